@@ -141,8 +141,8 @@ impl Engines {
         let get = Request::new(RequestId(5), Operation::Get { segment, offset, into, inline: true, look }).encode();
         let put = Request::new(RequestId(6), Operation::Put { segment, offset, from, terms }).encode();
         for _ in 0..rounds {
-            let put = self.engines[0].small_put(self.now, LANE, black_box(&put)).expect("nobody is in its way");
-            let seen = self.engines[0].small_get(LANE, black_box(&get)).expect("nobody is in its way");
+            let put = self.engines[0].inline_put(self.now, LANE, black_box(&put)).expect("nobody is in its way");
+            let seen = self.engines[0].inline_get(LANE, black_box(&get)).expect("nobody is in its way");
             assert_eq!((seen.version, seen.timestamp), (put.version, put.timestamp));
         }
     }
@@ -161,11 +161,11 @@ impl Engines {
             count += 1;
             match action {
                 Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
-                Action::Look { .. } => self.engines[node].looked(1),
+                Action::ReadWord { .. } => self.engines[node].word_read(1),
                 Action::Commit { version, .. } => self.state = Header::committed(version),
                 Action::Fetch { step, .. } => self.fetched(node, step),
                 Action::Send { message, tail: MessageBody::None, .. } => self.deliver(node, &message),
-                Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                Action::GrantWindow { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.deliver(node, &Message::Found { step, facts, window });
                 }

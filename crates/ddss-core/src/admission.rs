@@ -1,17 +1,17 @@
-//! Who makes room at a door in front of which too many wait.
+//! Choice of the connection to drop when too many wait for admission.
 
 use std::net::IpAddr;
 
-/// Of those who wait, named by where they come from and those who came first first: the one that makes room for another.
-/// It is the one that has waited longest of the address that has the most: so whoever crowds the door crowds out himself.
+/// Selects the waiting connection to evict, from the addresses in order of arrival: the oldest one of the address with
+/// the most. So an address that floods the listener evicts its own connections.
 ///
 /// ```
 /// let [crowd, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-/// assert_eq!(ddss_core::makes_room([other, crowd, crowd]), Some(1));
-/// assert_eq!(ddss_core::makes_room([]), None);
+/// assert_eq!(ddss_core::select_eviction([other, crowd, crowd]), Some(1));
+/// assert_eq!(ddss_core::select_eviction([]), None);
 /// ```
 pub fn select_eviction(waiting: impl IntoIterator<Item = IpAddr>) -> Option<usize> {
-    // Address, how many, the first one of it.
+    // Address, number of connections, index of its first one.
     let mut crowds: Vec<(IpAddr, usize, usize)> = Vec::new();
     for (index, from) in waiting.into_iter().enumerate() {
         match crowds.iter_mut().find(|(address, ..)| *address == from) {
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_largest_crowd_makes_room() {
+    fn oldest_connection_of_busiest_address_is_evicted() {
         // If this broke, one address with many sockets could keep a node of another address out of its cluster.
         let from = |last: u8| IpAddr::from([10, 0, 0, last]);
         assert_eq!(select_eviction([from(1)]), Some(0));

@@ -1,9 +1,9 @@
-//! An argument that is out of its range, in words.
+//! Argument errors: a value out of range, in words.
 
 use crate::failure::Failure;
 use std::fmt::Display;
 
-/// An argument that was refused: its name, its value, and the values that it may have.
+/// Argument that is out of range: its name, its value, and the valid values.
 ///
 /// ```
 /// let refused = ddss_core::Spec::new(64).history(5000).check().expect_err("more than a segment keeps");
@@ -13,18 +13,18 @@ use std::fmt::Display;
 #[error("{argument} is {value}, and may be {range}")]
 #[non_exhaustive]
 pub struct BadArgument {
-    /// Its name.
+    /// Name of the argument.
     pub argument: &'static str,
     /// Its value, as the caller would write it.
     pub value: String,
-    /// The values that it may have.
+    /// Valid values.
     pub range: String,
-    /// The failure of a call that has it.
+    /// Failure of a call with this argument.
     pub failure: Failure,
 }
 
 impl BadArgument {
-    /// An argument with what is wrong about it.
+    /// Makes an error with a description of the valid range.
     pub fn new(argument: &'static str, value: impl Display, range: impl Display, failure: Failure) -> Self {
         Self { argument, value: value.to_string(), range: range.to_string(), failure }
     }

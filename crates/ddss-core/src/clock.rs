@@ -1,29 +1,29 @@
-//! The hybrid logical clock: never behind the wall by more than it must, never the same value twice.
+//! Hybrid logical clock: as close to the wall clock as possible, and never the same value twice.
 
 use crate::Timestamp;
 
-/// Gives timestamps that grow with every call and with everything heard from other nodes.
+/// Source of timestamps that grow with every call and exceed every timestamp received from other nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HybridClock {
     last: u64,
 }
 
 impl HybridClock {
-    /// How far ahead of our wall a peer's timestamp may be before we stop believing it: 10 s.
+    /// Maximum lead of a peer's timestamp over the local wall clock before it is ignored: 10 s.
     pub const AHEAD_MAX_US: u64 = 10_000_000;
 
-    /// The next timestamp; `wall_us` is what this node's clock says.
+    /// Returns the next timestamp; `wall_us` is this node's wall clock.
     pub fn next(&mut self, wall_us: u64) -> Timestamp {
         self.last = (self.last + 1).max(wall_us << Timestamp::COUNTER_BITS);
         Timestamp(self.last)
     }
 
-    /// The newest that was given or heard.
+    /// Returns the newest timestamp that was given or received.
     pub fn last(&self) -> Timestamp {
         Timestamp(self.last)
     }
 
-    /// Takes note of a timestamp from elsewhere, so that what follows here is later.
+    /// Records a received timestamp, so that later ones here are greater.
     pub fn hear(&mut self, heard: Timestamp, wall_us: u64) {
         if heard.micros() <= wall_us.saturating_add(Self::AHEAD_MAX_US) {
             self.last = self.last.max(heard.0);
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_never_stands_still_or_goes_back() {
+    fn clock_is_strictly_monotonic() {
         // If this broke, two puts could carry one timestamp, or a later put an earlier one.
         let mut clock = HybridClock::default();
         let first = clock.next(1000);

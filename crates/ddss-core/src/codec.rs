@@ -1,4 +1,4 @@
-//! Fields of messages as bytes, little-endian, each checked on the way in.
+//! Little-endian encoding of message fields, each checked on decoding.
 
 use crate::failure::Failure;
 use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
@@ -10,7 +10,7 @@ use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{SegmentId, Version};
 use arrayvec::ArrayVec;
 
-/// Fields behind each other, at most `N` bytes in all.
+/// Output buffer for fields, at most `N` bytes.
 #[derive(Default)]
 pub(crate) struct Writer<const N: usize = MESSAGE_BYTES_MAX>(pub(crate) ArrayVec<u8, N>);
 
@@ -51,7 +51,7 @@ impl<const N: usize> Writer<N> {
     }
 }
 
-/// What is left to be read.
+/// Remaining input.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {

@@ -1,13 +1,13 @@
-//! Why an operation did not end as *done*, and how each end travels as a number.
+//! Failures and outcomes of operations, and their encoding.
 
 use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX};
 use thiserror::Error;
 
-/// What went wrong, as it travels in completions and messages. The numbers are part of the protocol.
+/// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
 ///
 /// ```
 /// use ddss_core::Failure;
-/// assert_eq!(Failure::Locked.to_string(), "somebody else holds the lock");
+/// assert_eq!(Failure::Locked.to_string(), "another client holds the lock");
 /// assert_eq!(Failure::from_code(Failure::Locked.code()), Failure::Locked);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
@@ -26,16 +26,16 @@ pub enum Failure {
     /// The permission bits of the segment forbid it.
     #[error("permission denied by the segment's owner and mode")]
     PermissionDenied = 4,
-    /// A table or queue is full; nothing happened, later it may work.
+    /// A table or queue is full; nothing happened, and a retry may succeed.
     #[error("busy: a table or queue is full, try again")]
     Busy = 5,
-    /// One transfer moves at most so much.
+    /// The transfer exceeds the maximum size.
     #[error("more than the {TRANSFER_BYTES_MAX} bytes that one transfer can move")]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
     #[error("the node has no memory left for a segment of that size")]
     NoSpace = 7,
-    /// The home, or the road to it, is gone.
+    /// The home, or the connection to it, is down.
     #[error("the segment's home node does not answer")]
     NodeDown = 8,
     /// The deadline passed.
@@ -44,13 +44,13 @@ pub enum Failure {
     /// The version that the call named is not the segment's.
     #[error("the segment has another version than the call named")]
     VersionMismatch = 10,
-    /// Not a request that this node understands.
+    /// The request is malformed.
     #[error("the request is malformed")]
     Malformed = 11,
-    /// Understood, and not to be had here.
-    #[error("this node does not do that")]
+    /// The operation is not supported here.
+    #[error("this node does not support the operation")]
     Unsupported = 12,
-    /// The name is empty, too long, or has characters that no name may have.
+    /// The name is empty, too long, or has invalid characters.
     #[error("the name is empty, longer than 128 bytes, or has control characters")]
     BadName = 13,
     /// The size is zero or above the limit.
@@ -59,57 +59,57 @@ pub enum Failure {
     /// The word is not on an 8-byte boundary.
     #[error("the word is not aligned to 8 bytes")]
     Unaligned = 15,
-    /// Writers kept the segment changing for as long as the call waited.
+    /// Writers changed the segment for as long as the call waited.
     #[error("the segment changed during every attempt to read it whole")]
     Contended = 16,
-    /// The lock that the call was made under is not held any more: its lease ran out, or it was broken.
-    #[error("the lock is not held any more (its lease ran out, or it was broken)")]
+    /// The lock of the call is no longer held: its lease ran out, or it was broken.
+    #[error("the lock was lost (its lease ran out, or it was broken): take it again")]
     LockLost = 17,
-    /// Somebody else holds the lock, and the call does not wait.
-    #[error("somebody else holds the lock")]
+    /// Another client holds the lock, and the call does not wait.
+    #[error("another client holds the lock")]
     Locked = 18,
     /// The caller's client holds the segment's lock: the call would wait for itself.
-    #[error("this client holds the segment's lock itself: make the call through the lock that is held, or let it go")]
+    #[error("this client holds the segment's lock itself: make the call through its lock guard, or drop the guard")]
     OwnLock = 19,
-    /// The version that the call named was committed, and is kept no longer.
-    #[error("that version is not kept any more (how many are says the segment's history)")]
+    /// The version that the call named is no longer in the history.
+    #[error("that version is no longer in the segment's history (raise the history of the segment)")]
     VersionGone = 20,
-    /// The user has as many bytes of segments on that node as he may have.
+    /// The user has reached its quota of bytes on that node.
     #[error(
         "this user has as many bytes of segments on that node as its quota allows (release some, or have the quota raised)"
     )]
     QuotaBytes = 21,
-    /// The user has as many segments on that node as he may have.
+    /// The user has reached its quota of segments on that node.
     #[error("this user has as many segments on that node as its quota allows (release some, or have the quota raised)")]
     QuotaSegments = 22,
-    /// The node of who asks was told to stop, and takes no new requests.
-    #[error("this node is going down: it was told to stop, and the call was not begun")]
+    /// The requester's node is stopping and takes no new requests.
+    #[error("this node is stopping, and the call was not started")]
     GoingDown = 23,
-    /// The home's disk, or what may be in files there, has no room for the segment.
-    #[error("the home has no room for a file of that size (a full disk, see its log; or ddssd --file-bytes)")]
+    /// The home's disk, or its limit for files, has no room for the segment.
+    #[error("the home has no room for a file of that size (check its disk and log, or raise ddssd --file-bytes)")]
     NoFileSpace = 24,
-    /// The cluster cannot write down what was asked.
+    /// The cluster cannot write its log.
     #[error(
         "the cluster's log cannot be written: the disk under the leader's state folder is full or fails (see its log)"
     )]
     LogUnwritable = 25,
-    /// The name belongs to another plane of the daemon: whoever asks counts its planes otherwise.
+    /// The name belongs to another shard of the daemon: the requester assumes another number of shards.
     #[error(
         "that name belongs to another progress thread of the daemon (does the application run the daemon's release of ddss?)"
     )]
-    WrongPlane = 26,
-    /// The home has as many segments as a node can have.
-    #[error("the node is the home of {SEGMENTS_PER_NODE_MAX} segments already, and of no more at once")]
+    WrongShard = 26,
+    /// The home has the maximum number of segments.
+    #[error("the node is the home of {SEGMENTS_PER_NODE_MAX} segments already, which is the maximum")]
     SegmentsFull = 27,
-    /// The memory of the home is split among as many sets of readers as it can be.
+    /// The home's memory has the maximum number of areas, one for each set of readers.
     #[error(
-        "the node's memory is split among {} sets of readers, and among no more until it is started again (give the segment the owner and mode of others)",
+        "the node's memory is split among {} sets of readers, which is the maximum until it restarts (use the owner and mode of existing segments)",
         AREAS_MAX - 1
     )]
     AudiencesFull = 28,
-    /// Most voters of the cluster do not answer: nothing about names can be decided.
+    /// A majority of the cluster's voters does not answer: names cannot be decided.
     #[error(
-        "no majority of the cluster's voters can be reached, so no name is made or given back (ddss nodes shows which ones are dead)"
+        "no majority of the cluster's voters can be reached, so no name is created or released (ddss nodes shows the dead ones)"
     )]
     NoMajority = 29,
 }
@@ -141,31 +141,31 @@ impl Failure {
         Failure::GoingDown,
         Failure::NoFileSpace,
         Failure::LogUnwritable,
-        Failure::WrongPlane,
+        Failure::WrongShard,
         Failure::SegmentsFull,
         Failure::AudiencesFull,
         Failure::NoMajority,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The failure of that number; an unknown one reads as [`Failure::Malformed`].
+    /// Returns the failure of that number; an unknown one reads as [`Failure::Malformed`].
     pub fn from_code(code: u8) -> Self {
         Self::ALL.iter().copied().find(|failure| failure.code() == code).unwrap_or(Failure::Malformed)
     }
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// It happened.
+    /// The operation took effect.
     Done,
-    /// It certainly did nothing.
+    /// The operation certainly did nothing.
     Failed(Failure),
-    /// It may have happened.
+    /// Outcome unknown: the operation may have taken effect.
     Indeterminate(Failure),
 }
 
@@ -174,7 +174,7 @@ impl Outcome {
     const FAILED: u8 = 1;
     const INDETERMINATE: u8 = 2;
 
-    /// The two bytes that travel: the kind and the failure's number.
+    /// Returns the two bytes on the wire: the kind and the failure's number.
     pub const fn to_bytes(self) -> [u8; 2] {
         match self {
             Outcome::Done => [Self::DONE, 0],
@@ -183,7 +183,7 @@ impl Outcome {
         }
     }
 
-    /// Reads the two bytes; an unknown kind is the one that promises least.
+    /// Decodes the two bytes; an unknown kind reads as indeterminate.
     pub fn from_bytes(bytes: [u8; 2]) -> Self {
         match bytes[0] {
             Self::DONE => Outcome::Done,
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_survives_the_wire() {
-        // If this broke, a put that may have happened could be told as one that certainly did not.
+    fn outcome_round_trips() {
+        // If this broke, a put that may have happened could be reported as one that certainly did not.
         for failure in Failure::ALL {
             for outcome in [Outcome::Done, Outcome::Failed(failure), Outcome::Indeterminate(failure)] {
                 assert_eq!(Outcome::from_bytes(outcome.to_bytes()), outcome);

@@ -1,9 +1,9 @@
-//! Names of things. Each is a type of its own, so that a client is never mistaken for a segment, and each that
-//! can be used again after its thing is gone carries a generation.
+//! Identifiers. Each is a type of its own, so that a client is never mistaken for a segment. Ids that are reused carry
+//! a generation.
 
 use std::fmt;
 
-/// A node of the cluster. Zero is nobody.
+/// Id of a node of the cluster. Zero is no node.
 ///
 /// ```
 /// use ddss_core::NodeId;
@@ -14,7 +14,7 @@ use std::fmt;
 pub struct NodeId(pub u16);
 
 impl NodeId {
-    /// The id that no node has.
+    /// Id that no node has.
     pub const NOBODY: NodeId = NodeId(0);
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A segment, anywhere in the cluster: its home and which of its planes, that plane's slot for it, and which life of
+/// Id of a segment, unique in the cluster: its first home, the shard there, its slot in the shard, and the generation of
 /// that slot.
 ///
 /// ```text
@@ -45,39 +45,39 @@ impl fmt::Display for NodeId {
 pub struct SegmentId(u64);
 
 impl SegmentId {
-    /// Packs the three parts, for the first plane of the home.
+    /// Packs the three parts, for the first shard of the home.
     pub const fn new(home: NodeId, index: u16, generation: u32) -> Self {
         Self((home.0 as u64) << 48 | (index as u64) << 32 | generation as u64)
     }
-    /// The same in another plane of its home.
+    /// Returns the id in another shard of its home.
     pub const fn on_plane(self, plane: u8) -> Self {
         Self(self.0 & !(0x1f << 59) | (plane as u64) << 59)
     }
-    /// Takes back what [`to_bits`](Self::to_bits) gave; any value is an id, most name nothing.
+    /// Restores an id from [`to_bits`](Self::to_bits); any value is an id, most name nothing.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
-    /// The id as it travels in rings and messages.
+    /// Returns the id as it travels in rings and messages.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
-    /// The node that decides about this segment.
+    /// Returns the first home of this segment.
     pub const fn home(self) -> NodeId {
         NodeId((self.0 >> 48) as u16 & 0x7ff)
     }
-    /// Which of the home's planes has it.
+    /// Returns the home's shard.
     pub const fn plane(self) -> u8 {
         (self.0 >> 59) as u8
     }
-    /// Whether both are of the same plane of the same home.
+    /// Returns true if both are of the same shard of the same home.
     pub const fn is_of(self, other: Self) -> bool {
         (self.0 ^ other.0) >> 48 == 0
     }
-    /// The home's slot.
+    /// Returns the slot.
     pub const fn index(self) -> u16 {
         (self.0 >> 32) as u16
     }
-    /// Which life of the slot.
+    /// Returns the generation of the slot.
     pub const fn generation(self) -> u32 {
         self.0 as u32
     }
@@ -92,12 +92,12 @@ impl fmt::Display for SegmentId {
     }
 }
 
-/// A client of this node: a slot and which life of it.
+/// Id of a client of this node: a slot and its generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId {
-    /// The slot, below [`CLIENTS_MAX`](crate::limits::CLIENTS_MAX).
+    /// Slot, below [`CLIENTS_MAX`](crate::limits::CLIENTS_MAX).
     pub index: u32,
-    /// Which life of the slot.
+    /// Generation of the slot.
     pub generation: u32,
 }
 
@@ -107,20 +107,20 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// One pair of rings: a client and which of its lanes.
+/// Id of a channel, a pair of rings: a client and the index of the channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChannelId {
-    /// Whose lane.
+    /// Client that owns the channel.
     pub client: ClientId,
-    /// Which one, below [`LANES_PER_CLIENT_MAX`](crate::limits::LANES_PER_CLIENT_MAX).
+    /// Index, below [`CHANNELS_PER_CLIENT_MAX`](crate::limits::CHANNELS_PER_CLIENT_MAX).
     pub index: u8,
 }
 
-/// What a client calls one of its own requests; comes back unread in the completion.
+/// Id that a client gives its own request; returned unchanged in the completion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
 
-/// How often a segment was written: +1 for each committed put, 0 for a fresh segment.
+/// Version of a segment: 0 when it is new, +1 for each committed put.
 ///
 /// ```
 /// use ddss_core::Version;
@@ -136,9 +136,9 @@ impl fmt::Display for Version {
     }
 }
 
-/// When a segment was written, on the home's hybrid logical clock: microseconds since 1970 in the high 52 bits,
-/// a counter in the low 12. What is made for a client of a node is later, wherever it is made, than everything that the clients of
-/// that node had been told of before it was asked for, as long as no two clocks of the cluster are 10 s apart.
+/// Time of a write on the home's hybrid logical clock: microseconds since 1970 in the high 52 bits, a counter in the
+/// low 12. A client's write is later than everything that clients of its node had seen before they requested it. This
+/// holds across nodes, as long as no two clocks of the cluster are 10 s apart.
 ///
 /// ```
 /// use ddss_core::Timestamp;
@@ -152,7 +152,7 @@ impl Timestamp {
     /// Bits of the counter below the microseconds.
     pub const COUNTER_BITS: u32 = 12;
 
-    /// The physical part, in microseconds since 1970.
+    /// Returns the physical part, in microseconds since 1970.
     pub const fn micros(self) -> u64 {
         self.0 >> Self::COUNTER_BITS
     }
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_id_keeps_its_parts() {
-        // If this broke, a request would reach another segment, or another life of the same slot.
+    fn segment_id_round_trips() {
+        // If this broke, a request would reach another segment, or another generation of the same slot.
         let id = SegmentId::new(NodeId(1024), 0xba98, 0x7654_3210);
         for plane in [0, 1, 15, 0] {
             let back = SegmentId::from_bits(id.on_plane(15).on_plane(plane).to_bits());

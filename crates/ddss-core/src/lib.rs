@@ -1,12 +1,20 @@
-//! Words and decisions of DDSS: what the other crates talk about, and the engine that decides.
+//! Core of DDSS: protocol types, and the engine that makes every decision of a node.
 //!
-//! *The stop before:* `ddss-ipc` hands over an [`Entry`] that came out of a client's ring; [`Request::decode`] makes
-//! a request of it that cannot be wrong.
-//! *The stop after:* `ddss-verbs` moves the bytes that the [engine] asked for.
+//! Nothing in this crate does I/O, starts a thread, reads a clock or draws a random number. Time and events are
+//! arguments, actions are return values. So the same code runs under `ddssd`, under the simulator and under a fuzzer.
+//! It is not a client library (see the crate `ddss`) and moves no bytes itself.
 //!
-//! Nothing in here does I/O, starts a thread, reads a clock or draws a random number. Time and events are
-//! arguments, actions are return values, so the same code runs under `ddssd`, under the simulator and under a
-//! fuzzer.
+//! | module | content |
+//! | --- | --- |
+//! | [`engine`] | [`Engine`](engine::Engine): events in, [actions](engine::Action) out |
+//! | `request` | [`Request`], [`Operation`] and [`Completion`]: a client and its daemon |
+//! | `peer` | [`Message`] and [`PeerHello`]: the engines of two nodes |
+//! | `model` | [`Spec`], [`Model`], [`Permissions`], [`Header`]: segments |
+//! | [`status`] | the page of counters that a daemon publishes |
+//! | [`limits`] | every bound of the system |
+//!
+//! A request's path: `ddss-ipc` hands over an [`Entry`] from a client's ring, [`Request::decode`] makes a valid request of
+//! it, the [engine] decides, and `ddss-verbs` moves bytes between nodes.
 //!
 //! ```
 //! use ddss_core::{Operation, Request, RequestId};
@@ -53,5 +61,5 @@ pub use shard::Shard;
 
 /// One slot of a ring as eight words, exactly one cache line.
 ///
-/// The low half of the first word belongs to the ring (its sequence); the rest belongs to who submits.
+/// The low half of the first word belongs to the ring (its sequence), the rest to the submitter.
 pub type Entry = [u64; 8];

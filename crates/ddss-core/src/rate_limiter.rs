@@ -1,13 +1,13 @@
-//! A measured pace for each of those who come to a door: some at once, then one in a while.
+//! Rate limiter for each of many sources: a burst, then a steady rate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Who has had how many turns of late. Times are what has passed since some moment of the caller's.
+/// Recent events of each source, with a burst and a rate. Times are durations since an epoch of the caller.
 ///
 /// ```
 /// use std::time::Duration;
-/// let mut pace = ddss_core::Pace::new(2, Duration::from_millis(10), 64);
+/// let mut pace = ddss_core::RateLimiter::new(2, Duration::from_millis(10), 64);
 /// let now = Duration::from_secs(1);
 /// for _ in 0..3 {
 ///     assert_eq!(pace.turn_of("crowd", now), now);
@@ -21,24 +21,24 @@ pub struct RateLimiter<K> {
     burst: Duration,
     every: Duration,
     known_max: usize,
-    /// Somebody, and until when his turns are taken; who had one last stands last.
+    /// Source and the end of its reserved time, the most recent one last.
     taken: VecDeque<(K, Duration)>,
 }
 
 impl<K: PartialEq + Copy> RateLimiter<K> {
-    /// `burst` turns ahead of the pace, then one `every` so often. Of so many it is known who had his turn; with more, the one
-    /// is forgotten who had his longest ago.
+    /// Makes a limiter that allows `burst` events at once and then one each `every`. It remembers at most `known_max`
+    /// sources and forgets the least recent.
     pub fn new(burst: u32, every: Duration, known_max: usize) -> Self {
         Self { burst: every * burst, every, known_max, taken: VecDeque::new() }
     }
 
-    /// When it is somebody's turn: now, or later.
+    /// Returns the earliest time of a source's next event: now, or later.
     pub fn turn_of(&self, who: K, now: Duration) -> Duration {
         let taken = self.taken.iter().find(|(other, _)| *other == who);
         taken.map_or(now, |(_, until)| until.saturating_sub(self.burst).max(now))
     }
 
-    /// Somebody has had a turn.
+    /// Records an event of a source.
     pub fn took_turn(&mut self, who: K, now: Duration) {
         let found = self.taken.iter().position(|(other, _)| *other == who);
         let until = found.and_then(|index| self.taken.remove(index)).map_or(now, |(_, until)| until.max(now));
@@ -54,8 +54,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_a_burst_and_then_his_pace_and_nobody_waits_for_another() {
-        // If this broke, one who comes again and again would be all that a door has time for, or those who come once would wait.
+    fn each_source_has_own_burst_and_rate() {
+        // If this broke, one frequent source would use up all capacity, or occasional sources would wait.
         let (every, begin) = (Duration::from_millis(50), Duration::from_secs(9));
         let mut pace = RateLimiter::new(8, every, 256);
         for turn in 0..9 {

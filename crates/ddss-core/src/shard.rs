@@ -1,21 +1,21 @@
-//! Which of a daemon's planes a segment belongs to.
+//! Assignment of names to the shards of a daemon.
 //!
-//! A daemon may have several *planes*: each has a progress thread, an engine, rings, memory and a road to the other nodes
-//! of its own, and shares none of them. A name belongs to one plane, the same on every node of the cluster and for
-//! every client, so that nobody has to be asked: plane 1 of a node only ever speaks with plane 1 of another.
+//! A daemon may have several *shards*. Each has its own progress thread, engine, rings, memory and connections to other
+//! nodes, and shares none of them. A name belongs to one shard, the same on every node and for every client, so that no
+//! lookup is needed. Shard 1 of a node only ever speaks with shard 1 of another.
 
 use crate::limits::PLANES_MAX;
 use crate::model::segment::Name;
 
-/// One plane, and how many there are beside it.
+/// One shard, and the number of shards.
 ///
 /// ```
-/// use ddss_core::{Name, Plane};
-/// let [first, second] = Plane::all(2).collect::<Vec<_>>().try_into().expect("there are two");
+/// use ddss_core::{Name, Shard};
+/// let [first, second] = Shard::all(2).collect::<Vec<_>>().try_into().expect("there are two");
 /// let name = Name::new("scores")?;
 /// // Each name is at home in exactly one of them.
 /// assert!(first.has(&name) != second.has(&name));
-/// assert!(Plane::ONLY.has(&name));
+/// assert!(Shard::ONLY.has(&name));
 /// # Ok::<(), ddss_core::Failure>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,48 +25,49 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The plane of a daemon that has one.
+    /// Shard of a daemon that has one.
     pub const ONLY: Self = Self { index: 0, count: 1 };
 
-    /// One of so many; `None` if there cannot be so many, or not that one.
+    /// Makes shard `index` of `count`; `None` if either is out of range.
     pub const fn new(index: u8, count: u8) -> Option<Self> {
         if index < count && count as usize <= PLANES_MAX { Some(Self { index, count }) } else { None }
     }
 
-    /// All planes of a daemon that has so many, the first one first. Never none, and never more than there can be.
+    /// Returns all shards of a daemon with `count` of them, the first one first. There is at least one, and at most the
+    /// maximum.
     pub fn all(count: u8) -> impl ExactSizeIterator<Item = Self> {
         let count = count.clamp(1, PLANES_MAX as u8);
         (0..count).map(move |index| Self { index, count })
     }
 
-    /// Which one it is; the first is 0.
+    /// Returns the index; the first is 0.
     pub const fn index(self) -> u8 {
         self.index
     }
 
-    /// How many there are.
+    /// Returns the number of shards.
     pub const fn count(self) -> u8 {
         self.count
     }
 
-    /// Whether it is the only one.
+    /// Returns true if it is the only one.
     pub const fn is_only(self) -> bool {
         self.count == 1
     }
 
-    /// Whether a name belongs to it.
+    /// Returns true if a name belongs to it.
     pub fn has(self, name: &Name) -> bool {
         Self::index_of(name, self.count) == self.index
     }
 
-    /// Which of so many planes a name belongs to. Every release has to give the same answer: clients and nodes each
-    /// count for themselves.
+    /// Returns the shard of a name. Every release has to give the same answer, since clients and nodes compute it
+    /// separately.
     pub fn index_of(name: &Name, count: u8) -> u8 {
         if count <= 1 {
             return 0;
         }
-        // FNV-1a, and its bits mixed as the end of MurmurHash3 does: names that differ in their last letter only come
-        // out of the first step with the same high half.
+        // FNV-1a, mixed like the end of MurmurHash3: without the mix, names that differ in their last letter only would
+        // have the same high half.
         let mix = |bits: u64, by: u64| (bits ^ (bits >> 33)).wrapping_mul(by);
         let hash = name
             .as_str()
@@ -82,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_in_the_same_plane_everywhere_and_for_ever() {
-        // If this broke, clients of one release would not find what those of another one made.
+    fn name_to_shard_mapping_is_stable() {
+        // If this broke, clients of one release would not find the segments of another.
         let index = |name: &str, count| Shard::index_of(&Name::new(name).unwrap(), count);
         let names = ["a", "b", "scores", "scores/today", "scores/tomorrow", "ü"];
         assert_eq!(names.map(|name| index(name, 1)), [0; 6]);
@@ -95,7 +96,7 @@ mod tests {
     const PINNED_16: [u8; 6] = [8, 6, 10, 15, 11, 9];
 
     #[test]
-    fn names_spread_over_all_planes() {
+    fn names_spread_over_all_shards() {
         // If this broke, one progress thread would do all the work.
         for count in 2..=PLANES_MAX as u8 {
             let mut hits = vec![0u32; count.into()];
@@ -111,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_plane_beyond_the_last() {
-        // If this broke, a number from a file or a socket would name a plane that is not there.
+    fn shard_index_is_bounded() {
+        // If this broke, a number from a file or a socket would name a missing shard.
         assert_eq!(Shard::new(0, 1), Some(Shard::ONLY));
         assert!(Shard::new(1, 1).is_none() && Shard::new(0, 0).is_none() && Shard::new(0, 17).is_none());
         assert_eq!((Shard::all(0).len(), Shard::all(255).len()), (1, PLANES_MAX));

@@ -1,4 +1,4 @@
-//! The engine allocates nothing on the data path once it is warm.
+//! Allocation test: the engine allocates nothing on the data path once it is warm.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_core::engine::{Action, CommitSource, Engine, EngineConfig, MessageBody, Now, StepId};
@@ -13,7 +13,7 @@ const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
 const WHO: Principal = Principal { uid: 7, gid: 7 };
 const RANGE: ArenaRange = ArenaRange { slot: 0, bytes: 4096 };
 
-/// Two engines with nothing between them but this.
+/// Two engines connected directly.
 struct Pair {
     engines: [Engine; 2],
     now: Now,
@@ -52,28 +52,28 @@ impl Pair {
         self.last.expect("everything ends")
     }
 
-    /// Does what there is to do, without memory: what the engine needs to hear is all that counts here.
+    /// Executes all actions without memory: only the events that return to the engine matter here.
     fn perform(&mut self, node: usize) -> usize {
         let mut count = 0;
         while let Some(action) = self.engines[node].next_action() {
             count += 1;
             match action {
                 Action::Format { record, .. } => self.engines[node].formatted(self.now, record.segment, true),
-                Action::Look { .. } => self.engines[node].looked(1),
+                Action::ReadWord { .. } => self.engines[node].word_read(1),
                 Action::Commit { source, version, .. } => {
                     self.state = Header::committed(version);
-                    if let CommitSource::Kept(kept) = source {
-                        self.engines[node].take_kept(kept, |_| ());
+                    if let CommitSource::Buffer(kept) = source {
+                        self.engines[node].consume_buffer(kept, |_| ());
                     }
                 }
                 Action::Fetch { step, .. } => self.fetched(node, step),
                 Action::Send { message, tail, .. } => self.deliver(node, message, &tail),
                 Action::Stage { message, .. } => self.deliver(node, message, &MessageBody::None),
-                Action::Hand { hand, message, .. } => {
-                    self.engines[node].handed(hand);
+                Action::SendStaged { served_get: hand, message, .. } => {
+                    self.engines[node].served_get_sent(hand);
                     self.deliver(node, message, &MessageBody::None);
                 }
-                Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                Action::GrantWindow { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.deliver(node, Message::Found { step, facts, window }, &MessageBody::None);
                 }
@@ -99,8 +99,8 @@ impl Pair {
             MessageBody::None => 0,
             MessageBody::Client(_, payload) => payload.length() as usize,
             MessageBody::Pool(_, parts) => parts.bytes() as usize,
-            MessageBody::Kept(kept) => {
-                let kept = self.engines[from].kept(*kept);
+            MessageBody::Buffer(kept) => {
+                let kept = self.engines[from].buffer(*kept);
                 bytes[..kept.len()].copy_from_slice(kept);
                 kept.len()
             }
@@ -110,7 +110,7 @@ impl Pair {
     }
 }
 
-/// One round of everything that a client does again and again.
+/// One round of all repeated operations of a client.
 fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
     let done = |completion: Completion| assert_eq!(completion.outcome, Outcome::Done);
     let get = |look| Operation::Get { segment, offset: 0, into: RANGE, inline: false, look };
@@ -119,7 +119,7 @@ fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
         Operation::Put { segment, offset: 0, from, terms }
     };
     done(pair.ask(node, get(ReadOptions::default()), &[]));
-    // The home carries it out.
+    // This get is served by the home.
     done(pair.ask(node, get(ReadOptions { asks: Some(Model::Read), version: None }), &[]));
     done(pair.ask(node, put(64, PutConditions::default()), &[]));
     done(pair.ask(node, put(4096, PutConditions::default()), &[]));
@@ -136,9 +136,9 @@ fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
     }
 }
 
-// If this failed, the progress thread would stop now and then for the allocator, and a busy node would jitter.
+// If this failed, the progress thread would call the allocator now and then, and a busy node would jitter.
 #[test]
-fn nothing_is_allocated_once_the_engine_is_warm() {
+fn warm_engine_allocates_nothing() {
     for node in [0, 1] {
         let mut pair = Pair::new();
         let spec = Spec { mode: 0o600, ..Spec::new(4096) };

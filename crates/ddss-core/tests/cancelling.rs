@@ -1,4 +1,4 @@
-//! Calls that their caller has given up, as two engines deal with them: events in, actions out.
+//! Cancelled calls across two engines: events in, actions out.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_core::engine::{Action, Engine, EngineConfig, Now};
@@ -17,7 +17,7 @@ const LATE: Failure = Failure::TimedOut;
 struct Pair {
     engines: [Engine; 2],
     segment: SegmentId,
-    /// The ends that clients were told: at which engine, to which client, of which request.
+    /// Completions of clients: engine, client, request, outcome.
     told: Vec<(usize, ClientId, u64, Outcome)>,
     tokens: Vec<LockToken>,
 }
@@ -51,7 +51,7 @@ impl Pair {
         Self { engines, segment: record.segment, told: Vec::new(), tokens: Vec::new() }
     }
 
-    /// A client of a node (0: of the home) asks; all that follows is done.
+    /// Sends a client's request to a node (0: the home), and executes all that follows.
     fn ask(&mut self, at: usize, client: ClientId, id: u64, operation: Operation) {
         self.engines[at].request(NOW, ChannelId { client, index: 0 }, &Request::new(RequestId(id), operation), &[]);
         self.go_on();
@@ -69,7 +69,7 @@ impl Pair {
                     let from = NodeId(at as u16 + 1);
                     self.engines[1 - at].message(NOW, from, Timestamp(0), &message, &[]);
                 }
-                Action::Look { .. } => self.engines[at].looked(0),
+                Action::ReadWord { .. } => self.engines[at].word_read(0),
                 _ => {}
             }
         }
@@ -79,7 +79,7 @@ impl Pair {
         std::mem::take(&mut self.told)
     }
 
-    /// Each kind of call that may wait for another caller.
+    /// Returns one operation of each kind that may wait for another caller.
     fn waits(&self) -> [Operation; 6] {
         let segment = self.segment;
         let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
@@ -96,9 +96,9 @@ impl Pair {
     }
 }
 
-// If this failed, a future that is dropped would keep its place in a line, and its slot, until its deadline.
+// If this failed, a dropped future would keep its queue entry, and its slot, until its deadline.
 #[test]
-fn a_cancelled_wait_ends_at_once_here_and_at_the_home() {
+fn cancelled_wait_ends_at_once_locally_and_at_home() {
     for at in 0..2 {
         let mut pair = Pair::new();
         let [lock, ..] = pair.waits();
@@ -109,12 +109,12 @@ fn a_cancelled_wait_ends_at_once_here_and_at_the_home() {
         for (number, wait) in pair.waits().into_iter().enumerate() {
             let id = 10 + number as u64;
             if matches!(wait, Operation::Get { .. }) && at == 1 {
-                // A get from afar begins with one-sided reads, which never wait.
+                // A remote get begins with one-sided reads, which never wait.
                 continue;
             }
             pair.ask(at, CLIENT, id, wait);
             assert_eq!(pair.heard(), [], "{wait:?} waits");
-            // Not that of another lane, nor another number.
+            // A cancel from another channel or with another number has no effect.
             pair.ask(at, OTHER, 2, Operation::Cancel { segment, request: RequestId(id) });
             pair.ask(at, CLIENT, 3, Operation::Cancel { segment, request: RequestId(99) });
             assert_eq!(pair.heard(), [(at, OTHER, 2, Outcome::Done), (at, CLIENT, 3, Outcome::Done)]);
@@ -125,11 +125,11 @@ fn a_cancelled_wait_ends_at_once_here_and_at_the_home() {
             assert_eq!(told, [(at, CLIENT, 4, Outcome::Done), late], "{wait:?}");
             assert_eq!((pair.engines[at].pending(), pair.engines[0].locks()), (0, (1, 0)), "{wait:?}");
         }
-        // Nothing of it has happened, and the lock is the holder's to give back.
+        // The call had no effect, and the holder can still release the lock.
         pair.ask(0, OTHER, 5, Operation::Unlock { segment, token });
         assert_eq!(pair.heard(), [(0, OTHER, 5, Outcome::Done)]);
         assert!(pair.engines[0].locks() == (0, 0) && pair.engines[0].counters().commits == 0);
-        // One that came to its end meanwhile stays as it ended.
+        // A request that ended meanwhile stays as it ended.
         pair.ask(at, CLIENT, 6, lock);
         pair.ask(at, CLIENT, 7, Operation::Cancel { segment, request: RequestId(6) });
         assert_eq!(pair.heard(), [(at, CLIENT, 6, Outcome::Done), (at, CLIENT, 7, Outcome::Done)]);
@@ -137,9 +137,9 @@ fn a_cancelled_wait_ends_at_once_here_and_at_the_home() {
     }
 }
 
-// If this failed, those behind a wait that was given up would wait for a holder who may share the lock with them.
+// If this failed, waiters behind a cancelled wait would wait for a holder that may share the lock with them.
 #[test]
-fn whoever_waited_behind_a_cancelled_wait_goes_on() {
+fn waiter_behind_cancelled_wait_proceeds() {
     for at in 0..2 {
         let mut pair = Pair::new();
         let (waits, segment) = (pair.waits(), pair.segment);
@@ -154,9 +154,9 @@ fn whoever_waited_behind_a_cancelled_wait_goes_on() {
     }
 }
 
-// If this failed, a process that dies would leave its places in the lines of other nodes until their deadlines.
+// If this failed, a dead process would keep its queue entries at other nodes until their deadlines.
 #[test]
-fn the_waits_of_a_client_that_is_gone_end_at_a_far_home() {
+fn waits_of_detached_client_end_at_remote_home() {
     let mut pair = Pair::new();
     let waits = pair.waits();
     let [lock, watch, ..] = waits;
@@ -172,9 +172,9 @@ fn the_waits_of_a_client_that_is_gone_end_at_a_far_home() {
     assert_eq!(pair.heard(), [(0, OTHER, 1, Outcome::Done)]);
 }
 
-// If this failed, a peer could end what is another node's, or make an engine fall over.
+// If this failed, a peer could end an operation of another node, or crash an engine.
 #[test]
-fn a_peer_cancels_nothing_but_its_own() {
+fn peer_cancels_only_its_own_requests() {
     let mut pair = Pair::new();
     let waits = pair.waits();
     let [lock, ..] = waits;

@@ -1,4 +1,4 @@
-//! Names that are the whole cluster's, as one engine deals with them: events in, actions out.
+//! Cluster-wide names in one engine: events in, actions out.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_core::engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
@@ -28,7 +28,7 @@ impl Node {
             reads_overlap: true,
         };
         let mut engine = Engine::new(&config);
-        engine.share_names();
+        engine.enable_cluster_names();
         engine.attach(CLIENT, WHO, 1 << 20);
         Self { engine, request: 0 }
     }
@@ -54,7 +54,7 @@ impl Node {
         std::iter::from_fn(|| self.engine.next_action()).collect()
     }
 
-    /// Makes a segment of that name.
+    /// Creates a segment of that name.
     fn make(&mut self, name: &str) -> Vec<Action> {
         let claim = claim_in(&self.allocate(name, 0));
         self.engine.claimed(NOW, claim, Ok(()));
@@ -74,12 +74,12 @@ fn name(text: &str) -> Name {
 }
 
 fn claim_in(actions: &[Action]) -> ClaimId {
-    let [Action::Claim { claim, .. }] = actions[..] else { panic!("{actions:?}") };
+    let [Action::ClaimName { claim, .. }] = actions[..] else { panic!("{actions:?}") };
     claim
 }
 
 fn step_in(actions: &[Action]) -> StepId {
-    let [Action::Confirm { step, .. }] = actions[..] else { panic!("{actions:?}") };
+    let [Action::ConfirmName { step, .. }] = actions[..] else { panic!("{actions:?}") };
     step
 }
 
@@ -89,15 +89,15 @@ fn end_in(actions: &[Action]) -> Outcome {
 }
 
 #[test]
-fn a_segment_is_made_after_its_name_is_claimed_and_not_before() {
-    // If this broke, two nodes could make one name, or memory would be taken for a name that is another's.
+fn segment_is_created_after_name_claim() {
+    // If this broke, two nodes could create one name, or reserve memory for a name of another node.
     let mut node = Node::new();
     let claim = claim_in(&node.allocate("a", 0));
-    // While it is claimed nobody else here gets it, and the cluster is not asked twice.
+    // During the claim the name is taken here, and the cluster is not asked twice.
     assert_eq!(end_in(&node.allocate("a", 1)), Outcome::Failed(Failure::AlreadyExists));
     node.engine.claimed(NOW, claim, Err(Failure::AlreadyExists));
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::AlreadyExists));
-    // A late word about an old claim is nobody's.
+    // A late answer to an old claim has no effect.
     node.engine.claimed(NOW, claim, Ok(()));
     assert_eq!(node.actions(), []);
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
@@ -106,8 +106,8 @@ fn a_segment_is_made_after_its_name_is_claimed_and_not_before() {
 }
 
 #[test]
-fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
-    // If this broke, names would be used up by failures, or be free for others before they are free for their maker.
+fn name_is_returned_when_creation_fails_or_segment_is_released() {
+    // If this broke, failures would use up names, or names would be free for others before their creator.
     let mut node = Node::new();
     let claim = claim_in(&node.allocate("a", 0));
     node.engine.claimed(NOW, claim, Ok(()));
@@ -115,11 +115,11 @@ fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
     let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
     node.engine.formatted(NOW, record.segment, false);
     let actions = node.actions();
-    let given_back = actions.iter().filter(|action| matches!(action, Action::Disclaim { .. })).count();
+    let given_back = actions.iter().filter(|action| matches!(action, Action::ReleaseName { .. })).count();
     let told = actions.iter().filter(|action| matches!(action, Action::Reply { .. })).count();
     assert_eq!((given_back, told), (1, 1), "{actions:?}");
     for action in actions {
-        if let Action::Disclaim { claim, .. } = action {
+        if let Action::ReleaseName { claim, .. } = action {
             node.engine.disclaimed(claim, Ok(()));
         }
     }
@@ -131,7 +131,7 @@ fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
     let actions = node.ask(Operation::Release { segment }, b"");
     assert!(!actions.iter().any(|action| matches!(action, Action::Reply { .. })), "{actions:?}");
     let claim = actions.iter().find_map(|action| match action {
-        Action::Disclaim { claim, .. } => Some(*claim),
+        Action::ReleaseName { claim, .. } => Some(*claim),
         _ => None,
     });
     node.engine.disclaimed(claim.unwrap(), Ok(()));
@@ -139,8 +139,8 @@ fn a_name_is_given_back_when_its_segment_comes_to_nothing_or_is_released() {
 }
 
 #[test]
-fn a_segment_is_not_released_without_a_majority_and_one_that_was_has_an_unknown_end() {
-    // If this broke, a release would be called done whose name nobody can use again, or waited for without a word.
+fn release_without_majority_fails_or_is_indeterminate() {
+    // If this broke, a release would be reported as done while its name stays taken, or never be answered.
     let mut node = Node::new();
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
     let opened = node.open("a");
@@ -153,17 +153,17 @@ fn a_segment_is_not_released_without_a_majority_and_one_that_was_has_an_unknown_
     node.engine.set_majority(true);
     let actions = node.ask(Operation::Release { segment }, b"");
     let claim = actions.iter().find_map(|action| match action {
-        Action::Disclaim { claim, .. } => Some(*claim),
+        Action::ReleaseName { claim, .. } => Some(*claim),
         _ => None,
     });
-    // It was lost in between.
+    // The majority was lost in between.
     node.engine.disclaimed(claim.unwrap(), Err(Failure::NoMajority));
     assert_eq!(end_in(&node.actions()), Outcome::Indeterminate(Failure::NoMajority));
 }
 
 #[test]
-fn what_is_known_is_asked_of_its_home_and_what_is_not_is_asked_about_once() {
-    // If this broke, every open would cost a question to the cluster, or "not found" would be said of what is there.
+fn known_name_asks_home_and_unknown_name_asks_cluster_once() {
+    // If this broke, every open would cost a message to the cluster, or an existing name would be "not found".
     let mut node = Node::new();
     let step = step_in(&node.open("x"));
     node.engine.confirmed(step, Ok(None));
@@ -176,7 +176,7 @@ fn what_is_known_is_asked_of_its_home_and_what_is_not_is_asked_about_once() {
     let [Action::Send { node: NodeId(2), message: Message::Lookup { step, .. }, .. }] = actions[..] else {
         panic!("{actions:?}")
     };
-    // The home does not have it any more: our copy is old, so the cluster is asked once, and not again.
+    // The home no longer has it: the copy of the directory is old, so the cluster is asked exactly once.
     let gone = |step| Message::Ended {
         step,
         outcome: Outcome::Failed(Failure::NotFound),
@@ -191,7 +191,7 @@ fn what_is_known_is_asked_of_its_home_and_what_is_not_is_asked_about_once() {
     let [Action::Send { message: Message::Lookup { step, .. }, .. }] = actions[..] else { panic!("{actions:?}") };
     node.engine.message(NOW, NodeId(2), Timestamp::default(), &gone(step), &[]);
     assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::NotFound));
-    // A node that left is nobody's home.
+    // A removed node is the home of no name.
     node.engine.peer_gone(NOW, NodeId(2));
     node.engine.set_homes([]);
     let step = step_in(&node.open("x"));
@@ -200,8 +200,8 @@ fn what_is_known_is_asked_of_its_home_and_what_is_not_is_asked_about_once() {
 }
 
 #[test]
-fn a_segment_elsewhere_is_made_by_its_home() {
-    // If this broke, the one who asks would claim a name for a segment that it does not keep.
+fn remote_segment_is_created_by_its_home() {
+    // If this broke, the requester would claim a name for a segment of another node.
     let mut node = Node::new();
     node.engine.peer_known(NodeId(2));
     node.engine.peer_up(NodeId(2));

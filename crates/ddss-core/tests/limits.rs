@@ -1,4 +1,4 @@
-//! What an engine says when one of its tables is full: which limit was met, and its value.
+//! Failures of an engine with a full table: they name the limit and its value.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_core::engine::{Action, Engine, EngineConfig, Now};
@@ -29,7 +29,7 @@ fn attach(engine: &mut Engine, user: u32) -> ChannelId {
     ChannelId { client, index: 0 }
 }
 
-/// Makes a segment, and says how that ended.
+/// Allocates a segment and returns the result.
 fn allocate(engine: &mut Engine, lane: ChannelId, name: &str, spec: &Spec) -> Result<(), Failure> {
     let text = [&spec.encode()[..], name.as_bytes()].concat();
     let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
@@ -47,9 +47,9 @@ fn allocate(engine: &mut Engine, lane: ChannelId, name: &str, spec: &Spec) -> Re
     panic!("{name} has no end");
 }
 
-// If this failed, an operator whose node has as many segments as it can have would buy memory.
+// If this failed, an operator would add memory to a node that has the maximum number of segments.
 #[test]
-fn one_segment_too_many_names_the_limit_and_its_value() {
+fn too_many_segments_error_names_the_limit() {
     let mut engine = engine();
     let lane = attach(&mut engine, 1);
     for index in 0..SEGMENTS_PER_NODE_MAX {
@@ -59,9 +59,9 @@ fn one_segment_too_many_names_the_limit_and_its_value() {
     assert!(refused.to_string().contains(&format!("{SEGMENTS_PER_NODE_MAX} segments")), "{refused}");
 }
 
-// If this failed, the same would happen to one whose segments have too many owners.
+// If this failed, the same would happen with too many sets of readers.
 #[test]
-fn one_set_of_readers_too_many_names_the_limit_and_its_value() {
+fn too_many_audiences_error_names_the_limit() {
     let mut engine = engine();
     let lanes: Vec<ChannelId> = (1..=AREAS_MAX as u32).map(|user| attach(&mut engine, user)).collect();
     let mut made = lanes.iter().map(|&lane| {
@@ -72,13 +72,13 @@ fn one_set_of_readers_too_many_names_the_limit_and_its_value() {
     // One area is the node's own.
     assert!(refused.to_string().contains(&format!("{} sets of readers", AREAS_MAX - 1)), "{refused}");
     drop(made);
-    // Who has segments there gets more of them.
+    // A user with an area still gets more segments.
     allocate(&mut engine, lanes[0], "another", &Spec::new(1)).unwrap();
 }
 
-// If this failed, a segment would be made whose gets all go to its home, and nobody would be told why.
+// If this failed, a segment would be created whose gets all go to its home, without a hint to the user.
 #[test]
-fn a_temporal_segment_that_no_copy_can_hold_is_refused() {
+fn temporal_segment_larger_than_cache_is_refused() {
     let mut engine = engine();
     let lane = attach(&mut engine, 1);
     let temporal = |bytes| Spec::new(bytes).model(Model::Temporal(1000));

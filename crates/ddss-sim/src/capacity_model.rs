@@ -253,7 +253,7 @@ impl World {
                     self.at(there, Event::Read { from: node, home: usize::from(home.0) - 1, step, segment });
                 }
                 Action::Send { node: to, message, tail: MessageBody::None } => self.send(node, to, message, time_ns),
-                Action::Introduce { node: to, message: Message::Found { step, facts, .. }, at, bytes } => {
+                Action::GrantWindow { node: to, message: Message::Found { step, facts, .. }, at, bytes } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
                     self.send(node, to, Message::Found { step, facts, window }, time_ns);
                 }

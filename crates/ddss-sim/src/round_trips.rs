@@ -96,7 +96,7 @@ fn where_each_read_waits_for_the_one_before_a_get_that_minds_the_lock_still_take
         let mut world = world_of(&Plan { nodes: 2, clients: 2, faults, hop_us, reads_overlap, ..Plan::default() });
         let (target, node) = remote(&world, model);
         ask(&mut world, node, 0, Kind::Get, target);
-        let handed = |world: &World| world.nodes.iter().map(|node| node.engine.counters().handed).sum::<u64>();
+        let handed = |world: &World| world.nodes.iter().map(|node| node.engine.counters().served_gets).sum::<u64>();
         let before = handed(&world);
         let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
         assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");

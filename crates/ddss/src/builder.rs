@@ -6,7 +6,7 @@ use crate::deadline::check_timeout;
 use crate::error::Error;
 use crate::session::AttachPlan;
 use crate::shards::Shards;
-use ddss_core::limits::{ARENA_BYTES_MAX, LANES_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
+use ddss_core::limits::{ARENA_BYTES_MAX, CHANNELS_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_core::{BadArgument, Failure};
 use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ impl ClientBuilder {
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
         options.channels =
-            Self::within("lanes", self.lanes.unwrap_or(options.channels), LANES_PER_CLIENT_MAX - ChannelPool::MORE)?
+            Self::within("lanes", self.lanes.unwrap_or(options.channels), CHANNELS_PER_CLIENT_MAX - ChannelPool::MORE)?
                 + ChannelPool::MORE;
         options.arena_bytes =
             Self::within("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
@@ -156,12 +156,12 @@ mod tests {
         );
         let builder = Client::builder()
             .fair(false)
-            .lanes(LANES_PER_CLIENT_MAX - ChannelPool::MORE)
+            .lanes(CHANNELS_PER_CLIENT_MAX - ChannelPool::MORE)
             .arena_bytes(1 << 16)
             .strategy(Strategy::Mq);
         let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
         assert!(!options.fair && options.strategy == Strategy::Mq, "{options:?}");
-        assert_eq!((options.channels, options.arena_bytes), (LANES_PER_CLIENT_MAX, 1 << 16));
+        assert_eq!((options.channels, options.arena_bytes), (CHANNELS_PER_CLIENT_MAX, 1 << 16));
         assert_eq!((options.timeout, timeout), (timeout, Duration::from_secs(70)));
     }
 

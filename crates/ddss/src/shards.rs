@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(segment.id().plane(), 1);
         let lying = crate::Client(client.0.clone(), crate::shards::Shards::alone(&client.1));
         for error in [lying.open("here").unwrap_err(), lying.allocate("here", Spec::new(8)).unwrap_err()] {
-            assert_eq!(error.failure(), Some(Failure::WrongPlane), "{error}");
+            assert_eq!(error.failure(), Some(Failure::WrongShard), "{error}");
         }
         let shared: Shared<u64> = Shared::open(&client, "here").unwrap();
         shared.put(&7).unwrap();

@@ -84,7 +84,7 @@ fn lost(client: &Client, wish: &Wish) -> Result<u64, Box<dyn Error>> {
 }
 
 /// Gets until one succeeds whose stamp came from the next daemon; when that was.
-fn goes_on(segment: &Segment) -> Result<Instant, ddss::Error> {
+fn has_working_hint(segment: &Segment) -> Result<Instant, ddss::Error> {
     segment.get(0..8)?;
     Ok(Instant::now())
 }
@@ -112,7 +112,7 @@ fn run(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     let begin = Instant::now();
     daemon.kill()?;
     let gone = Instant::now();
-    let waiting: Vec<_> = handles.into_iter().map(|handle| std::thread::spawn(move || goes_on(&handle))).collect();
+    let waiting: Vec<_> = handles.into_iter().map(|handle| std::thread::spawn(move || has_working_hint(&handle))).collect();
     daemon.start_again()?;
     let ready = Instant::now();
     let mut on = Vec::new();

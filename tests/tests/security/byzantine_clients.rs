@@ -83,7 +83,7 @@ fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
                 scope.spawn(move || neighbour(folder, strategy, calls, end))
             })
             .collect();
-        let goes_on = || {
+        let has_working_hint = || {
             let before = calls.each_ref().map(|calls| calls.load(Ordering::Acquire));
             let begin = Instant::now();
             while calls.iter().zip(before).any(|(calls, before)| calls.load(Ordering::Acquire) < before + CALLS) {
@@ -104,7 +104,7 @@ fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
             if !status.success() {
                 faults.push(format!("{name}: {status}: {}", said.trim()));
             }
-            if !goes_on() {
+            if !has_working_hint() {
                 faults.push(format!("{name}: the neighbours stand still"));
                 break;
             }

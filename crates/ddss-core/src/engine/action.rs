@@ -1,4 +1,4 @@
-//! What the engine wants done. The daemon does these in order; each is one thing.
+//! Actions: the effects that the engine asks for. The daemon executes them in order.
 
 use super::remote::name_claims::ClaimId;
 use super::remote::served_get::ServedGetId;
@@ -11,47 +11,47 @@ use crate::peer::message::RemoteWindow;
 use crate::request::operation::{ArenaRange, LockToken, Payload};
 use crate::{ChannelId, ClientId, Completion, Message, NodeId, SegmentId, Timestamp, Version};
 
-/// Where the bytes of a commit are.
+/// Location of the bytes of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommitSource {
-    /// With a client of this node: in the request, or in its arena.
+    /// A client of this node: the request itself, or its arena.
     Client(ClientId, Payload),
-    /// In this node's staging memory, written there by a peer.
+    /// This node's staging memory, written by a peer.
     Staged {
-        /// Which peer's part of it.
+        /// Peer whose part of the staging memory it is.
         node: NodeId,
-        /// From where in that part.
+        /// Offset in that part.
         at: u64,
     },
-    /// With the engine, since they came behind a message: [`Engine::take_kept`](super::Engine::take_kept).
-    Kept(BufferId),
+    /// A buffer of the engine, filled from a message: [`Engine::consume_buffer`](super::Engine::consume_buffer).
+    Buffer(BufferId),
     /// One word.
     Word(u64),
-    /// In this node's pool, from there on.
+    /// This node's pool, from this offset on.
     Pool(u64),
 }
 
-/// Which bytes of a segment.
+/// Byte ranges of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeSet {
     /// One range.
     One {
-        /// From where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Length in bytes.
         bytes: u32,
     },
-    /// Several; [`Engine::ranges`](super::Engine::ranges) tells which.
+    /// Several ranges; [`Engine::ranges`](super::Engine::ranges) returns them.
     Many {
-        /// With the engine.
+        /// Buffer that holds the table.
         table: BufferId,
-        /// All together.
+        /// Bytes of all ranges together.
         bytes: u32,
     },
 }
 
 impl RangeSet {
-    /// How many bytes, all together.
+    /// Returns the bytes of all ranges together.
     pub const fn bytes(&self) -> u32 {
         match self {
             RangeSet::One { bytes, .. } | RangeSet::Many { bytes, .. } => *bytes,
@@ -59,295 +59,295 @@ impl RangeSet {
     }
 }
 
-/// Where the bytes of a fetch go.
+/// Destination of the bytes of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetchTarget {
-    /// To a client.
+    /// A client's arena.
     Arena(ClientId, ArenaRange),
-    /// Into this node's pool, from there on.
+    /// This node's pool, from this offset on.
     Pool(u64),
 }
 
-/// What stands behind the fields of a message.
+/// Bytes that follow the fields of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageBody {
-    /// Nothing.
+    /// No bytes.
     None,
     /// Bytes of a client.
     Client(ClientId, Payload),
-    /// Bytes of the engine: [`Engine::kept`](super::Engine::kept).
-    Kept(BufferId),
-    /// Bytes of a segment whose data begin there in the pool.
+    /// A buffer of the engine: [`Engine::buffer`](super::Engine::buffer).
+    Buffer(BufferId),
+    /// Bytes of a segment whose data begin at this pool offset.
     Pool(u64, RangeSet),
 }
 
-/// One thing to do.
+/// One effect for the daemon to execute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Make a segment: see that its memory is there (it holds zeroes), write its header and then its record; and say so
-    /// with [`Engine::formatted`](super::Engine::formatted), at once or later.
+    /// Makes a segment: provides zeroed memory, writes its header and then its record. Answered with
+    /// [`Engine::formatted`](super::Engine::formatted), at once or later.
     Format {
-        /// What to write down, and where the header goes.
+        /// Record to write; it names the header's place.
         record: Record,
-        /// The header.
+        /// Header to write.
         header: Header,
-        /// Bytes that it takes in all, with the header and with what is kept of it.
+        /// Total bytes, with the header and the history.
         bytes: u64,
     },
-    /// Write a segment's record again, all of it or nothing.
-    Rewrite {
-        /// The new one.
+    /// Rewrites a segment's record, atomically.
+    RewriteRecord {
+        /// New record.
         record: Record,
     },
-    /// Bring a segment to another place: its header, its bytes, what is kept of it. Then write its record again, and make
-    /// the headers in the old place say that nobody lives there. Answer with [`Engine::moved`](super::Engine::moved),
-    /// before anything else is done.
+    /// Moves a segment to another place: header, bytes and history. Then rewrites its record and erases the headers in
+    /// the old place. Answered with [`Engine::moved`](super::Engine::moved), before the next action.
     Move {
-        /// Its record, with the new place.
+        /// Record with the new place.
         record: Record,
-        /// Where it is.
+        /// Old place.
         from: u64,
-        /// How much it is, all together.
+        /// Total bytes.
         bytes: u64,
     },
-    /// Strike the record of a segment.
-    Strike {
-        /// Which.
+    /// Deletes the record of a segment.
+    DeleteRecord {
+        /// Segment to delete.
         segment: SegmentId,
     },
-    /// Make a header say that nobody lives here.
-    Erase {
-        /// Where its header is.
+    /// Erases a header, so that readers see that no segment is there.
+    EraseHeader {
+        /// Pool offset of the header.
         at: u64,
     },
-    /// Copy a segment's bytes into a client's arena, one part behind the other.
+    /// Copies a segment's bytes into a client's arena, range after range.
     CopyOut {
-        /// Where its data begin in the pool.
+        /// Pool offset of the segment's data.
         at: u64,
-        /// Which of them.
+        /// Ranges to copy.
         parts: RangeSet,
-        /// Whose arena.
+        /// Client that owns the arena.
         client: ClientId,
-        /// To where in it, and how many.
+        /// Destination in the arena.
         into: ArenaRange,
     },
-    /// Replace bytes of a segment and step its version, so that no reader takes a mix for a whole.
+    /// Replaces bytes of a segment and advances its version, so that no reader takes a mix for a whole.
     Commit {
-        /// Where its header is.
+        /// Pool offset of the header.
         at: u64,
-        /// Which bytes; those that come are one part behind the other.
+        /// Ranges to write; the source holds them back to back.
         parts: RangeSet,
-        /// From where.
+        /// Source of the bytes.
         source: CommitSource,
-        /// The version that this makes.
+        /// New version.
         version: Version,
-        /// When.
+        /// Timestamp of the new version.
         timestamp: Timestamp,
     },
-    /// Copy bytes that are to be committed later to a place of the pool, where nobody else can change them.
-    Aside {
-        /// From where.
+    /// Copies bytes of a later commit into the pool, where no client or peer can change them.
+    CopyAside {
+        /// Source of the bytes.
         source: CommitSource,
-        /// How many.
+        /// Length in bytes.
         bytes: u32,
-        /// To where in the pool.
+        /// Destination in the pool.
         to: u64,
     },
-    /// Write bytes into a copy that is not whole yet: no reader looks at it.
+    /// Writes bytes into a replica that is not complete yet, so that no reader looks at it.
     Fill {
-        /// Where its data begin in the pool.
+        /// Pool offset of the segment's data.
         at: u64,
-        /// From where.
+        /// Source of the bytes.
         source: CommitSource,
-        /// To where in it, and how many.
+        /// Ranges to write.
         parts: RangeSet,
     },
-    /// Write into a segment's header which version its bytes are.
-    Stamp {
-        /// Where its header is.
+    /// Writes the version of a segment's bytes into its header.
+    WriteVersion {
+        /// Pool offset of the header.
         at: u64,
-        /// The version.
+        /// Version to write.
         version: Version,
-        /// When it was made; 0 if the bytes are of no version.
+        /// Timestamp of the version; 0 if the bytes belong to no version.
         timestamp: Timestamp,
     },
-    /// Let the cluster decide about a mirrored segment; comes back with [`Engine::duty`](super::Engine::duty), if it was
-    /// decided so.
-    Decide {
-        /// What.
+    /// Proposes a decision about a replicated segment to the cluster. If accepted, it comes back with
+    /// [`Engine::assign_role`](super::Engine::assign_role).
+    Propose {
+        /// Proposal to submit.
         decision: Proposal,
     },
-    /// Copy all bytes of a segment to where this version of them is kept, and write that header in front of them.
-    Keep {
-        /// Where the segment's header is.
+    /// Saves the current version into the history: copies all bytes and writes `header` in front of them.
+    SaveVersion {
+        /// Pool offset of the segment's header.
         at: u64,
-        /// Where the header of the copy is.
+        /// Pool offset of the saved version's header.
         to: u64,
-        /// What it says.
+        /// Header of the saved version.
         header: Header,
     },
-    /// Copy parts of a segment to another place of the pool, one behind the other.
+    /// Copies ranges of a segment to another place of the pool, back to back.
     Snapshot {
-        /// Where its data begin in the pool.
+        /// Pool offset of the segment's data.
         at: u64,
-        /// Which of them.
+        /// Ranges to copy.
         parts: RangeSet,
-        /// To where in the pool.
+        /// Destination in the pool.
         to: u64,
     },
-    /// Write bytes of the pool into the staging memory that `node` keeps for us, and behind them send the message that
-    /// says so: both, or neither.
-    Hand {
-        /// Who asked for them.
+    /// Writes pool bytes into the staging memory that `node` keeps for this node, and sends `message` behind them:
+    /// both, or neither.
+    SendStaged {
+        /// Peer that asked for them.
         node: NodeId,
-        /// Comes back with [`Engine::handed`](super::Engine::handed).
-        hand: ServedGetId,
-        /// Where in the staging memory.
+        /// Id that comes back with [`Engine::served_get_sent`](super::Engine::served_get_sent).
+        served_get: ServedGetId,
+        /// Offset in the staging memory.
         at: u64,
-        /// From where in the pool.
+        /// Pool offset of the bytes.
         from: u64,
-        /// How many bytes.
+        /// Length in bytes.
         bytes: u32,
-        /// The [`Message::Got`].
+        /// The [`Message::Got`], [`Message::Piece`] or [`Message::Forward`].
         message: Message,
-        /// The table of its ranges, if it has one.
+        /// Table of its ranges, if it has one.
         table: Option<BufferId>,
     },
-    /// Copy what a peer has written into this node's staging memory into a client's arena.
+    /// Copies bytes that a peer wrote into this node's staging memory into a client's arena.
     Unstage {
-        /// Which peer's part of it.
+        /// Peer whose part of the staging memory it is.
         node: NodeId,
-        /// From where in that part.
+        /// Offset in that part.
         at: u64,
-        /// Whose arena.
+        /// Client that owns the arena.
         client: ClientId,
-        /// To where in it, and how many.
+        /// Destination in the arena.
         into: ArenaRange,
     },
-    /// Write bytes of the engine into a client's arena.
+    /// Writes a buffer of the engine into a client's arena.
     WriteOut {
-        /// Which bytes: [`Engine::kept`](super::Engine::kept).
-        kept: BufferId,
-        /// Whose arena.
+        /// Buffer to write: [`Engine::buffer`](super::Engine::buffer).
+        buffer: BufferId,
+        /// Client that owns the arena.
         client: ClientId,
-        /// To where in it, and how many.
+        /// Destination in the arena.
         into: ArenaRange,
     },
-    /// Look at one word of a segment and answer with [`Engine::looked`](super::Engine::looked), before anything else.
-    Look {
-        /// Where in the pool.
+    /// Reads one word of a segment. Answered with [`Engine::word_read`](super::Engine::word_read), before the next
+    /// action.
+    ReadWord {
+        /// Pool offset of the word.
         at: u64,
     },
-    /// Write into a segment's header who holds its lock alone.
-    Mark {
-        /// Where its header is.
+    /// Writes the exclusive lock holder into a segment's header.
+    SetLockHolder {
+        /// Pool offset of the header.
         at: u64,
-        /// The token of the lock; zero if nobody does.
+        /// Token of the lock; zero for no holder.
         holder: LockToken,
     },
-    /// Read parts of a remote segment, with a header before and its state word after.
+    /// Reads ranges of a remote segment, with a header before and its state word after them.
     Fetch {
-        /// Its home.
+        /// Home of the segment.
         node: NodeId,
-        /// Comes back with [`Engine::fetched`](super::Engine::fetched).
+        /// Step that comes back with [`Engine::fetched`](super::Engine::fetched).
         step: StepId,
-        /// Its memory: header line and bytes.
+        /// Window over its memory: header line and bytes.
         window: RemoteWindow,
-        /// Where in the window the header is that proves the bytes behind it.
+        /// Offset in the window of the header that validates the bytes behind it.
         line: u64,
-        /// Which bytes.
+        /// Ranges to read.
         parts: RangeSet,
-        /// To where, one behind the other.
+        /// Destination, back to back.
         target: FetchTarget,
     },
-    /// Write a client's bytes into the staging memory that `node` keeps for us, and behind them send the put that
-    /// commits them: both, or neither.
+    /// Writes a client's bytes into the staging memory that `node` keeps for this node, and sends the put that commits
+    /// them: both, or neither.
     Stage {
-        /// The home.
+        /// Home of the segment.
         node: NodeId,
-        /// Comes back with [`Engine::staged`](super::Engine::staged).
+        /// Step that comes back with [`Engine::staged`](super::Engine::staged).
         step: StepId,
-        /// Where in the staging memory.
+        /// Offset in the staging memory.
         at: u64,
-        /// Whose arena.
+        /// Client that owns the arena.
         client: ClientId,
-        /// From where in it, and how many.
+        /// Source in the arena.
         from: ArenaRange,
         /// The [`Message::Put`].
         message: Message,
-        /// The table of its ranges, if it has one.
+        /// Table of its ranges, if it has one.
         table: Option<BufferId>,
     },
-    /// Say something to another node.
+    /// Sends a message to another node.
     Send {
-        /// Whom.
+        /// Receiver.
         node: NodeId,
-        /// What.
+        /// Message to send.
         message: Message,
-        /// What stands behind its fields.
+        /// Bytes that follow its fields.
         tail: MessageBody,
     },
-    /// Say [`Message::Found`] with a window over the segment that only this peer may use.
-    Introduce {
-        /// Whom.
+    /// Sends [`Message::Found`] with a window over the segment that only this peer may use.
+    GrantWindow {
+        /// Receiver.
         node: NodeId,
-        /// A [`Message::Found`] whose window is to be filled in.
+        /// A [`Message::Found`] whose window the daemon fills in.
         message: Message,
-        /// Where the segment's header is in the pool.
+        /// Pool offset of the segment's header.
         at: u64,
-        /// Header line and bytes.
+        /// Bytes of the window: header line and data.
         bytes: u64,
     },
-    /// No peer may use a window over this memory any more.
-    Withdraw {
-        /// Where the segment's header is.
+    /// Revokes every peer's window over this memory.
+    RevokeWindow {
+        /// Pool offset of the segment's header.
         at: u64,
     },
-    /// Nobody can read this memory any more: make it zeroes, let the system have its pages, and say so with
+    /// Zeroes memory that no reader can reach any more and gives its pages back to the system. Answered with
     /// [`Engine::cleared`](super::Engine::cleared), at once or later.
-    Clear {
-        /// From where.
+    ZeroFill {
+        /// Pool offset.
         at: u64,
-        /// How many bytes.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// This peer does not keep the rules: end its connection.
-    Cut {
-        /// Whom.
+    /// Disconnects a peer that broke the protocol.
+    Disconnect {
+        /// Peer to disconnect.
         node: NodeId,
     },
-    /// Ask the cluster for a name; comes back with [`Engine::claimed`](super::Engine::claimed).
-    Claim {
-        /// The engine's number.
+    /// Claims a name in the cluster. Answered with [`Engine::claimed`](super::Engine::claimed).
+    ClaimName {
+        /// Id of the claim.
         claim: ClaimId,
-        /// The name.
+        /// Name to claim.
         name: Name,
-        /// How long it is waited for, in microseconds.
+        /// Timeout in microseconds.
         within_us: u32,
     },
-    /// Give a name back; comes back with [`Engine::disclaimed`](super::Engine::disclaimed).
-    Disclaim {
-        /// The engine's number.
+    /// Gives a name back to the cluster. Answered with [`Engine::disclaimed`](super::Engine::disclaimed).
+    ReleaseName {
+        /// Id of the claim.
         claim: ClaimId,
-        /// The name.
+        /// Name to give back.
         name: Name,
     },
-    /// Ask the cluster where a name is; comes back with [`Engine::confirmed`](super::Engine::confirmed).
-    Confirm {
-        /// Who waits for it.
+    /// Asks the cluster for the home of a name. Answered with [`Engine::confirmed`](super::Engine::confirmed).
+    ConfirmName {
+        /// Step that waits for the answer.
         step: StepId,
-        /// The name.
+        /// Name to look up.
         name: Name,
-        /// How long it is waited for, in microseconds.
+        /// Timeout in microseconds.
         within_us: u32,
     },
-    /// Tell a client. If `data` says so, the first bytes at that place of the pool go into the completion.
+    /// Completes a client's request. The pool bytes that `data` names go into the completion first.
     Reply {
-        /// Whom.
+        /// Channel of the client.
         lane: ChannelId,
-        /// What.
+        /// Completion to write.
         completion: Completion,
-        /// A place in the pool and a number of bytes.
+        /// Pool offset and length.
         data: Option<(u64, u8)>,
     },
 }

@@ -1,4 +1,4 @@
-//! Which way a client's request goes.
+//! Routes a client's request to the home operations or the remote operations.
 
 use super::action::{CommitSource, RangeSet};
 use super::engine::{Client, Engine, LocalCaller, Now};
@@ -29,7 +29,7 @@ impl Engine {
     ) -> Result<(), Failure> {
         let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
         match *operation {
-            Operation::Null => self.end(&caller, Outcome::Done),
+            Operation::Null => self.finish_call(&caller, Outcome::Done),
             Operation::Allocate { .. } => {
                 let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
                 let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
@@ -39,9 +39,9 @@ impl Engine {
             }
             Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Continuation::Open, now)?,
             Operation::Release { segment } if self.is_home(segment) => {
-                self.release_named(now, Self::asker(&caller), caller.who, segment)?;
+                self.release_named(now, Self::requester(&caller), caller.who, segment)?;
             }
-            Operation::Release { segment } => self.release_far(caller, segment)?,
+            Operation::Release { segment } => self.release_remote(caller, segment)?,
             Operation::Get { segment, offset, into, inline, look } => {
                 fits(&into)?;
                 let parts = RangeSet::One { offset, bytes: into.bytes };
@@ -49,9 +49,9 @@ impl Engine {
             }
             Operation::GetMany { segment, list, ranges, look } => {
                 fits(&list)?;
-                let (parts, range) = self.parts_in(list, ranges, text)?;
+                let (parts, range) = self.read_range_table(list, ranges, text)?;
                 let transfer = Transfer { segment, parts, range, inline: false, look };
-                self.get(now, caller, transfer).inspect_err(|_| self.give_up_table(&parts))?;
+                self.get(now, caller, transfer).inspect_err(|_| self.free_table(&parts))?;
             }
             Operation::Put { segment, offset, ref from, ref terms } => {
                 if let Payload::Arena(range) = from {
@@ -61,26 +61,26 @@ impl Engine {
             }
             Operation::PutMany { segment, list, ranges, terms } => {
                 fits(&list)?;
-                let (parts, range) = self.parts_in(list, ranges, text)?;
+                let (parts, range) = self.read_range_table(list, ranges, text)?;
                 let put = self.put(now, caller, segment, parts, Payload::Arena(range), terms);
-                put.inspect_err(|_| self.give_up_table(&parts))?;
+                put.inspect_err(|_| self.free_table(&parts))?;
             }
             Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
-                self.ask_here(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
+                self.submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
             }
             Operation::Lock { segment, wish } if self.is_home(segment) => {
-                self.ask_here(now, &caller, segment, PendingOp::Lock(wish))?;
+                self.submit_client_op(now, &caller, segment, PendingOp::Lock(wish))?;
             }
             Operation::Await { segment, above } if self.is_home(segment) => {
-                let (asker, deadline_us) = (Self::asker(&caller), caller.deadline_us);
-                self.await_here(now, segment, caller.who, Watcher { asker, above, deadline_us })?;
+                let (requester, deadline_us) = (Self::requester(&caller), caller.deadline_us);
+                self.await_at_home(now, segment, caller.who, Watcher { requester, above, deadline_us })?;
             }
             Operation::Unlock { segment, token } if self.is_home(segment) => {
-                let told = self.unlock_here(now, segment, token, LockOwner::Client(caller.lane.client))?;
-                self.answer(Self::asker(&caller), Outcome::Done, told);
+                let fields = self.unlock_at_home(now, segment, token, LockOwner::Client(caller.lane.client))?;
+                self.answer(Self::requester(&caller), Outcome::Done, fields);
             }
             Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
-                self.ask_far(caller, operation)?;
+                self.request_remote(caller, operation)?;
             }
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
@@ -100,15 +100,15 @@ impl Engine {
     fn get(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         let Transfer { segment, parts, range, inline, look } = transfer;
         if !self.is_home(segment) {
-            return self.get_far(now, caller, transfer);
+            return self.get_remote(now, caller, transfer);
         }
-        if let Some(ended) = self.get_plain(&caller, &transfer) {
+        if let Some(ended) = self.get_fast(&caller, &transfer) {
             return ended;
         }
         let sink = if inline { Destination::Inline } else { Destination::Arena(range) };
-        let minds = self.minds_of_get(segment, &look)?;
+        let minds = self.lock_dependency_of_get(segment, &look)?;
         let ReadOptions { version, .. } = look;
-        self.ask_here(now, &caller, segment, PendingOp::Get(Get { parts, sink, minds, version, token: None }))
+        self.submit_client_op(now, &caller, segment, PendingOp::Get(Get { parts, sink, minds, version, token: None }))
     }
 
     #[inline]
@@ -121,7 +121,7 @@ impl Engine {
         terms: &PutConditions,
     ) -> Result<(), Failure> {
         if self.is_home(segment)
-            && let Some(ended) = self.put_plain(now, &caller, segment, (offset, from), terms)
+            && let Some(ended) = self.put_fast(now, &caller, segment, (offset, from), terms)
         {
             return ended;
         }
@@ -138,15 +138,19 @@ impl Engine {
         terms: PutConditions,
     ) -> Result<(), Failure> {
         if !self.is_home(segment) {
-            return self.put_far(caller, segment, parts, from, terms);
+            return self.put_remote(caller, segment, parts, from, terms);
         }
         let source = CommitSource::Client(caller.lane.client, from);
-        self.ask_here(now, &caller, segment, PendingOp::Put { parts, source, terms })
+        self.submit_client_op(now, &caller, segment, PendingOp::Put { parts, source, terms })
     }
 
-    /// Which ranges a vectored call means, and where their bytes are in the arena: they begin with the slot
-    /// behind the table's.
-    fn parts_in(&mut self, list: ArenaRange, ranges: u8, text: &[u8]) -> Result<(RangeSet, ArenaRange), Failure> {
+    /// Reads the range table of a vectored call. The bytes begin in the arena slot behind the table's.
+    fn read_range_table(
+        &mut self,
+        list: ArenaRange,
+        ranges: u8,
+        text: &[u8],
+    ) -> Result<(RangeSet, ArenaRange), Failure> {
         let bytes = usize::from(ranges) * Ranges::ENTRY_BYTES;
         let table = text.get(..bytes).ok_or(Failure::Malformed)?;
         let sum = Ranges::decode(table)?.sum();
@@ -154,15 +158,15 @@ impl Engine {
             return Err(Failure::OutOfRange);
         }
         let data = ArenaRange { slot: list.slot.saturating_add(1), bytes: sum };
-        Ok((self.keep_table(table, sum), data))
+        Ok((self.store_table(table, sum), data))
     }
 
-    /// Keeps a table that was checked.
-    pub(crate) fn keep_table(&mut self, table: &[u8], bytes: u32) -> RangeSet {
-        RangeSet::Many { table: self.kept.insert(table), bytes }
+    /// Stores a checked table in a buffer.
+    pub(crate) fn store_table(&mut self, table: &[u8], bytes: u32) -> RangeSet {
+        RangeSet::Many { table: self.buffers.insert(table), bytes }
     }
 
-    /// The ranges that some parts are.
+    /// Returns the byte ranges of a range set.
     pub fn ranges(&self, parts: &RangeSet) -> RangeList {
         let mut ranges = self.ranges_of(parts);
         if planted!(self, FirstRangeOnly) {
@@ -175,16 +179,16 @@ impl Engine {
         match *parts {
             RangeSet::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
             RangeSet::Many { table, .. } => {
-                let ranges = Ranges::decode(self.kept.get(table)).expect("a table is checked before it is kept");
+                let ranges = Ranges::decode(self.buffers.get(table)).expect("a table is checked before it is stored");
                 RangeList::from_iter(ranges.as_slice().iter().copied())
             }
         }
     }
 
-    /// The table of some parts is not used any more once all is done that is due.
-    pub(crate) fn give_up_table(&mut self, parts: &RangeSet) {
+    /// Frees the table of a range set after the actions that are queued now.
+    pub(crate) fn free_table(&mut self, parts: &RangeSet) {
         if let Some(table) = Self::table_of(parts) {
-            self.give_up(table);
+            self.free_buffer(table);
         }
     }
 
@@ -195,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// Which node a new segment goes to.
+    /// Chooses the home of a new segment.
     fn place(&mut self, placement: Placement, name: &Name) -> NodeId {
         match placement {
             Placement::Local => self.node,
@@ -215,8 +219,8 @@ impl Engine {
     }
 }
 
-/// How much a name wants to be with a node (FNV-1a over both, mixed once more): each name goes to the node that it wants
-/// most, so a node that comes or goes moves only the names that it gets or had.
+/// Rendezvous weight of a name on a node (FNV-1a over both, mixed once more). Each name goes to the node with the
+/// highest weight, so a node that joins or leaves moves only its own names.
 pub(crate) fn weight(node: NodeId, name: &Name) -> u64 {
     let bytes = node.0.to_le_bytes().into_iter().chain(name.as_str().bytes());
     let hash =

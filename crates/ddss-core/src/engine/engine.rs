@@ -1,4 +1,4 @@
-//! Clients, peers and time; and which way a request goes.
+//! The engine itself: its state, the queue of actions, and the entry points for clients, peers and time.
 
 use super::action::{Action, CommitSource, FetchTarget, MessageBody, RangeSet};
 use super::home::home_ops::PendingAtomic;
@@ -25,58 +25,58 @@ use crate::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the engine is told once.
+/// Settings that do not change while the engine exists.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Which node this is.
+    /// Id of this node.
     pub node: NodeId,
-    /// Which of the node's planes. Its peers are the same plane of other nodes.
+    /// Shard of this engine. Its peers are the engines of the same shard on other nodes.
     pub plane: Shard,
     /// Bytes of the pool in which segments live.
     pub pool_bytes: u64,
     /// The other nodes.
     pub peers: Vec<NodeId>,
-    /// The generation of the first segment in each slot. A node that forgot its segments begins with another number
-    /// each time, so that an id of an earlier run never names a segment of this one.
+    /// Generation of the first segment in each slot. A node that lost its segments starts with another number each
+    /// time, so an id of an earlier run never names a segment of this one.
     pub first_generation: u32,
-    /// Whether the reads of one batch are under way together. Where each waits for the one before it, a get that need not
-    /// be one-sided is carried out by its home, in one round trip.
+    /// Whether the reads of one batch overlap. Where each waits for the one before it, the home executes a get that may
+    /// be served, in one round trip.
     pub reads_overlap: bool,
 }
 
-/// The time, as the daemon read it before it came here.
+/// The time, as the daemon read it before it called the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Now {
-    /// A clock that never goes back, in microseconds: for deadlines.
+    /// Monotonic clock in microseconds, for deadlines.
     pub steady_us: u64,
-    /// The wall's clock, in microseconds since 1970: for timestamps.
+    /// Wall clock in microseconds since 1970, for timestamps.
     pub wall_us: u64,
 }
 
-/// What happened so far.
+/// Event counters since the engine was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Requests taken from clients.
     pub requests: u64,
-    /// Requests that were refused because they made no sense.
+    /// Requests refused as malformed.
     pub malformed: u64,
-    /// Fetches that met a put and were done again.
+    /// Fetches that met a put and were repeated.
     pub torn_fetches: u64,
-    /// Answers and completions that came for an operation that had ended.
+    /// Answers and completions for an operation that had already ended.
     pub stale: u64,
     /// Operations whose deadline passed.
     pub timeouts: u64,
     /// Puts committed here.
     pub commits: u64,
-    /// Gets of other nodes' clients that were carried out here.
-    pub handed: u64,
-    /// Gets that were answered from a copy that this node keeps of a remote segment.
-    pub copied: u64,
+    /// Gets of other nodes' clients that this home executed.
+    pub served_gets: u64,
+    /// Gets answered from this node's read cache.
+    pub cache_hits: u64,
     /// Locks granted here.
     pub locks_granted: u64,
-    /// Locks that were taken back: their lease ran out, or their holder was gone.
+    /// Locks taken back: their lease ran out, or their holder is gone.
     pub locks_broken: u64,
-    /// Segments refused because their owner has as much as he may have.
+    /// Segments refused because their owner has reached its quota.
     pub over_quota: u64,
 }
 
@@ -87,8 +87,8 @@ pub(crate) struct Client {
     pub(crate) arena_bytes: u64,
 }
 
-/// What is to be done next. An action is as large as the name in the largest of them; the few that nearly all are go
-/// through the queue by themselves, at a third of that.
+/// The queue of actions. [`Action`] is as large as its largest variant, which holds a name. The few variants that make
+/// up nearly all actions are queued inline, at a third of that size.
 #[derive(Clone, Copy, Debug)]
 enum ActionQueue {
     Reply(Reply),
@@ -113,13 +113,13 @@ enum ActionQueue {
         parts: RangeSet,
         target: FetchTarget,
     },
-    /// The next of the others.
+    /// The next entry of the queue of other actions.
     Other,
-    /// What was done before this was the last use of these bytes.
-    GiveUp(BufferId),
+    /// Frees a buffer: the actions before this one were its last users.
+    FreeBuffer(BufferId),
 }
 
-/// Who asks, checked to be attached.
+/// A local client's request, after the check that the client is attached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCaller {
     pub(crate) lane: ChannelId,
@@ -140,42 +140,42 @@ pub struct Engine {
     pub(crate) peers: Peers,
     pub(crate) clock: HybridClock,
     pub(crate) counters: Counters,
-    /// Atomics whose word was asked for.
-    pub(crate) looks: VecDeque<PendingAtomic>,
-    pub(crate) kept: BufferPool,
-    pub(crate) held: Vec<RemoteLock>,
-    /// The names of the cluster, if this node belongs to one.
+    /// Atomics that wait for the current value of their word.
+    pub(crate) pending_atomics: VecDeque<PendingAtomic>,
+    pub(crate) buffers: BufferPool,
+    pub(crate) remote_locks: Vec<RemoteLock>,
+    /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
-    pub(crate) hands: ServedGets,
-    pub(crate) copies: ReadCache,
-    pub(crate) mirrors: Replicas,
-    /// Segments that were placed round robin.
+    pub(crate) served_gets: ServedGets,
+    pub(crate) read_cache: ReadCache,
+    pub(crate) replicas: Replicas,
+    /// Number of segments placed round robin so far.
     pub(crate) placed: u64,
     clients: Vec<Option<Client>>,
-    pub(crate) at_once: ImmediateActions,
+    pub(crate) immediate: ImmediateActions,
     actions: VecDeque<ActionQueue>,
-    /// Those that [`ActionQueue::Other`] stands for, in order.
-    others: VecDeque<Action>,
+    /// Actions that [`ActionQueue::Other`] stands for, in order.
+    other_actions: VecDeque<Action>,
     #[cfg(feature = "planted")]
     pub(crate) bug: Option<super::Bug>,
 }
 
-/// What [`Action::Reply`] says.
+/// Content of [`Action::Reply`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
-    /// Where.
+    /// Channel of the client.
     pub lane: ChannelId,
-    /// What.
+    /// Completion of the request.
     pub completion: Completion,
-    /// Bytes of the pool that go into its data first: from where, and how many.
+    /// Offset and length of pool bytes that are copied into the completion's data first.
     pub data: Option<(u64, u8)>,
 }
 
 impl Engine {
-    /// How long a peer has to forget a released segment before its connection is cut.
+    /// Time that a peer has to forget a released segment before it is disconnected.
     pub(crate) const FORGET_US: u64 = 5_000_000;
 
-    /// An engine with no segments, no clients, and its peers not yet reached.
+    /// Creates an engine with no segments, no clients, and no connected peer.
     pub fn new(config: &EngineConfig) -> Self {
         let mut peers = Peers::default();
         for &node in config.peers.iter().filter(|&&node| node != config.node) {
@@ -190,77 +190,79 @@ impl Engine {
             peers,
             clock: HybridClock::default(),
             counters: Counters::default(),
-            looks: VecDeque::new(),
-            kept: BufferPool::default(),
-            held: Vec::new(),
+            pending_atomics: VecDeque::new(),
+            buffers: BufferPool::default(),
+            remote_locks: Vec::new(),
             directory: None,
-            hands: ServedGets::default(),
-            copies: ReadCache::default(),
-            mirrors: Replicas::default(),
+            served_gets: ServedGets::default(),
+            read_cache: ReadCache::default(),
+            replicas: Replicas::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
-            at_once: ImmediateActions::new(),
+            immediate: ImmediateActions::new(),
             actions: VecDeque::with_capacity(1024),
-            others: VecDeque::with_capacity(1024),
+            other_actions: VecDeque::with_capacity(1024),
             #[cfg(feature = "planted")]
             bug: None,
         }
     }
 
-    /// Gives the engine a bug, or takes it away.
+    /// Switches a bug on, or all off.
     #[cfg(feature = "planted")]
     pub fn plant(&mut self, bug: Option<super::Bug>) {
         self.bug = bug;
         self.segments.bug = bug;
     }
 
-    /// What happened so far.
+    /// Returns the event counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// A client asked for nothing, and was answered without the engine.
+    /// Counts a null request that was answered without the engine.
     #[inline]
     pub fn note_null(&mut self) {
         self.counters.requests += 1;
     }
 
-    /// The newest timestamp that this node gave or heard of: goes out with each message.
+    /// Returns the newest timestamp that this node gave or received. It goes out with each message.
     pub fn clock(&self) -> Timestamp {
         self.clock.last()
     }
 
-    /// Segments at home here, and bytes of the pool that are free.
+    /// Returns the number of segments at home here and the free bytes of the pool.
     pub fn segments(&self) -> (usize, u64) {
         (self.segments.count(), self.segments.free_bytes(Storage::Memory))
     }
 
-    /// Who holds locks of segments at home here, and who waits in line for such a segment.
+    /// Returns the number of lock holders and of queued waiters, over all segments at home here.
     pub fn locks(&self) -> (usize, usize) {
         let busy = (0..).map_while(|index| self.segments.busy(index));
-        let guards = busy.filter_map(|id| Some(&self.segments.get(id).ok()?.guard));
-        guards.fold((0, 0), |(holders, waiters), guard| (holders + guard.holders(), waiters + guard.waiting()))
+        let lock_queues = busy.filter_map(|id| Some(&self.segments.get(id).ok()?.lock_queue));
+        lock_queues.fold((0, 0), |(holders, waiters), lock_queue| {
+            (holders + lock_queue.holders(), waiters + lock_queue.waiting())
+        })
     }
 
-    /// Operations under way.
+    /// Returns the number of pending operations.
     pub fn pending(&self) -> usize {
         self.operations.count()
     }
 
-    /// Bytes that an action names.
-    pub fn kept(&self, id: BufferId) -> &[u8] {
-        self.kept.get(id)
+    /// Returns the bytes of a buffer that an action names.
+    pub fn buffer(&self, id: BufferId) -> &[u8] {
+        self.buffers.get(id)
     }
 
-    /// The bytes of a commit that [`CommitSource::Kept`](super::CommitSource::Kept) names; they are given up with this.
-    pub fn take_kept(&mut self, id: BufferId, take: impl FnOnce(&[u8])) {
-        take(self.kept.get(id));
-        self.kept.remove(&id);
+    /// Passes the bytes of a [`CommitSource::Buffer`](super::CommitSource::Buffer) to `take`, and frees the buffer.
+    pub fn consume_buffer(&mut self, id: BufferId, take: impl FnOnce(&[u8])) {
+        take(self.buffers.get(id));
+        self.buffers.remove(&id);
     }
 
-    /// The next thing to do, in order. What it needs of the engine is there until this is called again.
+    /// Takes the next action, in order. State that the action refers to stays valid until the next call.
     pub fn next_action(&mut self) -> Option<Action> {
-        if let Some(first) = self.at_once.next() {
+        if let Some(first) = self.immediate.next() {
             return Some(first);
         }
         loop {
@@ -273,22 +275,22 @@ impl Engine {
                 ActionQueue::Fetch { node, step, window, line, parts, target } => {
                     Action::Fetch { node, step, window, line, parts, target }
                 }
-                ActionQueue::Other => self.others.pop_front()?,
-                ActionQueue::GiveUp(kept) => {
-                    self.kept.remove(&kept);
+                ActionQueue::Other => self.other_actions.pop_front()?,
+                ActionQueue::FreeBuffer(buffer) => {
+                    self.buffers.remove(&buffer);
                     continue;
                 }
             });
         }
     }
 
-    /// How many actions are in the queue.
+    /// Returns the number of queued actions.
     #[inline]
-    pub(crate) fn due(&self) -> usize {
+    pub(crate) fn queued_actions(&self) -> usize {
         self.actions.len()
     }
 
-    /// The first action of the queue, if it is a reply.
+    /// Takes the first action of the queue if it is a reply.
     #[inline]
     pub(crate) fn take_only_reply(&mut self) -> Option<Reply> {
         let Some(&ActionQueue::Reply(reply)) = self.actions.front() else { return None };
@@ -297,7 +299,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(crate) fn act(&mut self, action: Action) {
+    pub(crate) fn push_action(&mut self, action: Action) {
         let due = match action {
             Action::Reply { lane, completion, data } => ActionQueue::Reply(Reply { lane, completion, data }),
             Action::CopyOut { at, parts, client, into } => ActionQueue::CopyOut { at, parts, client, into },
@@ -308,32 +310,33 @@ impl Engine {
                 ActionQueue::Fetch { node, step, window, line, parts, target }
             }
             other => {
-                self.others.push_back(other);
+                self.other_actions.push_back(other);
                 ActionQueue::Other
             }
         };
         self.actions.push_back(due);
     }
 
-    /// Bytes are needed no longer than for what is due already.
-    pub(crate) fn give_up(&mut self, kept: BufferId) {
-        self.actions.push_back(ActionQueue::GiveUp(kept));
+    /// Frees a buffer after the actions that are queued now.
+    pub(crate) fn free_buffer(&mut self, buffer: BufferId) {
+        self.actions.push_back(ActionQueue::FreeBuffer(buffer));
     }
 
-    /// A client came.
+    /// Attaches a client.
     pub fn attach(&mut self, client: ClientId, who: Principal, arena_bytes: u64) {
         if let Some(slot) = self.clients.get_mut(client.index as usize) {
             *slot = Some(Client { generation: client.generation, who, arena_bytes });
         }
     }
 
-    /// A client is gone. What it had under way goes on and is told to nobody; its locks are broken.
+    /// Detaches a client: breaks its locks and cancels its waits. Its other operations continue, and their replies are
+    /// dropped.
     pub fn detach(&mut self, now: Now, client: ClientId) {
         if self.is_attached(client) {
             self.clients[client.index as usize] = None;
-            self.owner_gone(now, LockOwner::Client(client));
-            self.give_back_all(client);
-            self.cancel_all_far(client);
+            self.drop_owner(now, LockOwner::Client(client));
+            self.release_remote_locks(client);
+            self.cancel_all_remote(client);
         }
     }
 
@@ -345,55 +348,56 @@ impl Engine {
         (*self.clients.get(id.index as usize)?).filter(|client| client.generation == id.generation)
     }
 
-    /// A node said hello on a new connection.
+    /// Marks a peer as connected, after the handshake.
     pub fn peer_up(&mut self, node: NodeId) {
         let peer = self.peers.add(node);
         assert!(!peer.up, "a peer goes down before it comes up again");
         peer.up = true;
-        self.mirrors.dead.remove(&node);
+        self.replicas.dead.remove(&node);
     }
 
-    /// The connection to a node ended. Reads under way end by themselves, with [`fetched`](Self::fetched).
+    /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with
+    /// [`fetched`](Self::fetched).
     pub fn peer_down(&mut self, now: Now, node: NodeId) {
         let Some(peer) = self.peers.reachable(node) else { return };
         *peer = super::state::peers::Peer::default();
         self.segments.forgotten(node, None);
         self.reclaim();
-        self.owner_gone(now, LockOwner::Peer(node));
-        self.held_lost(node);
-        self.spoil_copies_of(node);
+        self.drop_owner(now, LockOwner::Peer(node));
+        self.drop_locks_of_home(node);
+        self.invalidate_cached_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
-            self.answer_lost(now, step, node);
+            self.handle_peer_loss(now, step, node);
         }
-        self.mirrors_lost(now, node);
+        self.replicas_lost(now, node);
     }
 
-    /// Time went on.
+    /// Handles everything that is due at `now`.
     pub fn tick(&mut self, now: Now) {
         while let Some(step) = self.operations.expired(now.steady_us) {
             self.counters.timeouts += 1;
             self.expire(step);
         }
-        self.tick_mirrors(now);
-        self.tick_guards(now);
-        self.tick_held(now);
+        self.tick_replication(now);
+        self.tick_lock_queues(now);
+        self.expire_remote_locks(now);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();
             let Some(node) = overdue else { break };
             self.segments.forgotten(node, None);
-            self.act(Action::Cut { node });
+            self.push_action(Action::Disconnect { node });
         }
         self.reclaim();
     }
 
-    /// When [`tick`](Self::tick) has something to do at the latest for what is under way, held or waited for, on the steady
-    /// clock. What only has to be tidied up can wait longer.
+    /// Returns the latest time, on the steady clock, for the next call of [`tick`](Self::tick). It covers pending
+    /// operations, leases and waiters. Pure clean-up may happen later.
     pub fn next_deadline_us(&self) -> u64 {
         self.operations.next_deadline_us().unwrap_or(u64::MAX).min(self.segments.due_us())
     }
 
-    /// A client asks. `text` is a copy of what its operation has in the arena for the engine, else empty: names, a
-    /// specification, what a list asks for, a table of ranges.
+    /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:
+    /// names, a specification, a list query, a table of ranges.
     pub fn request(&mut self, now: Now, lane: ChannelId, request: &Request, text: &[u8]) {
         let Some(client) = self.client(lane.client) else { return };
         self.counters.requests += 1;
@@ -401,29 +405,29 @@ impl Engine {
         let timeout_us = request.timeout_us;
         let caller = LocalCaller { lane, request: request.id, who: client.who, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
-            let failure = self.why(request.operation.segment(), failure);
-            self.end(&caller, Outcome::Failed(failure));
+            let failure = self.explain_failure(request.operation.segment(), failure);
+            self.finish_call(&caller, Outcome::Failed(failure));
         }
     }
 
-    /// A client's entry could not be read as a request.
+    /// Answers an entry that could not be decoded as a request.
     pub fn refuse(&mut self, lane: ChannelId, request: RequestId, failure: Failure) {
         self.counters.malformed += 1;
         self.reply(lane, Completion::bare(request, Outcome::Failed(failure)), None);
     }
 
-    pub(crate) fn ask_here(
+    pub(crate) fn submit_client_op(
         &mut self,
         now: Now,
         caller: &LocalCaller,
         id: SegmentId,
-        wanted: PendingOp,
+        op: PendingOp,
     ) -> Result<(), Failure> {
-        let (asker, who, deadline_us) = (Self::asker(caller), caller.who, caller.deadline_us);
-        self.ask_home(now, id, Waiter { asker, who, wanted, deadline_us })
+        let (requester, who, deadline_us) = (Self::requester(caller), caller.who, caller.deadline_us);
+        self.submit_op(now, id, Waiter { requester, who, op, deadline_us })
     }
 
-    /// Notes an operation that has to wait.
+    /// Records an operation that waits for another node.
     pub(crate) fn begin(&mut self, caller: &LocalCaller, wait: WaitState) -> Result<StepId, Failure> {
         let LocalCaller { lane, request, who, deadline_us, timeout_us } = *caller;
         let on = wait.segment().map_or(NodeId::NOBODY, |segment| self.home_of(segment));
@@ -431,36 +435,37 @@ impl Engine {
         self.operations.insert(pending).ok_or(Failure::Busy)
     }
 
-    /// Ends an operation: what was kept for it is free, and a copy of what it may have changed does not count any more.
-    pub(crate) fn over(&mut self, step: StepId) -> Option<Pending> {
+    /// Ends a pending operation: frees its buffers and invalidates the cached copy of a segment that it may have
+    /// changed.
+    pub(crate) fn end_pending(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.operations.remove(step)?;
         if let Some(table) = pending.wait.table() {
-            self.give_up(table);
+            self.free_buffer(table);
         }
         if let WaitState::Unlock { token, segment } = pending.wait {
-            // However it ended, its client does not count on the lock any more. Two homes may give the same token.
-            self.held.retain(|held| (held.segment, held.token) != (segment, token));
+            // Whatever the outcome, the client no longer counts on the lock. Two homes may give the same token.
+            self.remote_locks.retain(|lock| (lock.segment, lock.token) != (segment, token));
         }
         if let Some(segment) = pending.wait.changes() {
-            self.spoil_copy(segment);
+            self.invalidate_cached(segment);
         }
         Some(pending)
     }
 
-    /// Tells a caller how it ended.
+    /// Replies to a local caller.
     #[inline]
-    pub(crate) fn end(&mut self, caller: &LocalCaller, outcome: Outcome) {
+    pub(crate) fn finish_call(&mut self, caller: &LocalCaller, outcome: Outcome) {
         self.reply(caller.lane, Completion::bare(caller.request, outcome), None);
     }
 
-    /// Tells the caller of a pending operation, which is over.
+    /// Replies to the caller of a pending operation that has ended.
     pub(crate) fn finish(&mut self, pending: &Pending, outcome: Outcome) {
         self.reply(pending.lane, Completion::bare(pending.request, outcome), None);
     }
 
     pub(crate) fn finish_opened(&mut self, lane: ChannelId, request: RequestId, facts: &SegmentInfo) {
         let at = self.segments.get(facts.segment).ok();
-        // What has a mirror is read through its home's engine, which knows whether it is the home still.
+        // A replicated segment is read through its home's engine, which knows whether it is still the home.
         let at = at.filter(|segment| segment.mirror.is_none()).map(|segment| segment.at);
         let opened = OpenedSegment { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
@@ -468,21 +473,21 @@ impl Engine {
     }
 
     pub(crate) fn send(&mut self, node: NodeId, message: Message) {
-        self.act(Action::Send { node, message, tail: MessageBody::None });
+        self.push_action(Action::Send { node, message, tail: MessageBody::None });
     }
 
-    /// The deadline of an operation passed. Where the fabric may still touch the client's arena there is no end
-    /// yet: the client, which has the same deadline, stops waiting by itself and keeps the range until the end.
+    /// Handles the deadline of an operation. While the fabric may still touch the client's arena there is no end yet.
+    /// The client has the same deadline, stops waiting by itself and keeps the range until the end.
     pub(crate) fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
         let outcome = match pending.wait {
             WaitState::Fetch(_) | WaitState::Put { ticket: Some(_), .. } | WaitState::LateLock { .. } => return,
-            // What is granted all the same is given back when the word of it comes.
+            // A late grant is given back when its message arrives.
             WaitState::Lock { segment, .. } => return self.expire_lock(step, segment),
-            // A list goes on with the next node.
+            // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
-                let Some(pending) = self.over(step) else { return };
-                return self.tell_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
+                let Some(pending) = self.end_pending(step) else { return };
+                return self.complete_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
             }
             WaitState::Put { .. }
             | WaitState::Release { .. }
@@ -496,7 +501,7 @@ impl Engine {
             | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
         };
         self.lookups.remove(&step);
-        if let Some(pending) = self.over(step) {
+        if let Some(pending) = self.end_pending(step) {
             self.finish(&pending, outcome);
         }
     }
@@ -508,7 +513,7 @@ impl Engine {
         self.finish(&pending, Outcome::Failed(Failure::TimedOut));
     }
 
-    /// The home of a segment, if it is another node that can be reached.
+    /// Returns the home of a segment, if it is another node and connected.
     pub(crate) fn reachable_home(&mut self, segment: SegmentId) -> Result<NodeId, Failure> {
         let home = self.home_of(segment);
         match self.peers.get(home) {

@@ -1,71 +1,72 @@
-//! Bugs that can be switched on, for tests that have to find them. Without the feature `planted` there are none, and
-//! `planted!` is `false` before anything is compiled.
+//! Bugs that tests switch on and have to find. Without the feature `planted` there are none, and `planted!` is a
+//! constant `false`.
 
 /// One bug.
 #[cfg(feature = "planted")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// A commit does not step the version.
+    /// A commit does not advance the version.
     SkippedVersion,
-    /// Who gives back a lock that is not his ends that of another.
+    /// An unlock with a foreign token ends the lock of another holder.
     UncheckedUnlock,
-    /// An id of an earlier life of a slot names the segment that is there now.
+    /// An id of an earlier generation names the segment that is in the slot now.
     StaleGeneration,
-    /// A get is told as done before its bytes are in the client's memory.
+    /// A get completes before its bytes are in the client's memory.
     EarlyCompletion,
-    /// A lease never runs out.
+    /// A lease never expires.
     EndlessLease,
-    /// The state word before the bytes is not looked at: a read in the middle of a put is taken for whole.
+    /// The state word before the bytes is not checked: a read in the middle of a put counts as whole.
     TornAccepted,
-    /// The state word is not looked at a second time.
+    /// The state word is not read a second time.
     OneLook,
-    /// The version of a commit is not kept.
+    /// The version of a commit is not saved in the history.
     HistoryLost,
-    /// The token that a put is made under is not checked.
+    /// The token of a put is not checked.
     UncheckedToken,
-    /// One who waited in line is forgotten.
+    /// A queued waiter is forgotten.
     WaiterDropped,
-    /// A copy never grows old.
+    /// A cached copy never expires.
     EternalCopy,
-    /// A put does not end the copy on its own node.
+    /// A put does not invalidate the cached copy on its own node.
     UnspoiltCopy,
-    /// A get does not look whether somebody holds the lock.
+    /// A get ignores an exclusive lock.
     UnseenLock,
-    /// A get under Read does not wait for those who share the lock.
+    /// A get under Read does not wait for shared holders.
     ReadTogether,
-    /// Memory of a released segment is given away while others may still read it.
+    /// Memory of a released segment is reused while peers may still read it.
     EarlyReclaim,
-    /// Bytes on their way to another node are not put aside first.
+    /// Bytes on their way to another node are not copied first.
     NoSnapshot,
-    /// The condition of a put is not checked.
+    /// The version condition of a put is not checked.
     UncheckedVersion,
-    /// Of several ranges only the first is written.
+    /// Only the first of several ranges is written.
     FirstRangeOnly,
-    /// A put is acknowledged before the mirror has it.
+    /// A put is acknowledged before the replica has it.
     EarlyAcknowledgement,
-    /// A home goes on without its mirror before the cluster knows: the mirror may take over without the newest puts.
+    /// A home continues without its replica before the cluster knows: the replica may take over without the newest
+    /// puts.
     UnpartedMirror,
-    /// A home serves although its lease ran out: another may be the home by then.
+    /// A home serves after its lease expired, when another node may be the home.
     UnfencedHome,
-    /// A home forgets which nodes cannot have its mirror: it asks the same one for ever.
+    /// A home forgets which nodes refused its replica and asks the same node for ever.
     ForgottenRefusal,
-    /// A mirror says that it has what it was offered, whatever it has.
+    /// A replica claims to have the offered version, whatever it has.
     StaleCopy,
-    /// Whether who puts may write is not looked at.
+    /// The write permission of a put is not checked.
     UncheckedPermission,
-    /// The short way does not look whether anybody holds the lock or waits.
+    /// The fast path ignores locks and waiters.
     ShortWayPastLock,
-    /// The short way does not look whether older versions have to be kept.
+    /// The fast path does not save older versions.
     ShortWayUnkept,
-    /// A commit has the timestamp of the version before.
+    /// A commit reuses the timestamp of the version before.
     StandingClock,
-    /// A node does not hear the clocks of those that ask it.
+    /// A node ignores the clocks of its peers.
     DeafClock,
-    /// A commit does not mark the segment before it writes: who carries actions out has it.
+    /// A commit does not mark the segment before it writes; the executor of actions implements this bug.
     UnmarkedCommit,
 }
 
-/// Whether an engine has a bug.
+/// Returns true if the engine has a bug.
 macro_rules! planted {
     ($engine:expr, $bug:ident) => {{
         #[cfg(feature = "planted")]

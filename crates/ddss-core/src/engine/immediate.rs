@@ -1,35 +1,35 @@
-//! What a short call comes to, in its place: an answer, or the commit of a put and the answer behind it. Both are made where
-//! they stay until they are done, since moving them through the queue of actions takes longer than all that is decided.
+//! Actions of the shortest calls: a reply, or a commit and its reply. They are built in a fixed place and executed from
+//! there, since a pass through the queue takes longer than the decision itself.
 
 use super::action::{Action, CommitSource, RangeSet};
 use super::engine::{Engine, Reply};
 use crate::request::operation::Payload;
 use crate::{ChannelId, ClientId, Completion, Outcome, RequestId, Timestamp, Version};
 
-/// What [`Action::Commit`] says of a put of one range by a client of this node.
+/// Content of [`Action::Commit`] for a put of one range by a local client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Commit {
-    /// Where the header of the segment is.
+    /// Pool offset of the segment's header.
     pub at: u64,
-    /// From where on its bytes are replaced.
+    /// Offset of the first byte to replace.
     pub offset: u64,
-    /// Who puts.
+    /// Client that puts.
     pub client: ClientId,
-    /// What.
+    /// Bytes to write.
     pub from: Payload,
     /// The new version.
     pub version: Version,
-    /// And its timestamp.
+    /// Timestamp of the new version.
     pub timestamp: Timestamp,
 }
 
-/// The first of all that is due: before anything in the queue.
+/// Actions that come before everything in the queue.
 #[derive(Debug)]
 pub(crate) struct ImmediateActions {
     commit: Commit,
-    commits: bool,
+    has_commit: bool,
     reply: Reply,
-    replies: bool,
+    has_reply: bool,
 }
 
 impl ImmediateActions {
@@ -43,17 +43,17 @@ impl ImmediateActions {
         let from = Payload::Inline { bytes: [0; _], length: 0 };
         let (at, offset, version, timestamp) = (0, 0, Version(0), Timestamp(0));
         let commit = Commit { at, offset, client, from, version, timestamp };
-        Self { commit, commits: false, reply, replies: false }
+        Self { commit, has_commit: false, reply, has_reply: false }
     }
 
-    /// The next of the two.
+    /// Takes the next of the two.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Action> {
-        if std::mem::take(&mut self.commits) {
+        if std::mem::take(&mut self.has_commit) {
             return Some(self.commit.action());
         }
         let Reply { lane, completion, data } = self.reply;
-        std::mem::take(&mut self.replies).then_some(Action::Reply { lane, completion, data })
+        std::mem::take(&mut self.has_reply).then_some(Action::Reply { lane, completion, data })
     }
 }
 
@@ -66,41 +66,41 @@ impl Commit {
 }
 
 impl Engine {
-    /// The next thing to do, if that is a commit in its place: as [`next_action`](Self::next_action) would give it, without
-    /// moving it.
+    /// Takes the next action if it is an immediate commit: the same as [`next_action`](Self::next_action), without a
+    /// move.
     #[inline]
     pub fn first_commit(&mut self) -> Option<&Commit> {
-        std::mem::take(&mut self.at_once.commits).then_some(&self.at_once.commit)
+        std::mem::take(&mut self.immediate.has_commit).then_some(&self.immediate.commit)
     }
 
-    /// The next thing to do, if that is a reply and nothing is left behind it: the same.
+    /// Takes the next action if it is a reply and the last one, without a move.
     #[inline]
     pub fn last_reply(&mut self) -> Option<&Reply> {
-        if self.at_once.commits {
+        if self.immediate.has_commit {
             return None;
         }
-        match self.due() {
-            0 if std::mem::take(&mut self.at_once.replies) => {}
-            1 if !self.at_once.replies => self.at_once.reply = self.take_only_reply()?,
+        match self.queued_actions() {
+            0 if std::mem::take(&mut self.immediate.has_reply) => {}
+            1 if !self.immediate.has_reply => self.immediate.reply = self.take_only_reply()?,
             _ => return None,
         }
-        Some(&self.at_once.reply)
+        Some(&self.immediate.reply)
     }
 
-    /// Whether nothing is to be done before what is decided next.
+    /// Returns true if no action is queued.
     #[inline(always)]
-    pub(crate) fn has_nothing_due(&self) -> bool {
-        self.due() == 0 && !self.at_once.commits && !self.at_once.replies
+    pub(crate) fn has_no_actions(&self) -> bool {
+        self.queued_actions() == 0 && !self.immediate.has_commit && !self.immediate.has_reply
     }
 
-    /// A commit, in its place if nothing is to be done before it.
+    /// Emits a commit, as the immediate one if no action is queued.
     #[inline(always)]
-    pub(crate) fn commit_at_once(&mut self, commit: Commit) {
-        if self.has_nothing_due() {
-            self.at_once.commit = commit;
-            self.at_once.commits = true;
+    pub(crate) fn commit_immediately(&mut self, commit: Commit) {
+        if self.has_no_actions() {
+            self.immediate.commit = commit;
+            self.immediate.has_commit = true;
         } else {
-            self.act(commit.action());
+            self.push_action(commit.action());
         }
     }
 
@@ -109,11 +109,11 @@ impl Engine {
         if self.client(lane.client).is_none() {
             return;
         }
-        if self.due() == 0 && !self.at_once.replies {
-            self.at_once.reply = Reply { lane, completion, data };
-            self.at_once.replies = true;
+        if self.queued_actions() == 0 && !self.immediate.has_reply {
+            self.immediate.reply = Reply { lane, completion, data };
+            self.immediate.has_reply = true;
         } else {
-            self.act(Action::Reply { lane, completion, data });
+            self.push_action(Action::Reply { lane, completion, data });
         }
     }
 }

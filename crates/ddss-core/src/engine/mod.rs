@@ -1,36 +1,37 @@
-//! The engine of one node: events in, [actions](Action) out. It decides everything and touches nothing.
+//! The engine of one node: events in, [actions](Action) out. It decides everything and touches no memory, socket or clock.
 //!
 //! ```text
 //!   client's request ──► Engine::request ──┐
 //!   peer's message   ──► Engine::message ──┼──► next_action ──► Copy, Commit  (this node's memory)
-//!   fetch finished   ──► Engine::fetched ──┤                    Fetch, Stage, Hand (another node's memory)
+//!   fetch finished   ──► Engine::fetched ──┤                    Fetch, Stage, SendStaged (another node's memory)
 //!   time             ──► Engine::tick    ──┘                    Send          (another node's engine)
 //!                                                               Reply         (a client's ring)
 //! ```
 //!
-//! | file | what it decides |
+//! | file or folder | content |
 //! | --- | --- |
-//! | `engine.rs` | clients, peers, time |
-//! | `dispatch.rs` | which of the next ones a request goes to |
-//! | `home/home_ops.rs`, `home/lock_ops.rs` | what is asked of a segment whose home is here, by a client or by another node |
-//! | `home/fast_path.rs` | the same, where nobody stands in the way: nearly every call |
-//! | `home/inline_path.rs` | the smallest of them, as their ring entry stands there |
-//! | `state/lock_queue.rs` | who holds a segment's lock, and who waits for it or for a newer version |
-//! | `remote/remote_get.rs` | a get of a segment whose home is elsewhere: one-sided reads |
-//! | `remote/served_get.rs` | such a get when its home carries it out |
-//! | `remote/read_cache.rs` | copies of remote Temporal segments for this node's readers |
-//! | `remote/remote_ops.rs` | everything else for a segment whose home is elsewhere |
-//! | `home/peer_messages.rs` | what another node's engine asks of this one |
-//! | `remote/name_claims.rs` | names, when they are the whole cluster's |
-//! | `state/quotas.rs` | what each user may have at home here |
-//! | `home/metadata.rs` | lists, facts and permissions |
-//! | `remote/remote_locks.rs`, `state/buffer_pool.rs` | locks of other homes that clients of this node hold; bytes kept for a while |
-//! | `state/segments.rs`, `state/extent_allocator.rs` | the segments at home here and the memory they have |
-//! | `replication/state.rs`, `replication/failover.rs` | what a mirrored segment is here, by the word of the whole cluster |
-//! | `replication/forward.rs`, `replication/resync.rs`, `replication/replica.rs` | what a home sends to the mirror: puts, and the first copy; what the mirror does with it |
-//! | `shutdown.rs` | whom a node turns away that was told to stop |
-//! | `fault_injection.rs` | bugs for tests to find |
-//! | `state/pending.rs`, `state/staging.rs`, `state/peers.rs` | what is under way, and the bounds on it |
+//! | `engine.rs` | the type [`Engine`]: clients, peers, time, the queue of actions |
+//! | `action.rs` | [`Action`]: every effect that the engine may ask for |
+//! | `dispatch.rs` | routes a client's request to the home or the remote side |
+//! | `immediate.rs` | the shortest calls, without a pass through the action queue |
+//! | `shutdown.rs` | answers waiting callers when the node is about to stop |
+//! | `fault_injection.rs` | bugs that tests switch on and have to find |
+//! | `home/` | operations on segments whose home is this node |
+//! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
+//! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
+//! | `home/peer_messages.rs` | the entry point of messages from other engines |
+//! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
+//! | `remote/` | operations on segments whose home is another node |
+//! | `remote/remote_get.rs` | gets by one-sided reads |
+//! | `remote/served_get.rs` | gets that the home executes |
+//! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
+//! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
+//! | `remote/name_claims.rs` | names that the whole cluster agrees on |
+//! | `replication/` | replicas |
+//! | `replication/state.rs`, `replication/failover.rs` | the role of this node for a segment, and decisions of the cluster |
+//! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
+//! | `replication/replica.rs` | the replica's side |
+//! | `state/` | tables without behaviour: segments, lock queues, pending operations, buffers, peers, quotas |
 
 mod action;
 mod dispatch;

@@ -1,4 +1,4 @@
-//! A node that was told to stop: who has nothing to wait for any more.
+//! Shutdown: callers that have nothing to wait for any more on a node that was told to stop.
 
 use super::engine::{Engine, Now};
 use super::home::home_ops::ReplyFields;
@@ -6,26 +6,31 @@ use super::state::lock_queue::Requester;
 use crate::{Failure, Outcome};
 
 impl Engine {
-    /// The node stops soon. Whoever waits for a lock, or for a newer version, is told so: a lock would end with the node,
-    /// and nobody begins a put any more. With `all`, so is everybody else in a line: nothing of what they want was begun.
-    pub fn turn_waiters_away(&mut self, now: Now, all: bool) {
+    /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
+    /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
+    /// started.
+    pub fn fail_waiters(&mut self, now: Now, all: bool) {
         let busy: Vec<_> = (0..).map_while(|index| self.segments.busy(index)).collect();
         for id in busy {
             let Ok(segment) = self.segments.get_mut(id) else { continue };
-            let (waiters, watchers) = segment.guard.hopeless(all);
+            let (waiters, watchers) = segment.lock_queue.drain_blocked(all);
             for waiter in waiters {
-                self.turn_away(&waiter, Self::told_to(waiter.asker));
+                self.fail_waiter(&waiter, Self::shutdown_failure(waiter.requester));
             }
             for watcher in watchers {
-                self.answer(watcher.asker, Outcome::Failed(Self::told_to(watcher.asker)), ReplyFields::default());
+                self.answer(
+                    watcher.requester,
+                    Outcome::Failed(Self::shutdown_failure(watcher.requester)),
+                    ReplyFields::default(),
+                );
             }
-            self.serve_line(now, id);
+            self.serve_lock_queue(now, id);
         }
     }
 
-    /// What the end of this node is to whoever asked.
-    fn told_to(asker: Requester) -> Failure {
-        match asker {
+    /// Returns the failure that tells a requester of the shutdown.
+    fn shutdown_failure(requester: Requester) -> Failure {
+        match requester {
             Requester::Client(..) => Failure::GoingDown,
             Requester::Peer(..) => Failure::NodeDown,
         }

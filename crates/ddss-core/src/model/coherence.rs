@@ -1,8 +1,8 @@
-//! The coherence models, and what each asks of a get and of a put.
+//! Coherence models, and their rules for gets and puts.
 
 use crate::failure::Failure;
 
-/// How readers and writers of a segment see each other.
+/// Coherence model of a segment: how its readers and writers see each other.
 ///
 /// ```
 /// use ddss_core::{Model, Spec};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Model {
-    /// A get takes what is there; each aligned word is whole.
+    /// A get reads what is there; each aligned word is whole.
     Null,
     /// Gets exclude each other.
     Read,
@@ -24,14 +24,14 @@ pub enum Model {
     Strict,
     /// A put commits only on the version that it names.
     Version,
-    /// A get may be so many versions old and never waits.
+    /// A get may be this many versions old and never waits.
     Delta(u32),
-    /// A get may be so many microseconds old.
+    /// A get may be this many microseconds old.
     Temporal(u32),
 }
 
 impl Model {
-    /// The model as a kind and its parameter.
+    /// Returns the kind and its parameter.
     pub const fn to_parts(self) -> (u8, u32) {
         match self {
             Model::Null => (1, 0),
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// The model of that kind, if there is one.
+    /// Makes the model of that kind, if there is one.
     pub fn from_parts(kind: u8, parameter: u32) -> Result<Self, Failure> {
         Ok(match kind {
             1 => Model::Null,
@@ -59,30 +59,30 @@ impl Model {
     }
 }
 
-/// Whose lock a call waits for.
+/// Holders that a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockDependency {
-    /// Nobody's.
+    /// No holder.
     Nobody,
-    /// That of one who holds it alone.
+    /// An exclusive holder.
     Alone,
-    /// Anybody's, those who share it included.
+    /// Any holder, shared ones included.
     Anyone,
 }
 
-/// What a get has to keep to.
+/// Rules for one get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GetRules {
-    /// Whose lock it waits for.
+    /// Holders that it waits for.
     pub minds: LockDependency,
-    /// How old a copy on the reader's own node may be that answers in place of the home, in microseconds.
+    /// Maximum age, in microseconds, of a cached copy on the reader's node that may answer.
     pub copy_us: u32,
-    /// Whether it takes the version before the newest one rather than wait for a writer.
+    /// Whether it takes the previous version rather than wait for a writer.
     pub older: bool,
 }
 
 impl Model {
-    /// The rules of a get of a segment of this model, made stricter by what the call asks for.
+    /// Returns the rules for a get of a segment of this model, tightened by the model that the call asks for.
     pub fn get_rules(self, asks: Option<Model>) -> GetRules {
         let (own, more) = (self.on_get(), asks.unwrap_or(Model::Null).on_get());
         GetRules {
@@ -92,7 +92,7 @@ impl Model {
         }
     }
 
-    /// Null takes local copies of any age by its rules; there are none of a segment that is not Temporal.
+    /// By its rules Null allows cached copies of any age; only Temporal segments have any.
     const fn on_get(self) -> GetRules {
         let (minds, copy_us, older) = match self {
             Model::Null => (LockDependency::Nobody, u32::MAX, true),
@@ -105,18 +105,18 @@ impl Model {
         GetRules { minds, copy_us, older }
     }
 
-    /// Whether a put waits for whoever holds the segment's lock.
-    pub fn put_minds(self, asks: Option<Model>) -> bool {
+    /// Returns true if a put waits for the lock's holders.
+    pub fn put_waits_for_lock(self, asks: Option<Model>) -> bool {
         let minds = |model| !matches!(model, Model::Null | Model::Read);
         minds(self) || asks.is_some_and(minds)
     }
 
-    /// Whether a put has to name the version that it is for.
+    /// Returns true if a put has to name the version that it replaces.
     pub fn put_names_version(self, asks: Option<Model>) -> bool {
         self == Model::Version || asks == Some(Model::Version)
     }
 
-    /// How many versions before the newest one are kept for readers.
+    /// Returns the number of older versions that the model itself requires.
     pub const fn keeps(self) -> u32 {
         match self {
             Model::Delta(versions) => versions,
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_may_ask_for_more_and_never_gets_less() {
+    fn call_model_only_tightens_segment_model() {
         // If this broke, a reader could switch off what the segment's owner had asked for.
         let strict = Model::Strict.get_rules(None);
         for weaker in [Model::Null, Model::Write, Model::Delta(9), Model::Temporal(9)] {
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(Model::Temporal(5000).get_rules(Some(Model::Write)).copy_us, 0);
         assert_eq!(Model::Delta(3).get_rules(Some(Model::Strict)), strict);
         assert_eq!(Model::Null.get_rules(Some(Model::Read)).minds, LockDependency::Anyone);
-        assert!(!Model::Read.put_minds(None) && Model::Read.put_minds(Some(Model::Strict)));
-        assert!(Model::Write.put_minds(Some(Model::Null)));
+        assert!(!Model::Read.put_waits_for_lock(None) && Model::Read.put_waits_for_lock(Some(Model::Strict)));
+        assert!(Model::Write.put_waits_for_lock(Some(Model::Null)));
         assert!(Model::Version.put_names_version(Some(Model::Null)));
     }
 }

@@ -1,4 +1,5 @@
-//! Segments as users see them: coherence models, specs, headers, records.
+//! Segments as users see them: coherence models, specifications, names, permissions, headers and records. `segment.rs`
+//! and `record.rs` define layouts in memory and on disk; `spec.rs` defines the request for a new segment.
 
 pub(crate) mod coherence;
 pub(crate) mod record;

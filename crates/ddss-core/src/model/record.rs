@@ -1,4 +1,4 @@
-//! What a node writes down of each segment at home with it, so that its next daemon finds it again.
+//! Record that a node stores for each segment, so that its next daemon restores it.
 //!
 //! ```text
 //!   0       8         16      24                 48    52    56     58       60         64               192   256
@@ -7,50 +7,49 @@
 //!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+----------------+------+
 //! ```
 //!
-//! The first word behind the name is the id under which others know the segment, if that is another node's: the segment
-//! was taken over from there, or is a mirror of it.
+//! The first word behind the name is the global id, if it is another node's: the segment was taken over from there, or
+//! is a replica of it.
 //!
-//! There is one record for each index that a segment can have. The state is written last when a segment comes and
-//! first when it goes: a record that says *live* is whole. The id stays when the segment is gone, so that no other
-//! segment ever gets it.
+//! There is one record for each slot. The state is written last on creation and first on release: a record that says
+//! *live* is whole. The id stays after the release, so that no other segment ever gets it.
 
 use super::segment::{Name, Permissions, Principal};
 use super::spec::Spec;
 use crate::limits::NAME_BYTES_MAX;
 use crate::{Failure, SegmentId};
 
-/// One segment, as it is written down.
+/// Persistent description of one segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Which: the index where it is written down, in this life.
+    /// Slot and generation of the record.
     pub segment: SegmentId,
-    /// The id under which everybody knows it: the same, unless another node was its first home.
+    /// Global id: the same, unless another node was its first home.
     pub known_as: SegmentId,
-    /// Where its header is.
+    /// Place of its header.
     pub at: u64,
     /// Its name.
     pub name: Name,
-    /// What was asked for.
+    /// Its specification.
     pub spec: Spec,
-    /// Who may.
+    /// Its permissions.
     pub permissions: Permissions,
 }
 
 impl Record {
     /// Bytes of one record.
     pub const BYTES: usize = 256;
-    /// Where the state is.
+    /// Offset of the state.
     pub const STATE_OFFSET: usize = 0;
-    /// Where the id is.
+    /// Offset of the id.
     pub const SEGMENT_OFFSET: usize = 8;
-    /// The state of an index that is free.
+    /// State of a free slot.
     pub const FREE: u64 = 0;
-    /// The state of an index with a segment.
+    /// State of a slot with a segment.
     pub const LIVE: u64 = 1;
     const NAME_AT: usize = 64;
     const KNOWN_AS_AT: usize = Self::NAME_AT + NAME_BYTES_MAX;
 
-    /// As bytes; the state is left at [`FREE`](Self::FREE) for whoever writes them.
+    /// Encodes the record. The state stays [`FREE`](Self::FREE); the writer sets it last.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         let name = self.name.as_str().as_bytes();
@@ -68,7 +67,7 @@ impl Record {
         out
     }
 
-    /// Reads and checks what was written; the state is for the caller to look at.
+    /// Decodes and checks a record; the caller checks the state.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self, Failure> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let spec = std::array::from_fn(|i| bytes[24 + i]);
@@ -99,8 +98,8 @@ mod tests {
     use crate::{Model, NodeId};
 
     #[test]
-    fn a_segment_is_read_back_as_it_was_written_down() {
-        // If this broke, a restarted node would give a segment to somebody else, or lose it.
+    fn record_round_trips() {
+        // If this broke, a restarted node would give a segment to another user, or lose it.
         let record = Record {
             segment: SegmentId::new(NodeId(3), 7, 9),
             known_as: SegmentId::new(NodeId(3), 7, 9),

@@ -1,4 +1,4 @@
-//! What a segment is: its name, its permissions, and the header line in front of its bytes.
+//! Name, permissions, and header line of a segment.
 
 use crate::failure::Failure;
 use crate::limits::{LINE_BYTES, NAME_BYTES_MAX};
@@ -22,7 +22,7 @@ use std::fmt;
 pub struct Name(ArrayString<NAME_BYTES_MAX>);
 
 impl Name {
-    /// Checks what a person or a peer wrote.
+    /// Checks text from a user or a peer.
     pub fn new(text: &str) -> Result<Self, Failure> {
         if text.is_empty() || text.chars().any(char::is_control) {
             return Err(Failure::BadName);
@@ -30,12 +30,12 @@ impl Name {
         ArrayString::from(text).map(Self).map_err(|_| Failure::BadName)
     }
 
-    /// Checks bytes that came from outside.
+    /// Checks bytes from outside.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
         Self::new(std::str::from_utf8(bytes).map_err(|_| Failure::BadName)?)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,12 +59,12 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Who asks: the user and group of the process, as the kernel told them to its node.
+/// User and group on whose behalf a request is made, as the kernel reported them to the process's node.
 ///
 /// ```
-/// use ddss_core::Identity;
-/// let root = Identity { uid: 0, gid: 0 };
-/// assert_ne!(root, Identity { uid: 1000, gid: 1000 });
+/// use ddss_core::Principal;
+/// let root = Principal { uid: 0, gid: 0 };
+/// assert_ne!(root, Principal { uid: 1000, gid: 1000 });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Principal {
@@ -74,25 +74,25 @@ pub struct Principal {
     pub gid: u32,
 }
 
-/// What a caller wants to do with a segment.
+/// Kind of access to a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// Look at bytes.
+    /// Read bytes.
     Read,
     /// Change bytes.
     Write,
-    /// Take it away.
+    /// Release the segment.
     Release,
 }
 
-/// Who owns a segment and what others may do, as with a file (`x` has no meaning).
+/// Owner and mode bits of a segment, as with a file (`x` has no meaning).
 ///
 /// ```
-/// use ddss_core::{Identity, Permissions, Wish};
-/// let (owner, colleague) = (Identity { uid: 1000, gid: 50 }, Identity { uid: 1001, gid: 50 });
+/// use ddss_core::{Principal, Permissions, Access};
+/// let (owner, colleague) = (Principal { uid: 1000, gid: 50 }, Principal { uid: 1001, gid: 50 });
 /// let permissions = Permissions { owner, mode: 0o640 };
-/// assert!(permissions.allow(colleague, Wish::Read).is_ok());
-/// assert!(permissions.allow(colleague, Wish::Write).is_err());
+/// assert!(permissions.allow(colleague, Access::Read).is_ok());
+/// assert!(permissions.allow(colleague, Access::Write).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Permissions {
@@ -102,7 +102,7 @@ pub struct Permissions {
     pub mode: u16,
 }
 
-/// Those who may read a segment: the owner, the group and the bits that let others look.
+/// Set of users that may read a segment: the owner, the group and the read bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Audience {
     owner: Principal,
@@ -110,18 +110,18 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Whom no segment has.
+    /// Audience that no segment has.
     pub(crate) const NOBODY: Self = Self { owner: Principal { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
 
-    /// Whether `who` belongs to it.
+    /// Returns true if `who` belongs to the audience.
     pub fn includes(&self, who: Principal) -> bool {
         Permissions { owner: self.owner, mode: self.mode }.allow(who, Access::Read).is_ok()
     }
 }
 
 impl Permissions {
-    /// What becomes of them when `who` wants that. Its owner and root may; root alone gives a segment to another user, the
-    /// owner only to its own group.
+    /// Returns the permissions after an update by `who`. The owner and root may update; only root gives a segment to
+    /// another user, the owner only to its own group.
     pub(crate) fn changed(&self, who: Principal, permit: PermissionUpdate) -> Result<Self, Failure> {
         self.allow(who, Access::Release)?;
         let owner = permit.owner.unwrap_or(self.owner);
@@ -132,15 +132,15 @@ impl Permissions {
         Ok(Self { owner, mode: permit.mode.unwrap_or(self.mode) })
     }
 
-    /// Who may read.
+    /// Returns the audience.
     pub fn audience(&self) -> Audience {
         Audience { owner: self.owner, mode: self.mode & 0o444 }
     }
 
-    /// The bits a segment has when nothing is said: its owner only.
+    /// Default mode: the owner only.
     pub const MODE_DEFAULT: u16 = 0o600;
 
-    /// Whether `who` may; root may everything, only the owner may release.
+    /// Checks an access. Root may do everything; otherwise only the owner may release.
     pub fn allow(&self, who: Principal, wish: Access) -> Result<(), Failure> {
         let bit = match wish {
             Access::Read => 0o4,
@@ -159,7 +159,7 @@ impl Permissions {
     }
 }
 
-/// The line in front of a segment's bytes, in the home's memory. One-sided readers check it.
+/// Line in front of a segment's bytes, in the home's memory. One-sided readers check it.
 ///
 /// ```text
 ///  0                8            16            24       32       40         64
@@ -168,59 +168,58 @@ impl Permissions {
 /// +----------------+------------+-------------+--------+--------+----------+
 /// ```
 ///
-/// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again: equal
-/// and even, and the bytes are those of that version. `locked` is the token of who
-/// holds the lock for itself alone, and else 0: a get that must not see what another holder has put but not yet let go
-/// of asks the home then.
+/// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again. If both are
+/// equal and even, the bytes are those of that version. `locked` is the token of the exclusive lock holder, else 0. A get
+/// that must not see an unfinished update of another holder then asks the home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
-    /// Version and the writing bit.
+    /// Version and the write bit.
     pub state: u64,
-    /// When that version was committed.
+    /// Timestamp of that version.
     pub timestamp: u64,
-    /// Whose bytes follow.
+    /// Segment of the bytes that follow.
     pub segment: u64,
-    /// How many.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The token of who holds the lock for itself alone.
+    /// Token of the exclusive lock holder.
     pub locked: u64,
 }
 
 impl Header {
-    /// Where the state word is.
+    /// Offset of the state word.
     pub const STATE_OFFSET: u64 = 0;
-    /// Where the timestamp is.
+    /// Offset of the timestamp.
     pub const TIMESTAMP_OFFSET: u64 = 8;
-    /// Where the id is.
+    /// Offset of the id.
     pub const SEGMENT_OFFSET: u64 = 16;
-    /// Where the size is.
+    /// Offset of the size.
     pub const BYTES_OFFSET: u64 = 24;
-    /// Where the lock word is.
+    /// Offset of the lock word.
     pub const LOCKED_OFFSET: u64 = 32;
-    /// Where the segment's own bytes begin.
+    /// Offset of the segment's own bytes.
     pub const DATA_OFFSET: u64 = LINE_BYTES as u64;
-    /// Bytes that a reader takes of the header: all that is used.
+    /// Header bytes that a reader fetches: all that are in use.
     pub const READ_BYTES: u32 = 40;
 
-    /// The state word of a committed version.
+    /// Returns the state word of a committed version.
     pub const fn committed(version: Version) -> u64 {
         version.0 << 1
     }
-    /// The state word while the next version after `version` is being written.
+    /// Returns the state word while the version after `version` is being written.
     pub const fn writing(version: Version) -> u64 {
         version.0 << 1 | 1
     }
 
-    /// Where the header of a kept version is, counted from the segment's own header; `None` if none are kept.
+    /// Returns the offset of a version in the history, counted from the segment's own header; `None` without a history.
     ///
     /// Behind the segment's bytes there is room for `keeps + 1` versions, each with a header line and its bytes, each
-    /// part beginning on a line: version `v` is kept in place `v % (keeps + 1)`. The newest one is among them.
-    pub fn line_of(bytes: u64, keeps: u32, version: Version) -> Option<u64> {
+    /// part on its own line. Version `v` is in slot `v % (keeps + 1)`. The newest version is among them.
+    pub fn history_offset(bytes: u64, keeps: u32, version: Version) -> Option<u64> {
         let places = u64::from(keeps) + 1;
         (keeps > 0).then(|| Self::part_bytes(bytes) * (1 + version.0 % places))
     }
 
-    /// Bytes of a segment with its header and with all versions that are kept.
+    /// Returns the bytes of a segment with its header and history.
     pub fn bytes_with(bytes: u64, keeps: u32) -> u64 {
         match keeps {
             0 => Self::DATA_OFFSET + bytes,
@@ -232,7 +231,7 @@ impl Header {
         Self::DATA_OFFSET + bytes.next_multiple_of(LINE_BYTES as u64)
     }
 
-    /// Decides whether bytes read between two looks at the state word are whole, and of which version.
+    /// Decides whether bytes between two reads of the state word are whole, and of which version.
     pub fn prove(&self, segment: SegmentId, state_after: u64) -> SnapshotCheck {
         if self.segment != segment.to_bits() {
             return SnapshotCheck::Gone;
@@ -244,14 +243,14 @@ impl Header {
     }
 }
 
-/// What two looks at a header say about the bytes between them.
+/// Result of the check of a one-sided read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotCheck {
-    /// All of one version.
+    /// All bytes are of one version.
     Whole(Version, Timestamp),
     /// A put came between: read again.
     Torn,
-    /// The memory belongs to another segment by now.
+    /// The memory belongs to another segment now.
     Gone,
 }
 
@@ -261,7 +260,7 @@ mod tests {
     use crate::NodeId;
 
     #[test]
-    fn names_that_would_break_a_terminal_or_a_table_are_refused() {
+    fn names_with_control_characters_are_refused() {
         // If this broke, a name could forge a line of `ddss ls`.
         assert!(Name::new("scores/2026").is_ok());
         for bad in ["", "a\nb", "a\0", "\u{1b}[2J"] {
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_those_of_a_file() {
+    fn permissions_follow_unix_mode() {
         // If this broke, one user could read or release another's segment.
         let owner = Principal { uid: 10, gid: 20 };
         let permissions = Permissions { owner, mode: 0o640 };
@@ -287,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gives_away_what_is_not_his_to_give() {
-        // If this broke, one user could take another's segment, or leave his own in another's name.
+    fn only_owner_and_root_change_permissions() {
+        // If this broke, one user could take another's segment, or put a segment under another user's name.
         let owner = Principal { uid: 10, gid: 20 };
         let (other, root) = (Principal { uid: 12, gid: 21 }, Principal { uid: 0, gid: 0 });
         let before = Permissions { owner, mode: 0o600 };
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_read_across_a_put_are_never_called_whole() {
+    fn read_across_put_is_torn() {
         // If this broke, a get could return a mix of two puts.
         let segment = SegmentId::new(NodeId(1), 2, 3);
         let header = Header {

@@ -1,13 +1,13 @@
-//! What a segment shall be: size, model, permissions, place, history.
+//! Specification of a new segment: size, model, permissions, place, history.
 
 use super::coherence::Model;
 use super::segment::{Header, Permissions};
 use crate::argument_error::BadArgument;
 use crate::failure::Failure;
-use crate::limits::{COPIES_MAX_OF_SEGMENT, COPY_BYTES_MAX, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{CACHED_BYTES_MAX, COPIES_MAX_OF_SEGMENT, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
 use crate::{NodeId, Version};
 
-/// Which node a segment shall have as its home.
+/// Choice of a segment's home.
 ///
 /// ```
 /// use ddss_core::{NodeId, Placement, Spec};
@@ -17,14 +17,14 @@ use crate::{NodeId, Version};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Placement {
-    /// The node of who allocates it.
+    /// Node of the client that allocates it.
     #[default]
     Local,
-    /// That one.
+    /// The named node.
     Node(NodeId),
-    /// One after the other of those that can be reached.
+    /// Each connected node in turn.
     RoundRobin,
-    /// The one that its name falls to: the same for whoever asks, as long as the nodes are the same.
+    /// Node chosen by a hash of the name: the same for every caller while the set of nodes is the same.
     Hash,
 }
 
@@ -49,7 +49,7 @@ impl Placement {
     }
 }
 
-/// Where a segment's bytes are kept at its home.
+/// Storage of a segment's bytes at its home.
 ///
 /// ```
 /// use ddss_core::{Spec, Storage};
@@ -59,15 +59,15 @@ impl Placement {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Storage {
-    /// In named shared memory: it outlives the daemon, and not the machine.
+    /// Named shared memory: it outlives the daemon, but not a reboot.
     #[default]
     Memory,
-    /// In a file on the home's disk: it outlives a boot of the machine, too.
+    /// File on the home's disk: it also outlives a reboot.
     File,
 }
 
 impl Storage {
-    /// In a word.
+    /// Returns the lower-case name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Storage::Memory => "memory",
@@ -75,7 +75,7 @@ impl Storage {
         }
     }
 
-    /// Its number.
+    /// Returns the encoded number.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Storage::Memory => 0,
@@ -101,10 +101,10 @@ impl std::str::FromStr for Storage {
     }
 }
 
-/// The nine Unix bits, as a range.
+/// Range of the nine Unix bits.
 const MODES: &str = "0 to 777, octal";
 
-/// What a segment shall be.
+/// Specification of a segment.
 ///
 /// ```
 /// use ddss_core::{Model, Spec};
@@ -117,23 +117,23 @@ const MODES: &str = "0 to 777, octal";
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Coherence.
+    /// Coherence model.
     pub model: Model,
     /// The nine Unix bits.
     pub mode: u16,
-    /// Where it shall live.
+    /// Choice of the home.
     pub placement: Placement,
-    /// How many versions before the newest one are kept, to be had with a get that names one.
+    /// Number of older versions in the history, for gets that name a version.
     ///
-    /// Each is a copy of the whole segment, made by its home with each put: so a segment with a history (or of
-    /// [`Model::Delta`]) has at most [`TRANSFER_BYTES_MAX`] bytes, and more ends as [`Failure::TooLarge`]. A larger one
-    /// would hold up everybody else on its home for as long as the copy of it takes. What is larger and needs a history
-    /// is kept as several segments, or as one with a segment of its own for each version.
+    /// Each is a copy of the whole segment, made by its home with each put. So a segment with a history (or of
+    /// [`Model::Delta`]) has at most [`TRANSFER_BYTES_MAX`] bytes; more fails with [`Failure::TooLarge`]. A larger copy
+    /// would delay all other users of its home. Larger data with a history is split into several segments, or stored as
+    /// one segment for each version.
     pub history: u16,
-    /// On how many nodes it is kept: 1, or 2 for a segment with a mirror. An acknowledged put of such a segment is on
-    /// both nodes; when its home is declared dead the mirror becomes its home, and handles to it go on.
+    /// Number of nodes with a copy: 1, or 2 for a segment with a replica. An acknowledged put of such a segment is on
+    /// both nodes. When its home is declared dead the replica becomes its home, and handles stay valid.
     ///
     /// ```
     /// use ddss_core::Spec;
@@ -142,63 +142,63 @@ pub struct Spec {
     /// assert_eq!(Spec::new(4096).copies, 1);
     /// ```
     pub copies: u8,
-    /// Whether its bytes are in memory or in a file. A segment in a file has one copy.
+    /// Storage of its bytes. A segment in a file has one copy.
     pub storage: Storage,
 }
 
 impl Spec {
-    /// Bytes of an encoded specification, in front of the name.
+    /// Bytes of an encoded specification; the name follows it.
     pub const ENCODED_BYTES: usize = 24;
 
-    /// A segment of that many bytes, everything else as usual.
+    /// Makes a specification with that size and defaults for the rest.
     pub const fn new(bytes: u64) -> Self {
         let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
         Self { bytes, model, mode, placement, history: 0, copies: 1, storage: Storage::Memory }
     }
 
-    /// The same with that coherence.
+    /// Sets the coherence model.
     #[must_use]
     pub const fn model(mut self, model: Model) -> Self {
         self.model = model;
         self
     }
 
-    /// The same with those nine Unix bits.
+    /// Sets the nine Unix bits.
     #[must_use]
     pub const fn mode(mut self, mode: u16) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The same, to live there.
+    /// Sets the placement.
     #[must_use]
     pub const fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// The same with so many older versions kept.
+    /// Sets the number of older versions in the history.
     #[must_use]
     pub const fn history(mut self, versions: u16) -> Self {
         self.history = versions;
         self
     }
 
-    /// The same on so many nodes.
+    /// Sets the number of copies.
     #[must_use]
     pub const fn copies(mut self, copies: u8) -> Self {
         self.copies = copies;
         self
     }
 
-    /// The same in memory or in a file.
+    /// Sets the storage.
     #[must_use]
     pub const fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
     }
 
-    /// As bytes, for the arena and for messages.
+    /// Encodes the specification for the arena and for messages.
     ///
     /// ```text
     ///  0        8       12     14     16      17      18        20        21        22         24
@@ -221,7 +221,7 @@ impl Spec {
         out
     }
 
-    /// Checks that a segment can be made of it; names the first field that is out of its range.
+    /// Checks all fields; the error names the first one that is out of range.
     ///
     /// ```
     /// use ddss_core::{Model, Spec};
@@ -231,14 +231,14 @@ impl Spec {
     /// ```
     pub fn check(&self) -> Result<(), BadArgument> {
         self.check_fields()?;
-        if matches!(self.model, Model::Temporal(_)) && self.bytes > COPY_BYTES_MAX {
-            let range = format_args!("1 to {COPY_BYTES_MAX} under the model temporal (nodes keep no larger copies)");
+        if matches!(self.model, Model::Temporal(_)) && self.bytes > CACHED_BYTES_MAX {
+            let range = format_args!("1 to {CACHED_BYTES_MAX} under the model temporal (nodes keep no larger copies)");
             return Err(BadArgument::new("bytes", self.bytes, range, Failure::BadSize));
         }
         Ok(())
     }
 
-    /// The same without the rules that a segment of an earlier release may break.
+    /// Checks the fields without the rules that a segment of an earlier release may break.
     fn check_fields(&self) -> Result<(), BadArgument> {
         let Self { bytes, mode, history, copies, .. } = *self;
         let refuse = |argument, value: u64, range: std::fmt::Arguments<'_>, failure| {
@@ -271,7 +271,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Reads and checks what [`encode`](Self::encode) wrote.
+    /// Decodes and checks what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8; Self::ENCODED_BYTES]) -> Result<Self, Failure> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let (size, rest) = (word(0), word(8));
@@ -289,14 +289,15 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Where all headers of such a segment are, counted from its first one: its own, and those of what is kept.
+    /// Returns the offsets of all headers, counted from the first: its own, and those of the history.
     pub fn header_lines(&self) -> impl Iterator<Item = u64> + use<> {
         let (bytes, keeps) = (self.bytes, self.keeps());
-        let kept = (0..=u64::from(keeps)).filter_map(move |version| Header::line_of(bytes, keeps, Version(version)));
+        let kept =
+            (0..=u64::from(keeps)).filter_map(move |version| Header::history_offset(bytes, keeps, Version(version)));
         kept.chain([0])
     }
 
-    /// How many versions before the newest one are kept, for those who name one and for the model.
+    /// Returns the number of older versions in the history, for the user and for the model.
     pub fn keeps(&self) -> u32 {
         self.model.keeps().max(self.history.into())
     }
@@ -307,8 +308,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spec_survives_the_arena_and_lies_do_not() {
-        // If this broke, a segment could be made with another size or with permissions nobody asked for.
+    fn spec_round_trips_and_rejects_malformed() {
+        // If this broke, a segment could be made with a wrong size or with permissions that no client asked for.
         let spec = Spec {
             model: Model::Delta(9),
             mode: 0o640,

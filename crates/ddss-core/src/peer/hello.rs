@@ -1,36 +1,35 @@
-//! The hello with which two nodes meet.
+//! Hello of two nodes in the handshake.
 
 use crate::NodeId;
 use crate::limits::NODES_MAX;
 
-/// What a node says of itself while a connection is made: six bytes, sealed inside the handshake, since the private
-/// data of a connection is narrow.
+/// Identity of a node in the handshake: six bytes, sealed, since the private data of a connection is narrow.
 ///
 /// ```text
 ///  0       10 11         15 16                 47
 /// +----------+-------------+---------------------+
-/// |   node   | planes - 1  |        run          |
+/// |   node   | shards - 1  |        run          |
 /// +----------+-------------+---------------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerHello {
-    /// Which node.
+    /// Id of the node.
     pub node: NodeId,
-    /// Which run of its daemon: a random number.
+    /// Run of its daemon: a random number.
     pub run: u32,
-    /// How many planes its daemon has. All nodes of a cluster have as many.
+    /// Number of shards of its daemon; equal on all nodes of a cluster.
     pub planes: u8,
 }
 
 impl PeerHello {
-    /// The version of everything that peers say to each other, the handshake included.
+    /// Version of the protocol between nodes, handshake included.
     pub const PROTOCOL: u8 = 7;
-    /// Bytes of an encoded one.
+    /// Bytes of an encoded hello.
     pub const BYTES: usize = 6;
-    /// Bits of a node's number; those above it are for the planes.
+    /// Bits of a node id; the bits above are the number of shards.
     const NODE_BITS: u32 = 11;
 
-    /// As bytes, to be sealed.
+    /// Encodes the hello, to be sealed.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         let word = self.node.0 | u16::from(self.planes.max(1) - 1) << Self::NODE_BITS;
@@ -39,7 +38,7 @@ impl PeerHello {
         out
     }
 
-    /// Reads what the other side said, after it was opened.
+    /// Decodes the peer's hello after it was opened.
     pub fn decode(bytes: &[u8]) -> Result<Self, HelloError> {
         let bytes: [u8; Self::BYTES] = bytes.try_into().map_err(|_| HelloError::NotOurs)?;
         let [low, high, run @ ..] = bytes;
@@ -52,23 +51,23 @@ impl PeerHello {
     }
 }
 
-/// Why a hello was not accepted.
+/// Reason why a hello is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HelloError {
-    /// Not a DDSS node.
-    #[error("the other side is not a ddssd")]
+    /// The peer is no DDSS node.
+    #[error("the peer is not a ddssd")]
     NotOurs,
-    /// Another protocol.
-    #[error("the other ddssd speaks peer protocol {theirs}, this one {ours}: run the same release on all nodes")]
+    /// The peer speaks another protocol version.
+    #[error("the peer speaks protocol {theirs}, this one {ours}: run the same release on all nodes")]
     Version {
-        /// What we speak.
+        /// Version of this node.
         ours: u8,
-        /// What they speak.
+        /// Version of the peer.
         theirs: u8,
     },
-    /// No such node can be.
-    #[error("the other ddssd calls itself {0}, which no node can be")]
+    /// The node id is invalid.
+    #[error("the peer claims to be {0}, which is no valid node id")]
     BadNode(NodeId),
 }
 
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_says_which_node_and_which_run() {
+    fn hello_round_trips() {
         // If this broke, a node would be taken for another, or a restart for the run before.
         let hello = PeerHello { node: NodeId(2), run: 0x0102_0304, planes: 1 };
         assert_eq!(hello.encode(), [2, 0, 4, 3, 2, 1]);

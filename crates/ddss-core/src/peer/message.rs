@@ -1,7 +1,7 @@
-//! What engines say to each other. Little-endian, each field checked on the way in; the receiver works on a copy.
+//! Messages between engines. Little-endian, each field checked on receipt; the receiver works on a copy.
 //!
-//! A message is the clock of the node that says it, one byte of kind, then the fields of that kind in the order of its
-//! declaration, then the tail: names, and what stands behind a put, a get, what was got, a list and its page.
+//! A message is the sender's clock, one byte of kind, and the fields of that kind in declaration order. The tail
+//! follows: names, the bytes or range table of a put or get, a list query or page.
 
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -12,57 +12,57 @@ use crate::model::spec::Storage;
 use crate::request::operation::{AtomicOp, LockRequest, LockToken, PermissionUpdate, PutConditions, ReadOptions};
 use crate::{SegmentId, Timestamp, Version};
 
-/// A key to a piece of another node's memory, for one connection.
+/// Key to a range of another node's memory, for one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RemoteWindow {
-    /// The fabric's key.
+    /// Key of the fabric.
     pub key: u32,
-    /// The address of the first byte.
+    /// Address of the first byte.
     pub base: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// What every node may know about a segment: as much as a get or put from afar needs.
+/// Public metadata of a segment: all that a remote get or put needs.
 ///
 /// ```
-/// use ddss_core::{Facts, Identity, Model, NodeId, Permissions, SegmentId, Storage, Wish};
-/// let owner = Identity { uid: 1000, gid: 50 };
+/// use ddss_core::{SegmentInfo, Principal, Model, NodeId, Permissions, SegmentId, Storage, Access};
+/// let owner = Principal { uid: 1000, gid: 50 };
 /// let permissions = Permissions { owner, mode: 0o600 };
 /// let segment = SegmentId::new(NodeId(2), 0, 1);
 /// let (model, storage) = (Model::Strict, Storage::Memory);
-/// let facts = Facts { segment, bytes: 4096, model, permissions, keeps: 0, copies: 1, storage };
+/// let facts = SegmentInfo { segment, bytes: 4096, model, permissions, keeps: 0, copies: 1, storage };
 /// assert_eq!(facts.segment.home(), NodeId(2));
-/// assert!(facts.permissions.allow(Identity { uid: 7, gid: 7 }, Wish::Read).is_err());
+/// assert!(facts.permissions.allow(Principal { uid: 7, gid: 7 }, Access::Read).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentInfo {
-    /// Which segment.
+    /// Id of the segment.
     pub segment: SegmentId,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its coherence.
+    /// Coherence model.
     pub model: Model,
-    /// Who may.
+    /// Permissions.
     pub permissions: Permissions,
-    /// How many versions before the newest one it keeps.
+    /// Number of older versions in its history.
     pub keeps: u32,
-    /// On how many nodes it is kept. One with a mirror is read by its home's engine and never through a window.
+    /// Number of nodes with a copy. A replicated segment is read by its home's engine and never through a window.
     pub copies: u8,
-    /// Where its home keeps it.
+    /// Storage at its home.
     pub storage: Storage,
 }
 
-/// What a mirror says of the copy that it shall have.
+/// Answer of a node to an offered replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OfferReply {
-    /// It has that very version.
+    /// The node has exactly that version.
     Whole,
-    /// It has none, or another version: send the bytes.
+    /// The node has no valid copy: send the bytes.
     Empty,
-    /// It cannot have one now.
+    /// The node cannot have a replica now.
     No(Refusal),
-    /// The asker is the home no longer.
+    /// The sender of the offer is no longer the home.
     Fenced,
 }
 
@@ -95,7 +95,7 @@ impl OfferReply {
     }
 }
 
-/// Reason why a node cannot be the mirror of a segment now.
+/// Reason why a node cannot be the replica of a segment now.
 ///
 /// ```
 /// assert_eq!(ddss_core::Refusal::NoRoom.as_str(), "no room");
@@ -103,20 +103,20 @@ impl OfferReply {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The node has yet to hear what it is for that segment, or still has another one of that name.
+    /// The node has yet to learn its role for that segment, or still has another segment of that name.
     NotReady,
-    /// Its pool, or its room for files, has no place for it.
+    /// The pool or the file storage of the node is full.
     NoRoom,
-    /// The segment's owner may have no more on that node.
+    /// The segment's owner has reached its quota on that node.
     OverQuota,
-    /// The node keeps no segments in files.
+    /// The node stores no segments in files.
     NoFiles,
     /// The node did not answer in time.
     NoAnswer,
 }
 
 impl Refusal {
-    /// In words.
+    /// Returns the text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotReady => "not ready yet",
@@ -128,364 +128,364 @@ impl Refusal {
     }
 }
 
-/// What a mirror has done.
+/// Acknowledgement of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ReplicaAck {
-    /// It has a piece of the copy.
+    /// A piece of the copy is stored.
     Piece = 1,
-    /// It has that put, or has heard of that token.
+    /// A put is stored, or a token is recorded.
     Put = 2,
 }
 
-/// One message. `step` is the asker's own number for what it waits for and comes back in the answer.
+/// Message between engines. `step` is the sender's number for a pending operation and returns in the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// First on every connection: where the sender takes bytes that the receiver wants to put.
+    /// First message of every connection: the staging memory for puts of the receiver.
     Welcome {
-        /// The staging memory.
+        /// Window over the staging memory.
         staging: RemoteWindow,
     },
-    /// Is a segment of this name at home with you?
+    /// Asks whether a segment of this name is at home at the receiver.
     Lookup {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// The name.
+        /// Name to look up.
         name: Name,
     },
-    /// Tell me about this segment (the asker lost its notes, or never had any).
+    /// Asks for the description of a segment that the sender does not know.
     Describe {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which.
+        /// Segment to describe.
         segment: SegmentId,
     },
-    /// Make a segment at your place.
+    /// Creates a segment at the receiver.
     Allocate {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// What.
+        /// Its specification.
         spec: Spec,
         /// Its name.
         name: Name,
     },
-    /// Here it is.
+    /// Describes a segment.
     Found {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// What it is.
+        /// Its metadata.
         facts: SegmentInfo,
-        /// Its memory: header line and bytes.
+        /// Window over its memory: header line and bytes.
         window: RemoteWindow,
     },
-    /// Commit these bytes: the tail of the message, or what was written into staging memory before it. With `ranges`
-    /// the tail is their table, and the bytes are staged.
+    /// Commits bytes: the tail, or what was written into staging memory before. With `ranges` the tail is their table,
+    /// and the bytes are staged.
     Put {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// To where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         length: u32,
-        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
         staged: u64,
-        /// Ranges in the table; 0 if there is none, and the bytes go to `offset`.
+        /// Number of ranges in the table; 0 for one range at `offset`.
         ranges: u8,
-        /// Under what conditions.
+        /// Conditions of the commit.
         terms: PutConditions,
-        /// How long the asker waits, in microseconds.
+        /// Timeout in microseconds.
         timeout_us: u32,
     },
-    /// Change one word.
+    /// Changes one word.
     Atomic {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// Where.
+        /// Offset of the word.
         offset: u64,
-        /// How.
+        /// Change to apply.
         change: AtomicOp,
-        /// Under which lock, if under one.
+        /// Lock under which it is made, if any.
         token: Option<LockToken>,
-        /// How long the asker waits, in microseconds.
+        /// Timeout in microseconds.
         timeout_us: u32,
     },
-    /// Answer when the version is above this one.
+    /// Asks for an answer when the version is above this one.
     Await {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// Above which version.
+        /// Last version that the client has seen.
         above: Version,
-        /// How long the asker waits, in microseconds.
+        /// Timeout in microseconds.
         timeout_us: u32,
     },
-    /// Give me the lock.
+    /// Takes the lock.
     Lock {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// How.
+        /// Kind of lock.
         wish: LockRequest,
-        /// How long the asker waits, in microseconds.
+        /// Timeout in microseconds.
         timeout_us: u32,
     },
-    /// Take the lock back. `step` is zero if nobody waits for an answer.
+    /// Releases a lock. `step` is zero if no caller waits for an answer.
     Unlock {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// Which grant.
+        /// Token of the grant.
         token: LockToken,
     },
-    /// Take the segment away.
+    /// Releases a segment.
     Release {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
     },
-    /// The end of whatever was asked for.
+    /// Ends an operation.
     Ended {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// How.
+        /// Outcome of the operation.
         outcome: Outcome,
-        /// The version made.
+        /// Version that it made.
         version: Version,
-        /// When.
+        /// Timestamp of the version.
         timestamp: Timestamp,
-        /// The word that was there before, or the token.
+        /// Old word, lock token, or other result.
         word: u64,
     },
-    /// The segment is gone: read it no more, then say so.
+    /// Revokes a segment: the receiver stops reads and answers with `Forgotten`.
     Forget {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
     },
-    /// No read of that segment is under way here any more, and none will start.
+    /// Confirms that no read of that segment is in flight, and none will start.
     Forgotten {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
     },
-    /// Read this for me, in order with everything else that is done to the segment. The tail is the table of ranges.
+    /// Asks the home to execute a get. The tail is the table of ranges.
     Get {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// From where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         length: u32,
-        /// Ranges in the table; 0 if there is none.
+        /// Number of ranges in the table; 0 for none.
         ranges: u8,
-        /// Which version, and how it is looked at.
+        /// Version and strictness.
         look: ReadOptions,
-        /// The lock that the asker's client holds, if it holds one.
+        /// Lock that the requesting client holds, if any.
         token: Option<LockToken>,
-        /// How long the asker waits, in microseconds.
+        /// Timeout in microseconds.
         timeout_us: u32,
     },
-    /// Here are the bytes: the tail, or written into the asker's staging memory before this.
+    /// Returns bytes: the tail, or written into the receiver's staging memory before.
     Got {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// Whose bytes.
+        /// Version of the bytes.
         version: Version,
-        /// When that version was made.
+        /// Timestamp of that version.
         timestamp: Timestamp,
-        /// How many.
+        /// Length in bytes.
         length: u32,
-        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
         staged: u64,
-        /// The home's number for that place.
+        /// Home's number of that place.
         number: u64,
     },
-    /// The bytes of that number were taken out of the staging memory.
+    /// Frees a place in the staging memory.
     Taken {
-        /// As it came with [`Message::Got`].
+        /// Number that came with [`Message::Got`].
         number: u64,
     },
-    /// A page of your segments. The tail is the [`Query`](crate::ListQuery).
+    /// Asks for a page of the receiver's segments. The tail is the [`ListQuery`](crate::ListQuery).
     List {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
     },
-    /// All facts of one segment, as a page of one.
+    /// Asks for the listing of one segment, as a page of one.
     Stat {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which.
+        /// Segment to describe.
         segment: SegmentId,
     },
-    /// Here is the page: the tail.
+    /// Returns a page: the tail.
     Listed {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// Whether there are more.
+        /// Whether there are more segments.
         more: bool,
     },
-    /// Change who may.
+    /// Changes permissions.
     Permit {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which.
+        /// Segment to change.
         segment: SegmentId,
-        /// To what.
+        /// New permissions.
         permit: PermissionUpdate,
     },
-    /// Take the lock from whoever holds it.
+    /// Breaks a lock.
     Break {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// For whom.
+        /// User on whose behalf it is sent.
         who: Principal,
-        /// Which segment.
+        /// Segment of the operation.
         segment: SegmentId,
     },
-    /// End the sender's request of this number, if it still waits for another caller. It is answered, as ever.
+    /// Cancels the sender's request of this number, if it waits for another caller. It is answered as usual.
     Cancel {
-        /// The asker's number.
+        /// Sender's number of the operation.
         step: u64,
-        /// The segment that it waits at.
+        /// Segment of that request.
         segment: SegmentId,
     },
-    /// One of the sender's segments is not as it was told.
+    /// Announces new permissions of one of the sender's segments.
     Changed {
-        /// What it is now.
+        /// New metadata.
         facts: SegmentInfo,
     },
-    /// Be the mirror of this segment of mine.
+    /// Asks the receiver to be the replica of one of the sender's segments.
     Offer {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// Which of its homes, one after the other, the sender is.
+        /// Number of the sender in the order of homes.
         epoch: u32,
-        /// Its newest version.
+        /// Newest version.
         version: Version,
-        /// When that was made.
+        /// Timestamp of that version.
         timestamp: Timestamp,
-        /// What it is.
+        /// Its specification.
         spec: Spec,
-        /// Who may.
+        /// Its permissions.
         permissions: Permissions,
         /// Its name.
         name: Name,
     },
-    /// What the mirror has of it.
+    /// Answers an offer, or reports a lost copy.
     Having {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// As it was offered, or the newer one that it knows of.
+        /// Epoch of the offer, or the newer one that the sender knows.
         epoch: u32,
-        /// What.
+        /// Answer.
         have: OfferReply,
     },
-    /// A piece of the copy: the tail, or in the mirror's staging memory.
+    /// Sends a piece of the copy: the tail, or in the receiver's staging memory.
     Piece {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// The sender's.
+        /// Epoch of the sender.
         epoch: u32,
-        /// Where in the segment.
+        /// Offset in the segment.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         length: u32,
-        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
         staged: u64,
-        /// The home's number for that place.
+        /// Home's number of that place.
         number: u64,
     },
-    /// With what was sent before the copy is whole.
+    /// Completes the copy.
     Whole {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// The sender's.
+        /// Epoch of the sender.
         epoch: u32,
-        /// Its version.
+        /// Version of the copy.
         version: Version,
-        /// When that was made.
+        /// Timestamp of that version.
         timestamp: Timestamp,
     },
-    /// A put that the home will commit when the mirror has it. The tail is the bytes, or the table of ranges. With the
-    /// version that the mirror has already and no bytes: a token that is about to be given.
+    /// Forwards a put that the home commits when the replica has it. The tail is the bytes, or the table of ranges.
+    /// With the replica's current version and no bytes it announces a token.
     Forward {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// The sender's.
+        /// Epoch of the sender.
         epoch: u32,
-        /// The version that it makes.
+        /// Version that the put makes.
         version: Version,
-        /// When, or the token.
+        /// Its timestamp, or the token.
         timestamp: Timestamp,
-        /// To where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         length: u32,
-        /// Where they are in the staging memory; `u64::MAX` if they are the tail.
+        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
         staged: u64,
-        /// The home's number for that place.
+        /// Home's number of that place.
         number: u64,
-        /// Ranges in the table; 0 if there is none.
+        /// Number of ranges in the table; 0 for none.
         ranges: u8,
     },
-    /// The mirror has it.
+    /// Acknowledges a piece, a put or a token.
     Mirrored {
-        /// Which.
+        /// Segment of the operation.
         segment: SegmentId,
-        /// The home's.
+        /// Epoch of the home.
         epoch: u32,
-        /// What.
+        /// Kind of acknowledgement.
         stored: ReplicaAck,
-        /// The version that it has.
+        /// Version of the replica.
         version: Version,
-        /// As it came.
+        /// Timestamp that was received.
         timestamp: Timestamp,
-        /// The number of the place in the staging memory that is free again; `u64::MAX` for none.
+        /// Number of the staging place that is free again; `u64::MAX` for none.
         number: u64,
     },
 }
 
 impl Message {
-    /// The `staged` of a put whose bytes are in the message.
+    /// Value of `staged` for bytes that are in the message.
     pub const NOT_STAGED: u64 = u64::MAX;
     /// Bytes of data that fit behind the fields of a put, with room for a seal.
     pub const PUT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 104;
-    /// Bytes of the longest message before it is sealed.
+    /// Bytes of the longest message before sealing.
     pub const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16;
 
-    /// The segment of which something is asked.
+    /// Returns the segment that the message refers to.
     pub(crate) fn segment(&self) -> Option<SegmentId> {
         match *self {
             Message::Describe { segment, .. }

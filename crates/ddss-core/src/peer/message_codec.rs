@@ -1,4 +1,4 @@
-//! Messages as bytes, and back.
+//! Encoding and decoding of messages.
 
 use super::message::Message;
 use crate::codec::{Reader, Writer};
@@ -12,7 +12,7 @@ use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
 
 impl Message {
-    /// As bytes, with the clock of the node that says it; `tail` is the data of a put and empty otherwise.
+    /// Encodes the message with the sender's clock. `tail` is the data of a put and empty otherwise.
     pub fn encode(&self, clock: Timestamp, tail: &[u8]) -> ArrayVec<u8, { Message::PLAIN_BYTES_MAX }> {
         let mut out = Writer::<{ Message::PLAIN_BYTES_MAX }>::default();
         out.u64(clock.0);
@@ -91,7 +91,7 @@ impl Message {
         out.0
     }
 
-    /// Reads a copied message; returns it with the sender's clock and its tail.
+    /// Decodes a copied message; returns it with the sender's clock and its tail.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Timestamp, &[u8]), Failure> {
         let mut input = Reader(bytes);
         let clock = Timestamp(input.u64()?);
@@ -232,7 +232,7 @@ impl Message {
         if message.allows_tail(input.0.len()) { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
     }
 
-    /// Whether so many bytes may stand behind the fields.
+    /// Returns true if the message may have a tail of that length.
     fn allows_tail(&self, bytes: usize) -> bool {
         let placed = |staged: u64, length: u32| staged.saturating_add(length.into()) <= STAGING_BYTES as u64;
         let table = |ranges: u8| bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
@@ -266,8 +266,8 @@ mod tests {
     const CLOCK: Timestamp = Timestamp(77);
 
     #[test]
-    fn every_message_survives_the_wire() {
-        // If this broke, a home would commit other bytes, or at another place, than the asker meant.
+    fn message_round_trips() {
+        // If this broke, a home would commit other bytes, or at another place, than the requester meant.
         let who = Principal { uid: 1, gid: 2 };
         let name = Name::new(&"n".repeat(128)).expect("a good name");
         let segment = SegmentId::new(NodeId(1), 2, 3);
@@ -350,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..MESSAGE_BYTES_MAX)) {
+        fn message_decoder_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..MESSAGE_BYTES_MAX)) {
             // If this broke, a peer could end the daemon.
             let _ = Message::decode(&bytes);
             let _ = crate::PeerHello::decode(&bytes);

@@ -1,4 +1,5 @@
-//! The protocol between the engines of two nodes: hello, messages, and their encoding.
+//! Protocol between the engines of two nodes. `hello.rs` identifies the nodes in the handshake, `message.rs` defines
+//! the messages, and `message_codec.rs` encodes them.
 
 pub(crate) mod hello;
 pub(crate) mod message;

@@ -1,4 +1,4 @@
-//! How a request ended, and how that lies in one ring entry.
+//! Completion of a request, and its layout in one ring entry.
 //!
 //! ```text
 //!        0          4      6       8           16        24          32                      64
@@ -12,28 +12,28 @@ use crate::limits::INLINE_REPLY_BYTES_MAX;
 use crate::model::coherence::Model;
 use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
-/// The end of one request. There is exactly one for each request, and the arena range that the request named is
-/// not touched any more when it is there: a client that stopped waiting earlier keeps that range until then.
+/// Completion of one request. Each request has exactly one. After it, the daemon does not touch the request's arena
+/// range any more; a client that stopped waiting earlier keeps that range until then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Which request.
+    /// Id of the request.
     pub request: RequestId,
-    /// How it ended.
+    /// Outcome of the request.
     pub outcome: Outcome,
-    /// The bytes of a get are in `data`, not in the arena.
+    /// Whether the bytes of a get are in `data` rather than in the arena.
     pub inline: bool,
-    /// The version that was read or made.
+    /// Version that was read or made.
     pub version: Version,
-    /// When that version was made.
+    /// Timestamp of that version.
     pub timestamp: Timestamp,
-    /// Data that fits.
+    /// Inline data.
     pub data: [u8; INLINE_REPLY_BYTES_MAX],
 }
 
 const FLAG_INLINE: u64 = 1;
 
 impl Completion {
-    /// An end with nothing more to tell.
+    /// Makes a completion without further data.
     pub const fn bare(request: RequestId, outcome: Outcome) -> Self {
         Self {
             request,
@@ -45,7 +45,7 @@ impl Completion {
         }
     }
 
-    /// As a ring entry.
+    /// Encodes the completion as a ring entry.
     #[inline]
     pub fn encode(&self) -> Entry {
         let end = u16::from_le_bytes(self.outcome.to_bytes()) as u64;
@@ -63,7 +63,7 @@ impl Completion {
         ]
     }
 
-    /// Reads a copied entry.
+    /// Decodes a copied entry.
     #[inline]
     pub fn decode(entry: &Entry) -> Self {
         let mut data = [0; INLINE_REPLY_BYTES_MAX];
@@ -81,21 +81,21 @@ impl Completion {
     }
 }
 
-/// What an allocate or an open tells about the segment, in the data of its completion.
+/// Segment that an allocate or open returned, in the data of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenedSegment {
-    /// Which segment.
+    /// Id of the segment.
     pub segment: SegmentId,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Where its header is in the memory of this node, if it is at home here: for who wants to look by itself.
+    /// Place of its header in this node's memory, if it is at home here, for local reads.
     pub at: Option<u64>,
-    /// Its coherence.
+    /// Coherence model.
     pub model: Model,
 }
 
 impl OpenedSegment {
-    /// As completion data.
+    /// Encodes as completion data.
     ///
     /// ```text
     ///  0         8       16         24      25         28      32
@@ -114,14 +114,14 @@ impl OpenedSegment {
         data
     }
 
-    /// From completion data.
+    /// Decodes completion data.
     pub fn decode(data: &[u8; INLINE_REPLY_BYTES_MAX]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| data[at + i]));
         Self {
             segment: SegmentId::from_bits(word(0)),
             bytes: word(8),
             at: Some(word(16)).filter(|&at| at != u64::MAX),
-            // A model that this release does not know is asked of the daemon, as the strictest is.
+            // An unknown model of a later release falls back to the strictest, so that the daemon is asked.
             model: Model::from_parts(data[24], (word(24) >> 32) as u32).unwrap_or_default(),
         }
     }
@@ -133,8 +133,8 @@ mod tests {
     use crate::Failure;
 
     #[test]
-    fn a_completion_survives_the_ring() {
-        // If this broke, a client would believe another end than the one that happened.
+    fn completion_round_trips() {
+        // If this broke, a client would see another outcome than the real one.
         let opened = OpenedSegment {
             segment: SegmentId::from_bits(99),
             bytes: 4096,

@@ -1,23 +1,23 @@
-//! Calls that are so small that their ring entry holds all there is: a get whose bytes come back in the answer, a put whose
-//! bytes are in the request, both of what nothing special is asked. Nearly every call is one of them, so they are recognised by
-//! one comparison; whatever is not exactly that is read by [`Request::decode`](crate::Request::decode).
+//! Calls that fit into their ring entry: a get whose bytes return in the completion, and a put whose bytes are in the
+//! request, both without options. Nearly every call is of this kind, so one comparison recognises them. All others go
+//! to [`Request::decode`](crate::Request::decode).
 
 use super::operation::ArenaRange;
 use super::request::{FLAG_INLINE, OP_GET, OP_PUT};
 use crate::limits::{INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX};
 use crate::{Entry, SegmentId};
 
-/// What the high half of an entry's first word says: no model, and no flag but that the bytes go along.
+/// Returns the high half of an inline call's first word: no model, and only the inline flag.
 const fn word(op: u8) -> u64 {
     op as u64 | (FLAG_INLINE as u64) << 16
 }
 
-/// A get of a few bytes.
+/// Get with its bytes in the completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InlineGet {
     pub(crate) segment: SegmentId,
     pub(crate) offset: u64,
-    /// Where they would go in the arena.
+    /// Destination in the arena, if it were not inline.
     pub(crate) into: ArenaRange,
 }
 
@@ -32,13 +32,13 @@ impl InlineGet {
     }
 }
 
-/// A put of a few bytes.
+/// Put with its bytes in the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InlinePut {
     pub(crate) segment: SegmentId,
     pub(crate) offset: u64,
     pub(crate) bytes: u8,
-    /// Those behind `bytes` are whatever they are.
+    /// New bytes; those beyond `bytes` are undefined.
     pub(crate) words: [u64; 2],
 }
 
@@ -69,8 +69,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_is_read_as_the_long_way_reads_it() {
-        // If this broke, a small call would read or write another place than the one that was asked for.
+    fn inline_decoder_matches_request_decoder() {
+        // If this broke, an inline call would read or write another place than the client asked for.
         let into = ArenaRange { slot: 3, bytes: 32 };
         assert_eq!(
             InlineGet::of(&get(32, true, ReadOptions::default())),
@@ -86,8 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_more_is_not_small() {
-        // If this broke, a get of an old version would bring the newest, and a put under a condition would commit without it.
+    fn call_with_options_is_not_inline() {
+        // If this broke, a get of an old version would return the newest, and a conditional put would commit without
+        // its condition.
         let asks = Some(Model::Strict);
         assert_eq!(InlineGet::of(&get(8, false, ReadOptions::default())), None);
         assert_eq!(InlineGet::of(&get(8, true, ReadOptions { asks, version: None })), None);

@@ -1,4 +1,4 @@
-//! What a list and a stat tell about a segment.
+//! Listings: the description of segments in a list or a stat.
 
 use crate::codec::{Reader, Writer};
 use crate::failure::Failure;
@@ -9,29 +9,29 @@ use crate::{NodeId, Timestamp, Version};
 use arrayvec::{ArrayString, ArrayVec};
 use std::fmt;
 
-/// How the mirror of a segment is.
+/// State of a segment's replica.
 ///
 /// ```
-/// use ddss_core::{Listing, Mirroring};
+/// use ddss_core::{Listing, ReplicationInfo};
 /// /// Whether it would still be there without its home.
 /// fn is_safe(listing: &Listing) -> bool {
-///     listing.mirroring == Mirroring::InSync
+///     listing.mirroring == ReplicationInfo::InSync
 /// }
-/// assert_eq!(Mirroring::default().as_str(), "none");
+/// assert_eq!(ReplicationInfo::default().as_str(), "none");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum ReplicationInfo {
-    /// There shall be none.
+    /// The segment has no replica.
     #[default]
     None = 0,
-    /// It has all that was acknowledged, and would take over.
+    /// The replica has every acknowledged put and would take over.
     InSync = 1,
-    /// It is being copied: until that is done the home is alone.
+    /// The replica is being copied: until that is done the home is alone.
     Copying = 2,
-    /// There is none at this moment: what is put is on the home only.
+    /// The replica is missing now: puts are on the home only.
     Degraded = 3,
-    /// Its home has yet to hear from the cluster whether it is the home still.
+    /// The home has yet to learn whether it is still the home.
     Unsure = 4,
 }
 
@@ -47,7 +47,7 @@ impl ReplicationInfo {
         })
     }
 
-    /// In words.
+    /// Returns the name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -59,7 +59,7 @@ impl ReplicationInfo {
     }
 }
 
-/// Reason why a mirrored segment is degraded.
+/// Reason why a replicated segment is degraded.
 ///
 /// ```
 /// use ddss_core::{DegradedReason, Refusal};
@@ -68,11 +68,11 @@ impl ReplicationInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DegradedReason {
-    /// The node of its mirror cannot be reached.
+    /// The node of the replica cannot be reached.
     Away,
-    /// The node can be reached: the copy waits for others that are made first, or for the cluster.
+    /// The node is reachable: the copy waits for others before it, or for the cluster.
     Waiting,
-    /// The node said that it cannot have the mirror. Others are asked, and this one again later.
+    /// The node refused the replica. Other nodes are asked, and this one again later.
     Refused(Refusal),
 }
 
@@ -87,7 +87,7 @@ impl DegradedReason {
         Self::Refused(Refusal::NoAnswer),
     ];
 
-    /// Its place among all of them, from 1 on; 0 is none.
+    /// Returns the number of a reason, from 1 on; 0 for none.
     fn code(reason: Option<Self>) -> u8 {
         reason.and_then(|reason| Self::ALL.iter().position(|&other| other == reason)).map_or(0, |at| at as u8 + 1)
     }
@@ -102,7 +102,7 @@ impl fmt::Display for DegradedReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Away => out.write_str("is away"),
-            Self::Waiting => out.write_str("is next in line for a copy"),
+            Self::Waiting => out.write_str("waits for its turn to be copied"),
             Self::Refused(Refusal::NotReady) => out.write_str("is not ready yet"),
             Self::Refused(Refusal::NoAnswer) => out.write_str("does not answer"),
             Self::Refused(why) => write!(out, "refuses: {}", why.as_str()),
@@ -110,7 +110,7 @@ impl fmt::Display for DegradedReason {
     }
 }
 
-/// A segment as its home sees it at one moment.
+/// Description of a segment by its home at one moment.
 ///
 /// ```
 /// use ddss_core::Listing;
@@ -123,33 +123,33 @@ impl fmt::Display for DegradedReason {
 pub struct Listing {
     /// Its name.
     pub name: Name,
-    /// What it is.
+    /// Its metadata.
     pub facts: SegmentInfo,
     /// Its version.
     pub version: Version,
-    /// When that was committed.
+    /// Timestamp of that version.
     pub timestamp: Timestamp,
-    /// Those who hold its lock.
+    /// Number of lock holders.
     pub holders: u16,
-    /// Whether one of them holds it alone.
+    /// Whether the lock is held exclusively.
     pub locked: bool,
-    /// Those who wait for its lock or behind it.
+    /// Number of queued operations.
     pub waiting: u16,
-    /// Nodes whose clients have opened it.
+    /// Number of nodes whose clients have opened it.
     pub readers: u16,
-    /// Its home at this moment.
+    /// Current home.
     pub home: NodeId,
-    /// Its mirror; nobody if it has none.
+    /// Node of its replica; `NodeId::NOBODY` if it has none.
     pub mirror: NodeId,
-    /// How the mirror is.
+    /// State of the replica.
     pub mirroring: ReplicationInfo,
-    /// If it is degraded and a node was found for it: why that node does not have it.
+    /// Reason why the chosen node has no replica, if the segment is degraded.
     pub degraded: Option<DegradedReason>,
-    /// Who keeps others from the lock.
+    /// Blocking lock holder.
     pub holder: Option<LockHolder>,
 }
 
-/// Who holds a lock: alone, or of those who share it the one whose lease ends last.
+/// Holder of a lock: the exclusive one, else the shared one whose lease ends last.
 ///
 /// ```
 /// use ddss_core::{LockHolder, NodeId};
@@ -158,11 +158,11 @@ pub struct Listing {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockHolder {
-    /// On which node its client is.
+    /// Node of the client.
     pub node: NodeId,
-    /// Which client of that node, if it is the segment's own home: no other tells.
+    /// Client on the home node itself; unknown for other nodes.
     pub client: Option<u16>,
-    /// Until its lease ends, in microseconds.
+    /// Remaining lease in microseconds.
     pub lease_left_us: u32,
 }
 
@@ -178,10 +178,10 @@ impl LockHolder {
 }
 
 impl Listing {
-    /// Bytes of one page: some listings, one behind the other.
+    /// Bytes of one page: listings, back to back.
     pub const PAGE_BYTES: usize = 408;
 
-    /// Puts it behind the others of a page; `false` if there is no room.
+    /// Appends the listing to a page; `false` if there is no room.
     pub fn add_to(&self, page: &mut ArrayVec<u8, { Self::PAGE_BYTES }>) -> bool {
         let mut out = Writer::<{ Self::PAGE_BYTES }>::default();
         let name = self.name.as_str().as_bytes();
@@ -195,7 +195,7 @@ impl Listing {
         page.try_extend_from_slice(&out.0).is_ok()
     }
 
-    /// Takes the first of a page off.
+    /// Takes the first listing of a page.
     pub fn take_from(page: &mut &[u8]) -> Result<Self, Failure> {
         let mut input = Reader(page);
         let facts = input.facts()?;
@@ -228,30 +228,30 @@ impl Listing {
     }
 }
 
-/// Which segments are asked for: those whose names begin like this and come after that one.
+/// Selection of segments: a prefix, and the name to continue after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ListQuery {
-    /// How the names begin.
+    /// Prefix of the names.
     pub prefix: ArrayString<NAME_BYTES_MAX>,
-    /// The last name that is known already, or nothing.
+    /// Last known name, or empty.
     pub after: ArrayString<NAME_BYTES_MAX>,
 }
 
 impl ListQuery {
-    /// Checks what a person wrote.
+    /// Checks text from a user.
     pub fn new(prefix: &str, after: &str) -> Result<Self, Failure> {
         let text = |text| ArrayString::from(text).map_err(|_| Failure::BadName);
         Ok(Self { prefix: text(prefix)?, after: text(after)? })
     }
 
-    /// As bytes.
+    /// Encodes the query.
     pub fn encode(&self) -> ArrayVec<u8, LIST_TEXT_BYTES_MAX> {
         let mut out = Writer::<LIST_TEXT_BYTES_MAX>::default();
         out.u8(self.prefix.len() as u8).bytes(self.prefix.as_bytes()).bytes(self.after.as_bytes());
         out.0
     }
 
-    /// Reads and checks what [`encode`](Self::encode) wrote.
+    /// Decodes and checks what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, Failure> {
         let mut input = Reader(bytes);
         let length = usize::from(input.u8()?);
@@ -261,19 +261,19 @@ impl ListQuery {
     }
 }
 
-/// What the completion of a list tells about the page.
+/// Description of a page, in the completion of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ListPage {
-    /// Whose segments they are; nobody if no node is left.
+    /// Node of the segments; `NodeId::NOBODY` after the last node.
     pub node: NodeId,
     /// Bytes of the page in the arena.
     pub bytes: u16,
-    /// Whether that node has more.
+    /// Whether that node has more segments.
     pub more: bool,
 }
 
 impl ListPage {
-    /// As completion data.
+    /// Encodes as completion data.
     pub fn encode(&self) -> [u8; INLINE_REPLY_BYTES_MAX] {
         let mut data = [0; INLINE_REPLY_BYTES_MAX];
         data[..2].copy_from_slice(&self.node.0.to_le_bytes());
@@ -282,7 +282,7 @@ impl ListPage {
         data
     }
 
-    /// From completion data.
+    /// Decodes completion data.
     pub fn decode(data: &[u8; INLINE_REPLY_BYTES_MAX]) -> Self {
         let word = |at: usize| u16::from_le_bytes([data[at], data[at + 1]]);
         Self { node: NodeId(word(0)), bytes: word(2), more: data[4] != 0 }
@@ -295,8 +295,8 @@ mod tests {
     use crate::{Model, Permissions, Principal, SegmentId, Storage};
 
     #[test]
-    fn a_page_holds_at_least_two_of_the_longest_names() {
-        // If this broke, a list would never get beyond a segment with a long name, or tell the facts of another.
+    fn list_page_holds_two_longest_names() {
+        // If this broke, a list would stop at a segment with a long name, or show the metadata of another.
         let permissions = Permissions { owner: Principal { uid: 1, gid: 2 }, mode: 0o640 };
         let segment = SegmentId::new(NodeId(1), 2, 3);
         let facts = SegmentInfo {
@@ -337,8 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_for_a_degraded_segment_survives_a_page() {
-        // If this broke, `ddss stat` would send an operator to a node that has nothing to do with it.
+    fn degraded_reason_round_trips() {
+        // If this broke, `ddss stat` would send an operator to the wrong node.
         for reason in DegradedReason::ALL.map(Some).into_iter().chain([None]) {
             assert_eq!(DegradedReason::from_code(DegradedReason::code(reason)), Ok(reason));
         }
@@ -346,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn a_query_survives_the_arena_and_lies_do_not() {
-        // If this broke, a list would leave segments out, or show the same ones for ever.
+    fn list_query_round_trips_and_rejects_malformed() {
+        // If this broke, a list would omit segments, or repeat the same ones for ever.
         let query = ListQuery::new("scores/", &"n".repeat(128)).unwrap();
         assert_eq!(ListQuery::decode(&query.encode()), Ok(query));
         assert_eq!(ListQuery::decode(&[]), Err(Failure::Malformed));

@@ -1,4 +1,6 @@
-//! The protocol between a client and its daemon: operations, requests, completions, listings.
+//! Protocol between a client and its daemon. `request.rs` and `completion.rs` define the ring entries, `operation.rs`
+//! the operations in them; `ranges.rs` and `listing.rs` define data in the arena. `inline_request.rs` recognises the
+//! most frequent entries.
 
 pub(crate) mod completion;
 pub(crate) mod inline_request;

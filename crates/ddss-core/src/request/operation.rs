@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! Operations that a client requests, with their options.
 
 use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
@@ -6,52 +6,52 @@ use crate::model::coherence::Model;
 use crate::model::segment::Principal;
 use crate::{NodeId, RequestId, SegmentId, Version};
 
-/// A run of bytes in the arena of the client that asks. The daemon checks it against the arena's size.
+/// Range of the requesting client's arena. The daemon checks it against the arena's size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArenaRange {
-    /// The first slot.
+    /// First slot.
     pub slot: u32,
     /// Bytes from the start of that slot.
     pub bytes: u32,
 }
 
 impl ArenaRange {
-    /// For who does not know yet where: [`Operation::with_range`] fills it in.
+    /// Placeholder that [`Operation::with_range`] replaces.
     pub const NOWHERE: Self = Self { slot: 0, bytes: 0 };
 
-    /// The first byte, counted from the start of the arena.
+    /// Returns the offset of the first byte in the arena.
     pub const fn offset(&self) -> u64 {
         self.slot as u64 * ARENA_SLOT_BYTES as u64
     }
-    /// Whether it lies inside an arena of that size.
+    /// Returns true if the range lies inside an arena of that size.
     pub const fn fits(&self, arena_bytes: u64) -> bool {
         self.offset() + self.bytes as u64 <= arena_bytes
     }
 }
 
-/// Where the bytes of a put are.
+/// Location of the bytes of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload {
-    /// In the request itself.
+    /// The request itself.
     Inline {
         /// The bytes; zero beyond `length`.
         bytes: [u8; INLINE_REQUEST_BYTES_MAX],
-        /// How many count.
+        /// Number of valid bytes.
         length: u8,
     },
-    /// In the client's arena.
+    /// The client's arena.
     Arena(ArenaRange),
 }
 
 impl Payload {
-    /// The bytes as part of a request, if there are few enough.
+    /// Makes an inline payload if the bytes are few enough.
     pub fn inline(bytes: &[u8]) -> Option<Self> {
         let mut held = [0; INLINE_REQUEST_BYTES_MAX];
         held.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(Payload::Inline { bytes: held, length: bytes.len() as u8 })
     }
 
-    /// How many bytes.
+    /// Returns the length in bytes.
     pub const fn length(&self) -> u32 {
         match self {
             Payload::Inline { length, .. } => *length as u32,
@@ -60,146 +60,148 @@ impl Payload {
     }
 }
 
-/// One thing that a client wants done.
+/// Operation that a client requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Nothing: a round trip.
+    /// Round trip without effect.
     Null,
-    /// Make a segment; [`Spec`](crate::Spec) and name lie in the arena.
+    /// Creates a segment; [`Spec`](crate::Spec) and name lie in the arena.
     Allocate {
-        /// Where the specification and, behind it, the name are.
+        /// Range with the specification and, behind it, the name.
         spec_and_name: ArenaRange,
     },
-    /// Find a segment; the name lies in the arena.
+    /// Opens a segment; the name lies in the arena.
     Open {
-        /// Where the name is.
+        /// Range with the name.
         name: ArenaRange,
     },
-    /// Take a segment away.
+    /// Releases a segment.
     Release {
-        /// Which.
+        /// Segment to release.
         segment: SegmentId,
     },
-    /// Read bytes. Up to [`INLINE_REPLY_BYTES_MAX`](crate::limits::INLINE_REPLY_BYTES_MAX) may come in the completion.
+    /// Reads bytes. Up to [`INLINE_REPLY_BYTES_MAX`](crate::limits::INLINE_REPLY_BYTES_MAX) may return in the
+    /// completion.
     Get {
-        /// Which.
+        /// Segment to read.
         segment: SegmentId,
-        /// From where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many, and where they go.
+        /// Destination and length.
         into: ArenaRange,
-        /// Whether the completion may carry them instead.
+        /// Whether the completion may carry the bytes instead.
         inline: bool,
-        /// Which version, and how it is looked at.
+        /// Version and strictness.
         look: ReadOptions,
     },
-    /// Read several ranges of one version. The table of [`Ranges`](crate::Ranges) lies in the first slot of a run of the
-    /// arena; the bytes go into the slots behind it, one range behind the other.
+    /// Reads several ranges of one version. The table of [`Ranges`](crate::Ranges) lies in the first slot of an arena
+    /// range; the bytes go into the slots behind it, back to back.
     GetMany {
-        /// Which.
+        /// Segment to read.
         segment: SegmentId,
-        /// Table and bytes.
+        /// Range with table and bytes.
         list: ArenaRange,
-        /// Ranges in the table.
+        /// Number of ranges in the table.
         ranges: u8,
-        /// Which version, and how it is looked at.
+        /// Version and strictness.
         look: ReadOptions,
     },
-    /// Write bytes.
+    /// Writes bytes.
     Put {
-        /// Which.
+        /// Segment to write.
         segment: SegmentId,
-        /// To where.
+        /// Offset of the first byte.
         offset: u64,
-        /// From where.
+        /// Bytes to write.
         from: Payload,
-        /// Under what conditions.
+        /// Conditions of the commit.
         terms: PutConditions,
     },
-    /// Write several ranges as one version. Table and bytes lie as with [`GetMany`](Operation::GetMany).
+    /// Writes several ranges as one version. Table and bytes lie as with [`GetMany`](Operation::GetMany).
     PutMany {
-        /// Which.
+        /// Segment to write.
         segment: SegmentId,
-        /// Table and bytes.
+        /// Range with table and bytes.
         list: ArenaRange,
-        /// Ranges in the table.
+        /// Number of ranges in the table.
         ranges: u8,
-        /// Under what conditions.
+        /// Conditions of the commit.
         terms: PutConditions,
     },
-    /// Change one aligned word, and tell what was there before.
+    /// Changes one aligned word and returns its old value.
     Atomic {
-        /// Which.
+        /// Segment to change.
         segment: SegmentId,
-        /// Where.
+        /// Offset of the word.
         offset: u64,
-        /// How.
+        /// Change to apply.
         change: AtomicOp,
-        /// Under which lock, if under one.
+        /// Lock under which it is made, if any.
         token: Option<LockToken>,
     },
-    /// Wait until the segment's version is above this one.
+    /// Waits until the segment's version is above this one.
     Await {
-        /// Which.
+        /// Segment to watch.
         segment: SegmentId,
-        /// Above which version.
+        /// Last version that the client has seen.
         above: Version,
     },
-    /// Take the segment's lock; the completion carries the token.
+    /// Takes the segment's lock; the completion carries the token.
     Lock {
-        /// Which.
+        /// Segment to lock.
         segment: SegmentId,
-        /// How.
+        /// Kind of lock.
         wish: LockRequest,
     },
-    /// Let the lock go.
+    /// Releases a lock.
     Unlock {
-        /// Which.
+        /// Segment to unlock.
         segment: SegmentId,
-        /// The token that came with it.
+        /// Token of the grant.
         token: LockToken,
     },
-    /// A page of the segments at home at one node: [`Query`](crate::ListQuery) in the arena, the page over it.
+    /// Lists segments at home at one node, by page: the [`ListQuery`](crate::ListQuery) is in the arena, the page
+    /// overwrites it.
     List {
-        /// The first node that can be reached and whose id is not below this one.
+        /// Lower bound: the first reachable node from this id on answers.
         node: NodeId,
-        /// Where the query is.
+        /// Range with the query.
         text: ArenaRange,
     },
-    /// All facts of one segment, as a page of one.
+    /// Describes one segment, as a page of one.
     Stat {
-        /// Which.
+        /// Segment to describe.
         segment: SegmentId,
-        /// Where the page goes.
+        /// Destination of the page.
         page: ArenaRange,
     },
-    /// Change who may.
+    /// Changes permissions.
     Permit {
-        /// Which.
+        /// Segment to change.
         segment: SegmentId,
-        /// To what.
+        /// New permissions.
         permit: PermissionUpdate,
     },
-    /// Take the lock from whoever holds it; the completion says how many did.
+    /// Breaks the lock; the completion has the number of holders that lost it.
     Break {
-        /// Which.
+        /// Segment to change.
         segment: SegmentId,
     },
-    /// End a request of the same lane that still waits for another caller. It gets its own completion, as ever.
+    /// Ends a request of the same channel that waits for another caller. That request still gets its own completion.
     Cancel {
-        /// The segment of that request.
+        /// Segment of that request.
         segment: SegmentId,
-        /// Which request.
+        /// Request to end.
         request: RequestId,
     },
 }
 
-/// New permissions: what is given changes.
+/// Change of permissions; `None` leaves a part as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PermissionUpdate {
     /// The nine Unix bits.
     pub mode: Option<u16>,
-    /// Who owns it.
+    /// New owner.
     pub owner: Option<Principal>,
 }
 
@@ -207,27 +209,27 @@ impl PermissionUpdate {
     const HAS_MODE: u64 = 1 << 16;
     const HAS_OWNER: u64 = 1 << 17;
 
-    /// As two words, for requests and messages: the bits with what is given (bit 16: they are, bit 17: an owner is), and
-    /// the owner, its user in the low half.
+    /// Encodes as two words for requests and messages: mode bits with flags (bit 16: mode given, bit 17: owner given),
+    /// and the owner, with its user in the low half.
     pub(crate) fn to_words(self) -> [u64; 2] {
         let bits = self.mode.map_or(0, |mode| Self::HAS_MODE | u64::from(mode));
         let owner = self.owner.map_or(0, |owner| u64::from(owner.gid) << 32 | u64::from(owner.uid));
         [bits | if self.owner.is_some() { Self::HAS_OWNER } else { 0 }, owner]
     }
 
-    /// Reads and checks what [`to_words`](Self::to_words) wrote.
+    /// Decodes and checks what [`to_words`](Self::to_words) wrote.
     pub(crate) fn from_words([bits, owner]: [u64; 2]) -> Result<Self, Failure> {
         let permit = Self {
             mode: (bits & Self::HAS_MODE != 0).then_some(bits as u16 & 0o777),
             owner: (bits & Self::HAS_OWNER != 0).then_some(Principal { uid: owner as u32, gid: (owner >> 32) as u32 }),
         };
-        // Bits that no permission has, and an owner that was not said to be one.
+        // Undefined bits, or an owner without its flag, are malformed.
         if permit.to_words() == [bits, owner] { Ok(permit) } else { Err(Failure::Malformed) }
     }
 }
 
 impl Operation {
-    /// The same with another place in the arena, if it has one there.
+    /// Replaces the arena range, if the operation has one.
     #[must_use]
     pub const fn with_range(mut self, range: ArenaRange) -> Self {
         match &mut self {
@@ -244,7 +246,7 @@ impl Operation {
         self
     }
 
-    /// The segment that it is about.
+    /// Returns the segment of the operation.
     pub(crate) const fn segment(&self) -> Option<SegmentId> {
         match *self {
             Operation::Null | Operation::Allocate { .. } | Operation::Open { .. } | Operation::List { .. } => None,
@@ -264,7 +266,8 @@ impl Operation {
         }
     }
 
-    /// Returns true if it may wait for another caller, behind a lock or for a version: [`Cancel`](Operation::Cancel) ends it.
+    /// Returns true if it may wait for another caller, behind a lock or for a version; [`Cancel`](Operation::Cancel)
+    /// ends it.
     pub const fn may_wait(&self) -> bool {
         matches!(
             self,
@@ -278,7 +281,7 @@ impl Operation {
         )
     }
 
-    /// The lock that it is made under.
+    /// Returns the lock under which it is made.
     pub const fn token(&self) -> Option<LockToken> {
         match *self {
             Operation::Put { terms, .. } | Operation::PutMany { terms, .. } => terms.token,
@@ -288,7 +291,7 @@ impl Operation {
         }
     }
 
-    /// Whether it leaves nothing behind when nobody waits for its end: a look, or a lock, which is given back.
+    /// Returns true if an abandoned call leaves no effect: a read, or a lock, which is given back.
     pub const fn is_harmless(&self) -> bool {
         match self {
             Operation::Null
@@ -312,73 +315,73 @@ impl Operation {
     }
 }
 
-/// How a get looks at its segment.
+/// Options of a get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadOptions {
-    /// At least as strictly as this model says.
+    /// Minimum strictness.
     pub asks: Option<Model>,
-    /// This version, and not the newest one.
+    /// Version to read instead of the newest one.
     pub version: Option<Version>,
 }
 
-/// Under what conditions a put commits.
+/// Conditions of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PutConditions {
-    /// Only on this version.
+    /// Commit only on this version.
     pub version: Option<Version>,
-    /// Only while this lock is held.
+    /// Commit only while this lock is held.
     pub token: Option<LockToken>,
-    /// At least as strictly as this model says.
+    /// Minimum strictness.
     pub asks: Option<Model>,
 }
 
 impl PutConditions {
-    /// As the two words that travel: version and token, zero where there is none (the flags say which).
+    /// Encodes as two words: version and token, zero where absent (flags say which).
     pub(crate) const fn to_words(self) -> (u64, u64) {
         let version = if let Some(version) = self.version { version.0 } else { 0 };
         let token = if let Some(token) = self.token { token.0 } else { 0 };
         (version, token)
     }
 
-    /// Whether they leave room for bytes in the request itself.
+    /// Returns true if the request has room for inline bytes beside them.
     pub const fn allow_inline(&self) -> bool {
         self.version.is_none() && self.token.is_none()
     }
 }
 
-/// A lock that was granted: a number that no other grant of this home has, greater than all before. Zero is none.
+/// Token of a granted lock: unique at its home and greater than all before. Zero is no lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LockToken(pub u64);
 
-/// What kind of lock is asked for, and how.
+/// Options of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockRequest {
-    /// Together with others that ask for the same, or alone.
+    /// Whether other shared holders are allowed.
     pub shared: bool,
-    /// Only if it is free now.
+    /// Whether to fail rather than wait.
     pub no_wait: bool,
-    /// How long it is held at the most, in microseconds.
+    /// Maximum time that it is held, in microseconds.
     pub lease_us: u32,
 }
 
-/// A change of one word.
+/// Atomic change of one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomicOp {
-    /// Add, wrapping around.
+    /// Adds, wrapping around.
     Add(u64),
-    /// Put this there.
+    /// Stores this value.
     Swap(u64),
-    /// Put `new` there if `expected` is there.
+    /// Stores `new` if the word is `expected`.
     CompareSwap {
-        /// What has to be there.
+        /// Required old value.
         expected: u64,
-        /// What will be there.
+        /// New value.
         new: u64,
     },
 }
 
 impl AtomicOp {
-    /// What will be in the word, if that is not what is there already and stays.
+    /// Returns the new value of the word, or `None` if it stays unchanged.
     pub const fn apply(self, old: u64) -> Option<u64> {
         match self {
             AtomicOp::Add(add) => Some(old.wrapping_add(add)),
@@ -388,7 +391,7 @@ impl AtomicOp {
         }
     }
 
-    /// As a kind and two words.
+    /// Returns the kind and two words.
     pub const fn to_parts(self) -> (u8, u64, u64) {
         match self {
             AtomicOp::Add(add) => (1, add, 0),
@@ -397,7 +400,7 @@ impl AtomicOp {
         }
     }
 
-    /// The change of that kind, if there is one.
+    /// Makes the change of that kind, if there is one.
     pub const fn from_parts(kind: u8, first: u64, second: u64) -> Result<Self, Failure> {
         match kind {
             1 => Ok(AtomicOp::Add(first)),

@@ -1,4 +1,4 @@
-//! Several ranges of one segment, as a vectored get or put names them.
+//! Range table of a vectored get or put.
 //!
 //! ```text
 //!  0        8       12         16
@@ -14,9 +14,9 @@ use arrayvec::ArrayVec;
 /// One range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Range {
-    /// From where in the segment.
+    /// Offset in the segment.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u32,
 }
 
@@ -30,7 +30,7 @@ impl Ranges {
     /// Bytes of the largest table.
     pub const TABLE_BYTES_MAX: usize = Self::ENTRY_BYTES * RANGES_MAX;
 
-    /// Checks number and sum; where they lie is for the segment's home to check.
+    /// Checks number and sum; the segment's home checks the bounds.
     pub fn new(ranges: impl IntoIterator<Item = Range>) -> Result<Self, Failure> {
         let mut held = ArrayVec::new();
         let mut sum = 0u64;
@@ -45,17 +45,17 @@ impl Ranges {
         }
     }
 
-    /// Bytes of all ranges together.
+    /// Returns the bytes of all ranges together.
     pub fn sum(&self) -> u32 {
         self.0.iter().map(|range| range.bytes).sum()
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges, in order.
     pub fn as_slice(&self) -> &[Range] {
         &self.0
     }
 
-    /// As the table.
+    /// Encodes the table.
     pub fn encode(&self) -> ArrayVec<u8, { Self::TABLE_BYTES_MAX }> {
         let mut out = ArrayVec::new();
         for range in &self.0 {
@@ -67,7 +67,7 @@ impl Ranges {
         out
     }
 
-    /// Reads a copied table and believes none of it.
+    /// Decodes an untrusted copy of a table.
     pub fn decode(table: &[u8]) -> Result<Self, Failure> {
         let (entries, rest) = table.as_chunks::<{ Self::ENTRY_BYTES }>();
         if !rest.is_empty() {
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_survives_the_arena_and_lies_do_not() {
-        // If this broke, a vectored put could write where nobody said, or more than one transfer may.
+    fn range_table_round_trips_and_rejects_malformed() {
+        // If this broke, a vectored put could write outside its ranges, or more than one transfer allows.
         let range = |offset, bytes| Range { offset, bytes };
         let ranges = Ranges::new([range(u64::MAX, 1), range(7, 0), range(8, 99)]).unwrap();
         assert_eq!(Ranges::decode(&ranges.encode()), Ok(ranges.clone()));

@@ -1,4 +1,4 @@
-//! What a client asks for, and how it lies in one ring entry.
+//! Requests of clients, and their layout in one ring entry.
 //!
 //! ```text
 //!   0          4    5    6       8         16        24       32       40        44     48      56       64
@@ -8,8 +8,8 @@
 //!  +----------+----+----+-------+---------+---------+--------+--------+---------+------+-------+--------+
 //! ```
 //!
-//! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The entry is copied out of shared memory once; this module
-//! turns the copy into a [`Request`] that cannot be wrong, or refuses it.
+//! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The
+//! entry is copied out of shared memory once. This module turns the copy into a valid [`Request`], or refuses it.
 
 use super::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PermissionUpdate, PutConditions, ReadOptions,
@@ -26,11 +26,11 @@ use crate::{Entry, NodeId, RequestId, SegmentId, Version};
 /// A checked request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Comes back in the completion.
+    /// Id that returns in the completion.
     pub id: RequestId,
-    /// How long the client waits, in microseconds.
+    /// Timeout in microseconds.
     pub timeout_us: u32,
-    /// What it wants.
+    /// Requested operation.
     pub operation: Operation,
 }
 
@@ -52,41 +52,41 @@ const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
 const OP_CANCEL: u8 = 17;
 
-/// What it counts for to make, to release or to change a segment, or to list them: who calls without a pause meets that in one of 500
-/// calls.
+/// Weight of a request that creates, releases or changes a segment, or lists segments. A client that calls without a
+/// pause meets that in one of 500 calls.
 const SEGMENT_WEIGHT: usize = 512;
-/// The same for a cancel, which may look through all that is under way.
+/// Weight of a cancel, which may search all pending operations.
 const CANCEL_WEIGHT: usize = 64;
 
-/// The bytes are in the entry, or may come in the completion.
+/// Payload in the entry, or permitted in the completion.
 pub(crate) const FLAG_INLINE: u16 = 1;
-/// `first` is the version that a put is for, `second` the one that a get names.
+/// Version present: `first` for the version that a put replaces, `second` for the one that a get reads.
 const FLAG_VERSION: u16 = 2;
-/// `second` is the token that a put is made under; that of an atomic is in `slot` and above the kind.
+/// Token present: in `second` for a put; for an atomic in `slot` and above the kind.
 const FLAG_TOKEN: u16 = 4;
-/// A lock that others may share.
+/// Shared lock.
 const FLAG_SHARED: u16 = 8;
-/// A lock only if it is free.
+/// Lock without waiting.
 const FLAG_NO_WAIT: u16 = 16;
-/// A hint, of a get of several ranges: whoever asks is on the core of the service, and goes on working there meanwhile.
+/// Hint of a vectored get: the caller is on the service's core and continues to work there meanwhile.
 const FLAG_GOES_ON: u16 = 1 << 15;
 
-/// A request that could not be read: what to answer, and to which of the client's requests.
+/// Undecodable request: its failure, and the id to answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadRequest {
-    /// The request id as it stood there.
+    /// Request id of the entry.
     pub id: RequestId,
-    /// Why.
+    /// Failure to report.
     pub failure: Failure,
 }
 
 impl Request {
-    /// A request with the usual deadline.
+    /// Makes a request with the default timeout.
     pub const fn new(id: RequestId, operation: Operation) -> Self {
         Self { id, timeout_us: TIMEOUT_DEFAULT_US, operation }
     }
 
-    /// As a ring entry; the ring puts its sequence into the low half of the first word.
+    /// Encodes as a ring entry; the ring adds its sequence in the low half of the first word.
     pub fn encode(&self) -> Entry {
         let mut entry = [0; 8];
         entry[1] = self.id.0;
@@ -183,12 +183,12 @@ impl Request {
         entry
     }
 
-    /// Reads a copied entry and believes none of it.
+    /// Decodes an untrusted copy of an entry.
     #[inline]
     pub fn decode(entry: &Entry) -> Result<Self, BadRequest> {
         let id = RequestId(entry[1]);
         let refuse = |failure| BadRequest { id, failure };
-        // The client crate refuses longer ones by name; those of a foreign client are cut, here and below.
+        // The client crate refuses longer timeouts by name; those of other clients are capped, here and below.
         let timeout_us = match entry[5] as u32 {
             0 => TIMEOUT_DEFAULT_US,
             wanted => wanted.min(TIMEOUT_MAX_US),
@@ -197,30 +197,30 @@ impl Request {
         Ok(Self { id, timeout_us, operation })
     }
 
-    /// Whether an entry asks for nothing but an answer.
+    /// Returns true if an entry is a null request.
     #[inline]
     pub fn is_null(entry: &Entry) -> bool {
         entry[0] >> 32 == u64::from(OP_NULL)
     }
 
-    /// Notes in the entry of a get of several ranges that whoever asks is on the service's core, and goes on working there
-    /// until he needs the answer. It changes nothing about what is asked.
-    pub fn note_going_on(entry: &mut Entry) {
+    /// Adds a hint to a vectored get's entry: the caller is on the service's core and continues to work there until it
+    /// needs the answer. The request itself does not change.
+    pub fn set_working_hint(entry: &mut Entry) {
         put_flags(entry, &[(true, FLAG_GOES_ON)]);
     }
 
-    /// Whether an entry says that.
+    /// Returns true if the entry has that hint.
     #[inline]
-    pub fn goes_on(entry: &Entry) -> bool {
+    pub fn has_working_hint(entry: &Entry) -> bool {
         entry[0] >> 48 & u64::from(FLAG_GOES_ON) != 0
     }
 
-    /// Makes the cancel of a request from the entry that this side has encoded.
+    /// Makes the cancel of a request that this side has encoded.
     pub const fn cancel_of(entry: &Entry) -> Operation {
         Operation::Cancel { segment: SegmentId::from_bits(entry[2]), request: RequestId(entry[1]) }
     }
 
-    /// How much an entry asks for, in requests that ask for little. It may hold anything: nobody has looked at it yet.
+    /// Returns the cost of an untrusted entry, in units of a small request.
     pub fn weight(entry: &Entry) -> usize {
         let bytes = (entry[4] as usize).min(TRANSFER_BYTES_MAX);
         match (entry[0] >> 32) as u8 {
@@ -345,7 +345,7 @@ fn take_look(entry: &Entry) -> Result<ReadOptions, Failure> {
     Ok(ReadOptions { asks, version: version.then_some(Version(entry[7])) })
 }
 
-/// Delta and Temporal say nothing about puts, so a put has no parameter of theirs.
+/// Checks the model of a put. Delta and Temporal have no parameter there, since they have no rules for puts.
 fn asked_of_a_put(kind: u8) -> Result<Option<Model>, Failure> {
     if kind == 0 { Ok(None) } else { Model::from_parts(kind, 0).map(Some) }
 }
@@ -361,14 +361,14 @@ fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
     if bytes as usize > INLINE_REQUEST_BYTES_MAX {
         return Err(Failure::Malformed);
     }
-    // By whole words: bytes that are cleared one by one would be waited for by whoever moves them on.
+    // Whole-word stores: byte stores would stall a later wide load of the same bytes.
     let words = u128::from(entry[6]) | u128::from(entry[7]) << 64;
     let unused = 8 * (INLINE_REQUEST_BYTES_MAX as u32 - bytes);
     let held = u128::MAX.checked_shr(unused).unwrap_or(0) & words;
     Ok(Payload::Inline { bytes: held.to_le_bytes(), length: bytes as u8 })
 }
 
-/// The number of ranges of a vectored call whose table and bytes are that long.
+/// Checks the number of ranges of a vectored call with that arena length.
 fn take_ranges(count: u64, bytes: u32) -> Result<u8, Failure> {
     match u8::try_from(count) {
         Ok(0) | Err(_) => Err(Failure::Malformed),
@@ -476,23 +476,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_survives_the_ring(operation in operations(), id in any::<u64>(), timeout_us in 1..=TIMEOUT_MAX_US) {
-            // If this broke, a put could land somewhere else than where the client said.
+        fn request_round_trips(operation in operations(), id in any::<u64>(), timeout_us in 1..=TIMEOUT_MAX_US) {
+            // If this broke, a put could land elsewhere than the client said.
             let request = Request { id: RequestId(id), timeout_us, operation };
             let mut entry = request.encode();
             entry[0] |= 0xffff_ffff; // the ring's half is nobody else's business
-            prop_assert!(!Request::goes_on(&entry));
+            prop_assert!(!Request::has_working_hint(&entry));
             prop_assert_eq!(Request::decode(&entry), Ok(request));
             if matches!(operation, Operation::GetMany { .. }) {
-                Request::note_going_on(&mut entry);
-                prop_assert!(Request::goes_on(&entry));
+                Request::set_working_hint(&mut entry);
+                prop_assert!(Request::has_working_hint(&entry));
                 prop_assert_eq!(Request::decode(&entry), Ok(request));
             }
         }
 
         #[test]
-        fn no_entry_makes_the_reader_panic(entry in any::<[u64; 8]>()) {
-            // If this broke, a lying client could end the daemon.
+        fn request_decoder_never_panics(entry in any::<[u64; 8]>()) {
+            // If this broke, a malicious client could end the daemon.
             if let Ok(request) = Request::decode(&entry) {
                 prop_assert!(request.timeout_us <= TIMEOUT_MAX_US && request.timeout_us > 0);
                 if let Operation::Get { into, .. } = request.operation {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_range_never_wraps() {
+    fn arena_range_never_wraps() {
         // If this broke, a slot number could name memory outside the arena.
         let range = ArenaRange { slot: u32::MAX, bytes: u32::MAX };
         assert!(!range.fits(1 << 30));

@@ -1,13 +1,13 @@
-//! The pages of all planes of a daemon as one.
+//! Aggregation of the status pages of all shards of a daemon.
 
 use super::counters::Gauge;
 use super::rows::PeerRow;
 use super::snapshot::{DaemonState, OperationCount, Status};
 
 impl Status {
-    /// What all planes of a daemon say together, the first one first; `None` if there are none. What was counted is added
-    /// up and rows stand behind each other; a daemon lives as its worst plane does. A client attaches to the first plane
-    /// and then to others, so the first one tells how many there are.
+    /// Adds up the pages of all shards of a daemon, the first one first; `None` if there are none. Counters are added
+    /// and rows concatenated; the daemon is in the state of its worst shard. A client attaches to the first shard and
+    /// then to others, so the first one has the number of clients.
     pub fn sum(all: &[Status]) -> Option<Status> {
         let (first, others) = all.split_first()?;
         let mut sum = first.clone();
@@ -28,7 +28,7 @@ impl Status {
             let theirs = other.gauges.get(index).copied().unwrap_or(0);
             let Some(gauge) = Gauge::ALL.iter().find(|gauge| gauge.index() == index) else { continue };
             *mine = match gauge {
-                // Each plane says the same of the cluster, and has the same clients or fewer.
+                // Each shard has the same view of the cluster, and the same clients or fewer.
                 Gauge::Clients
                 | Gauge::Peers
                 | Gauge::Clustered
@@ -37,7 +37,7 @@ impl Status {
                 | Gauge::Names
                 | Gauge::Majority => *mine,
                 Gauge::LatencyNs => (*mine).max(theirs),
-                // A node that only one plane reaches cannot be relied on.
+                // A node that only one shard reaches cannot be relied on.
                 Gauge::Connections => (*mine).min(theirs),
                 _ => mine.saturating_add(theirs),
             };
@@ -82,7 +82,7 @@ impl Status {
 }
 
 impl OperationCount {
-    /// Both together.
+    /// Returns the sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             done: self.done.saturating_add(other.done),
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn planes_are_one_daemon() {
-        // If this broke, an operator would see half of a node's work, or a node that looks well while half of it hangs.
+    fn shard_pages_aggregate_to_one_daemon() {
+        // If this broke, an operator would see half of a node's work, or a healthy node while half of it hangs.
         let gauge = Layout::gauge_at;
         let done = Layout::operation_at(Kind::Put, Tally::Done);
         let commits = Layout::counter_at(Counter::Commits);

@@ -1,4 +1,4 @@
-//! What is counted, and what it is called. New names come at the end: their place in the page is their place here.
+//! Counters, gauges and their names. New ones are appended: the order here is their place in the page.
 
 macro_rules! named {
     ($(#[$meta:meta])* $kind:ident { $($variant:ident, $name:literal, $help:literal;)* }) => {
@@ -10,20 +10,20 @@ macro_rules! named {
         }
 
         impl $kind {
-            /// All of them, in the order in which they stand in the page.
+            /// All variants, in page order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// How many there are.
+            /// Number of variants.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Its name, the same in every output.
+            /// Returns the name, which is the same in every output.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
-            /// What it says, in a few words.
+            /// Returns a short description.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help,)* }
             }
-            /// Its place among the others.
+            /// Returns the index in page order.
             pub const fn index(self) -> usize {
                 self as usize
             }
@@ -32,78 +32,78 @@ macro_rules! named {
 }
 
 named! {
-    /// Something that only grows while a daemon runs.
+    /// Value that only grows while a daemon runs.
     Counter {
         Requests, "requests", "requests taken from clients";
-        Malformed, "malformed", "requests that were refused because they made no sense";
+        Malformed, "malformed", "requests refused as malformed";
         RepliesLate, "replies_late", "replies to a client that was gone";
-        RepliesUnasked, "replies_unasked", "replies beyond the requests of a lane: a fault of the daemon";
-        Stale, "stale", "answers that came for an operation that had ended";
+        RepliesUnasked, "replies_unasked", "replies without a request on the channel: a fault of the daemon";
+        Stale, "stale", "answers for an operation that had ended";
         Timeouts, "timeouts", "operations whose deadline passed";
         Commits, "commits", "puts and atomics committed to segments at home here";
-        Retries, "retries", "gets from another node that met a put and were done again";
-        Handed, "handed", "gets of other nodes that this home carried out";
-        Copied, "copied", "gets answered from a copy that this node keeps of a remote segment";
+        Retries, "retries", "remote gets that met a put and were repeated";
+        ServedGets, "served_gets", "gets of other nodes that this home executed";
+        CacheHits, "cache_hits", "gets answered from the read cache";
         Attached, "attached", "clients that attached";
-        NotServed, "not_served", "clients that were let in and could not be set up";
-        Left, "left", "clients that ended";
-        CutOff, "cut_off", "clients that were cut off because they broke the rules";
+        NotServed, "not_served", "clients that were admitted and could not be set up";
+        Left, "left", "clients that detached";
+        CutOff, "cut_off", "clients disconnected because they broke the protocol";
         LocksGranted, "locks_granted", "locks granted on segments at home here";
         LocksBroken, "locks_broken", "locks taken back: the lease ran out, or the holder was gone";
-        SegmentsMade, "segments_made", "segments made at home here";
+        SegmentsMade, "segments_made", "segments created at home here";
         SegmentsReleased, "segments_released", "segments released at home here";
-        ConnectionsMade, "connections_made", "times that another node was met";
+        ConnectionsMade, "connections_made", "connections to other nodes that were established";
         ConnectionsLost, "connections_lost", "connections to other nodes that ended";
-        ConnectionsAsked, "connections_asked", "connections that somebody wanted to make to this node";
+        ConnectionsAsked, "connections_asked", "connection attempts to this node";
         FabricReads, "fabric_reads", "one-sided reads posted";
         FabricReadBytes, "fabric_read_bytes", "bytes of these reads";
         FabricWrites, "fabric_writes", "one-sided writes posted";
         FabricWriteBytes, "fabric_write_bytes", "bytes of these writes";
         FabricMessages, "fabric_messages", "messages sent to other nodes";
         FabricMessageBytes, "fabric_message_bytes", "bytes of these messages";
-        FabricFailures, "fabric_failures", "reads, writes and messages that did not come to a good end";
-        MessagesHeard, "messages_heard", "messages from other nodes";
-        RoundTrips, "round_trips", "batches of reads that ended, and answers that other nodes gave";
+        FabricFailures, "fabric_failures", "reads, writes and messages that failed";
+        MessagesHeard, "messages_heard", "messages received from other nodes";
+        RoundTrips, "round_trips", "batches of reads that ended, and answers of other nodes";
         Wakes, "wakes", "clients woken from a sleep";
-        Parks, "parks", "times that the progress thread went to sleep";
+        Parks, "parks", "sleeps of the progress thread";
         Rounds, "rounds", "rounds of the progress thread";
-        Sampled, "sampled", "requests whose way was followed";
-        Untracked, "untracked", "requests under way that there was no room to follow: their end is not counted";
-        SegmentRowsLost, "segment_rows_lost", "rows of the table of segments that made room for a busier one";
+        Sampled, "sampled", "requests whose steps were timed";
+        Untracked, "untracked", "requests in progress that exceeded the tracking table: their end is not counted";
+        SegmentRowsLost, "segment_rows_lost", "rows of the segment table that were replaced by a busier segment";
         QuotaRefusals, "quota_refusals", "segments and clients refused because of a user's quota";
     }
 }
 
 named! {
-    /// Something that comes and goes.
+    /// Value that goes up and down.
     Gauge {
         Clients, "clients", "clients that are attached";
-        Lanes, "lanes", "lanes of these clients";
+        Lanes, "lanes", "channels of these clients";
         ArenaBytes, "arena_bytes", "bytes of their arenas";
         Segments, "segments", "segments at home here";
         PoolBytes, "pool_bytes", "bytes that segments may take";
-        PoolBytesUsed, "pool_bytes_used", "bytes that are taken: by segments, what they keep, and copies";
+        PoolBytesUsed, "pool_bytes_used", "bytes in use: segments, their history, and cached copies";
         UnderWay, "under_way", "operations that wait for another node";
-        LockHolders, "lock_holders", "who holds a lock of a segment at home here";
-        LockWaiters, "lock_waiters", "who waits in line for such a segment, for its lock or behind it";
+        LockHolders, "lock_holders", "holders of locks of segments at home here";
+        LockWaiters, "lock_waiters", "operations queued at such segments, for the lock or behind it";
         Peers, "peers", "other nodes that are known";
         Connections, "connections", "other nodes that can be reached";
-        LatencyNs, "latency_ns", "what a call takes on average, as clients are told";
+        LatencyNs, "latency_ns", "average duration of a call, as published to clients";
         Clustered, "clustered", "1 if this node belongs to a cluster";
-        Leader, "leader", "the node that leads the cluster, 0 if this node knows none";
+        Leader, "leader", "leader of the cluster, 0 if this node knows none";
         Members, "members", "nodes of the cluster";
         Names, "names", "names in the cluster's directory";
         FileBytes, "file_bytes", "bytes that segments in files may take";
-        FileBytesUsed, "file_bytes_used", "bytes that segments in files take, with what they keep";
-        Majority, "majority", "1 if this node belongs to a cluster of which most voters can be reached";
+        FileBytesUsed, "file_bytes_used", "bytes that segments in files take, with their history";
+        Majority, "majority", "1 if this node belongs to a cluster with a reachable majority";
     }
 }
 
 named! {
-    /// What a client asks for. The place is the operation's number in a request; the first is for what is none.
+    /// Kind of request. The index is the operation's number in a request; index 0 is for invalid requests.
     Kind {
-        Unknown, "unknown", "what was no request";
-        Null, "null", "nothing: a round trip";
+        Unknown, "unknown", "an invalid request";
+        Null, "null", "a round trip without effect";
         Allocate, "allocate", "a new segment";
         Open, "open", "a segment by its name";
         Release, "release", "a segment's end";
@@ -116,13 +116,13 @@ named! {
         GetMany, "get_many", "several ranges of a segment";
         PutMany, "put_many", "bytes into several ranges";
         List, "list", "segments by their names";
-        Stat, "stat", "the facts of a segment";
-        Permit, "permit", "other permissions";
+        Stat, "stat", "the metadata of a segment";
+        Permit, "permit", "a change of permissions";
     }
 }
 
 named! {
-    /// Where a request was answered.
+    /// Path on which a request was answered.
     Road {
         Here, "here", "by this node alone";
         Away, "away", "with the help of another node";
@@ -130,29 +130,29 @@ named! {
 }
 
 named! {
-    /// A piece of a request's way.
+    /// Step of a request.
     Step {
-        Submit, "submit", "from the client's ring into the daemon's hands";
-        Post, "post", "until it is posted to another node, or has to wait; of a request that waits for nobody, until it is answered";
-        Complete, "complete", "until what it waited for is there";
-        Reply, "reply", "until the answer is out";
-        Total, "total", "from the client's ring (where that is not known, from the daemon's hands) until the answer is out";
+        Submit, "submit", "from the client's ring to the daemon";
+        Post, "post", "until it is posted to another node or has to wait, or until it is answered if it need not wait";
+        Complete, "complete", "until the awaited event";
+        Reply, "reply", "until the reply is written";
+        Total, "total", "from the client's ring (where that is unknown, from the daemon) until the reply is written";
     }
 }
 
 named! {
-    /// How requests of one kind ended.
+    /// Tally of one kind of request.
     Tally {
-        Done, "done", "it happened";
-        Failed, "failed", "it certainly did nothing";
-        Indeterminate, "indeterminate", "it may have happened";
-        Bytes, "bytes", "bytes that those which happened moved";
-        Waited, "waited", "those that were not answered at once";
+        Done, "done", "requests that succeeded";
+        Failed, "failed", "requests that certainly did nothing";
+        Indeterminate, "indeterminate", "requests whose outcome is unknown";
+        Bytes, "bytes", "bytes that the successful requests moved";
+        Waited, "waited", "requests that were not answered at once";
     }
 }
 
 impl Kind {
-    /// Of a request's number.
+    /// Returns the kind of an operation's number.
     pub fn of(number: u8) -> Self {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Unknown)
     }

@@ -1,5 +1,5 @@
-//! How a time becomes a bucket: eight buckets for each power of two, so that a percentile is off by an eighth at the
-//! most.
+//! Histogram of durations with eight buckets for each power of two, so that the error of a percentile is at most an
+//! eighth.
 //!
 //! ```text
 //!   nanoseconds   0  1 .. 15   16,17  18,19 ..  30,31   32..35  ..           2^32 and above
@@ -8,10 +8,10 @@
 
 /// Buckets for each power of two, as a power of two.
 const SUB_BITS: u32 = 3;
-/// Below this each nanosecond has its own.
+/// Limit below which each nanosecond has its own bucket.
 const EXACT: u64 = 1 << (SUB_BITS + 1);
 
-/// How long something took, many times.
+/// Distribution of durations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     counts: Box<[u64; Histogram::BUCKETS]>,
@@ -25,10 +25,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// How many buckets.
+    /// Number of buckets.
     pub const BUCKETS: usize = 240;
 
-    /// The bucket of a time.
+    /// Returns the bucket of a duration.
     ///
     /// ```
     /// use ddss_core::status::Histogram;
@@ -46,7 +46,7 @@ impl Histogram {
         if bucket < Self::BUCKETS { bucket } else { Self::BUCKETS - 1 }
     }
 
-    /// The shortest time of a bucket.
+    /// Returns the shortest duration of a bucket.
     pub const fn from_ns(bucket: usize) -> u64 {
         if (bucket as u64) < EXACT {
             return bucket as u64;
@@ -55,38 +55,38 @@ impl Histogram {
         ((1 << SUB_BITS) + sub as u64) << (octave - 1)
     }
 
-    /// Of what was counted.
+    /// Makes a histogram from bucket counts and the sum.
     pub(super) fn new(counts: Box<[u64; Self::BUCKETS]>, sum_ns: u64) -> Self {
         Self { counts, sum_ns }
     }
 
-    /// Notes one.
+    /// Records one duration.
     pub fn note(&mut self, ns: u64) {
         self.counts[Self::bucket_of(ns)] += 1;
         self.sum_ns = self.sum_ns.wrapping_add(ns);
     }
 
-    /// How many were noted.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count))
     }
 
-    /// All of them together, in nanoseconds.
+    /// Returns the sum of all durations in nanoseconds.
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// How many took as long as a bucket says, bucket by bucket.
+    /// Returns the number of durations in each bucket.
     pub fn counts(&self) -> &[u64] {
         &self.counts[..]
     }
 
-    /// The average; `None` if there is nothing.
+    /// Returns the mean; `None` if empty.
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count())
     }
 
-    /// How long that part of them (0.5, 0.99) took at the most: the end of its bucket. `None` if there is nothing.
+    /// Returns the duration at that quantile (0.5, 0.99): the upper end of its bucket. `None` if empty.
     pub fn percentile_ns(&self, part: f64) -> Option<u64> {
         let count = self.count();
         if count == 0 {
@@ -101,7 +101,7 @@ impl Histogram {
         bucket.map(|bucket| Self::from_ns(bucket + 1) - 1)
     }
 
-    /// What came since an older look at the same one. Where it began anew in between, all of it.
+    /// Returns the difference to an older snapshot; all of this one if the counts restarted in between.
     #[must_use]
     pub fn since(&self, older: &Self) -> Self {
         if self.counts.iter().zip(older.counts.iter()).any(|(now, then)| now < then) {
@@ -113,7 +113,7 @@ impl Histogram {
         fresh
     }
 
-    /// Takes in another one.
+    /// Adds another histogram.
     pub fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts.iter()).for_each(|(ours, theirs)| *ours = ours.saturating_add(*theirs));
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_time_has_a_bucket_that_says_so() {
-        // If this broke, a percentile would be told that nobody has measured.
+    fn bucket_contains_its_duration() {
+        // If this broke, a percentile would be reported that was never measured.
         for bucket in 1..Histogram::BUCKETS {
             let (from, before) = (Histogram::from_ns(bucket), Histogram::from_ns(bucket - 1));
             assert!(from > before, "bucket {bucket}");
@@ -139,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_noted() {
-        // If this broke, somebody would be woken for a slow call that nobody made, or not for one that he did.
+    fn percentiles_match_recorded_durations() {
+        // If this broke, an operator would be alerted for a slow call that never happened, or miss one that did.
         let mut histogram = Histogram::default();
         assert_eq!((histogram.percentile_ns(0.5), histogram.mean_ns()), (None, None));
         (1..=1000).for_each(|index| histogram.note(index * 100));

@@ -1,4 +1,4 @@
-//! Where each word of the page is. All are 64 bits in the machine's own order, and each is written whole.
+//! Layout of the status page. All words are 64 bits in native byte order, and each is written atomically.
 //!
 //! ```text
 //!  offset
@@ -34,7 +34,7 @@ use std::mem::offset_of;
 
 const WORD: usize = size_of::<u64>();
 
-/// The first words of the page. Only a drawing: they are written and read one by one.
+/// Drawing of the first words of the page: they are written and read one by one.
 #[repr(C)]
 struct IdentityShape {
     magic: u64,
@@ -66,51 +66,51 @@ const _: () = assert!(offset_of!(IdentityShape, core) == IdentityWord::Core.at()
 const _: () = assert!(offset_of!(IdentityShape, plane) == IdentityWord::Plane.at());
 const _: () = assert!(size_of::<IdentityShape>() == SECTIONS_AT);
 
-/// A word that says whose page it is.
+/// Word of the identity section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum IdentityWord {
-    /// The node.
+    /// Node id.
     Node = 3,
-    /// The daemon's process.
+    /// Process id of the daemon.
     Pid,
-    /// When that process began, in the kernel's ticks since the boot: a number that is used again begins later.
+    /// Start of that process, in kernel ticks since the boot: it tells a reused process id apart.
     ProcessBegan,
-    /// Which run of the node.
+    /// Run of the node.
     Run,
-    /// When it began, in microseconds since 1970.
+    /// Start of the run, in microseconds since 1970.
     StartedUs,
-    /// Its user, and above it the group.
+    /// User id, and above it the group id.
     User,
-    /// The layout of rings, and above it the protocol between nodes.
+    /// Ring layout version, and above it the protocol between nodes.
     Protocol,
-    /// Sixteen bytes of text.
+    /// Release: sixteen bytes of text.
     Release,
-    /// See [`State`](super::DaemonState).
+    /// State of the daemon: [`DaemonState`](super::DaemonState).
     State = 12,
-    /// The last sign of life, by the clock that never goes back.
+    /// Last heartbeat on the monotonic clock.
     HeartbeatNs,
-    /// The same by the wall's clock, in microseconds since 1970.
+    /// Last heartbeat on the wall clock, in microseconds since 1970.
     HeartbeatUs,
-    /// The progress thread's core and one, 0 if it has none.
+    /// Core of the progress thread plus one, 0 if it has none.
     Core,
-    /// Which of the daemon's planes, and above it how many there are; 0 if there is one.
+    /// Index of the shard, and above it the number of shards; 0 if there is one.
     Plane,
 }
 
 impl IdentityWord {
-    /// Where it is.
+    /// Returns its offset.
     pub const fn at(self) -> usize {
         self as usize * WORD
     }
 }
 
-/// A part of the page that is made of rows.
+/// Section of the page that consists of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// Where it begins.
+    /// Offset of the section.
     pub at: usize,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
     /// Bytes of one row.
     pub row_bytes: usize,
@@ -122,44 +122,44 @@ const fn after(before: Section, rows: usize, row_bytes: usize) -> Section {
     Section { at: (before.at + before.rows * before.row_bytes).next_multiple_of(64), rows, row_bytes }
 }
 
-/// Where everything is.
+/// Offsets of all sections.
 #[derive(Debug)]
 pub struct Layout;
 
 impl Layout {
-    /// The first word: `DDSSTAT` and a zero.
+    /// First word: `DDSSTAT` and a zero.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"DDSSTAT\0");
-    /// Changes when an older reader would read something else.
+    /// Version of the layout; it changes when an older reader would misread the page.
     pub const VERSION: u64 = 1;
-    /// Where a row of a histogram has its sum.
+    /// Offset of the sum in a histogram row.
     pub const SUM_AT: usize = Histogram::BUCKETS * WORD;
-    /// Words of failures: their numbers are smaller.
+    /// Words for failures: their codes are smaller.
     pub const FAILURES: usize = 32;
-    /// Segments that are counted one by one.
+    /// Rows for segments.
     pub const SEGMENTS: usize = 1024;
-    /// Requests whose way is still known.
+    /// Rows for sampled requests.
     pub const SAMPLES: usize = 256;
-    /// Bytes of the largest page that is read.
+    /// Bytes of the largest page that is accepted.
     pub const BYTES_MAX: usize = 8 << 20;
 
     /// Counters.
     pub const COUNTERS: Section = Section { at: 512, rows: Counter::COUNT, row_bytes: WORD };
     /// Gauges.
     pub const GAUGES: Section = Section { at: 1536, rows: Gauge::COUNT, row_bytes: WORD };
-    /// How requests ended.
+    /// Outcomes of requests by kind.
     pub const OPERATIONS: Section = Section { at: 2560, rows: Kind::COUNT, row_bytes: 64 };
-    /// How often each failure was told.
+    /// Reports of each failure.
     pub const FAILED: Section = after(Self::OPERATIONS, Self::FAILURES, WORD);
-    /// How long things took.
+    /// Durations of steps.
     pub const HISTOGRAMS: Section =
         after(Self::FAILED, Kind::COUNT * Road::COUNT * Step::COUNT, (Histogram::BUCKETS + 8) * WORD);
-    /// Who is attached; the row is the client's slot.
+    /// Attached clients; the row is the client's slot.
     pub const CLIENTS: Section = after(Self::HISTOGRAMS, CLIENTS_MAX, ClientRow::BYTES);
     /// The busiest segments.
     pub const SEGMENT_ROWS: Section = after(Self::CLIENTS, Self::SEGMENTS, SegmentRow::BYTES);
     /// The other nodes.
     pub const PEERS: Section = after(Self::SEGMENT_ROWS, NODES_MAX, PeerRow::BYTES);
-    /// The last requests that were followed.
+    /// Last sampled requests.
     pub const SAMPLE_ROWS: Section = after(Self::PEERS, Self::SAMPLES, SampleRow::BYTES);
     /// Bytes of the page.
     pub const BYTES: usize = after(Self::SAMPLE_ROWS, 0, WORD).at.next_multiple_of(4096);
@@ -177,38 +177,38 @@ impl Layout {
         Self::SAMPLE_ROWS,
     ];
 
-    /// Where a counter is.
+    /// Returns the offset of a counter.
     pub const fn counter_at(counter: Counter) -> usize {
         Self::COUNTERS.at + counter.index() * WORD
     }
 
-    /// Where a gauge is.
+    /// Returns the offset of a gauge.
     pub const fn gauge_at(gauge: Gauge) -> usize {
         Self::GAUGES.at + gauge.index() * WORD
     }
 
-    /// Where it is counted how requests of a kind ended.
+    /// Returns the offset of a tally of one kind of request.
     pub const fn operation_at(kind: Kind, tally: Tally) -> usize {
         Self::OPERATIONS.at + kind.index() * Self::OPERATIONS.row_bytes + tally.index() * WORD
     }
 
-    /// Where it is counted how often a failure was told.
+    /// Returns the offset of a failure's count.
     pub const fn failure_at(code: u8) -> usize {
         Self::FAILED.at + (code as usize % Self::FAILURES) * WORD
     }
 
-    /// Where a histogram begins.
+    /// Returns the offset of a histogram.
     pub const fn histogram_at(kind: Kind, road: Road, step: Step) -> usize {
         let row = (kind.index() * Road::COUNT + road.index()) * Step::COUNT + step.index();
         Self::HISTOGRAMS.at + row * Self::HISTOGRAMS.row_bytes
     }
 
-    /// Where a section is described.
+    /// Returns the offset of a section's descriptor.
     pub(super) const fn section_at(index: usize) -> usize {
         SECTIONS_AT + index * 2 * WORD
     }
 
-    /// Writes what is the same in each page of this release, the magic last.
+    /// Writes the words that are the same in each page of this release, the magic last.
     pub fn begin(mut write: impl FnMut(usize, u64)) {
         for (index, section) in Self::SECTIONS.iter().enumerate() {
             write(Self::section_at(index), section.at as u64);
@@ -234,8 +234,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_page_lie_behind_each_other() {
-        // If this broke, a counter would be a bucket of some histogram as well.
+    fn page_sections_do_not_overlap() {
+        // If this broke, a counter would overlap a bucket of a histogram.
         let mut end = SECTIONS_AT + Layout::SECTIONS.len() * 2 * WORD;
         for section in Layout::SECTIONS {
             assert!(section.at >= end && section.at.is_multiple_of(64), "{section:?} begins before {end}");

@@ -1,16 +1,16 @@
-//! What a daemon tells of itself, in a page of memory that everybody who may can read without its help.
+//! Status page of a daemon: counters in shared memory that permitted processes read without the daemon's help.
 //!
-//! The page is a file beside the segments (see `crates/ddssd/src/status.rs`, which writes it, and `crates/ddss-ipc/src/shm/status_page.rs`, which
-//! reads the file). It stays when its daemon ends, however that ends. Only numbers are in it: a segment is its id, and
-//! who may not see a segment's name learns none here.
+//! The page is a file beside the segments. `ddssd` writes it (`crates/ddssd/src/status/`) and `ddss-ipc` maps it
+//! (`crates/ddss-ipc/src/shm/status_page.rs`). It stays when its daemon ends, however that ends. It holds numbers only:
+//! a segment appears by its id, so that the page discloses no names.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `layout.rs` | where each word of the page is |
-//! | `counters.rs` | what is counted, and what it is called |
-//! | `histogram.rs` | how a time becomes a bucket, and buckets a percentile |
-//! | `rows.rs` | one client, segment, peer, sampled request |
-//! | `snapshot.rs` | a copy of the page, checked: [`Status`] |
+//! | `layout.rs` | offsets of all words of the page |
+//! | `counters.rs` | counters, gauges and their names |
+//! | `histogram.rs` | durations by bucket, and percentiles |
+//! | `rows.rs` | rows of clients, segments, peers and sampled requests |
+//! | `snapshot.rs` | a checked copy of the page: [`Status`] |
 //!
 //! ```
 //! use ddss_core::status::{Counter, Layout, Status, StatusError};

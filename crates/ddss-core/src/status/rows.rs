@@ -1,4 +1,4 @@
-//! One client, segment, peer, sampled request.
+//! Rows of the status page: clients, segments, peers, sampled requests.
 //!
 //! ```text
 //!   0        8                              BYTES - 8    BYTES
@@ -7,9 +7,9 @@
 //!  +--------+------------------------------+-----------+
 //! ```
 //!
-//! The writer counts up `after`, writes the fields, and then makes `before` the same. A reader whose copy goes from the
-//! front to the back, as the kernel's does, has a whole row if both are equal: if the writer began before the reader was
-//! through, `after` says so; if it had not ended, `before` does.
+//! The writer increments `after`, writes the fields, and then sets `before` to the same value. A reader copies from front
+//! to back, as the kernel does, and has a whole row if both are equal. If the writer began before the reader was done,
+//! `after` differs; if the writer had not finished, `before` differs.
 
 use super::counters::{Kind, Road, Step};
 use crate::{ClientId, NodeId, Outcome, SegmentId};
@@ -18,25 +18,25 @@ use std::net::{Ipv6Addr, SocketAddr};
 /// Words of the longest row.
 pub(super) const WORDS_MAX: usize = 16;
 
-/// Something that is written as a row.
+/// Row of the status page.
 pub trait Row: Sized {
-    /// Words of its fields.
+    /// Number of fields.
     const FIELDS: usize;
     /// Bytes of the row.
     const BYTES: usize = (Self::FIELDS + 2) * size_of::<u64>();
 
-    /// Its fields; nothing of a row is left of what was there before.
+    /// Returns the fields; unused ones are zero, so that no old content of a row remains.
     fn fields(&self) -> [u64; WORDS_MAX];
-    /// Of its fields, if somebody is there.
+    /// Makes a row from its fields, if it is in use.
     fn from_fields(fields: &[u64]) -> Option<Self>;
 
-    /// Writes it with what `load` and `store` do to words counted from the row's first byte. `store` must not change the
-    /// order of what it is told.
+    /// Writes the row through `load` and `store`, with offsets from the row's first byte. `store` must preserve the
+    /// order of its calls.
     fn write(&self, load: impl FnOnce(usize) -> u64, store: impl FnMut(usize, u64)) {
         write_fields(Self::FIELDS, &self.fields(), load, store);
     }
 
-    /// Writes that nobody is there.
+    /// Writes an unused row.
     fn erase(load: impl FnOnce(usize) -> u64, store: impl FnMut(usize, u64)) {
         write_fields(Self::FIELDS, &[0; WORDS_MAX], load, store);
     }
@@ -60,39 +60,39 @@ const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// A client that is attached.
+/// Attached client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientRow {
-    /// Which.
+    /// Id of the client.
     pub client: ClientId,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Its user.
+    /// Its user id.
     pub uid: u32,
-    /// Its group.
+    /// Its group id.
     pub gid: u32,
-    /// How its calls travel: 1 `mq`, 2 `rmq`, 3 `rcq`, 4 `auto`.
+    /// IPC strategy: 1 `mq`, 2 `rmq`, 3 `rcq`, 4 `auto`.
     pub strategy: u8,
-    /// Its lanes.
+    /// Number of channels.
     pub lanes: u8,
-    /// Since when, in microseconds since 1970.
+    /// Time of its attachment, in microseconds since 1970.
     pub attached_us: u64,
     /// Bytes of its arena.
     pub arena_bytes: u64,
     /// Requests that ended.
     pub operations: u64,
-    /// Those of them that did not happen, or of which nobody knows.
+    /// Requests that failed or whose outcome is unknown.
     pub failed: u64,
-    /// Bytes that it got.
+    /// Bytes read by its gets.
     pub bytes_got: u64,
-    /// Bytes that it put.
+    /// Bytes written by its puts.
     pub bytes_put: u64,
-    /// Requests under way that were not answered at once.
+    /// Requests in progress that were not answered at once.
     pub under_way: u64,
 }
 
 impl ClientRow {
-    /// A client's strategy in words.
+    /// Returns the name of the IPC strategy.
     pub fn strategy_name(&self) -> &'static str {
         match self.strategy {
             1 => "mq",
@@ -163,16 +163,16 @@ impl Row for ClientRow {
     }
 }
 
-/// What the clients of this node did with a segment, wherever it is at home. Gets in place are not seen by the daemon.
+/// Use of a segment by the clients of this node, wherever its home is. The daemon does not see local reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentRow {
-    /// Which. A name is not told here.
+    /// Id of the segment; the name is not disclosed here.
     pub segment: SegmentId,
-    /// Gets that happened.
+    /// Successful gets.
     pub gets: u64,
-    /// Puts and atomics that happened.
+    /// Successful puts and atomics.
     pub puts: u64,
-    /// Other calls that happened.
+    /// Other successful calls.
     pub others: u64,
     /// Bytes of the gets.
     pub bytes_got: u64,
@@ -181,7 +181,7 @@ pub struct SegmentRow {
 }
 
 impl SegmentRow {
-    /// All calls together.
+    /// Returns the number of all calls.
     pub fn calls(&self) -> u64 {
         self.gets.saturating_add(self.puts).saturating_add(self.others)
     }
@@ -204,20 +204,20 @@ impl Row for SegmentRow {
     }
 }
 
-/// Another node.
+/// Another node of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerRow {
-    /// Which.
+    /// Id of the node.
     pub node: NodeId,
-    /// Whether it can be reached.
+    /// Whether it is connected.
     pub connected: bool,
-    /// Messages that wait for room on the road to it.
+    /// Messages that wait for send space.
     pub waiting: u32,
-    /// Segments of this node that it may read.
+    /// Windows that it has over segments of this node.
     pub windows: u32,
-    /// Since when it is known or connected, in microseconds since 1970.
+    /// Time since which it is known or connected, in microseconds since 1970.
     pub since_us: u64,
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -257,38 +257,38 @@ impl Row for PeerRow {
     }
 }
 
-/// A request whose way was followed.
+/// Request that was sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SampleRow {
-    /// Counts up with each sample.
+    /// Sequence number of the sample.
     pub number: u64,
-    /// When it ended, in microseconds since 1970.
+    /// End of the request, in microseconds since 1970.
     pub ended_us: u64,
-    /// What was asked.
+    /// Kind of request.
     pub kind: Kind,
-    /// Where it was answered.
+    /// Path on which it was answered.
     pub road: Road,
-    /// How it ended.
+    /// Outcome of the request.
     pub outcome: Outcome,
-    /// The lane that asked.
+    /// Channel of the request.
     pub lane: u8,
-    /// The client that asked.
+    /// Client of the request.
     pub client: ClientId,
-    /// What that client calls it.
+    /// The client's id of the request.
     pub request: u64,
-    /// The segment, if it was about one.
+    /// Segment of the request, if any.
     pub segment: Option<SegmentId>,
-    /// Bytes that it moved, or would have.
+    /// Bytes to transfer, also of a failed request.
     pub bytes: u64,
-    /// How long each step took, in nanoseconds; `None` where there was no such step, or nobody knows.
+    /// Duration of each step in nanoseconds; `None` if there was no such step or it is unknown.
     pub steps_ns: [Option<u64>; Step::COUNT],
 }
 
 impl SampleRow {
-    /// What a step that was not there is written as.
+    /// Encoding of a missing step.
     const NONE: u64 = u64::MAX;
 
-    /// How long a step took.
+    /// Returns the duration of a step.
     pub fn step_ns(&self, step: Step) -> Option<u64> {
         self.steps_ns[step.index()]
     }
@@ -356,8 +356,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_as_they_were_written() {
-        // If this broke, one client's work would be told as another's.
+    fn row_round_trips() {
+        // If this broke, one client's work would be reported as another's.
         let client = ClientId { index: 3, generation: 9 };
         let row = ClientRow {
             client,

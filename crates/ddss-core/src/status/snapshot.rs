@@ -1,4 +1,4 @@
-//! A copy of the page, checked. Whatever the bytes are: what comes out is bounded, and says nothing that the copy does not.
+//! Checked copy of the status page. For any input bytes, the result is bounded and consistent with the copy.
 
 use super::counters::{Counter, Gauge, Kind, Road, Step, Tally};
 use super::histogram::Histogram;
@@ -9,45 +9,45 @@ use thiserror::Error;
 
 const WORD: usize = size_of::<u64>();
 
-/// Why bytes are no page that can be read.
+/// Reason why bytes are not a readable status page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum StatusError {
-    /// It is something else, or was not written to its end.
-    #[error("this is no status page of ddssd")]
+    /// The bytes are no status page, or an incomplete one.
+    #[error("not a status page of ddssd")]
     NotOne,
-    /// An older or newer daemon wrote it.
+    /// The page has another layout version.
     #[error(
         "the status page was written by another release of ddssd (layout {found}, this one reads {})",
         Layout::VERSION
     )]
     OtherRelease {
-        /// The layout that it names.
+        /// Layout version of the page.
         found: u64,
     },
-    /// It contradicts itself.
-    #[error("the status page makes no sense: {0}")]
+    /// The page contradicts itself.
+    #[error("the status page is invalid: {0}")]
     Broken(&'static str),
 }
 
-/// How far a daemon has come.
+/// State of a daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DaemonState {
-    /// It takes in what is there.
+    /// The daemon restores its segments.
     Starting,
-    /// It serves.
+    /// The daemon serves.
     Serving,
-    /// It was told to stop: it takes nothing new, and what is under way ends.
+    /// The daemon finishes what is in progress and takes no new requests.
     Stopping,
-    /// It was told to stop, and has.
+    /// The daemon has stopped on request.
     Stopped,
-    /// It says something that this release does not know.
+    /// The state is unknown to this release.
     Unknown,
 }
 
 impl DaemonState {
-    /// As a word of the page.
+    /// Returns the word of the page.
     pub const fn code(self) -> u64 {
         match self {
             DaemonState::Unknown => 0,
@@ -66,75 +66,75 @@ impl DaemonState {
     }
 }
 
-/// Whose page it is.
+/// Identity of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DaemonIdentity {
-    /// The node.
+    /// Node id.
     pub node: NodeId,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// When that process began, in the kernel's ticks since the boot: what `/proc/PID/stat` says in its 22nd field.
+    /// Start of that process, in kernel ticks since the boot: field 22 of `/proc/PID/stat`.
     pub process_began: u64,
-    /// Which run of the node: no two have the same.
+    /// Run of the node: unique for each run.
     pub run: u64,
-    /// When it began, in microseconds since 1970.
+    /// Start of the run, in microseconds since 1970.
     pub started_us: u64,
-    /// Its user.
+    /// User id.
     pub uid: u32,
-    /// Its group.
+    /// Group id.
     pub gid: u32,
-    /// Layout of the rings that it speaks.
+    /// Ring layout version.
     pub layout: u32,
-    /// Its release.
+    /// Release of the daemon.
     pub release: String,
-    /// How far it has come.
+    /// State of the daemon.
     pub state: DaemonState,
-    /// Its last sign of life, by the clock of this boot that never goes back (`CLOCK_MONOTONIC`), in nanoseconds.
+    /// Last heartbeat on the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds.
     pub heartbeat_ns: u64,
-    /// The same by the wall's clock, in microseconds since 1970.
+    /// Last heartbeat on the wall clock, in microseconds since 1970.
     pub heartbeat_us: u64,
     /// The core of its progress thread, if it is pinned.
     pub core: Option<u32>,
-    /// Which of its planes the page is of.
+    /// Shard of the page.
     pub plane: Shard,
 }
 
-/// How requests of one kind ended.
+/// Outcomes of one kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OperationCount {
-    /// It happened.
+    /// Requests that succeeded.
     pub done: u64,
-    /// It certainly did nothing.
+    /// Requests that certainly did nothing.
     pub failed: u64,
-    /// It may have happened.
+    /// Requests whose outcome is unknown.
     pub indeterminate: u64,
-    /// Bytes that those which happened moved.
+    /// Bytes that the successful requests moved.
     pub bytes: u64,
-    /// Those that were not answered at once.
+    /// Requests that were not answered at once.
     pub waited: u64,
 }
 
 impl OperationCount {
-    /// All that ended.
+    /// Returns the number of all ended requests.
     pub fn ended(&self) -> u64 {
         self.done.saturating_add(self.failed).saturating_add(self.indeterminate)
     }
 }
 
-/// Everything that a page says.
+/// Content of a status page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Whose it is.
+    /// Identity of the daemon.
     pub daemon: DaemonIdentity,
-    /// The clients that are attached, by their slot.
+    /// Attached clients, by slot.
     pub clients: Vec<ClientRow>,
-    /// The busiest segments, the busiest first.
+    /// Busiest segments, the busiest first.
     pub segments: Vec<SegmentRow>,
-    /// The other nodes, by their number.
+    /// Other nodes, by id.
     pub peers: Vec<PeerRow>,
-    /// Requests that were followed, the oldest first.
+    /// Sampled requests, the oldest first.
     pub samples: Vec<SampleRow>,
-    /// Rows that were being written while the copy was made; they are left out.
+    /// Rows that were being written during the copy; they are omitted.
     pub torn: usize,
     pub(super) counters: Vec<u64>,
     pub(super) gauges: Vec<u64>,
@@ -144,7 +144,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Reads a copy.
+    /// Decodes a copy of the page.
     pub fn decode(bytes: &[u8]) -> Result<Self, StatusError> {
         let copy = PageCopy(bytes);
         if copy.word(0) != Some(Layout::MAGIC) {
@@ -178,7 +178,7 @@ impl Status {
         Ok(status)
     }
 
-    /// Where the sections are in this page; inside of it, and with rows that are long enough.
+    /// Reads and checks the section table: inside the page, and with rows of sufficient length.
     fn sections(copy: &PageCopy<'_>) -> Result<[Section; Layout::SECTIONS.len()], StatusError> {
         let mut sections = Layout::SECTIONS;
         for (index, section) in sections.iter_mut().enumerate() {
@@ -189,48 +189,48 @@ impl Status {
             let (rows, row_bytes) = ((shape >> 32) as usize, shape as u32 as usize);
             let end = (rows as u64 * row_bytes as u64).checked_add(start);
             if !start.is_multiple_of(WORD as u64) || end.is_none_or(|end| end > copy.0.len() as u64) {
-                return Err(StatusError::Broken("a part of it lies outside"));
+                return Err(StatusError::Broken("a section lies outside"));
             }
             if !row_bytes.is_multiple_of(WORD) || row_bytes < section.row_bytes {
                 return Err(StatusError::Broken("its rows are too short"));
             }
-            // An older page has fewer; of a newer one the rest is not known here.
+            // An older page has fewer rows; further rows of a newer one are unknown here.
             *section = Section { at: start as usize, rows: rows.min(section.rows), row_bytes };
         }
         Ok(sections)
     }
 
-    /// A counter; 0 if the daemon did not know it.
+    /// Returns a counter; 0 if the daemon did not have it.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters.get(counter.index()).copied().unwrap_or(0)
     }
 
-    /// A gauge; 0 if the daemon did not know it.
+    /// Returns a gauge; 0 if the daemon did not have it.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.gauges.get(gauge.index()).copied().unwrap_or(0)
     }
 
-    /// How requests of a kind ended.
+    /// Returns the outcomes of one kind of request.
     pub fn operation(&self, kind: Kind) -> OperationCount {
         self.operations.get(kind.index()).copied().unwrap_or_default()
     }
 
-    /// Everything that ended, of all kinds together.
+    /// Returns the outcomes of all kinds together.
     pub fn operations(&self) -> OperationCount {
         self.operations.iter().fold(OperationCount::default(), |sum, one| sum.plus(one))
     }
 
-    /// How often a failure was told to a client.
+    /// Returns the number of reports of a failure to clients.
     pub fn failure(&self, failure: Failure) -> u64 {
         self.failures.get(usize::from(failure.code())).copied().unwrap_or(0)
     }
 
-    /// How long a step took, of the requests that were followed.
+    /// Returns the durations of a step in the sampled requests.
     pub fn histogram(&self, kind: Kind, road: Road, step: Step) -> &Histogram {
         &self.histograms[(kind.index() * Road::COUNT + road.index()) * Step::COUNT + step.index()]
     }
 
-    /// How long a step took for a kind, wherever it was answered.
+    /// Returns the durations of a step for one kind, over all paths.
     pub fn histogram_of(&self, kind: Kind, step: Step) -> Histogram {
         let mut both = self.histogram(kind, Road::Here, step).clone();
         both.add(self.histogram(kind, Road::Away, step));
@@ -238,7 +238,7 @@ impl Status {
     }
 }
 
-/// Bytes that were copied out of the page, and that anybody may have written.
+/// Untrusted copy of the page.
 struct PageCopy<'a>(&'a [u8]);
 
 impl PageCopy<'_> {
@@ -271,7 +271,7 @@ impl PageCopy<'_> {
         })
     }
 
-    /// The words of a section whose rows are words.
+    /// Returns the words of a section with one-word rows.
     fn words(&self, section: Section) -> Vec<u64> {
         (0..section.rows).filter_map(|row| self.word(section.at + row * section.row_bytes)).collect()
     }
@@ -291,7 +291,7 @@ impl PageCopy<'_> {
         (0..section.rows).map(row).collect()
     }
 
-    /// As many as this release knows.
+    /// Returns the histograms that this release knows.
     fn histograms(&self, section: Section) -> Vec<Histogram> {
         let row = |row: usize| {
             let at = section.at + row * section.row_bytes;
@@ -343,8 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
-        // If this broke, people would look at numbers that belong to something else.
+    fn status_page_round_trips() {
+        // If this broke, tools would show numbers under wrong names.
         let mut page = page();
         set(&mut page, IdentityWord::Node.at(), 7);
         set(&mut page, IdentityWord::State.at(), DaemonState::Serving.code());
@@ -376,8 +376,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_being_written_is_left_out() {
-        // If this broke, half of one client would be told with half of another.
+    fn torn_row_is_omitted() {
+        // If this broke, half of one client's row would be mixed with half of another's.
         let mut page = page();
         let at = Layout::SEGMENT_ROWS.at;
         for stop in 0..SegmentRow::FIELDS + 2 {
@@ -399,14 +399,14 @@ mod tests {
     }
 
     #[test]
-    fn what_another_release_wrote_is_told_as_such() {
+    fn other_layout_version_is_reported() {
         // If this broke, an operator would read an old daemon's counters under new names.
         let mut old = page();
         set(&mut old, WORD, 0);
         assert_eq!(Status::decode(&old), Err(StatusError::OtherRelease { found: 0 }));
         assert_eq!(Status::decode(b"short"), Err(StatusError::NotOne));
         assert_eq!(Status::decode(&page()[..16]), Err(StatusError::Broken("it is too short")));
-        assert_eq!(Status::decode(&page()[..4096]), Err(StatusError::Broken("a part of it lies outside")));
+        assert_eq!(Status::decode(&page()[..4096]), Err(StatusError::Broken("a section lies outside")));
         // One of the same layout that counts fewer things, and one that counts more and has longer rows.
         let mut fewer = page();
         set(&mut fewer, Layout::section_at(0) + WORD, 2 << 32 | 8);
@@ -424,8 +424,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_page_makes_the_reader_panic(words in prop::collection::vec((0..Layout::BYTES / 8, any::<u64>()), 0..200), keep in 0..Layout::BYTES) {
-            // If this broke, a broken page would end the tool with which one looks what is broken.
+        fn status_decoder_never_panics(words in prop::collection::vec((0..Layout::BYTES / 8, any::<u64>()), 0..200), keep in 0..Layout::BYTES) {
+            // If this broke, a damaged page would end the tool that is meant to diagnose it.
             let mut page = page();
             for (at, word) in words {
                 set(&mut page, at * 8, word);

@@ -1,8 +1,8 @@
-//! Two engines with whatever an input says between them: clients that ask for anything and lie in their requests, messages
-//! that change on their way, reads that bring anything, connections and clients that come and go, time that jumps.
+//! Two engines with arbitrary input between them. Clients ask for anything and lie in their requests, messages change
+//! on their way, reads return anything, connections and clients come and go, and time jumps.
 //!
-//! What a daemon does without a second look has to be right all the same: it copies where the engine says. So each action is
-//! held against the memory that the engine has had made: no byte outside of it, no memory given away twice.
+//! A daemon executes actions without a second check: it copies where the engine says. So each action is checked against
+//! the memory that the engine has allocated: no byte outside of it, no memory given away twice.
 
 use ddss_core::engine::{
     Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId, offset_of,
@@ -17,12 +17,12 @@ use ddss_core::{
 const POOL_BYTES: u64 = 1 << 18;
 const ARENA_BYTES: u64 = 8 * ARENA_SLOT_BYTES as u64;
 const CLIENTS: u32 = 3;
-/// An input is over after so many steps, however long it is.
+/// Maximum number of steps of an input.
 const STEPS_MAX: usize = 400;
-/// Actions that one step may lead to, in both engines. More, and they answer each other for ever.
+/// Maximum number of actions of one step in both engines; more means an endless exchange.
 const ACTIONS_MAX: usize = 10_000;
 
-/// What an input says, and zeroes behind its end.
+/// Input bytes, and zeroes behind their end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -63,19 +63,19 @@ impl Input<'_> {
     }
 }
 
-/// One engine, and what it has had made.
+/// One engine, and the memory that it has allocated.
 struct Side {
     engine: Engine,
     generations: [u32; CLIENTS as usize],
     /// Memory of its segments.
     live: Vec<(u64, u64)>,
-    /// Memory into which something of another node was read.
+    /// Memory that holds bytes read from another node.
     copies: Vec<(u64, u64)>,
-    /// Reads under way, and the memory of this node into which they go.
+    /// Reads in flight, and their local destination.
     reads: Vec<Reading>,
 }
 
-/// Of which segment, and to which memory of this node, if it goes to its own.
+/// Step, segment, and local destination if it is this node's own memory.
 type Reading = (StepId, SegmentId, Option<(u64, u64)>);
 
 fn overlap((at, bytes): (u64, u64), (from, length): (u64, u64)) -> bool {
@@ -107,7 +107,7 @@ impl Side {
         self.live.iter().any(|&live| overlap(live, (at, bytes)))
     }
 
-    /// That memory is a segment's from now on.
+    /// Records memory of a segment.
     fn give(&mut self, at: u64, bytes: u64) {
         assert!(!self.overlaps(at, bytes), "{bytes} bytes at {at} were given away twice");
         let into = self.reads.iter().filter_map(|&(.., into)| into);
@@ -117,13 +117,13 @@ impl Side {
         self.live.push((at, bytes));
     }
 
-    /// Whether all of it is one segment's.
+    /// Returns true if all of it belongs to one segment.
     fn owns(&self, at: u64, bytes: u64) -> bool {
         let end = at.checked_add(bytes).expect("no place is that far");
         self.live.iter().any(|&(from, length)| at >= from && end <= from + length)
     }
 
-    /// The same, or it was read from another node's.
+    /// Returns true if all of it belongs to one segment or was read from another node's.
     fn may_show(&self, at: u64, bytes: u64) -> bool {
         let in_copy = |&(from, length): &(u64, u64)| at >= from && at + bytes <= from + length;
         self.owns(at, bytes) || self.copies.iter().any(in_copy)
@@ -145,7 +145,9 @@ impl Side {
             CommitSource::Client(_, Payload::Arena(range)) => assert!(range.fits(ARENA_BYTES) && range.bytes >= bytes),
             CommitSource::Client(_, Payload::Inline { length, .. }) => assert!(u32::from(length) >= bytes),
             CommitSource::Staged { at, .. } => assert!(at + u64::from(bytes) <= STAGING_BYTES as u64),
-            CommitSource::Kept(kept) => self.engine.take_kept(kept, |kept| assert!(kept.len() >= bytes as usize)),
+            CommitSource::Buffer(kept) => {
+                self.engine.consume_buffer(kept, |kept| assert!(kept.len() >= bytes as usize))
+            }
             CommitSource::Pool(at) => self.in_pool(at, bytes.into()),
             CommitSource::Word(_) => assert_eq!(bytes, 8),
         }
@@ -155,7 +157,7 @@ impl Side {
         match tail {
             MessageBody::None => Vec::new(),
             MessageBody::Client(_, payload) => vec![7; payload.length() as usize],
-            MessageBody::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            MessageBody::Buffer(kept) => self.engine.buffer(*kept).to_vec(),
             MessageBody::Pool(at, parts) => {
                 self.owns_parts(*at, parts);
                 vec![8; parts.bytes() as usize]
@@ -164,7 +166,7 @@ impl Side {
     }
 }
 
-/// Two engines and what is between them.
+/// Two engines and the connection between them.
 struct World<'a> {
     input: Input<'a>,
     sides: [Side; 2],
@@ -176,7 +178,7 @@ struct World<'a> {
     actions: usize,
 }
 
-/// Does what the input says.
+/// Executes the input.
 pub(crate) fn play(data: &[u8]) {
     let mut world = World {
         input: Input(data),
@@ -196,7 +198,7 @@ pub(crate) fn play(data: &[u8]) {
         world.actions = 0;
         world.step();
     }
-    // Whatever it was, everything ends.
+    // Every input ends with a disconnect.
     world.disconnect();
     world.now.steady_us += u64::from(u32::MAX);
     for side in 0..2 {
@@ -252,7 +254,7 @@ impl World<'_> {
         self.perform();
     }
 
-    /// A read under way brings something.
+    /// Ends a read in flight with arbitrary bytes.
     fn end_read(&mut self, side: usize) {
         let count = self.sides[side].reads.len();
         if count == 0 {
@@ -272,7 +274,7 @@ impl World<'_> {
         self.sides[side].engine.fetched(self.now, step, result);
     }
 
-    /// A client asks for something, and may lie about it.
+    /// Sends a request of a client, possibly a malformed one.
     fn ask(&mut self, side: usize) {
         let client = self.sides[side].client(u32::from(self.input.byte()) % CLIENTS);
         let (operation, text) = self.operation();
@@ -285,12 +287,12 @@ impl World<'_> {
         }
         let lane = ChannelId { client, index: 0 };
         let engine = &mut self.sides[side].engine;
-        engine.take_long_way(self.requests.is_multiple_of(2));
-        // Daemons try the shortest way first; what has to take the long one does not go there.
-        if let Some(seen) = engine.small_get(lane, &entry) {
+        engine.set_slow_path(self.requests.is_multiple_of(2));
+        // Like a daemon, tries the inline path first.
+        if let Some(seen) = engine.inline_get(lane, &entry) {
             return self.act(side, seen.action(lane, &entry));
         }
-        if let Some(commit) = engine.small_put(self.now, lane, &entry) {
+        if let Some(commit) = engine.inline_put(self.now, lane, &entry) {
             return commit.actions(lane, &entry).into_iter().for_each(|action| self.act(side, action));
         }
         match Request::decode(&entry) {
@@ -299,7 +301,7 @@ impl World<'_> {
         }
     }
 
-    /// How many changes are made to something: none, nearly always.
+    /// Number of corruptions: nearly always none.
     fn lies(&mut self) -> u8 {
         self.input.byte().saturating_sub(235) / 8
     }
@@ -380,7 +382,7 @@ impl World<'_> {
         (operation, Vec::new())
     }
 
-    /// Does what both engines want done.
+    /// Executes the actions of both engines.
     fn perform(&mut self) {
         loop {
             let Some((side, action)) = (0..2).find_map(|side| Some((side, self.sides[side].engine.next_action()?)))
@@ -408,17 +410,20 @@ impl World<'_> {
                 here.give(record.at, bytes);
                 here.engine.moved(now, record.segment, true);
             }
-            Action::Clear { at, bytes } => {
+            Action::ZeroFill { at, bytes } => {
                 here.live.retain(|&(from, length)| from < at || from + length > at + bytes);
                 assert!(!here.overlaps(at, bytes), "memory was taken from a segment");
                 here.engine.cleared(at, bytes);
             }
-            Action::Look { at } => {
+            Action::ReadWord { at } => {
                 assert!(here.owns(at, 8));
                 let word = self.input.word();
-                self.sides[side].engine.looked(word);
+                self.sides[side].engine.word_read(word);
             }
-            Action::Mark { at, .. } | Action::Erase { at } | Action::Withdraw { at } | Action::Stamp { at, .. } => {
+            Action::SetLockHolder { at, .. }
+            | Action::EraseHeader { at }
+            | Action::RevokeWindow { at }
+            | Action::WriteVersion { at, .. } => {
                 assert!(here.owns(at, Header::DATA_OFFSET));
             }
             Action::CopyOut { at, parts, into, .. } => {
@@ -433,11 +438,11 @@ impl World<'_> {
                 here.owns_parts(at, &parts);
                 here.source(source, parts.bytes());
             }
-            Action::Keep { at, to, header } => {
+            Action::SaveVersion { at, to, header } => {
                 let bytes = Header::DATA_OFFSET + header.bytes;
                 assert!(here.owns(at, bytes) && here.owns(to, bytes) && at.abs_diff(to) >= bytes);
             }
-            Action::Aside { source, bytes, to } => {
+            Action::CopyAside { source, bytes, to } => {
                 here.in_pool(to, bytes.into());
                 assert!(!here.overlaps(to, bytes.into()), "put aside over a segment");
                 here.source(source, bytes);
@@ -450,9 +455,9 @@ impl World<'_> {
             Action::Unstage { at, into, .. } => {
                 assert!(at + u64::from(into.bytes) <= STAGING_BYTES as u64 && into.fits(ARENA_BYTES));
             }
-            Action::WriteOut { kept, into, .. } => {
+            Action::WriteOut { buffer: kept, into, .. } => {
                 assert!(into.fits(ARENA_BYTES));
-                assert!(matches!(into.bytes, bytes if bytes as usize >= here.engine.kept(kept).len()));
+                assert!(matches!(into.bytes, bytes if bytes as usize >= here.engine.buffer(kept).len()));
             }
             Action::Fetch { step, window, parts, line, target, .. } => {
                 for range in &here.engine.ranges(&parts) {
@@ -476,7 +481,7 @@ impl World<'_> {
                 here.reads.push((step, segment, into));
             }
             Action::Reply { lane, completion, data } => self.replied(side, lane, &completion, data),
-            Action::Cut { .. } => self.disconnect(),
+            Action::Disconnect { .. } => self.disconnect(),
             other => self.send(side, other),
         }
     }
@@ -492,24 +497,24 @@ impl World<'_> {
         }
     }
 
-    /// What goes to the other one.
+    /// Delivers an action to the other engine.
     fn send(&mut self, side: usize, action: Action) {
         let here = &mut self.sides[side];
-        let table = |table: Option<_>| table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
+        let table = |table: Option<_>| table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
         let (message, tail) = match action {
             Action::Send { message, tail, .. } => (message, here.tail(&tail)),
             Action::Stage { at, from, message, table: ranges, .. } => {
                 assert!(from.fits(ARENA_BYTES) && at + u64::from(from.bytes) <= STAGING_BYTES as u64);
                 (message, table(ranges))
             }
-            Action::Hand { at, from, bytes, message, table: ranges, hand, .. } => {
+            Action::SendStaged { at, from, bytes, message, table: ranges, served_get: hand, .. } => {
                 assert!(at + u64::from(bytes) <= STAGING_BYTES as u64);
                 here.in_pool(from, bytes.into());
                 let tail = table(ranges);
-                here.engine.handed(hand);
+                here.engine.served_get_sent(hand);
                 (message, tail)
             }
-            Action::Introduce { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+            Action::GrantWindow { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
                 assert!(here.owns(at, bytes), "others may look at what is no segment's");
                 let window = RemoteWindow { key: 1, base: at, bytes };
                 (Message::Found { step, facts, window }, Vec::new())

@@ -556,4 +556,4 @@ impl PollScheduler {
 }
 
 // Keys have 32 bits, more than there are channels.
-const _: () = assert!(CLIENTS_MAX * ddss_core::limits::LANES_PER_CLIENT_MAX < u32::MAX as usize);
+const _: () = assert!(CLIENTS_MAX * ddss_core::limits::CHANNELS_PER_CLIENT_MAX < u32::MAX as usize);

@@ -39,7 +39,7 @@
 use std::mem::offset_of;
 
 use ddss_core::Entry;
-use ddss_core::limits::{ARENA_BYTES_MAX, ARENA_SLOT_BYTES, LANES_PER_CLIENT_MAX, LINE_BYTES, RING_SLOTS};
+use ddss_core::limits::{ARENA_BYTES_MAX, ARENA_SLOT_BYTES, CHANNELS_PER_CLIENT_MAX, LINE_BYTES, RING_SLOTS};
 
 /// First word of everything that this crate shares or sends: `DDSSIPC` and a zero.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
@@ -55,7 +55,7 @@ const DEFERRED_OFFSET: usize = LINE_BYTES;
 const CONTROL_OFFSET: usize = PAGE_BYTES;
 /// Bytes of the largest memory of one client.
 pub(crate) const MEMORY_BYTES_MAX: usize =
-    control_bytes(LANES_PER_CLIENT_MAX) + CONTROL_OFFSET + LANES_PER_CLIENT_MAX * RING_BYTES + ARENA_BYTES_MAX;
+    control_bytes(CHANNELS_PER_CLIENT_MAX) + CONTROL_OFFSET + CHANNELS_PER_CLIENT_MAX * RING_BYTES + ARENA_BYTES_MAX;
 
 /// Layout of the header. For the offset checks only: code reads and writes the header word by word.
 #[repr(C)]
@@ -99,7 +99,7 @@ impl Layout {
     /// Creates the layout for a number of channels and bytes of arena (rounded up to slots). Returns `None` beyond the
     /// limits.
     pub(crate) fn new(channels: usize, arena_bytes: usize) -> Option<Self> {
-        if channels == 0 || channels > LANES_PER_CLIENT_MAX || arena_bytes == 0 || arena_bytes > ARENA_BYTES_MAX {
+        if channels == 0 || channels > CHANNELS_PER_CLIENT_MAX || arena_bytes == 0 || arena_bytes > ARENA_BYTES_MAX {
             return None;
         }
         Some(Self { channels, arena_bytes: arena_bytes.next_multiple_of(ARENA_SLOT_BYTES) })
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn layout_parts_never_overlap() {
         // If this broke, a completion would be written into an arena.
-        for channels in 1..=LANES_PER_CLIENT_MAX {
+        for channels in 1..=CHANNELS_PER_CLIENT_MAX {
             let layout = Layout::new(channels, 1).unwrap();
             let mut ends = vec![(0, HEADER_BYTES), (layout.deferred_offset(), LINE_BYTES)];
             ends.extend((0..channels).map(|channel| (layout.control_offset(channel), LINE_BYTES)));
@@ -196,14 +196,14 @@ mod tests {
             assert_eq!(layout.arena_offset() % ARENA_SLOT_BYTES, 0);
             assert_eq!(layout.bytes(), layout.arena_offset() + ARENA_SLOT_BYTES);
         }
-        assert!(Layout::new(LANES_PER_CLIENT_MAX, ARENA_BYTES_MAX).unwrap().bytes() <= MEMORY_BYTES_MAX);
+        assert!(Layout::new(CHANNELS_PER_CLIENT_MAX, ARENA_BYTES_MAX).unwrap().bytes() <= MEMORY_BYTES_MAX);
     }
 
     #[test]
     fn layout_rejects_values_beyond_limits() {
         // If this broke, a hello could make the daemon allocate without bound.
         for (channels, bytes) in
-            [(0, 1), (LANES_PER_CLIENT_MAX + 1, 1), (1, 0), (1, ARENA_BYTES_MAX + 1), (1, usize::MAX)]
+            [(0, 1), (CHANNELS_PER_CLIENT_MAX + 1, 1), (1, 0), (1, ARENA_BYTES_MAX + 1), (1, usize::MAX)]
         {
             assert_eq!(Layout::new(channels, bytes), None);
         }

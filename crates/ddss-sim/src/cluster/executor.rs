@@ -34,9 +34,9 @@ impl World {
     pub(crate) fn perform_small(&mut self, node: usize, lane: ChannelId, entry: &Entry) -> bool {
         let now = self.now(node);
         let engine = &mut self.nodes[node].engine;
-        if let Some(seen) = engine.small_get(lane, entry) {
+        if let Some(seen) = engine.inline_get(lane, entry) {
             self.act(node, seen.action(lane, entry));
-        } else if let Some(commit) = engine.small_put(now, lane, entry) {
+        } else if let Some(commit) = engine.inline_put(now, lane, entry) {
             commit.actions(lane, entry).into_iter().for_each(|action| self.act(node, action));
         } else {
             return false;
@@ -60,11 +60,11 @@ impl World {
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, true);
             }
-            Action::Strike { segment } => {
+            Action::DeleteRecord { segment } => {
                 self.records.remove(&segment);
                 self.struck.insert((node, segment.index()), segment);
             }
-            Action::Rewrite { record } => {
+            Action::RewriteRecord { record } => {
                 self.records.insert(record.segment, record);
                 self.note_rights(node, &record);
             }
@@ -74,23 +74,23 @@ impl World {
                 let now = self.now(node);
                 self.nodes[node].engine.moved(now, record.segment, true);
             }
-            Action::Clear { at, bytes } => {
+            Action::ZeroFill { at, bytes } => {
                 here.clear(at, bytes as usize);
                 here.engine.cleared(at, bytes);
             }
-            Action::Erase { at } => {
+            Action::EraseHeader { at } => {
                 let id = SegmentId::from_bits(here.header(at).segment);
                 here.erase(at);
                 if self.places.get(&id) == Some(&(node, at)) && !self.mirrored.contains(&id) {
                     self.erased.insert(id);
                 }
             }
-            Action::Withdraw { at } => self.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at)),
-            Action::Look { at } => {
+            Action::RevokeWindow { at } => self.windows.retain(|_, &mut (home, _, base)| (home, base) != (node, at)),
+            Action::ReadWord { at } => {
                 let word = here.word(at);
-                here.engine.looked(word);
+                here.engine.word_read(word);
             }
-            Action::Mark { at, holder } => here.mark(at, holder),
+            Action::SetLockHolder { at, holder } => here.mark(at, holder),
             Action::CopyOut { at, parts, client, into } => {
                 let bytes = here.gather(at, &parts);
                 here.write_arena(client, into, &bytes);
@@ -102,7 +102,7 @@ impl World {
                 });
                 self.nodes[node].commit(at, &parts, &bytes, version, timestamp);
             }
-            Action::Aside { source, bytes, to } => {
+            Action::CopyAside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
                 here.write(to, &bytes);
             }
@@ -112,9 +112,9 @@ impl World {
                     here.write(at + range.offset, &bytes);
                 }
             }
-            Action::Stamp { at, version, timestamp } => here.stamp(at, version, timestamp),
-            Action::Decide { decision } => self.say_to_council(node, Said::Decide(decision)),
-            Action::Keep { at, to, header } => here.keep(at, to, &header),
+            Action::WriteVersion { at, version, timestamp } => here.stamp(at, version, timestamp),
+            Action::Propose { decision } => self.say_to_council(node, Said::Decide(decision)),
+            Action::SaveVersion { at, to, header } => here.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => {
                 let bytes = here.gather(at, &parts);
                 here.write(to, &bytes);
@@ -123,8 +123,8 @@ impl World {
                 let bytes = here.staging_of(peer)[at as usize..][..into.bytes as usize].to_vec();
                 here.write_arena(client, into, &bytes);
             }
-            Action::WriteOut { kept, client, into } => {
-                let bytes = here.engine.kept(kept).to_vec();
+            Action::WriteOut { buffer: kept, client, into } => {
+                let bytes = here.engine.buffer(kept).to_vec();
                 here.write_arena(client, into, &bytes);
             }
             Action::Fetch { node: home, step, window, line, parts, target } => {
@@ -135,14 +135,14 @@ impl World {
             }
             Action::Stage { node: home, at, client, from, message, table, .. } => {
                 let bytes = here.payload(client, &Payload::Arena(from));
-                let tail = table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
+                let tail = table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
                 self.send(node, home, Some(Staged::Bytes(at, bytes)), &message, &tail);
             }
-            Action::Hand { node: peer, hand, at, from, bytes, message, table } => {
+            Action::SendStaged { node: peer, served_get: hand, at, from, bytes, message, table } => {
                 let life = here.life;
-                let tail = table.map(|table| here.engine.kept(table).to_vec()).unwrap_or_default();
+                let tail = table.map(|table| here.engine.buffer(table).to_vec()).unwrap_or_default();
                 if self.network.life(node, usize::from(peer.0) - 1).is_none() {
-                    return self.nodes[node].engine.handed(hand);
+                    return self.nodes[node].engine.served_get_sent(hand);
                 }
                 self.send(node, peer, Some(Staged::Pool { at, from, bytes, hand, life }), &message, &tail);
             }
@@ -150,11 +150,11 @@ impl World {
                 let bytes = here.tail(&tail);
                 self.send(node, peer, None, &message, &bytes);
             }
-            Action::Introduce { node: peer, message, at, bytes } => self.introduce(node, peer, &message, at, bytes),
-            Action::Claim { .. } | Action::Disclaim { .. } | Action::Confirm { .. } => {
+            Action::GrantWindow { node: peer, message, at, bytes } => self.introduce(node, peer, &message, at, bytes),
+            Action::ClaimName { .. } | Action::ReleaseName { .. } | Action::ConfirmName { .. } => {
                 unreachable!("no engine here was told to share its names")
             }
-            Action::Cut { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
+            Action::Disconnect { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
             Action::Reply { lane, mut completion, data } => {
                 if let Some((at, bytes)) = data {
                     completion.data[..usize::from(bytes)].copy_from_slice(&here.bytes(at, bytes.into()));
@@ -206,7 +206,7 @@ impl World {
         match staged {
             Some(Staged::Pool { at, from: place, bytes, hand, life }) if self.nodes[from].life == life => {
                 let data = self.nodes[from].bytes(place, bytes as usize);
-                self.nodes[from].engine.handed(hand);
+                self.nodes[from].engine.served_get_sent(hand);
                 if alive {
                     self.place(from, to, at, &data);
                 }

@@ -161,7 +161,7 @@ impl World {
             here.mark(record.at, LockToken::default());
             let (header, keeps) = (here.header(record.at), record.spec.keeps());
             let version = Version(header.state >> 1);
-            if let Some(line) = Header::line_of(record.spec.bytes, keeps, version) {
+            if let Some(line) = Header::history_offset(record.spec.bytes, keeps, version) {
                 here.keep(record.at, record.at + line, &header);
             }
             let restored = here.engine.restore(record, version, Timestamp(header.timestamp));

@@ -67,8 +67,8 @@ impl Node {
             first_generation,
             reads_overlap,
         });
-        engine.expect_duties();
-        engine.tune_mirrors(1024, 50_000);
+        engine.enable_replication();
+        engine.set_replication_limits(1024, 50_000);
         engine
     }
 
@@ -244,9 +244,9 @@ impl Node {
             }
             CommitSource::Word(word) => word.to_le_bytes().to_vec(),
             CommitSource::Pool(at) => self.bytes(*at, length as usize),
-            CommitSource::Kept(kept) => {
+            CommitSource::Buffer(kept) => {
                 let mut bytes = Vec::new();
-                self.engine.take_kept(*kept, |kept| bytes.extend_from_slice(kept));
+                self.engine.consume_buffer(*kept, |kept| bytes.extend_from_slice(kept));
                 bytes
             }
         }
@@ -257,7 +257,7 @@ impl Node {
         match tail {
             MessageBody::None => Vec::new(),
             MessageBody::Client(client, payload) => self.payload(*client, payload),
-            MessageBody::Kept(kept) => self.engine.kept(*kept).to_vec(),
+            MessageBody::Buffer(kept) => self.engine.buffer(*kept).to_vec(),
             MessageBody::Pool(at, parts) => self.gather(*at, parts),
         }
     }

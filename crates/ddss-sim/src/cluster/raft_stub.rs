@@ -188,8 +188,8 @@ impl World {
             self.council.told[node] += 1;
             let engine = &mut self.nodes[node].engine;
             match news {
-                News::Duty(duty) => engine.duty(now, &duty),
-                News::Gone(segment) => engine.no_duty(now, segment),
+                News::Duty(duty) => engine.assign_role(now, &duty),
+                News::Gone(segment) => engine.remove_role(now, segment),
                 News::Dead(dead) => engine.node_dead(now, NodeId(dead as u16 + 1)),
                 News::Alive(alive) => engine.node_alive(NodeId(alive as u16 + 1)),
             }

@@ -361,8 +361,8 @@ impl World {
         }
         let counters: Vec<_> = self.nodes.iter().map(|node| node.engine.counters()).collect();
         self.report.torn_fetches = counters.iter().map(|counters| counters.torn_fetches).sum();
-        self.report.handed = counters.iter().map(|counters| counters.handed).sum();
-        self.report.copied = counters.iter().map(|counters| counters.copied).sum();
+        self.report.handed = counters.iter().map(|counters| counters.served_gets).sum();
+        self.report.copied = counters.iter().map(|counters| counters.cache_hits).sum();
         self.check_counter();
         self.report.violations.extend(self.history.violations());
         self.report.violations.extend(self.sections.violations());

@@ -270,7 +270,7 @@ impl World {
         let entry = Request::decode(&wanted.encode()).expect("a good request");
         assert_eq!(entry, wanted, "a request survives the ring");
         let now = self.now(node);
-        self.nodes[node].engine.take_long_way(long);
+        self.nodes[node].engine.set_slow_path(long);
         if !long && self.perform_small(node, lane, &wanted.encode()) {
             return;
         }

@@ -285,9 +285,9 @@ impl Call<'_> {
         self.seat.next += 1;
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let mut entry = request.encode();
-        let goes_on = meanwhile.is_some() && self.seat.lane.is_on_service_core();
-        if goes_on {
-            Request::note_going_on(&mut entry);
+        let has_working_hint = meanwhile.is_some() && self.seat.lane.is_on_service_core();
+        if has_working_hint {
+            Request::set_working_hint(&mut entry);
         }
         if self.seat.lane.submit(entry).is_err() {
             self.release(held);
@@ -297,7 +297,7 @@ impl Call<'_> {
         if let Some(meanwhile) = meanwhile {
             // Should it panic, the daemon still is at this call and may write into its buffer.
             self.seat.late.push(AbandonedCall { id, held, lock: locked_by(&operation) });
-            if goes_on {
+            if has_working_hint {
                 self.seat.lane.yield_to_service();
             }
             meanwhile();

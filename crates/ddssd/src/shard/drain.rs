@@ -102,7 +102,7 @@ impl DrainState {
             }
             Stage::LastLook(rounds) if rounds == 0 || hurry || !station.has_requests() => {
                 self.stage = Stage::Refusing(None);
-                hands.engine.turn_waiters_away(hands.now, false);
+                hands.engine.fail_waiters(hands.now, false);
                 return true;
             }
             Stage::LastLook(rounds) => {
@@ -112,7 +112,7 @@ impl DrainState {
             Stage::Refusing(_) if hurry => {
                 self.stage = Stage::Late;
                 // Whoever still waits for another has certainly done nothing.
-                hands.engine.turn_waiters_away(hands.now, true);
+                hands.engine.fail_waiters(hands.now, true);
                 return true;
             }
             Stage::Refusing(quiet) => {

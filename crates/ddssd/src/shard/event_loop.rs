@@ -121,7 +121,7 @@ impl EventLoop {
             first_generation: run,
             reads_overlap: fabric.capabilities().reads_overlap,
         });
-        engine.keep_files(config.file_bytes);
+        engine.set_file_bytes(config.file_bytes);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
             let Found { segments, bytes, undone, .. } = found;
@@ -129,7 +129,7 @@ impl EventLoop {
         }
         quotas.changed().into_iter().for_each(|quotas| engine.set_quotas(quotas));
         if desk.is_some() {
-            engine.share_names();
+            engine.enable_cluster_names();
         }
         let hello = PeerHello { node: config.node, run, planes: plane.count() };
         station.publish_core();
@@ -378,7 +378,7 @@ impl EventLoop {
                 Some(failure) => hands.engine.staged(step, Err(failure)),
                 None => return,
             },
-            Tag::Hand(hand) => hands.engine.handed(hand),
+            Tag::Hand(hand) => hands.engine.served_get_sent(hand),
             Tag::Send => return,
         }
         self.perform();

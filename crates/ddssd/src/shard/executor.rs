@@ -129,8 +129,8 @@ impl ActionExecutor {
             }
             ControlEvent::Alive(node) => self.engine.node_alive(node),
             ControlEvent::Gone(node) => self.links.forbid(node),
-            ControlEvent::Duty(duty) => self.engine.duty(self.now, &duty),
-            ControlEvent::NoDuty(segment) => self.engine.no_duty(self.now, segment),
+            ControlEvent::Duty(duty) => self.engine.assign_role(self.now, &duty),
+            ControlEvent::NoDuty(segment) => self.engine.remove_role(self.now, segment),
             ControlEvent::Lease { until } => {
                 let until_us = until.saturating_duration_since(self.began).as_micros() as u64;
                 self.engine.lease(self.now, until_us);
@@ -177,37 +177,37 @@ impl ActionExecutor {
     pub(crate) fn perform_one(&mut self, action: Action) {
         match action {
             Action::Format { record, header, bytes } => self.format(&record, &header, bytes),
-            Action::Rewrite { record } => self.memory.rewrite(&record),
+            Action::RewriteRecord { record } => self.memory.rewrite(&record),
             Action::Move { record, from, bytes } => self.relocate(&record, from, bytes),
-            Action::Strike { segment } => {
+            Action::DeleteRecord { segment } => {
                 self.memory.strike(segment);
                 self.tally.released(segment);
             }
-            Action::Erase { at } => self.memory.erase(at),
-            Action::Clear { at, bytes } => self.clear(at, bytes),
+            Action::EraseHeader { at } => self.memory.erase(at),
+            Action::ZeroFill { at, bytes } => self.clear(at, bytes),
             Action::CopyOut { at, parts, client, into } => self.copy_out(at, &parts, client, into),
             Action::Commit { at, parts, source, version, timestamp } => {
                 self.commit(at, &parts, source, (version, timestamp));
             }
-            Action::Aside { source, bytes, to } => self.put_aside(source, bytes, to),
+            Action::CopyAside { source, bytes, to } => self.put_aside(source, bytes, to),
             Action::Fill { at, source, parts } => self.fill(at, source, &parts),
-            Action::Stamp { at, version, timestamp } => self.memory.stamp(at, version, timestamp),
-            Action::Decide { decision } => {
+            Action::WriteVersion { at, version, timestamp } => self.memory.stamp(at, version, timestamp),
+            Action::Propose { decision } => {
                 // Nobody there to decide: it is said again.
                 let _ = self.ask(ControlRequest::Decide(decision));
             }
-            Action::Keep { at, to, header } => self.memory.keep(at, to, &header),
+            Action::SaveVersion { at, to, header } => self.memory.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => self.snapshot(at, &parts, to),
-            Action::Hand { node, hand, at, from, bytes, message, table } => {
+            Action::SendStaged { node, served_get: hand, at, from, bytes, message, table } => {
                 self.hand(node, hand, at, (from, bytes), &message, table);
             }
             Action::Unstage { node, at, client, into } => self.unstage(node, at, client, into),
-            Action::WriteOut { kept, client, into } => self.write_out(kept, client, into),
-            Action::Look { at } => {
+            Action::WriteOut { buffer: kept, client, into } => self.write_out(kept, client, into),
+            Action::ReadWord { at } => {
                 let word = self.memory.word(at);
-                self.engine.looked(word);
+                self.engine.word_read(word);
             }
-            Action::Mark { at, holder } => self.memory.mark(at, holder),
+            Action::SetLockHolder { at, holder } => self.memory.mark(at, holder),
             Action::Fetch { node, step, window, line, parts, target } => {
                 self.fetch(node, step, window, line, &parts, target);
             }
@@ -215,26 +215,26 @@ impl ActionExecutor {
                 self.stage(node, step, at, client, from, &message, table);
             }
             Action::Send { node, message, tail } => self.send(node, &message, tail),
-            Action::Introduce { node, message, at, bytes } => self.introduce(node, message, at, bytes),
-            Action::Withdraw { at } => self.links.withdraw(self.fabric.as_mut(), at),
-            Action::Claim { claim, name, within_us } => {
+            Action::GrantWindow { node, message, at, bytes } => self.introduce(node, message, at, bytes),
+            Action::RevokeWindow { at } => self.links.withdraw(self.fabric.as_mut(), at),
+            Action::ClaimName { claim, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
                 if !self.ask(ControlRequest::Claim { claim, name, within }) {
                     self.engine.claimed(self.now, claim, Err(Failure::NodeDown));
                 }
             }
-            Action::Disclaim { claim, name } => {
+            Action::ReleaseName { claim, name } => {
                 if !self.ask(ControlRequest::Disclaim { claim, name }) {
                     self.engine.disclaimed(claim, Ok(()));
                 }
             }
-            Action::Confirm { step, name, within_us } => {
+            Action::ConfirmName { step, name, within_us } => {
                 let within = Duration::from_micros(within_us.into());
                 if !self.ask(ControlRequest::Confirm { step, name, within }) {
                     self.engine.confirmed(step, Err(Failure::NodeDown));
                 }
             }
-            Action::Cut { node } => self.links.cut(self.fabric.as_mut(), node),
+            Action::Disconnect { node } => self.links.cut(self.fabric.as_mut(), node),
             Action::Reply { lane, completion, data } => self.reply(lane, &completion, data),
         }
     }
@@ -363,10 +363,10 @@ impl ActionExecutor {
 
     /// Bytes that will be committed, where nobody can change them.
     fn put_aside(&mut self, source: CommitSource, bytes: u32, to: u64) {
-        if let CommitSource::Kept(kept) = source {
+        if let CommitSource::Buffer(kept) = source {
             let Self { engine, memory, .. } = self;
             let (area, at) = memory.at(to);
-            return engine.take_kept(kept, |bytes| area.write(at, bytes).expect(CHECKED));
+            return engine.consume_buffer(kept, |bytes| area.write(at, bytes).expect(CHECKED));
         }
         let (area, at) = self.memory.at(to);
         self.copy_in(area, at, bytes, &source, 0);
@@ -388,7 +388,7 @@ impl ActionExecutor {
 
     fn write_out(&self, kept: BufferId, client: ClientId, into: ArenaRange) {
         if let Some(arena) = self.arena(client) {
-            arena.memory.write(into.offset() as usize, self.engine.kept(kept)).expect(CHECKED);
+            arena.memory.write(into.offset() as usize, self.engine.buffer(kept)).expect(CHECKED);
         }
     }
 
@@ -404,9 +404,9 @@ impl ActionExecutor {
                 &several
             }
         };
-        if let CommitSource::Kept(kept) = source {
+        if let CommitSource::Buffer(kept) = source {
             let Self { engine, memory, .. } = self;
-            engine.take_kept(kept, |bytes| {
+            engine.consume_buffer(kept, |bytes| {
                 memory.commit(at, stamp, ranges, |area, data| {
                     let mut left = bytes;
                     for range in ranges {
@@ -450,7 +450,7 @@ impl ActionExecutor {
                 SharedMemory::copy(pool, from + skip as usize, area, to, bytes).expect(CHECKED);
             }
             CommitSource::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
-            CommitSource::Kept(_) => unreachable!("the engine's own bytes are written by `commit`"),
+            CommitSource::Buffer(_) => unreachable!("the engine's own bytes are written by `commit`"),
         }
     }
 
@@ -477,7 +477,7 @@ impl ActionExecutor {
         match self.fabric.post(&[write]) {
             Ok(()) => {
                 self.tally.wrote(from.bytes);
-                let tail = table.map_or(&[][..], |table| self.engine.kept(table));
+                let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
                 self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), tail));
             }
             Err(error) => self.engine.refused(step, failure_of(error.kind)),
@@ -496,7 +496,7 @@ impl ActionExecutor {
         table: Option<BufferId>,
     ) {
         let (Some((peer, staging)), Some((region, offset))) = (self.links.road_to(node), self.region_at(from.0)) else {
-            return self.engine.handed(hand);
+            return self.engine.served_get_sent(hand);
         };
         let write = Work::Write {
             peer,
@@ -507,10 +507,10 @@ impl ActionExecutor {
         match self.fabric.post(&[write]) {
             Ok(()) => {
                 self.tally.wrote(from.1);
-                let tail = table.map_or(&[][..], |table| self.engine.kept(table));
+                let tail = table.map_or(&[][..], |table| self.engine.buffer(table));
                 self.links.send(self.fabric.as_mut(), node, &message.encode(self.engine.clock(), tail));
             }
-            Err(_) => self.engine.not_handed(node, hand, message),
+            Err(_) => self.engine.served_get_failed(node, hand, message),
         }
     }
 
@@ -528,8 +528,8 @@ impl ActionExecutor {
                 arena.memory.read(range.offset() as usize, &mut bytes[..length]).expect(CHECKED);
                 length
             }
-            MessageBody::Kept(kept) => {
-                let kept = self.engine.kept(kept);
+            MessageBody::Buffer(kept) => {
+                let kept = self.engine.buffer(kept);
                 bytes[..kept.len()].copy_from_slice(kept);
                 kept.len()
             }

@@ -21,7 +21,7 @@ impl RequestHandler for ActionExecutor {
             self.engine.note_null();
             return Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode());
         }
-        if let Some(seen) = self.engine.small_get(lane, entry) {
+        if let Some(seen) = self.engine.inline_get(lane, entry) {
             return Some(self.memory.seen(entry[1], &seen));
         }
         if let Some(answered) = self.put_small(lane, entry) {
@@ -59,7 +59,7 @@ impl ActionExecutor {
     #[inline(always)]
     fn put_small(&mut self, lane: ChannelId, entry: &Entry) -> Option<Entry> {
         self.see_time();
-        let commit = self.engine.small_put(self.now, lane, entry)?;
+        let commit = self.engine.inline_put(self.now, lane, entry)?;
         let InlineCommit { at, offset, bytes, words, version, timestamp } = commit;
         let ranges = [Range { offset, bytes: bytes.into() }];
         self.memory.commit(at, (version, timestamp), &ranges, |area, data| {
@@ -95,7 +95,7 @@ fn ask(hands: &mut ActionExecutor, lane: ChannelId, entry: &Entry) {
     hands.see_time();
     match Request::decode(entry) {
         Ok(request) => {
-            hands.has_company |= Request::goes_on(entry);
+            hands.has_company |= Request::has_working_hint(entry);
             if text_range(&request.operation).is_some() {
                 return ask_by_text(hands, lane, &request);
             }

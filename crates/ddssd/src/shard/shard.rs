@@ -69,7 +69,7 @@ impl PreparedShard {
         let mut memory =
             beside(seat.memory, || NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes))?;
         let in_files = Files::folder(&config.state_folder, plane.index());
-        memory.keep_files(Files::find(in_files, config.node, config.file_bytes, config.unclean_files)?);
+        memory.set_file_bytes(Files::find(in_files, config.node, config.file_bytes, config.unclean_files)?);
         let unusable = |source| StateDirError::Unusable { path: config.memory_folder.clone(), source };
         let_through(&config.memory_folder, config.status_mode).map_err(unusable)?;
         let identity = PageIdentity { node: config.node, run, core: seat.core, plane, mode: config.status_mode };

@@ -185,7 +185,7 @@ impl NodeMemory {
     }
 
     /// Segments may be in files as well.
-    pub(crate) fn keep_files(&mut self, files: Files) {
+    pub(crate) fn set_file_bytes(&mut self, files: Files) {
         self.files = Some(files);
     }
 

@@ -108,7 +108,7 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     }
     memory.mark(record.at, LockToken::default());
     let header = memory.header(record.at);
-    if let Some(line) = Header::line_of(record.spec.bytes, keeps, Version(header.state >> 1)) {
+    if let Some(line) = Header::history_offset(record.spec.bytes, keeps, Version(header.state >> 1)) {
         // It may have died between a commit and this.
         memory.keep(record.at, record.at + line, &header);
     }

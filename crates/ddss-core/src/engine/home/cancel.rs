@@ -1,7 +1,7 @@
-//! Calls that their caller has given up: a call that still waits for another caller ends, here and at its home.
+//! Cancellation of calls that their caller gave up: a call that waits for another caller ends, here and at its home.
 //!
-//! A cancel changes when a call ends and nothing else. Each call gets its one completion: the cancelled one as if its
-//! deadline had passed, the one that was done meanwhile as done.
+//! A cancel changes only when a call ends. Each call gets its one completion: the cancelled call as if its deadline had
+//! passed, a finished call as done.
 
 use super::home_ops::ReplyFields;
 use crate::engine::engine::{Engine, LocalCaller, Now};
@@ -10,36 +10,36 @@ use crate::engine::state::pending::{StepId, WaitState};
 use crate::{ClientId, Failure, Message, Outcome, RequestId, SegmentId};
 
 impl Engine {
-    /// Ends a request of the caller's lane that still waits.
+    /// Ends a waiting request of the caller's channel.
     pub(crate) fn cancel(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId, request: RequestId) {
         let lane = caller.lane;
-        let here = self.is_home(segment) && self.cancel_here(now, segment, Requester::Client(lane, request));
+        let here = self.is_home(segment) && self.cancel_at_home(now, segment, Requester::Client(lane, request));
         if !here && let Some(step) = self.operations.first(|pending| pending.lane == lane && pending.request == request)
         {
-            self.cancel_far(step);
+            self.cancel_remote(step);
         }
-        // Behind the end of the other one: the last reply of a round is this request's own.
-        self.end(caller, Outcome::Done);
+        // This comes after the end of the cancelled request: the last reply of a round is this request's own.
+        self.finish_call(caller, Outcome::Done);
     }
 
-    /// Takes an asker out of a segment's lines; `false` if it is in none.
-    pub(crate) fn cancel_here(&mut self, now: Now, id: SegmentId, asker: Requester) -> bool {
+    /// Removes a requester from a segment's queues; `false` if it is in none.
+    pub(crate) fn cancel_at_home(&mut self, now: Now, id: SegmentId, requester: Requester) -> bool {
         let Ok(segment) = self.segments.get_mut(id) else { return false };
-        if let Some(waiter) = segment.guard.take_waiter(asker) {
-            self.turn_away(&waiter, Failure::TimedOut);
-            // Those behind it may have waited for it alone.
-            self.serve_line(now, id);
-        } else if segment.guard.take_watcher(asker) {
-            self.answer(asker, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
+        if let Some(waiter) = segment.lock_queue.take_waiter(requester) {
+            self.fail_waiter(&waiter, Failure::TimedOut);
+            // Waiters behind it may have waited for it alone.
+            self.serve_lock_queue(now, id);
+        } else if segment.lock_queue.take_watcher(requester) {
+            self.answer(requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
         } else {
             return false;
         }
         true
     }
 
-    /// Asks the home to end what waits there. What is harmless ends here at once, whether the home answers or not: a lock
-    /// that is granted all the same is given back.
-    fn cancel_far(&mut self, step: StepId) {
+    /// Asks the home to end a wait there. A harmless wait ends here at once, whether the home answers or not; a late
+    /// grant is given back.
+    fn cancel_remote(&mut self, step: StepId) {
         let Some(&mut pending) = self.operations.get_mut(step) else { return };
         let waits_at_home = matches!(
             pending.wait,
@@ -54,10 +54,10 @@ impl Engine {
         }
     }
 
-    /// The same for all that a client, which is gone, has under way.
-    pub(crate) fn cancel_all_far(&mut self, client: ClientId) {
+    /// Cancels all remote waits of a client that is gone.
+    pub(crate) fn cancel_all_remote(&mut self, client: ClientId) {
         for step in self.operations.find(|pending| pending.lane.client == client) {
-            self.cancel_far(step);
+            self.cancel_remote(step);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The short way of nearly every call: a get or a put of one range of a segment at home here that nobody locks, waits for
-//! or watches, that has no mirror, and of which nothing old is kept. The same is decided as in `home_ops.rs`, in the same
-//! order; but nothing is looked up twice and nothing has to be remembered. Whatever else it is goes the long way.
+//! Fast path for nearly every call: a get or put of one range of a segment at home here. The segment has no lock
+//! holder, waiter, watcher, replica or history. The decisions and their order are those of `home_ops.rs`, without a
+//! second lookup and without pending state. Every other call takes the slow path.
 
 use crate::engine::action::{Action, RangeSet};
 use crate::engine::engine::{Engine, LocalCaller, Now};
@@ -12,46 +12,47 @@ use crate::model::segment::{Access, Header};
 use crate::request::operation::{Payload, PutConditions};
 use crate::{Completion, Failure, Outcome, SegmentId, Version};
 
-/// How a call ended that could go the short way: done, or refused.
+/// End of a call on the fast path: done, or refused.
 type FastResult = Result<(), Failure>;
 
 impl Segments {
-    /// A segment of which a call has nobody to ask, nobody to tell and nothing to keep.
+    /// Returns the segment if it qualifies for the fast path.
     #[inline(always)]
-    pub(crate) fn plain(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        if self.long_way {
+    pub(crate) fn fast_path_segment(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        if self.slow_path_only {
             return None;
         }
         let (past_lock, unkept) = (planted!(self, ShortWayPastLock), planted!(self, ShortWayUnkept));
         #[cfg(feature = "planted")]
         if self.bug.is_some() && !past_lock && !unkept {
-            // Every other bug is on the long way.
+            // Every other bug is on the slow path.
             return None;
         }
         let is_plain = |segment: &&mut Segment| {
-            (segment.guard.is_free() || past_lock) && segment.mirror.is_none() && (segment.stamps.is_empty() || unkept)
+            (segment.lock_queue.is_free() || past_lock)
+                && segment.mirror.is_none()
+                && (segment.history_timestamps.is_empty() || unkept)
         };
         self.get_mut(id).ok().filter(is_plain)
     }
 }
 
 impl Engine {
-    /// Has what is asked from now on go the long way, though it could go the short one. Both decide the same; that they do
-    /// is what a simulator finds out.
-    pub fn take_long_way(&mut self, long_way: bool) {
-        self.segments.long_way = long_way;
+    /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
+    pub fn set_slow_path(&mut self, slow_path_only: bool) {
+        self.segments.slow_path_only = slow_path_only;
     }
 
-    /// A get, if it can go the short way.
+    /// Executes a get on the fast path, or returns `None`.
     #[inline]
-    pub(crate) fn get_plain(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
+    pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
         let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, look } = transfer else {
             return None;
         };
         if look.version.is_some() {
             return None;
         }
-        let segment = self.segments.plain(segment)?;
+        let segment = self.segments.fast_path_segment(segment)?;
         let allowed = segment.permissions.allow(caller.who, Access::Read);
         if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
             return Some(Err(failure));
@@ -62,15 +63,15 @@ impl Engine {
         if inline {
             self.reply(caller.lane, done, Some((at + offset, bytes as u8)));
         } else {
-            self.act(Action::CopyOut { at, parts: transfer.parts, client: caller.lane.client, into: range });
+            self.push_action(Action::CopyOut { at, parts: transfer.parts, client: caller.lane.client, into: range });
             self.reply(caller.lane, done, None);
         }
         Some(Ok(()))
     }
 
-    /// A put, if it can go the short way.
+    /// Executes a put on the fast path, or returns `None`.
     #[inline]
-    pub(crate) fn put_plain(
+    pub(crate) fn put_fast(
         &mut self,
         now: Now,
         caller: &LocalCaller,
@@ -82,7 +83,7 @@ impl Engine {
             return None;
         }
         let bytes = from.length();
-        let segment = self.segments.plain(id)?;
+        let segment = self.segments.fast_path_segment(id)?;
         let allowed = segment.permissions.allow(caller.who, Access::Write);
         if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
             return Some(Err(failure));
@@ -98,7 +99,7 @@ impl Engine {
         (segment.version, segment.timestamp) = (version, self.clock.next(now.wall_us));
         let (at, timestamp) = (segment.at, segment.timestamp);
         self.counters.commits += 1;
-        self.commit_at_once(Commit { at, offset, client: caller.lane.client, from: *from, version, timestamp });
+        self.commit_immediately(Commit { at, offset, client: caller.lane.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };
         self.reply(caller.lane, done, None);
         Some(Ok(()))

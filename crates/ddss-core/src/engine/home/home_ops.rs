@@ -1,5 +1,5 @@
-//! What is asked of segments whose home is this node, by its own clients and by other nodes: done by this node's
-//! progress thread, which is the one arbiter of their versions, words and locks.
+//! Operations on segments whose home is this node, for its own clients and for other nodes. The progress thread is the
+//! one arbiter of their versions, words and locks.
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::engine::{Engine, LocalCaller, Now};
@@ -11,84 +11,87 @@ use crate::model::segment::{Access, Header, Principal};
 use crate::request::operation::{LockRequest, PutConditions};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
-/// An atomic whose word is being looked at.
+/// An atomic that waits for the current value of its word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingAtomic {
     now: Now,
     segment: SegmentId,
-    asker: Requester,
+    requester: Requester,
     offset: u64,
     change: crate::AtomicOp,
     deadline_us: u64,
 }
 
-/// What an answer says besides how it ended.
+/// Fields of an answer besides its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ReplyFields {
     pub(crate) version: Version,
     pub(crate) timestamp: Timestamp,
-    /// The old word, or a token.
+    /// Old word, or lock token.
     pub(crate) word: u64,
 }
 
 impl Segment {
-    /// The newest version's time is told of it as long as a copy of it is kept.
-    pub(crate) fn keep_stamp(&mut self) {
-        if let Some(place) = self.version.0.checked_rem(self.stamps.len() as u64) {
-            self.stamps[place as usize] = self.timestamp;
+    /// Records the timestamp of the current version for as long as the history holds it.
+    pub(crate) fn record_timestamp(&mut self) {
+        if let Some(place) = self.version.0.checked_rem(self.history_timestamps.len() as u64) {
+            self.history_timestamps[place as usize] = self.timestamp;
         }
     }
 }
 
 impl Engine {
-    pub(crate) fn asker(caller: &LocalCaller) -> Requester {
+    pub(crate) fn requester(caller: &LocalCaller) -> Requester {
         Requester::Client(caller.lane, caller.request)
     }
 
-    /// Does what is asked of a segment, or lets it wait behind the lock. An error is the answer.
-    pub(crate) fn ask_home(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+    /// Executes an operation, or queues it behind the lock. An error is the answer.
+    pub(crate) fn submit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let mut segment = self.segments.get(id)?;
         if segment.mirror.is_some() {
-            self.set_gate(now, id);
+            self.update_lock_gate(now, id);
             segment = self.segments.get(id)?;
         }
-        let minds = self.may(segment, &waiter).map_err(|failure| self.doubted(id, failure))?;
-        if !segment.guard.must_wait(&waiter.wanted, waiter.asker.owner(), minds) {
-            return self.do_now(now, id, waiter);
+        let depends_on_lock =
+            self.authorize_op(segment, &waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        if !segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
+            return self.execute_op(now, id, waiter);
         }
-        self.wait_home(id, waiter)
+        self.enqueue_op(id, waiter)
     }
 
-    /// Lets what is asked wait behind the lock.
-    fn wait_home(&mut self, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
-        let Waiter { asker, wanted, .. } = waiter;
+    /// Queues an operation behind the lock.
+    fn enqueue_op(&mut self, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let Waiter { requester, op, .. } = waiter;
         let segment = self.segments.get_mut(id)?;
-        match wanted {
+        match op {
             PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
-            // It would wait for itself. Another thread of that client may hold the lock, but then this one has to ask
-            // for it as well: to let it pass would lose updates.
-            PendingOp::Put { .. } | PendingOp::Atomic { .. } if segment.guard.is_held_by(asker.owner()) => {
+            // It would wait for itself. If another thread of that client holds the lock, this thread has to take the
+            // lock too: to let it pass would lose updates.
+            PendingOp::Put { .. } | PendingOp::Atomic { .. } if segment.lock_queue.is_held_by(requester.owner()) => {
                 return Err(Failure::OwnLock);
             }
             _ => {}
         }
-        if !segment.guard.wait(waiter) {
+        if !segment.lock_queue.enqueue(waiter) {
             return Err(Failure::Busy);
         }
-        self.segments.note_busy(id);
+        self.segments.mark_busy(id);
         Ok(())
     }
 
-    /// Who may not know any more whom a segment belongs to refuses nobody for good.
+    /// Turns a denial into [`Failure::NodeDown`] while this node may have lost the home role, since its permissions may
+    /// be stale.
     #[cold]
-    pub(crate) fn doubted(&self, id: SegmentId, failure: Failure) -> Failure {
-        let in_doubt = self.segments.get(id).is_ok_and(|segment| segment.mirror.is_some() && segment.guard.shut);
+    pub(crate) fn mask_denial_in_doubt(&self, id: SegmentId, failure: Failure) -> Failure {
+        let in_doubt =
+            self.segments.get(id).is_ok_and(|segment| segment.mirror.is_some() && segment.lock_queue.is_suspended);
         if in_doubt && failure == Failure::PermissionDenied { Failure::NodeDown } else { failure }
     }
 
-    /// Whether who asks may, and whether the bytes are there; then, whether the call minds the segment's lock.
-    fn may(&self, segment: &Segment, waiter: &Waiter) -> Result<bool, Failure> {
-        if segment.is_copy() {
+    /// Checks permissions and bounds of an operation, and returns whether it depends on the segment's lock.
+    fn authorize_op(&self, segment: &Segment, waiter: &Waiter) -> Result<bool, Failure> {
+        if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
         let who = waiter.who;
@@ -98,7 +101,7 @@ impl Engine {
                 self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
             }
         };
-        match &waiter.wanted {
+        match &waiter.op {
             PendingOp::Get(get) => {
                 segment.permissions.allow(who, Access::Read)?;
                 inside(&get.parts)?;
@@ -113,7 +116,7 @@ impl Engine {
                 if segment.spec.model.put_names_version(terms.asks) && terms.version.is_none() {
                     return Err(Failure::VersionMismatch);
                 }
-                Ok(terms.token.is_none() && segment.spec.model.put_minds(terms.asks))
+                Ok(terms.token.is_none() && segment.spec.model.put_waits_for_lock(terms.asks))
             }
             PendingOp::Atomic { offset, token, .. } => {
                 segment.permissions.allow(who, Access::Write)?;
@@ -127,33 +130,40 @@ impl Engine {
         }
     }
 
-    pub(crate) fn do_now(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
-        let Waiter { asker, deadline_us, .. } = waiter;
-        match waiter.wanted {
-            PendingOp::Get(get) => self.get_now(id, asker, get)?,
+    pub(crate) fn execute_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let Waiter { requester, deadline_us, .. } = waiter;
+        match waiter.op {
+            PendingOp::Get(get) => self.execute_get(id, requester, get)?,
             PendingOp::Put { parts, source, terms } => {
-                self.check_terms(now, id, asker, terms)?;
-                self.change(now, id, SegmentChange { asker, parts, source, word: 0, deadline_us })?;
+                self.check_conditions(now, id, requester, terms)?;
+                self.change(now, id, SegmentChange { requester, parts, source, word: 0, deadline_us })?;
             }
             PendingOp::Atomic { offset, change, token } => {
-                self.check_terms(now, id, asker, PutConditions { token, ..PutConditions::default() })?;
+                self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
                 let segment = self.segments.get_mut(id)?;
-                segment.guard.looking = true;
+                segment.lock_queue.is_reading_word = true;
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.looks.push_back(PendingAtomic { now, segment: id, asker, offset, change, deadline_us });
-                self.act(Action::Look { at });
+                self.pending_atomics.push_back(PendingAtomic {
+                    now,
+                    segment: id,
+                    requester,
+                    offset,
+                    change,
+                    deadline_us,
+                });
+                self.push_action(Action::ReadWord { at });
             }
-            PendingOp::Lock(wish) => self.grant(now, id, asker, wish)?,
+            PendingOp::Lock(wish) => self.grant(now, id, requester, wish)?,
         }
         Ok(())
     }
 
-    fn get_now(&mut self, id: SegmentId, asker: Requester, get: Get) -> Result<(), Failure> {
+    fn execute_get(&mut self, id: SegmentId, requester: Requester, get: Get) -> Result<(), Failure> {
         let Get { parts, sink, version, .. } = get;
         let (at, version, timestamp) = self.segments.get(id)?.find(version)?;
-        let (lane, request) = match asker {
+        let (lane, request) = match requester {
             Requester::Client(lane, request) => (lane, request),
-            Requester::Peer(node, step) => return self.hand_over(node, step, at, parts, (version, timestamp)),
+            Requester::Peer(node, step) => return self.serve_get(node, step, at, parts, (version, timestamp)),
         };
         let inline = sink == Destination::Inline;
         let done = Completion::bare(request, Outcome::Done);
@@ -161,23 +171,29 @@ impl Engine {
         let data = match (sink, parts) {
             (Destination::Inline, RangeSet::One { offset, bytes }) => Some((at + offset, bytes as u8)),
             (Destination::Arena(into), _) => {
-                self.act(Action::CopyOut { at, parts, client: lane.client, into });
+                self.push_action(Action::CopyOut { at, parts, client: lane.client, into });
                 None
             }
             _ => return Err(Failure::Malformed),
         };
-        self.give_up_table(&parts);
+        self.free_table(&parts);
         self.reply(lane, done, data);
         Ok(())
     }
 
-    fn check_terms(&self, now: Now, id: SegmentId, asker: Requester, terms: PutConditions) -> Result<(), Failure> {
+    fn check_conditions(
+        &self,
+        now: Now,
+        id: SegmentId,
+        requester: Requester,
+        terms: PutConditions,
+    ) -> Result<(), Failure> {
         if terms.token.is_none() && terms.version.is_none() {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
         let token = terms.token.filter(|_| !planted!(self, UncheckedToken));
-        if token.is_some_and(|token| !segment.guard.admits(token, asker.owner(), now.steady_us)) {
+        if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
         if terms.version.is_some_and(|version| version != segment.version) && !planted!(self, UncheckedVersion) {
@@ -186,7 +202,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Steps the version and says what to copy.
+    /// Advances the version and emits the commit.
     pub(crate) fn commit(
         &mut self,
         now: Now,
@@ -204,7 +220,7 @@ impl Engine {
         Ok((version, timestamp))
     }
 
-    /// The bytes are of that version from now on.
+    /// Applies a commit with a given version and timestamp.
     pub(crate) fn apply(
         &mut self,
         id: SegmentId,
@@ -216,49 +232,55 @@ impl Engine {
         let segment = self.segments.get_mut(id)?;
         (segment.version, segment.timestamp) = stamp;
         let at = segment.at;
-        let kept = segment.line_of(version);
-        segment.keep_stamp();
+        let history = segment.history_offset(version);
+        segment.record_timestamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
-        self.act(Action::Commit { at, parts, source, version, timestamp });
-        if let Some(to) = kept.filter(|_| !planted!(self, HistoryLost)) {
+        self.push_action(Action::Commit { at, parts, source, version, timestamp });
+        if let Some(to) = history.filter(|_| !planted!(self, HistoryLost)) {
             let (segment, timestamp) = (id.to_bits(), timestamp.0);
-            self.act(Action::Keep { at, to, header: Header { state, timestamp, segment, bytes, locked: 0 } });
+            self.push_action(Action::SaveVersion {
+                at,
+                to,
+                header: Header { state, timestamp, segment, bytes, locked: 0 },
+            });
         }
         Ok(())
     }
 
-    /// The word that [`Action::Look`] asked for.
-    pub fn looked(&mut self, word: u64) {
-        let look = self.looks.pop_front().expect("each look is answered once");
-        let PendingAtomic { now, segment: id, asker, offset, change, deadline_us } = look;
+    /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
+    pub fn word_read(&mut self, word: u64) {
+        let look = self.pending_atomics.pop_front().expect("each look is answered once");
+        let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = look;
         let Ok(segment) = self.segments.get_mut(id) else {
-            return self.answer(asker, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+            return self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
-        segment.guard.looking = false;
-        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word };
+        segment.lock_queue.is_reading_word = false;
+        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word };
         match change.apply(word) {
             Some(new) => {
                 let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
-                if let Err(failure) = self.change(now, id, SegmentChange { asker, parts, source, word, deadline_us }) {
-                    self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
+                if let Err(failure) =
+                    self.change(now, id, SegmentChange { requester, parts, source, word, deadline_us })
+                {
+                    self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }
             }
-            None => self.answer(asker, Outcome::Done, told),
+            None => self.answer(requester, Outcome::Done, fields),
         }
-        self.serve_line(now, id);
+        self.serve_lock_queue(now, id);
     }
 
-    /// Answers those who wait for a version above theirs.
-    pub(crate) fn show_version(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
+    /// Answers the watchers of a version that is now reached.
+    pub(crate) fn notify_watchers(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
         while let Ok(segment) = self.segments.get_mut(id)
-            && let Some(watcher) = segment.guard.next_seen(version)
+            && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(version)
         {
-            self.answer(watcher.asker, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
+            self.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
         }
     }
 
-    /// Waits for a version above `above`, or tells the one that is there.
-    pub(crate) fn await_here(
+    /// Watches for a version above `watcher.above`, or answers at once.
+    pub(crate) fn await_at_home(
         &mut self,
         now: Now,
         id: SegmentId,
@@ -270,37 +292,37 @@ impl Engine {
         }
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(who, Access::Read)?;
-        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
-        if told.version > watcher.above {
-            self.answer(watcher.asker, Outcome::Done, told);
+        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        if fields.version > watcher.above {
+            self.answer(watcher.requester, Outcome::Done, fields);
             return Ok(());
         }
-        if !segment.guard.watch(watcher) {
+        if !segment.lock_queue.watch(watcher) {
             return Err(Failure::Busy);
         }
-        self.segments.note_busy(id);
+        self.segments.mark_busy(id);
         Ok(())
     }
 
-    pub(crate) fn turn_away(&mut self, waiter: &Waiter, failure: Failure) {
-        self.drop_kept(&waiter.wanted);
-        self.answer(waiter.asker, Outcome::Failed(failure), ReplyFields::default());
+    pub(crate) fn fail_waiter(&mut self, waiter: &Waiter, failure: Failure) {
+        self.free_op_buffers(&waiter.op);
+        self.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
     }
 
-    /// What was kept for one who will not get what it wanted.
-    pub(crate) fn drop_kept(&mut self, wanted: &PendingOp) {
-        if let PendingOp::Put { source: CommitSource::Kept(kept), .. } = wanted {
-            self.kept.remove(kept);
+    /// Frees the buffers of an operation that will not be executed.
+    pub(crate) fn free_op_buffers(&mut self, op: &PendingOp) {
+        if let PendingOp::Put { source: CommitSource::Buffer(buffer), .. } = op {
+            self.buffers.remove(buffer);
         }
-        if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = wanted {
-            self.give_up_table(parts);
+        if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = op {
+            self.free_table(parts);
         }
     }
 
-    /// Tells whoever asked.
-    pub(crate) fn answer(&mut self, asker: Requester, outcome: Outcome, told: ReplyFields) {
-        let ReplyFields { version, timestamp, word } = told;
-        match asker {
+    /// Answers the requester of an operation.
+    pub(crate) fn answer(&mut self, requester: Requester, outcome: Outcome, fields: ReplyFields) {
+        let ReplyFields { version, timestamp, word } = fields;
+        match requester {
             Requester::Client(lane, request) => {
                 let mut completion = Completion { version, timestamp, ..Completion::bare(request, outcome) };
                 completion.data[..8].copy_from_slice(&word.to_le_bytes());

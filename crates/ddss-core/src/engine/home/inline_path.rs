@@ -1,6 +1,6 @@
-//! The way of the smallest calls (see `crate::request::inline_request`): decided while the entry is looked at, and answered without an action.
-//! What is decided is what `fast_path.rs` decides, in the same order; what is not done here goes by
-//! [`request`](Engine::request), and so does whatever is refused.
+//! Path of the smallest calls (see `crate::request::inline_request`): decided on the ring entry, answered without an
+//! action. The decisions and their order are those of `fast_path.rs`. Everything else, refusals included, goes through
+//! [`request`](Engine::request).
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::engine::{Client, Engine, Now};
@@ -10,38 +10,38 @@ use crate::request::inline_request::{InlineGet, InlinePut};
 use crate::request::operation::Payload;
 use crate::{ChannelId, Completion, Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
-/// What a small get found.
+/// Result of an inline get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InlineResult {
-    /// Where its bytes are in this node's memory.
+    /// Pool offset of the bytes.
     pub at: u64,
-    /// How many.
+    /// Length in bytes.
     pub bytes: u8,
-    /// Of which version they are.
+    /// Version of the bytes.
     pub version: Version,
-    /// When that was made.
+    /// Timestamp of that version.
     pub timestamp: Timestamp,
 }
 
-/// What a small put commits.
+/// Commit of an inline put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InlineCommit {
-    /// Where the header of the segment is.
+    /// Pool offset of the segment's header.
     pub at: u64,
-    /// From where on its bytes are replaced.
+    /// Offset of the first byte to replace.
     pub offset: u64,
-    /// By how many.
+    /// Length in bytes.
     pub bytes: u8,
-    /// By which; those behind them are nobody's.
+    /// New bytes; those beyond `bytes` are undefined.
     pub words: [u64; 2],
     /// The new version.
     pub version: Version,
-    /// And its timestamp.
+    /// Timestamp of the new version.
     pub timestamp: Timestamp,
 }
 
 impl InlineResult {
-    /// The same as an action, for who answers by actions.
+    /// Converts to an action, for a caller that replies by actions.
     pub fn action(&self, lane: ChannelId, entry: &Entry) -> Action {
         let &Self { at, bytes, version, timestamp } = self;
         let done =
@@ -51,14 +51,15 @@ impl InlineResult {
 }
 
 impl InlineCommit {
-    /// The same as actions: the commit, and the answer behind it.
+    /// Converts to actions: the commit, and the reply behind it.
     pub fn actions(&self, lane: ChannelId, entry: &Entry) -> [Action; 2] {
         let &Self { at, offset, bytes, words, version, timestamp } = self;
-        let mut held = [0; 16];
-        for (place, byte) in held.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())).take(bytes.into()) {
+        let mut payload = [0; 16];
+        for (place, byte) in payload.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())).take(bytes.into())
+        {
             *place = byte;
         }
-        let from = Payload::Inline { bytes: held, length: bytes };
+        let from = Payload::Inline { bytes: payload, length: bytes };
         let (parts, source) = (RangeSet::One { offset, bytes: bytes.into() }, CommitSource::Client(lane.client, from));
         let done = Completion { version, timestamp, ..Completion::bare(RequestId(entry[1]), Outcome::Done) };
         [Action::Commit { at, parts, source, version, timestamp }, Action::Reply { lane, completion: done, data: None }]
@@ -66,28 +67,34 @@ impl InlineCommit {
 }
 
 impl Segments {
-    /// A segment that somebody may use so, with nobody to ask.
+    /// Returns a fast-path segment that the client may access.
     #[inline(always)]
-    fn plain_for(&mut self, client: &Client, wish: Access, id: SegmentId, range: (u64, u32)) -> Option<&mut Segment> {
-        let segment = self.plain(id)?;
+    fn inline_segment(
+        &mut self,
+        client: &Client,
+        wish: Access,
+        id: SegmentId,
+        range: (u64, u32),
+    ) -> Option<&mut Segment> {
+        let segment = self.fast_path_segment(id)?;
         let allowed = segment.permissions.allow(client.who, wish);
         (allowed.is_ok() && segment.check_range(range.0, range.1).is_ok()).then_some(segment)
     }
 }
 
 impl Engine {
-    /// Who asks, if nothing has to be done before, and what is asked for is at home here.
+    /// Returns the client if no action is queued and the segment is at home here.
     #[inline(always)]
-    fn asks_small(&self, lane: ChannelId, id: SegmentId) -> Option<Client> {
-        if self.has_nothing_due() && self.is_home(id) { self.client(lane.client) } else { None }
+    fn inline_client(&self, lane: ChannelId, id: SegmentId) -> Option<Client> {
+        if self.has_no_actions() && self.is_home(id) { self.client(lane.client) } else { None }
     }
 
-    /// A get, if it is a small one that can be answered as it stands there.
+    /// Executes a get if it is an inline get on the fast path.
     #[inline(always)]
-    pub fn small_get(&mut self, lane: ChannelId, entry: &Entry) -> Option<InlineResult> {
+    pub fn inline_get(&mut self, lane: ChannelId, entry: &Entry) -> Option<InlineResult> {
         let InlineGet { segment, offset, into } = InlineGet::of(entry)?;
-        let client = self.asks_small(lane, segment)?;
-        let segment = self.segments.plain_for(&client, Access::Read, segment, (offset, into.bytes))?;
+        let client = self.inline_client(lane, segment)?;
+        let segment = self.segments.inline_segment(&client, Access::Read, segment, (offset, into.bytes))?;
         if !into.fits(client.arena_bytes) {
             return None;
         }
@@ -96,12 +103,12 @@ impl Engine {
         Some(InlineResult { at, bytes: into.bytes as u8, version, timestamp })
     }
 
-    /// A put, if it is a small one that can be committed as it stands there.
+    /// Commits a put if it is an inline put on the fast path.
     #[inline(always)]
-    pub fn small_put(&mut self, now: Now, lane: ChannelId, entry: &Entry) -> Option<InlineCommit> {
+    pub fn inline_put(&mut self, now: Now, lane: ChannelId, entry: &Entry) -> Option<InlineCommit> {
         let InlinePut { segment, offset, bytes, words } = InlinePut::of(entry)?;
-        let client = self.asks_small(lane, segment)?;
-        let segment = self.segments.plain_for(&client, Access::Write, segment, (offset, bytes.into()))?;
+        let client = self.inline_client(lane, segment)?;
+        let segment = self.segments.inline_segment(&client, Access::Write, segment, (offset, bytes.into()))?;
         if segment.spec.model.put_names_version(None) {
             return None;
         }

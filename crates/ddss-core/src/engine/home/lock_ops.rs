@@ -1,4 +1,4 @@
-//! Locks of segments at home here: granted, given back, broken; and the line of those who wait.
+//! Locks of segments at home here: grant, unlock, break, and service of the lock queue.
 
 use super::home_ops::ReplyFields;
 use crate::engine::action::Action;
@@ -11,49 +11,49 @@ use crate::request::operation::{LockRequest, LockToken};
 use crate::{Failure, Message, Outcome, SegmentId};
 
 impl Engine {
-    /// Gives the lock to one who need not wait for it.
+    /// Grants the lock to a requester that need not wait for it.
     pub(crate) fn grant(
         &mut self,
         now: Now,
         id: SegmentId,
-        asker: Requester,
+        requester: Requester,
         wish: LockRequest,
     ) -> Result<(), Failure> {
-        // The clock never gives a number twice, not even after a restart: a good token.
+        // The clock never gives a number twice, not even after a restart, which makes it a good token.
         let token = LockToken(self.clock.next(now.wall_us).0);
-        if self.segments.get(id)?.mirror.is_some() && self.forward_grant(now, id, asker, wish, token) {
+        if self.segments.get(id)?.mirror.is_some() && self.forward_grant(now, id, requester, wish, token) {
             return Ok(());
         }
-        self.grant_now(now, id, asker, wish, token)
+        self.grant_now(now, id, requester, wish, token)
     }
 
-    /// Notes that somebody holds the lock, and says so.
+    /// Records the grant and answers.
     pub(crate) fn grant_now(
         &mut self,
         now: Now,
         id: SegmentId,
-        asker: Requester,
+        requester: Requester,
         wish: LockRequest,
         token: LockToken,
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         let until_us = now.steady_us.saturating_add(wish.lease_us.into());
-        if !segment.guard.grant(Holder { token, owner: asker.owner(), shared: wish.shared, until_us }) {
+        if !segment.lock_queue.grant(Holder { token, owner: requester.owner(), shared: wish.shared, until_us }) {
             return Err(Failure::Busy);
         }
-        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
+        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
         let at = segment.at;
         if !wish.shared {
-            self.act(Action::Mark { at, holder: token });
+            self.push_action(Action::SetLockHolder { at, holder: token });
         }
         self.counters.locks_granted += 1;
-        self.segments.note_busy(id);
-        self.answer(asker, Outcome::Done, told);
+        self.segments.mark_busy(id);
+        self.answer(requester, Outcome::Done, fields);
         Ok(())
     }
 
-    /// Takes a grant back.
-    pub(crate) fn unlock_here(
+    /// Releases a grant.
+    pub(crate) fn unlock_at_home(
         &mut self,
         now: Now,
         id: SegmentId,
@@ -61,32 +61,33 @@ impl Engine {
         owner: LockOwner,
     ) -> Result<ReplyFields, Failure> {
         if self.segments.get(id)?.mirror.is_some() {
-            // A lock that ended here after another home has given it would not have excluded anybody.
+            // An unlock that succeeds here after another home granted the lock would hide that the lock did not
+            // exclude.
             self.check_home(now, id)?;
         }
         let segment = self.segments.get_mut(id)?;
-        if !segment.guard.let_go(token, owner) {
+        if !segment.lock_queue.release(token, owner) {
             if planted!(self, UncheckedUnlock) {
-                segment.guard.let_all_go();
+                segment.lock_queue.release_all();
                 self.unmark(id);
-                self.serve_line(now, id);
+                self.serve_lock_queue(now, id);
             }
             return Err(Failure::LockLost);
         }
-        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
         self.unmark(id);
-        self.serve_line(now, id);
-        Ok(told)
+        self.serve_lock_queue(now, id);
+        Ok(fields)
     }
 
-    /// Takes the lock from whoever holds it, for its segment's owner and root. A holder that still lives learns it from its
-    /// next put under the lock, which is refused, as after the end of its lease.
-    pub(crate) fn break_here(
+    /// Breaks a lock, for the segment's owner and root. A holder that still lives learns it from its next put under the
+    /// lock, which is refused as after the end of its lease.
+    pub(crate) fn break_at_home(
         &mut self,
         now: Now,
         who: Principal,
         id: SegmentId,
-        asker: Requester,
+        requester: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(who, Access::Release)?;
@@ -94,18 +95,18 @@ impl Engine {
             self.check_home(now, id)?;
         }
         let segment = self.segments.get_mut(id)?;
-        let broken = segment.guard.let_all_go() as u64;
-        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: broken };
+        let broken = segment.lock_queue.release_all() as u64;
+        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: broken };
         self.unmark(id);
-        self.answer(asker, Outcome::Done, told);
-        self.serve_line(now, id);
+        self.answer(requester, Outcome::Done, fields);
+        self.serve_lock_queue(now, id);
         Ok(())
     }
 
-    /// The same, asked by a client.
+    /// Breaks a lock on behalf of a local client.
     pub(crate) fn break_lock(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         if self.is_home(segment) {
-            return self.break_here(now, caller.who, segment, Self::asker(caller));
+            return self.break_at_home(now, caller.who, segment, Self::requester(caller));
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
@@ -113,72 +114,72 @@ impl Engine {
         Ok(())
     }
 
-    /// The header says whether somebody holds the lock alone.
+    /// Clears the lock word in the header unless an exclusive holder is left.
     fn unmark(&mut self, id: SegmentId) {
         if let Ok(segment) = self.segments.get(id)
-            && !segment.guard.held_alone()
+            && !segment.lock_queue.is_exclusive()
         {
             let at = segment.at;
-            self.act(Action::Mark { at, holder: LockToken::default() });
+            self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
         }
     }
 
-    /// Lets those go who need not wait any more, in order.
-    pub(crate) fn serve_line(&mut self, now: Now, id: SegmentId) {
+    /// Executes the queued operations that need not wait any more, in order.
+    pub(crate) fn serve_lock_queue(&mut self, now: Now, id: SegmentId) {
         while let Ok(segment) = self.segments.get_mut(id)
-            && let Some(waiter) = segment.guard.next_ready()
+            && let Some(waiter) = segment.lock_queue.next_ready()
         {
             if planted!(self, WaiterDropped) && now.steady_us.is_multiple_of(5) {
                 continue;
             }
-            if let Err(failure) = self.do_now(now, id, waiter) {
-                self.turn_away(&waiter, failure);
+            if let Err(failure) = self.execute_op(now, id, waiter) {
+                self.fail_waiter(&waiter, failure);
             }
         }
     }
 
-    /// Somebody is gone: its locks are broken, its places in line given up.
-    pub(crate) fn owner_gone(&mut self, now: Now, owner: LockOwner) {
+    /// Breaks the locks and drops the queue entries of an owner that is gone.
+    pub(crate) fn drop_owner(&mut self, now: Now, owner: LockOwner) {
         let mut next = 0;
         while let Some(id) = self.segments.busy(next) {
             next += 1;
             if let Ok(segment) = self.segments.get_mut(id) {
-                let held = segment.guard.holders();
-                let waiters = segment.guard.gone(owner);
-                self.counters.locks_broken += (held - segment.guard.holders()) as u64;
+                let holders_before = segment.lock_queue.holders();
+                let waiters = segment.lock_queue.remove_owner(owner);
+                self.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
                 for waiter in waiters {
-                    self.drop_kept(&waiter.wanted);
+                    self.free_op_buffers(&waiter.op);
                 }
             }
             self.unmark(id);
-            self.serve_line(now, id);
+            self.serve_lock_queue(now, id);
         }
     }
 
-    /// Leases and deadlines of those who wait.
-    pub(crate) fn tick_guards(&mut self, now: Now) {
+    /// Expires leases, and the deadlines of waiters and watchers.
+    pub(crate) fn tick_lock_queues(&mut self, now: Now) {
         let mut next = 0;
         while let Some(id) = self.segments.busy(next) {
             next += 1;
-            self.set_gate(now, id);
+            self.update_lock_gate(now, id);
             self.expire_forward(now, id);
             let Ok(segment) = self.segments.get_mut(id) else { continue };
-            let held = segment.guard.holders();
-            if !planted!(self, EndlessLease) && segment.guard.expire_leases(now.steady_us) {
-                self.counters.locks_broken += (held - segment.guard.holders()) as u64;
+            let holders_before = segment.lock_queue.holders();
+            if !planted!(self, EndlessLease) && segment.lock_queue.expire_leases(now.steady_us) {
+                self.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
                 self.unmark(id);
             }
             while let Ok(segment) = self.segments.get_mut(id)
-                && let Some(waiter) = segment.guard.next_late(now.steady_us)
+                && let Some(waiter) = segment.lock_queue.next_expired_waiter(now.steady_us)
             {
-                self.turn_away(&waiter, Failure::TimedOut);
+                self.fail_waiter(&waiter, Failure::TimedOut);
             }
             while let Ok(segment) = self.segments.get_mut(id)
-                && let Some(watcher) = segment.guard.next_unseen(now.steady_us)
+                && let Some(watcher) = segment.lock_queue.next_expired_watcher(now.steady_us)
             {
-                self.answer(watcher.asker, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
+                self.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
             }
-            self.serve_line(now, id);
+            self.serve_lock_queue(now, id);
         }
         self.segments.forget_idle();
     }

@@ -1,4 +1,4 @@
-//! What is told about segments, and who may use them: lists, facts, permissions.
+//! Segment metadata and permissions: lists, segment info, permission changes and the moves that they cause.
 
 use super::home_ops::ReplyFields;
 use crate::engine::action::{Action, MessageBody};
@@ -18,7 +18,7 @@ type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
 
 fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> bool) -> Listing {
     let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
-    let holder = segment.guard.first_holder().map(|holder| {
+    let holder = segment.lock_queue.first_holder().map(|holder| {
         let (node, client) = match holder.owner {
             LockOwner::Client(client) => (node, Some(many(client.index as usize))),
             LockOwner::Peer(node) => (node, None),
@@ -32,10 +32,10 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
         facts: segment.facts(segment.id),
         version: segment.version,
         timestamp: segment.timestamp,
-        holders: many(segment.guard.holders()),
-        locked: segment.guard.held_alone(),
-        waiting: many(segment.guard.waiting()),
-        readers: many(segment.seen_by.len()),
+        holders: many(segment.lock_queue.holders()),
+        locked: segment.lock_queue.is_exclusive(),
+        waiting: many(segment.lock_queue.waiting()),
+        readers: many(segment.window_holders.len()),
         home: node,
         mirror: mirror.map_or(NodeId::NOBODY, |mirror| mirror.node),
         mirroring: mirror.map_or(ReplicationInfo::None, |mirror| mirror.mirroring()),
@@ -44,32 +44,32 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
     }
 }
 
-/// Who may neither read nor write a segment nor release it does not hear of it.
+/// Hides a segment from a user with no permission to read, write or release it.
 fn may_hear(permissions: &Permissions, who: Principal) -> Result<(), Failure> {
     let may = |wish| permissions.allow(who, wish);
     may(Access::Read).or_else(|_| may(Access::Write)).or_else(|_| may(Access::Release))
 }
 
-/// How a move ended.
+/// Result of a move.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "it is looked at where it is made, and goes nowhere")]
 pub(crate) enum MoveOutcome {
-    /// What is written down of it now, where it was, who holds its lock alone, and the peers that have to forget that place.
-    There { asker: Requester, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
-    /// What was begun there has to be cleared.
-    Not { asker: Requester, to: u64, bytes: u64, failure: Failure },
+    /// Done: the new record, the old place, the exclusive holder, and the peers that have to forget the old place.
+    There { requester: Requester, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
+    /// Failed: the reserved memory has to be zeroed.
+    Not { requester: Requester, to: u64, bytes: u64, failure: Failure },
 }
 
 impl Engine {
     fn listing(&self, now: Now, segment: &Segment) -> Listing {
-        listing(now, self.node, segment, |node| self.mirrors.can_serve(&self.peers, node))
+        listing(now, self.node, segment, |node| self.replicas.can_serve(&self.peers, node))
     }
 
-    /// The next page of this node's segments, and whether there are more.
+    /// Returns the next page of this node's segments, and whether there are more.
     fn page(&self, now: Now, who: Principal, query: &ListQuery) -> (Bytes, bool) {
         let mut page = Bytes::new();
         let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
-        // The prefix itself may be a name, so the first look is at what comes right before it.
+        // The prefix itself may be a name, so it is looked up first.
         let exact = self.segments.exact(prefix).filter(|_| after < prefix);
         let from = if after < prefix { prefix } else { after };
         let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
@@ -81,7 +81,7 @@ impl Engine {
         (page, false)
     }
 
-    /// A list for a client: of the first node that can be reached from that one on.
+    /// Lists for a client, from the first connected node with at least that id.
     pub(crate) fn list_from(
         &mut self,
         now: Now,
@@ -93,29 +93,29 @@ impl Engine {
         let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
         let next = up.chain([self.node]).filter(|&node| node >= from).min();
         match next {
-            None => self.tell_page(caller.lane, caller.request, ListPage::default()),
+            None => self.complete_page(caller.lane, caller.request, ListPage::default()),
             Some(node) if node == self.node => {
                 let (bytes, more) = self.page(now, caller.who, query);
-                self.give_page(caller.lane, caller.request, text, &bytes, (node, more));
+                self.reply_page(caller.lane, caller.request, text, &bytes, (node, more));
             }
             Some(node) => {
                 let step = self.begin(caller, WaitState::Page { node, into: text, list: true })?.to_bits();
-                let kept = self.kept.insert(&query.encode());
+                let buffer = self.buffers.insert(&query.encode());
                 let message = Message::List { step, who: caller.who };
-                self.act(Action::Send { node, message, tail: MessageBody::Kept(kept) });
-                self.give_up(kept);
+                self.push_action(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
+                self.free_buffer(buffer);
             }
         }
         Ok(())
     }
 
-    /// A peer asks for a page.
-    pub(crate) fn list_here(&mut self, now: Now, node: NodeId, step: u64, who: Principal, query: &ListQuery) {
+    /// Lists for a peer.
+    pub(crate) fn list_at_home(&mut self, now: Now, node: NodeId, step: u64, who: Principal, query: &ListQuery) {
         let (page, more) = self.page(now, who, query);
         self.send_page(node, step, &page, more);
     }
 
-    /// All facts of one segment, for a client.
+    /// Returns the listing of one segment to a client.
     pub(crate) fn stat(
         &mut self,
         now: Now,
@@ -125,7 +125,7 @@ impl Engine {
     ) -> Result<(), Failure> {
         if self.is_home(segment) {
             let page = self.page_of_one(now, segment, caller.who)?;
-            self.give_page(caller.lane, caller.request, into, &page, (self.node, false));
+            self.reply_page(caller.lane, caller.request, into, &page, (self.node, false));
             return Ok(());
         }
         let node = self.reachable_home(segment)?;
@@ -134,8 +134,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The same for a peer.
-    pub(crate) fn stat_here(
+    /// Returns the listing of one segment to a peer.
+    pub(crate) fn stat_at_home(
         &mut self,
         now: Now,
         node: NodeId,
@@ -149,69 +149,73 @@ impl Engine {
     }
 
     fn page_of_one(&mut self, now: Now, id: SegmentId, who: Principal) -> Result<Bytes, Failure> {
-        self.set_gate(now, id);
+        self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
-        if segment.is_copy() {
+        if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
-        may_hear(&segment.permissions, who).map_err(|failure| self.doubted(id, failure))?;
+        may_hear(&segment.permissions, who).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
         let mut page = Bytes::new();
         assert!(self.listing(now, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
     }
 
     fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
-        let kept = self.kept.insert(page);
-        self.act(Action::Send { node, message: Message::Listed { step, more }, tail: MessageBody::Kept(kept) });
-        self.give_up(kept);
+        let buffer = self.buffers.insert(page);
+        self.push_action(Action::Send {
+            node,
+            message: Message::Listed { step, more },
+            tail: MessageBody::Buffer(buffer),
+        });
+        self.free_buffer(buffer);
     }
 
-    /// A peer sent a page.
-    pub(crate) fn listed(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
+    /// Handles a page that a peer sent.
+    pub(crate) fn handle_page(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
         let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)).copied() else {
             self.counters.stale += 1;
             return;
         };
-        let WaitState::Page { into, .. } = pending.wait else { return self.act(Action::Cut { node }) };
-        self.over(step);
-        self.give_page(pending.lane, pending.request, into, page, (node, more));
+        let WaitState::Page { into, .. } = pending.wait else { return self.push_action(Action::Disconnect { node }) };
+        self.end_pending(step);
+        self.reply_page(pending.lane, pending.request, into, page, (node, more));
     }
 
-    fn give_page(&mut self, lane: ChannelId, request: RequestId, into: ArenaRange, page: &[u8], of: (NodeId, bool)) {
+    fn reply_page(&mut self, lane: ChannelId, request: RequestId, into: ArenaRange, page: &[u8], of: (NodeId, bool)) {
         let bytes = page.len() as u16;
-        let kept: BufferId = self.kept.insert(page);
+        let buffer: BufferId = self.buffers.insert(page);
         let into = ArenaRange { bytes: bytes.into(), ..into };
-        self.act(Action::WriteOut { kept, client: lane.client, into });
-        self.give_up(kept);
-        self.tell_page(lane, request, ListPage { node: of.0, bytes, more: of.1 });
+        self.push_action(Action::WriteOut { buffer, client: lane.client, into });
+        self.free_buffer(buffer);
+        self.complete_page(lane, request, ListPage { node: of.0, bytes, more: of.1 });
     }
 
-    /// Tells a client about a page; a node that went away in between had nothing more.
-    pub(crate) fn tell_page(&mut self, lane: ChannelId, request: RequestId, page: ListPage) {
+    /// Completes a list with a page. For a node that went away in between the page is empty.
+    pub(crate) fn complete_page(&mut self, lane: ChannelId, request: RequestId, page: ListPage) {
         let done = Completion::bare(request, Outcome::Done);
         self.reply(lane, Completion { data: page.encode(), ..done }, None);
     }
 
-    /// New permissions of a segment at home here, if who asks may give them. Where other people may read it than
-    /// before, it moves to their memory: whoever has the old one mapped sees it no more.
-    pub(crate) fn permit_here(
+    /// Changes the permissions of a segment at home here, if `who` may. If the set of readers changes, the segment
+    /// moves to their memory area, so that processes with the old area mapped no longer see it.
+    pub(crate) fn permit_at_home(
         &mut self,
         now: Now,
         who: Principal,
         id: SegmentId,
         permit: PermissionUpdate,
-        asker: Requester,
+        requester: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        if segment.guard.moving {
+        if segment.lock_queue.is_moving {
             return Err(Failure::Busy);
         }
         let (spec, given_to) = (segment.spec, segment.permissions.changed(who, permit)?.owner);
-        if given_to.uid != segment.permissions.owner.uid && self.refuse_over_quota(asker, given_to, &spec) {
+        if given_to.uid != segment.permissions.owner.uid && self.refuse_over_quota(requester, given_to, &spec) {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        if segment.mirror.is_some() && self.permit_later(now, who, id, permit, asker)? {
+        if segment.mirror.is_some() && self.defer_permit(now, who, id, permit, requester)? {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
@@ -220,54 +224,54 @@ impl Engine {
         if new.audience() == old.audience() {
             self.segments.set_permissions(id, new)?;
             let record = self.segments.record(id)?;
-            self.act(Action::Rewrite { record });
-            self.permitted(id, asker);
+            self.push_action(Action::RewriteRecord { record });
+            self.announce_permissions(id, requester);
             return Ok(());
         }
-        let (record, from, bytes) = self.segments.begin_move(id, new, asker)?;
-        self.act(Action::Move { record, from, bytes });
+        let (record, from, bytes) = self.segments.begin_move(id, new, requester)?;
+        self.push_action(Action::Move { record, from, bytes });
         Ok(())
     }
 
-    /// A segment is in its new place, or could not be brought there.
+    /// Completes a move.
     pub fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
         let Some(id) = self.segments.at_slot(at) else { return };
         let deadline_us = now.steady_us + Self::FORGET_US;
         match self.segments.end_move(id, made, deadline_us) {
             None => return,
-            Some(MoveOutcome::Not { asker, to, bytes, failure }) => {
-                self.act(Action::Clear { at: to, bytes });
-                self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
+            Some(MoveOutcome::Not { requester, to, bytes, failure }) => {
+                self.push_action(Action::ZeroFill { at: to, bytes });
+                self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
-            Some(MoveOutcome::There { asker, record, from, holder, readers }) => {
-                // A lock may have been given back meanwhile. Until the record says so the segment is where it was.
-                self.act(Action::Mark { at: record.at, holder });
-                self.act(Action::Rewrite { record });
+            Some(MoveOutcome::There { requester, record, from, holder, readers }) => {
+                // A lock may have been released meanwhile. Until the record changes, the segment is in the old place.
+                self.push_action(Action::SetLockHolder { at: record.at, holder });
+                self.push_action(Action::RewriteRecord { record });
                 for line in record.spec.header_lines() {
-                    self.act(Action::Erase { at: from + line });
+                    self.push_action(Action::EraseHeader { at: from + line });
                 }
                 for node in readers {
                     self.send(node, Message::Forget { segment: id });
                 }
                 self.reclaim();
-                self.permitted(id, asker);
+                self.announce_permissions(id, requester);
             }
         }
-        self.serve_line(now, id);
+        self.serve_lock_queue(now, id);
     }
 
-    /// Every node that has noted the old permissions is told, and the one who gave new ones.
-    fn permitted(&mut self, id: SegmentId, asker: Requester) {
+    /// Announces new permissions to every node that knows the old ones, and answers the requester.
+    fn announce_permissions(&mut self, id: SegmentId, requester: Requester) {
         let Ok(segment) = self.segments.get(id) else { return };
-        let told = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
-        let (facts, readers) = (segment.facts(id), segment.seen_by.clone());
+        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let (facts, readers) = (segment.facts(id), segment.window_holders.clone());
         for node in readers {
             self.send(node, Message::Changed { facts });
         }
-        self.answer(asker, Outcome::Done, told);
+        self.answer(requester, Outcome::Done, fields);
     }
 
-    /// The same, asked by a client.
+    /// Changes permissions on behalf of a local client.
     pub(crate) fn permit(
         &mut self,
         now: Now,
@@ -276,7 +280,13 @@ impl Engine {
         permit: PermissionUpdate,
     ) -> Result<(), Failure> {
         if self.is_home(segment) {
-            return self.permit_here(now, caller.who, segment, permit, Requester::Client(caller.lane, caller.request));
+            return self.permit_at_home(
+                now,
+                caller.who,
+                segment,
+                permit,
+                Requester::Client(caller.lane, caller.request),
+            );
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
@@ -284,14 +294,14 @@ impl Engine {
         Ok(())
     }
 
-    /// A home changed the permissions of one of its segments.
-    pub(crate) fn facts_changed(&mut self, node: NodeId, facts: SegmentInfo) {
+    /// Handles a change of permissions at a remote home.
+    pub(crate) fn handle_info_change(&mut self, node: NodeId, facts: SegmentInfo) {
         if self.home_of(facts.segment) != node {
             if facts.copies > 1 {
-                // Of one that was its home.
+                // The sender is a former home.
                 return;
             }
-            return self.act(Action::Cut { node });
+            return self.push_action(Action::Disconnect { node });
         }
         if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&facts.segment)) {
             remote.facts.permissions = facts.permissions;

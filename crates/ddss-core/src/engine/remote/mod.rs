@@ -1,4 +1,6 @@
-//! Operations on segments whose home is another node.
+//! Operations on segments whose home is another node. Gets are one-sided reads (`remote_get.rs`), executed by the home
+//! (`served_get.rs`) or answered from `read_cache.rs`; all other operations are messages (`remote_ops.rs`).
+//! `remote_locks.rs` and `name_claims.rs` hold what this node knows of locks and names elsewhere.
 
 pub(crate) mod name_claims;
 pub(crate) mod read_cache;

@@ -1,48 +1,48 @@
-//! Copies of remote Temporal segments that this node keeps for its own readers.
+//! Read cache: copies of remote Temporal segments for this node's readers.
 //!
-//! A copy is the whole segment, read into this node's own pool: never taken from a client's arena, where a client could
-//! have forged what others would read. Its age counts from the moment when its reads began, so it shows every put that
-//! had ended by then. Puts go to the home and not here; a put of this node's own clients ends the copy.
+//! A cached copy is the whole segment, read into this node's own pool. It never comes from a client's arena, where a
+//! client could forge the data of others. Its age counts from the start of its reads, so it shows every put that had
+//! ended by then. Puts bypass the cache and go to the home; a put by a client of this node invalidates the copy.
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
 use crate::engine::engine::{Engine, LocalCaller, Now};
 use crate::engine::fault_injection::planted;
 use crate::engine::state::pending::{Pending, PendingReads, StepId, Transfer, WaitState};
-use crate::limits::{COPIES_MAX, COPY_BYTES_MAX};
+use crate::limits::{CACHED_BYTES_MAX, CACHED_SEGMENTS_MAX};
 use crate::peer::message::SegmentInfo;
 use crate::{ChannelId, Completion, Failure, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
 use std::collections::BTreeMap;
 
-/// One copy.
+/// One cached copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CachedSegment {
-    /// Where its bytes are in the pool.
+    /// Pool offset of its bytes.
     at: u64,
     bytes: u64,
     version: Version,
     timestamp: Timestamp,
-    /// When its reads began.
-    began_us: u64,
-    /// Its bytes are on their way.
-    coming: bool,
-    /// Something happened that the bytes on their way may not show: only who asked for them gets them.
-    spoiled: bool,
+    /// Start of its reads.
+    read_start_us: u64,
+    /// Its bytes are being read.
+    is_filling: bool,
+    /// Invalidated while its bytes are being read: only the request that started the read gets them.
+    is_invalidated: bool,
 }
 
-/// All of them.
+/// All cached copies.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCache(BTreeMap<SegmentId, CachedSegment>);
 
 impl ReadCache {
     #[inline]
-    pub(crate) fn are_there(&self) -> bool {
+    pub(crate) fn has_entries(&self) -> bool {
         !self.0.is_empty()
     }
 }
 
 impl Engine {
-    /// Answers from the copy, or begins to read one; `false` if this get has to go to the home by itself.
-    pub(crate) fn get_copied(
+    /// Answers from the cache, or starts to fill it; `false` if the get has to go to the home.
+    pub(crate) fn get_cached(
         &mut self,
         now: Now,
         caller: &LocalCaller,
@@ -51,47 +51,48 @@ impl Engine {
         copy_us: u32,
     ) -> Result<bool, Failure> {
         let segment = transfer.segment;
-        if copy_us == 0 || facts.bytes > COPY_BYTES_MAX || !matches!(facts.model, crate::Model::Temporal(_)) {
+        if copy_us == 0 || facts.bytes > CACHED_BYTES_MAX || !matches!(facts.model, crate::Model::Temporal(_)) {
             return Ok(false);
         }
-        let copy = match self.copies.0.get(&segment) {
-            Some(copy) if copy.coming => return Ok(false),
+        let copy = match self.read_cache.0.get(&segment) {
+            Some(copy) if copy.is_filling => return Ok(false),
             Some(copy)
-                if planted!(self, EternalCopy) || now.steady_us < copy.began_us.saturating_add(copy_us.into()) =>
+                if planted!(self, EternalCopy) || now.steady_us < copy.read_start_us.saturating_add(copy_us.into()) =>
             {
                 let copy = *copy;
-                self.counters.copied += 1;
+                self.counters.cache_hits += 1;
                 self.answer_from(&copy, caller.lane, caller.request, transfer);
-                self.give_up_table(&transfer.parts);
+                self.free_table(&transfer.parts);
                 return Ok(true);
             }
             Some(copy) => *copy,
-            None => match self.make_copy(facts.bytes) {
+            None => match self.reserve_cached_copy(facts.bytes) {
                 Some(copy) => copy,
                 None => return Ok(false),
             },
         };
-        let fetching = PendingReads { transfer: *transfer, tears: 0, kept: None, refresh: true };
+        let fetching = PendingReads { transfer: *transfer, tears: 0, history_version: None, refresh: true };
         let step = self.begin(caller, WaitState::Fetch(fetching))?;
-        let coming = CachedSegment { began_us: now.steady_us, coming: true, spoiled: false, ..copy };
-        self.copies.0.insert(segment, coming);
+        let is_filling =
+            CachedSegment { read_start_us: now.steady_us, is_filling: true, is_invalidated: false, ..copy };
+        self.read_cache.0.insert(segment, is_filling);
         self.fetch(step, &fetching, FetchTarget::Pool(copy.at)).inspect_err(|_| {
             self.operations.remove(step);
-            self.drop_coming(segment);
+            self.drop_cache_fill(segment);
         })?;
         Ok(true)
     }
 
-    /// Room for a copy, if need be that of the oldest one.
-    fn make_copy(&mut self, bytes: u64) -> Option<CachedSegment> {
-        if self.copies.0.len() >= COPIES_MAX {
-            let idle = self.copies.0.iter().filter(|(_, copy)| !copy.coming);
-            let (&oldest, _) = idle.min_by_key(|(id, copy)| (copy.began_us, **id))?;
-            self.end_copy(oldest);
+    /// Reserves space for a copy, if need be by evicting the oldest one.
+    fn reserve_cached_copy(&mut self, bytes: u64) -> Option<CachedSegment> {
+        if self.read_cache.0.len() >= CACHED_SEGMENTS_MAX {
+            let idle = self.read_cache.0.iter().filter(|(_, copy)| !copy.is_filling);
+            let (&oldest, _) = idle.min_by_key(|(id, copy)| (copy.read_start_us, **id))?;
+            self.evict_cached(oldest);
         }
-        let at = self.segments.take_blocks(bytes)?;
+        let at = self.segments.allocate_blocks(bytes)?;
         let (version, timestamp) = (Version(0), Timestamp(0));
-        Some(CachedSegment { at, bytes, version, timestamp, began_us: 0, coming: true, spoiled: false })
+        Some(CachedSegment { at, bytes, version, timestamp, read_start_us: 0, is_filling: true, is_invalidated: false })
     }
 
     fn answer_from(&mut self, copy: &CachedSegment, lane: ChannelId, request: RequestId, transfer: &Transfer) {
@@ -103,62 +104,62 @@ impl Engine {
                 Some((copy.at + offset, bytes as u8))
             }
             parts => {
-                self.act(Action::CopyOut { at: copy.at, parts, client: lane.client, into: transfer.range });
+                self.push_action(Action::CopyOut { at: copy.at, parts, client: lane.client, into: transfer.range });
                 None
             }
         };
         self.reply(lane, done, data);
     }
 
-    /// The bytes of a copy are there, whole.
-    pub(crate) fn refreshed(
+    /// Completes the fill of a cached copy.
+    pub(crate) fn cache_filled(
         &mut self,
         step: StepId,
         pending: &Pending,
         transfer: &Transfer,
         stamp: (Version, Timestamp),
     ) {
-        let Some(copy) = self.copies.0.get_mut(&transfer.segment) else { return };
+        let Some(copy) = self.read_cache.0.get_mut(&transfer.segment) else { return };
         (copy.version, copy.timestamp) = stamp;
-        copy.coming = false;
+        copy.is_filling = false;
         let copy = *copy;
         self.answer_from(&copy, pending.lane, pending.request, transfer);
-        self.over(step);
-        if copy.spoiled {
-            self.end_copy(transfer.segment);
+        self.end_pending(step);
+        if copy.is_invalidated {
+            self.evict_cached(transfer.segment);
         }
     }
 
-    /// The bytes of a copy will not come, and the fabric does not touch its place any more.
-    pub(crate) fn drop_coming(&mut self, segment: SegmentId) {
-        if self.copies.0.get(&segment).is_some_and(|copy| copy.coming) {
-            self.end_copy(segment);
+    /// Drops a copy whose fill failed, after the fabric stopped writing to it.
+    pub(crate) fn drop_cache_fill(&mut self, segment: SegmentId) {
+        if self.read_cache.0.get(&segment).is_some_and(|copy| copy.is_filling) {
+            self.evict_cached(segment);
         }
     }
 
-    /// A client of this node changed the segment, or it is gone: what is here does not count any more.
-    pub(crate) fn spoil_copy(&mut self, segment: SegmentId) {
+    /// Invalidates the cached copy of a segment that a local client changed or that is gone.
+    pub(crate) fn invalidate_cached(&mut self, segment: SegmentId) {
         if planted!(self, UnspoiltCopy) {
             return;
         }
-        match self.copies.0.get_mut(&segment) {
-            Some(copy) if copy.coming => copy.spoiled = true,
-            Some(_) => self.end_copy(segment),
+        match self.read_cache.0.get_mut(&segment) {
+            Some(copy) if copy.is_filling => copy.is_invalidated = true,
+            Some(_) => self.evict_cached(segment),
             None => {}
         }
     }
 
-    /// The same for everything whose home is there.
-    pub(crate) fn spoil_copies_of(&mut self, home: NodeId) {
-        let theirs: Vec<SegmentId> = self.copies.0.keys().copied().filter(|id| id.home() == home).collect();
+    /// Invalidates all cached copies of segments of one home.
+    pub(crate) fn invalidate_cached_of(&mut self, home: NodeId) {
+        let theirs: Vec<SegmentId> = self.read_cache.0.keys().copied().filter(|id| id.home() == home).collect();
         for segment in theirs {
-            self.spoil_copy(segment);
+            self.invalidate_cached(segment);
         }
     }
 
-    fn end_copy(&mut self, segment: SegmentId) {
-        if let Some(copy) = self.copies.0.remove(&segment) {
-            self.segments.give_blocks(copy.at, copy.bytes);
+    fn evict_cached(&mut self, segment: SegmentId) {
+        if let Some(copy) = self.read_cache.0.remove(&segment) {
+            self.segments.free_blocks(copy.at, copy.bytes);
         }
     }
 }

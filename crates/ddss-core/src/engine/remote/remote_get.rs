@@ -1,9 +1,9 @@
-//! Gets of remote segments: one batch of one-sided reads, in which the home's engine takes no part.
+//! Gets of remote segments: one batch of one-sided reads, without the home's engine.
 //!
-//! Header, bytes, state word again ([`Action::Fetch`]); if a put came between, it is done again, and the second time
-//! the home is asked to do it (`served_get.rs`). A version that is named is read where its copy is kept, with the header
-//! that stands there. A Delta segment's reader takes the copy of the version before rather than wait for a writer.
-//! Where each read of a batch waits for the one before it, a get that minds the lock is the home's from the beginning.
+//! A batch reads the header, the bytes, and the state word again ([`Action::Fetch`]). If a put came between, it is
+//! repeated; the second time the home executes the get (`served_get.rs`). A named version is read from the home's
+//! history, with the header that is saved there. A reader of a Delta segment takes the previous version rather than
+//! wait for a writer. Where reads of a batch cannot overlap, the home executes every get that depends on the lock.
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
 use crate::engine::engine::{Engine, LocalCaller, Now};
@@ -16,17 +16,16 @@ use crate::peer::message::SegmentInfo;
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
 impl Engine {
-    /// Gets bytes of a remote segment: reads them, or asks its home about it first. With an error the table of the
-    /// ranges is still the caller's.
-    pub(crate) fn get_far(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
+    /// Gets bytes of a remote segment: reads them, or asks its home first. On error the caller still owns the range
+    /// table.
+    pub(crate) fn get_remote(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
-        let Some(facts) = self.noted(transfer.segment) else {
-            // While somebody still reads it where it was, nothing new is noted about it: asking for its facts again and again would
-            // bring no more.
-            return if self.is_left(transfer.segment) {
-                self.let_home_get(now, &caller, transfer)
+        let Some(facts) = self.known_segment(transfer.segment) else {
+            // While a read of the old place is in flight, no new window is recorded: to ask again would bring no more.
+            return if self.is_withdrawn(transfer.segment) {
+                self.begin_served_get(now, &caller, transfer)
             } else {
-                self.ask_facts(caller, transfer)
+                self.request_info(caller, transfer)
             };
         };
         if facts.copies == 1 {
@@ -36,16 +35,16 @@ impl Engine {
             check_range(facts.bytes, range.offset, range.bytes)?;
         }
         let rules = facts.model.get_rules(transfer.look.asks);
-        let kept = transfer.look.version.filter(|_| facts.keeps > 0);
+        let history_version = transfer.look.version.filter(|_| facts.keeps > 0);
         let minds = if transfer.look.version.is_some() { LockDependency::Nobody } else { rules.minds };
         let takes_trips = minds == LockDependency::Alone && !self.reads_overlap;
         if facts.copies > 1 || minds == LockDependency::Anyone || takes_trips {
-            return self.let_home_get(now, &caller, transfer);
+            return self.begin_served_get(now, &caller, transfer);
         }
-        if transfer.look.version.is_none() && self.get_copied(now, &caller, &transfer, &facts, rules.copy_us)? {
+        if transfer.look.version.is_none() && self.get_cached(now, &caller, &transfer, &facts, rules.copy_us)? {
             return Ok(());
         }
-        let fetching = PendingReads { transfer, tears: 0, kept, refresh: false };
+        let fetching = PendingReads { transfer, tears: 0, history_version, refresh: false };
         let step = self.begin(&caller, WaitState::Fetch(fetching))?;
         let target = FetchTarget::Arena(caller.lane.client, transfer.range);
         self.fetch(step, &fetching, target).inspect_err(|_| {
@@ -53,60 +52,61 @@ impl Engine {
         })
     }
 
-    /// What this node has noted about a remote segment.
-    pub(crate) fn noted(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
+    /// Returns the recorded info of a remote segment.
+    pub(crate) fn known_segment(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
         (!remote.leaving).then_some(remote.facts)
     }
 
-    /// Whether its home has taken a remote segment away from its place, and a read of that is still under way.
-    fn is_left(&mut self, segment: SegmentId) -> bool {
+    /// Returns true if the home has withdrawn a window that a read still uses.
+    fn is_withdrawn(&mut self, segment: SegmentId) -> bool {
         let home = self.home_of(segment);
         self.peers.reachable(home).and_then(|peer| peer.remotes.get(&segment)).is_some_and(|remote| remote.leaving)
     }
 
-    fn let_home_get(&mut self, now: Now, caller: &LocalCaller, transfer: Transfer) -> Result<(), Failure> {
+    fn begin_served_get(&mut self, now: Now, caller: &LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         let step = self.begin(caller, WaitState::Home(transfer))?;
         if let Some(pending) = self.operations.get_mut(step).copied() {
-            self.ask_home_to_get(now, step, &pending, transfer);
+            self.request_served_get(now, step, &pending, transfer);
         }
         Ok(())
     }
 
-    fn ask_facts(&mut self, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
+    fn request_info(&mut self, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         let step = self.begin(&caller, WaitState::Facts { transfer })?;
         let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
         self.send(self.home_of(transfer.segment), message);
         Ok(())
     }
 
-    /// Starts the reads of a get that is noted as [`WaitState::Fetch`].
+    /// Starts the reads of a get that waits in [`WaitState::Fetch`].
     pub(crate) fn fetch(&mut self, step: StepId, fetching: &PendingReads, target: FetchTarget) -> Result<(), Failure> {
-        let PendingReads { transfer: Transfer { segment, mut parts, .. }, kept, refresh, .. } = *fetching;
+        let PendingReads { transfer: Transfer { segment, mut parts, .. }, history_version, refresh, .. } = *fetching;
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
         let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
         remote.reads += 1;
         let (window, facts) = (remote.window, remote.facts);
-        let line = kept.and_then(|version| Header::line_of(facts.bytes, facts.keeps, version)).unwrap_or(0);
+        let line =
+            history_version.and_then(|version| Header::history_offset(facts.bytes, facts.keeps, version)).unwrap_or(0);
         if refresh {
             parts = RangeSet::One { offset: 0, bytes: facts.bytes as u32 };
         }
-        self.act(Action::Fetch { node: home, step, window, line, parts, target });
+        self.push_action(Action::Fetch { node: home, step, window, line, parts, target });
         Ok(())
     }
 
-    /// The reads of a fetch ended: the header before the bytes and the state word after them, or why not.
+    /// Handles the end of a fetch: the header before the bytes and the state word after them, or a failure.
     pub fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
         let Some(pending) = self.operations.get_mut(step).copied() else {
             self.counters.stale += 1;
             return;
         };
         let WaitState::Fetch(fetching) = pending.wait else { return };
-        let PendingReads { transfer, kept, refresh, .. } = fetching;
+        let PendingReads { transfer, history_version, refresh, .. } = fetching;
         let segment = transfer.segment;
-        let facts = self.noted(segment);
+        let facts = self.known_segment(segment);
         self.read_ended(segment);
         let in_time = now.steady_us < pending.deadline_us;
         let header = match result {
@@ -115,15 +115,16 @@ impl Engine {
             Ok(read) => read,
             Err(failure) => return self.end_fetch(step, &fetching, failure),
         };
-        // Nothing may be noted any more, since it moves: then its home has to say whether the lock matters.
+        // The info may be gone because the segment moves: then its home has to say whether the lock matters.
         let minds = facts.map_or(LockDependency::Anyone, |facts| facts.model.get_rules(transfer.look.asks).minds);
         let minds = if transfer.look.version.is_some() { LockDependency::Nobody } else { minds };
-        let own = self.token_of(pending.lane.client, segment).map_or(0, |token| token.0);
-        let locked = ![0, own].contains(&header.0.locked) && minds > LockDependency::Nobody && kept.is_none();
+        let own = self.remote_lock_token(pending.lane.client, segment).map_or(0, |token| token.0);
+        let locked =
+            ![0, own].contains(&header.0.locked) && minds > LockDependency::Nobody && history_version.is_none();
         let locked = locked && !planted!(self, UnseenLock);
         let proof = header.0.prove(segment, header.1);
         if let SnapshotCheck::Whole(_, timestamp) = proof {
-            // What is made here from now on comes after it, by the clock too.
+            // Later timestamps of this node must be greater.
             self.clock.hear(timestamp, now.wall_us);
         }
         match proof {
@@ -132,30 +133,30 @@ impl Engine {
                 self.torn(now, step, &pending, fetching, header.0.state);
             }
             SnapshotCheck::Torn => self.end_fetch(step, &fetching, Failure::Contended),
-            // Somebody holds the lock alone and may not be through: the home knows when.
+            // An exclusive holder may not be finished: the home knows when.
             SnapshotCheck::Whole(..) if locked && in_time => {
-                self.ask_home_to_get(now, step, &pending, transfer);
+                self.request_served_get(now, step, &pending, transfer);
             }
             SnapshotCheck::Whole(version, timestamp) if refresh => {
-                self.refreshed(step, &pending, &transfer, (version, timestamp));
+                self.cache_filled(step, &pending, &transfer, (version, timestamp));
             }
             SnapshotCheck::Whole(version, timestamp) => {
-                self.fetched_whole(step, &pending, &transfer, (version, timestamp))
+                self.finish_fetch(step, &pending, &transfer, (version, timestamp))
             }
-            // It may have moved, or nothing was kept in that place so far: the home knows.
+            // The segment may have moved, or the history slot is unused so far: the home knows.
             SnapshotCheck::Gone if in_time => {
                 if refresh {
-                    self.drop_coming(segment);
+                    self.drop_cache_fill(segment);
                 }
-                self.ask_home_to_get(now, step, &pending, transfer);
+                self.request_served_get(now, step, &pending, transfer);
             }
             SnapshotCheck::Gone => self.end_fetch(step, &fetching, Failure::NotFound),
         }
     }
 
-    fn fetched_whole(&mut self, step: StepId, pending: &Pending, transfer: &Transfer, stamp: (Version, Timestamp)) {
+    fn finish_fetch(&mut self, step: StepId, pending: &Pending, transfer: &Transfer, stamp: (Version, Timestamp)) {
         let (version, timestamp) = stamp;
-        self.over(step);
+        self.end_pending(step);
         let failure = match transfer.look.version {
             Some(wanted) if wanted < version => Some(Failure::VersionGone),
             Some(wanted) if wanted > version => Some(Failure::VersionMismatch),
@@ -168,52 +169,52 @@ impl Engine {
         self.reply(pending.lane, Completion { version, timestamp, ..done }, None);
     }
 
-    /// A put came between: once more, or from where the version before is kept, or let the home do it.
+    /// Retries a torn read: again, from the previous version, or executed by the home.
     fn torn(&mut self, now: Now, step: StepId, pending: &Pending, fetching: PendingReads, state: u64) {
         let PendingReads { transfer, tears, .. } = fetching;
         if fetching.refresh {
-            self.drop_coming(transfer.segment);
-            return self.ask_home_to_get(now, step, pending, transfer);
+            self.drop_cache_fill(transfer.segment);
+            return self.request_served_get(now, step, pending, transfer);
         }
         if tears > 0 {
-            return self.ask_home_to_get(now, step, pending, transfer);
+            return self.request_served_get(now, step, pending, transfer);
         }
-        let older = self.noted(transfer.segment).is_some_and(|facts| {
+        let older = self.known_segment(transfer.segment).is_some_and(|facts| {
             facts.keeps > 0 && facts.model.get_rules(transfer.look.asks).older && transfer.look.version.is_none()
         });
-        let kept = if older { Some(Version(state >> 1)) } else { fetching.kept };
-        let again = PendingReads { tears: tears + 1, kept, ..fetching };
-        self.go_on(now, step, pending, again);
+        let history_version = if older { Some(Version(state >> 1)) } else { fetching.history_version };
+        let again = PendingReads { tears: tears + 1, history_version, ..fetching };
+        self.restart_fetch(now, step, pending, again);
     }
 
-    /// The home had no room to do it.
+    /// Reads again after the home had no room to execute the get.
     pub(crate) fn fetch_again(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
-        let keeps = self.noted(transfer.segment).is_some_and(|facts| facts.keeps > 0);
-        let kept = transfer.look.version.filter(|_| keeps);
-        self.go_on(now, step, pending, PendingReads { transfer, tears: 0, kept, refresh: false });
+        let keeps = self.known_segment(transfer.segment).is_some_and(|facts| facts.keeps > 0);
+        let history_version = transfer.look.version.filter(|_| keeps);
+        self.restart_fetch(now, step, pending, PendingReads { transfer, tears: 0, history_version, refresh: false });
     }
 
-    fn go_on(&mut self, now: Now, step: StepId, pending: &Pending, fetching: PendingReads) {
+    fn restart_fetch(&mut self, now: Now, step: StepId, pending: &Pending, fetching: PendingReads) {
         if let Some(pending) = self.operations.get_mut(step) {
             pending.wait = WaitState::Fetch(fetching);
         }
         let target = FetchTarget::Arena(pending.lane.client, fetching.transfer.range);
         if self.fetch(step, &fetching, target).is_err() {
-            // It moves, or is gone: the home knows.
-            self.ask_home_to_get(now, step, pending, fetching.transfer);
+            // The segment moves or is gone: the home knows.
+            self.request_served_get(now, step, pending, fetching.transfer);
         }
     }
 
     pub(crate) fn end_fetch(&mut self, step: StepId, fetching: &PendingReads, failure: Failure) {
         if fetching.refresh {
-            self.drop_coming(fetching.transfer.segment);
+            self.drop_cache_fill(fetching.transfer.segment);
         }
-        if let Some(pending) = self.over(step) {
+        if let Some(pending) = self.end_pending(step) {
             self.finish(&pending, Outcome::Failed(failure));
         }
     }
 
-    /// One read of a remote segment less; the last one lets its home know.
+    /// Ends one read of a remote segment; the last one informs a home that waits for it.
     pub(crate) fn read_ended(&mut self, segment: SegmentId) {
         let home = self.home_of(segment);
         let Some(peer) = self.peers.reachable(home) else { return };

@@ -1,56 +1,56 @@
-//! Which locks of other homes the clients of this node hold, so that they can be given back when a client dies.
+//! Locks that clients of this node hold at other homes, so that they can be released when a client dies.
 
 use crate::engine::engine::{Engine, Now};
 use crate::request::operation::LockToken;
 use crate::{ClientId, Message, NodeId, SegmentId};
 
-/// One lock of another home.
+/// One lock at another home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RemoteLock {
     pub(crate) segment: SegmentId,
-    /// Who gave it.
+    /// Home that granted it.
     pub(crate) home: NodeId,
     pub(crate) token: LockToken,
     pub(crate) client: ClientId,
-    /// When the home will have ended it by itself.
+    /// End of the lease at the home.
     pub(crate) until_us: u64,
 }
 
 impl Engine {
-    /// Whether a client of this node holds a remote segment's lock: then its own gets do not wait for it.
-    pub(crate) fn holds_far(&self, client: ClientId, segment: SegmentId) -> bool {
-        self.held.iter().any(|held| held.client == client && held.segment == segment)
+    /// Returns true if a local client holds a remote segment's lock: its own gets do not wait for it.
+    pub(crate) fn holds_remote_lock(&self, client: ClientId, segment: SegmentId) -> bool {
+        self.remote_locks.iter().any(|lock| lock.client == client && lock.segment == segment)
     }
 
-    /// The token of the lock that this client holds on a remote segment.
-    pub(crate) fn token_of(&self, client: ClientId, segment: SegmentId) -> Option<LockToken> {
-        let mine = self.held.iter().find(|held| held.client == client && held.segment == segment);
-        mine.map(|held| held.token)
+    /// Returns the token of the lock that this client holds on a remote segment.
+    pub(crate) fn remote_lock_token(&self, client: ClientId, segment: SegmentId) -> Option<LockToken> {
+        let mine = self.remote_locks.iter().find(|lock| lock.client == client && lock.segment == segment);
+        mine.map(|lock| lock.token)
     }
 
-    /// A client is gone: its locks elsewhere are given back.
-    pub(crate) fn give_back_all(&mut self, client: ClientId) {
-        let (gone, stay) = self.held.iter().partition::<Vec<_>, _>(|held| held.client == client);
-        self.held = stay;
-        for held in gone {
-            self.give_back(held.home, held.segment, held.token);
+    /// Releases all remote locks of a client that is gone.
+    pub(crate) fn release_remote_locks(&mut self, client: ClientId) {
+        let (gone, stay) = self.remote_locks.iter().partition::<Vec<_>, _>(|lock| lock.client == client);
+        self.remote_locks = stay;
+        for lock in gone {
+            self.release_remote_lock(lock.home, lock.segment, lock.token);
         }
     }
 
-    /// Tells a home that a lock is not needed; nobody waits for the answer.
-    pub(crate) fn give_back(&mut self, home: NodeId, segment: SegmentId, token: LockToken) {
+    /// Releases a remote lock without waiting for the answer.
+    pub(crate) fn release_remote_lock(&mut self, home: NodeId, segment: SegmentId, token: LockToken) {
         if self.peers.reachable(home).is_some() {
             self.send(home, Message::Unlock { step: 0, segment, token });
         }
     }
 
-    /// A home is gone, and its locks with it.
-    pub(crate) fn held_lost(&mut self, home: NodeId) {
-        self.held.retain(|held| held.home != home);
+    /// Forgets the locks of a home that is gone.
+    pub(crate) fn drop_locks_of_home(&mut self, home: NodeId) {
+        self.remote_locks.retain(|lock| lock.home != home);
     }
 
-    /// Leases that have run out need not be given back.
-    pub(crate) fn tick_held(&mut self, now: Now) {
-        self.held.retain(|held| held.until_us > now.steady_us);
+    /// Forgets locks whose lease has expired.
+    pub(crate) fn expire_remote_locks(&mut self, now: Now) {
+        self.remote_locks.retain(|lock| lock.until_us > now.steady_us);
     }
 }

@@ -1,7 +1,7 @@
 //! Requests for segments whose home is another node, apart from gets (`remote_get.rs`).
 //!
-//! A put is the bytes written into the staging memory that the home keeps for us, and behind them the message that
-//! says "commit": one round trip, and the home's own thread makes it whole. Small puts travel inside that message.
+//! A put writes its bytes into the staging memory that the home keeps for this node, and sends a message that commits
+//! them: one round trip, and the home's progress thread makes it atomic. Small puts travel inside that message.
 
 use super::remote_locks::RemoteLock;
 use crate::engine::action::{Action, MessageBody, RangeSet};
@@ -20,10 +20,10 @@ use crate::request::operation::{LockToken, Operation, Payload, PutConditions};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
 impl Pending {
-    /// Whether only a message from `node` can end it.
+    /// Returns true if only a message from `node` can end the operation.
     pub(crate) fn is_on(&self, node: NodeId) -> bool {
         match &self.wait {
-            // Whether it is this one's turn to answer, its lookup says.
+            // The lookup itself knows whether this peer's answer is outstanding.
             WaitState::Lookup => true,
             WaitState::Allocate { home } | WaitState::Release { home } | WaitState::Page { node: home, .. } => {
                 *home == node
@@ -35,7 +35,7 @@ impl Pending {
 }
 
 impl Engine {
-    /// Finds a name: here, else with every peer that can be reached.
+    /// Looks up a name: here, else at every connected peer.
     pub(crate) fn look_up(
         &mut self,
         caller: LocalCaller,
@@ -58,46 +58,46 @@ impl Engine {
             return Err(Failure::AlreadyExists);
         }
         if self.directory.is_some() {
-            return self.look_up_shared(now, caller, name, then);
+            return self.look_up_in_directory(now, caller, name, then);
         }
         let peers: Vec<_> = self.peers.iter().collect();
-        let (mut asked, mut silent) = (AskedPeers::default(), 0);
+        let (mut asked, mut unreachable_peers) = (AskedPeers::default(), 0);
         for &(node, up) in &peers {
-            if up { asked.add(node) } else { silent += 1 }
+            if up { asked.add(node) } else { unreachable_peers += 1 }
         }
         let step = self.begin(&caller, WaitState::Lookup)?;
-        self.lookups.insert(step, NameLookup { name, then, asked, silent, confirmed: false });
+        self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
             self.send(node, Message::Lookup { step: step.to_bits(), who: caller.who, name });
         }
         if asked.is_empty() {
-            self.nobody_has(now, step);
+            self.end_failed_lookup(now, step);
         }
         Ok(())
     }
 
-    /// No peer that could be asked has the name.
-    fn nobody_has(&mut self, now: Now, step: StepId) {
-        if self.confirm_first(step) {
+    /// Ends a lookup that no connected peer could answer.
+    fn end_failed_lookup(&mut self, now: Now, step: StepId) {
+        if self.confirm_with_cluster(step) {
             return;
         }
-        let Some(NameLookup { name, then, silent, .. }) = self.lookups.remove(&step) else { return };
+        let Some(NameLookup { name, then, unreachable_peers, .. }) = self.lookups.remove(&step) else { return };
         let Some(pending) = self.operations.remove(step) else { return };
         let outcome = match then {
-            Continuation::Open if silent > 0 => Err(Failure::NodeDown),
+            Continuation::Open if unreachable_peers > 0 => Err(Failure::NodeDown),
             Continuation::Open => Err(Failure::NotFound),
             Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                self.allocate_here(now, Requester::Client(pending.lane, pending.request), pending.who, name, spec)
+                self.allocate_at_home(now, Requester::Client(pending.lane, pending.request), pending.who, name, spec)
             }
-            Continuation::Allocate(spec) => self.allocate_far(&pending, name, spec),
+            Continuation::Allocate(spec) => self.allocate_remote(&pending, name, spec),
         };
         if let Err(failure) = outcome {
             self.finish(&pending, Outcome::Failed(failure));
         }
     }
 
-    pub(crate) fn allocate_far(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
-        // A node that nobody here has heard of answers as little as one that is down.
+    pub(crate) fn allocate_remote(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
+        // An unknown node is treated like a node that is down.
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
         let step = self.begin(&pending.caller(), WaitState::Allocate { home })?;
@@ -105,15 +105,15 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn release_far(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
+    pub(crate) fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
         let step = self.begin(&caller, WaitState::Release { home })?;
         self.send(home, Message::Release { step: step.to_bits(), who: caller.who, segment });
         Ok(())
     }
 
-    /// Puts bytes into a remote segment. With an error the table of the ranges is still the caller's.
-    pub(crate) fn put_far(
+    /// Puts bytes into a remote segment. On error the caller still owns the range table.
+    pub(crate) fn put_remote(
         &mut self,
         caller: LocalCaller,
         segment: SegmentId,
@@ -122,16 +122,16 @@ impl Engine {
         terms: PutConditions,
     ) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
-        if let Some(facts) = self.noted(segment) {
-            // Another may have become the home of one with a mirror, and nobody told this node of new permissions.
+        if let Some(facts) = self.known_segment(segment) {
+            // The home of a replicated segment may have changed, and its permissions with it.
             if facts.copies == 1 {
                 facts.permissions.allow(caller.who, Access::Write)?;
             }
             for range in &self.ranges_of(&parts) {
                 check_range(facts.bytes, range.offset, range.bytes)?;
             }
-            let minds = terms.token.is_none() && facts.model.put_minds(terms.asks);
-            self.check_own_lock(&caller, segment, minds)?;
+            let depends_on_lock = terms.token.is_none() && facts.model.put_waits_for_lock(terms.asks);
+            self.check_own_lock(&caller, segment, depends_on_lock)?;
         }
         let (client, length) = (caller.lane.client, from.length());
         let (offset, ranges, table) = match parts {
@@ -148,82 +148,100 @@ impl Engine {
                 let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
                 let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
                 let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
-                let step = begun.inspect_err(|_| self.give_staging(home, Some(ticket)))?;
+                let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
                 let message = put(step, ticket.at);
-                self.act(Action::Stage { node: home, step, at: ticket.at, client, from: range, message, table });
+                self.push_action(Action::Stage {
+                    node: home,
+                    step,
+                    at: ticket.at,
+                    client,
+                    from: range,
+                    message,
+                    table,
+                });
                 if let Some(table) = table {
-                    self.give_up(table);
+                    self.free_buffer(table);
                 }
             }
             _ => {
                 let step = self.begin(&caller, WaitState::Put { segment, ticket: None })?;
                 let message = put(step, Message::NOT_STAGED);
-                self.act(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
+                self.push_action(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
             }
         }
         Ok(())
     }
 
-    /// A call that would wait for a lock of its own client is refused here: the home knows clients of its own node
-    /// only.
-    fn check_own_lock(&self, caller: &LocalCaller, segment: SegmentId, minds: bool) -> Result<(), Failure> {
-        if minds && self.holds_far(caller.lane.client, segment) { Err(Failure::OwnLock) } else { Ok(()) }
+    /// Refuses a call that would wait for a lock of its own client: the home knows only clients of its own node.
+    fn check_own_lock(&self, caller: &LocalCaller, segment: SegmentId, depends_on_lock: bool) -> Result<(), Failure> {
+        if depends_on_lock && self.holds_remote_lock(caller.lane.client, segment) {
+            Err(Failure::OwnLock)
+        } else {
+            Ok(())
+        }
     }
 
-    fn give_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::staging::Ticket>) {
+    fn free_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::staging::Ticket>) {
         if let (Some(ticket), Some(peer)) = (ticket, self.peers.reachable(home)) {
             peer.staging.give(ticket);
         }
     }
 
-    /// The write into staging memory ended. If it failed, the put behind it may have happened all the same: a
+    /// Handles the end of a write into staging memory. If it failed, the put behind it may still have happened: a
     /// connection can end after both had arrived.
     pub fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
         let Err(failure) = result else { return };
-        let Some(pending) = self.over(step) else {
+        let Some(pending) = self.end_pending(step) else {
             self.counters.stale += 1;
             return;
         };
         if let WaitState::Put { ticket, .. } = pending.wait {
-            self.give_staging(pending.on, ticket);
+            self.free_staging(pending.on, ticket);
         }
         self.finish(&pending, Outcome::Indeterminate(failure));
     }
 
-    /// Something that was to be sent for this step was refused before it went out: the operation did nothing.
+    /// Ends an operation whose message was refused before it went out: it did nothing.
     pub fn refused(&mut self, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         match pending.wait {
-            WaitState::Put { ticket, .. } => self.give_staging(pending.on, ticket),
+            WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Fetch(PendingReads { transfer, refresh, .. }) => {
                 self.read_ended(transfer.segment);
                 if refresh {
-                    self.drop_coming(transfer.segment);
+                    self.drop_cache_fill(transfer.segment);
                 }
             }
             _ => {}
         }
-        self.over(step);
+        self.end_pending(step);
         self.finish(&pending, Outcome::Failed(failure));
     }
 
-    /// A home told us about one of its segments.
-    pub(crate) fn found(&mut self, now: Now, node: NodeId, step: StepId, facts: SegmentInfo, window: RemoteWindow) {
+    /// Handles a home's description of one of its segments.
+    pub(crate) fn handle_found(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        step: StepId,
+        facts: SegmentInfo,
+        window: RemoteWindow,
+    ) {
         let is_home = self.home_of(facts.segment) == node;
         if facts.copies > 1 && !is_home {
-            // It was taken over, and one of the two nodes has yet to hear of it.
-            return self.ended(now, node, step, Outcome::Failed(Failure::Busy), ReplyFields::default());
+            // The segment was taken over, and one of the two nodes has yet to learn it.
+            return self.handle_ended(now, node, step, Outcome::Failed(Failure::Busy), ReplyFields::default());
         }
         let wraps = window.base.checked_add(window.bytes).is_none();
         let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX;
-        // Only of what can be is it known how much it takes.
+        // The size can be computed only from valid fields.
         let takes = if known { Header::bytes_with(facts.bytes, facts.keeps) } else { u64::MAX };
         let reaches = facts.copies > 1 || !wraps && window.bytes >= takes;
         if !known || !is_home && facts.segment.home() != node || !reaches {
-            self.act(Action::Cut { node });
+            self.push_action(Action::Disconnect { node });
             return;
         }
-        let noted = self.note(node, facts, window);
+        let noted = self.record_segment(node, facts, window);
         let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
             return;
@@ -247,12 +265,12 @@ impl Engine {
                 } else if now.steady_us >= pending.deadline_us {
                     Some(Failure::TimedOut)
                 } else {
-                    // The table of its ranges goes on with it.
+                    // The range table stays in use.
                     self.operations.remove(step);
-                    self.get_far(now, pending.caller(), transfer).err().inspect(|_| self.give_up_table(&transfer.parts))
+                    self.get_remote(now, pending.caller(), transfer).err().inspect(|_| self.free_table(&transfer.parts))
                 };
                 if let Some(failure) = failure {
-                    self.over(step);
+                    self.end_pending(step);
                     self.finish(&pending, Outcome::Failed(failure));
                 }
             }
@@ -260,14 +278,14 @@ impl Engine {
         }
     }
 
-    /// Ends a lookup, if this node's answer to it is still to come.
+    /// Removes a lookup if this node's answer is outstanding.
     fn take_lookup(&mut self, step: StepId, node: NodeId) -> Option<NameLookup> {
         self.lookups.get(&step).filter(|lookup| lookup.asked.contains(node))?;
         self.lookups.remove(&step)
     }
 
-    /// Notes what a home said; `false` if there is no room for more.
-    fn note(&mut self, node: NodeId, facts: SegmentInfo, window: RemoteWindow) -> bool {
+    /// Records a home's description; `false` if the table is full.
+    fn record_segment(&mut self, node: NodeId, facts: SegmentInfo, window: RemoteWindow) -> bool {
         let Some(peer) = self.peers.reachable(node) else { return false };
         if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&facts.segment) {
             return false;
@@ -278,10 +296,10 @@ impl Engine {
         true
     }
 
-    /// The home released a segment.
-    pub(crate) fn forget(&mut self, now: Now, node: NodeId, segment: SegmentId) {
-        self.spoil_copy(segment);
-        self.drop_copy_of(now, node, segment);
+    /// Handles the release of a segment by its home.
+    pub(crate) fn handle_forget(&mut self, now: Now, node: NodeId, segment: SegmentId) {
+        self.invalidate_cached(segment);
+        self.drop_replica_of(now, node, segment);
         let Some(peer) = self.peers.reachable(node) else { return };
         match peer.remotes.get_mut(&segment) {
             Some(remote) if remote.reads > 0 => remote.leaving = true,
@@ -292,9 +310,9 @@ impl Engine {
         }
     }
 
-    /// A home said how something ended.
-    pub(crate) fn ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, told: ReplyFields) {
-        self.clock.hear(told.timestamp, now.wall_us);
+    /// Handles the end of an operation at its home.
+    pub(crate) fn handle_ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, fields: ReplyFields) {
+        self.clock.hear(fields.timestamp, now.wall_us);
         let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
             return;
@@ -309,43 +327,49 @@ impl Engine {
                 | WaitState::Page { .. }
         );
         if wants_more && outcome == Outcome::Done {
-            // Only a description, bytes or a page are a good end of these: a peer that says otherwise is not one of us.
-            return self.act(Action::Cut { node });
+            // These end well only with a description, bytes or a page: a peer that says otherwise breaks the protocol.
+            return self.push_action(Action::Disconnect { node });
         }
         if let (WaitState::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
-            return self.not_there(now, step, node);
+            return self.record_missing(now, step, node);
         }
         if wait == WaitState::Lookup && self.take_lookup(step, node).is_none() {
             self.counters.stale += 1;
             return;
         }
         if let (WaitState::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {
-            return self.get_refused(now, step, failure);
+            return self.served_get_refused(now, step, failure);
         }
-        let Some(pending) = self.over(step) else { return };
+        let Some(pending) = self.end_pending(step) else { return };
         match pending.wait {
-            WaitState::Put { ticket, .. } => self.give_staging(pending.on, ticket),
+            WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
-                let token = LockToken(told.word);
+                let token = LockToken(fields.word);
                 if !self.is_attached(pending.lane.client) {
-                    return self.give_back(pending.on, segment, token);
+                    return self.release_remote_lock(pending.on, segment, token);
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
-                self.held.push(RemoteLock { segment, home: node, token, client: pending.lane.client, until_us });
+                self.remote_locks.push(RemoteLock {
+                    segment,
+                    home: node,
+                    token,
+                    client: pending.lane.client,
+                    until_us,
+                });
             }
             WaitState::LateLock { segment } => {
                 if outcome == Outcome::Done {
-                    self.give_back(node, segment, LockToken(told.word));
+                    self.release_remote_lock(node, segment, LockToken(fields.word));
                 }
                 return;
             }
             _ => {}
         }
-        self.answer(Requester::Client(pending.lane, pending.request), outcome, told);
+        self.answer(Requester::Client(pending.lane, pending.request), outcome, fields);
     }
 
-    /// Asks a home to change a word, to watch a version, to lock or to unlock.
-    pub(crate) fn ask_far(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
+    /// Sends an atomic, a wait for a version, a lock or an unlock to the home.
+    pub(crate) fn request_remote(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
         let LocalCaller { who, timeout_us, .. } = caller;
         match *operation {
             Operation::Atomic { segment, offset, change, token } => {
@@ -361,7 +385,7 @@ impl Engine {
             }
             Operation::Lock { segment, wish } => {
                 let home = self.reachable_home(segment)?;
-                if self.held.len() >= OPERATIONS_MAX {
+                if self.remote_locks.len() >= OPERATIONS_MAX {
                     return Err(Failure::Busy);
                 }
                 let step = self.begin(&caller, WaitState::Lock { segment, lease_us: wish.lease_us })?.to_bits();
@@ -369,8 +393,8 @@ impl Engine {
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
-                let wanted = (segment, token, caller.lane.client);
-                if !self.held.iter().any(|held| (held.segment, held.token, held.client) == wanted) {
+                let key = (segment, token, caller.lane.client);
+                if !self.remote_locks.iter().any(|lock| (lock.segment, lock.token, lock.client) == key) {
                     return Err(Failure::LockLost);
                 }
                 let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
@@ -381,30 +405,30 @@ impl Engine {
         Ok(())
     }
 
-    /// One peer less that could have the name.
-    fn not_there(&mut self, now: Now, step: StepId, node: NodeId) {
+    /// Records that one peer does not have the name.
+    fn record_missing(&mut self, now: Now, step: StepId, node: NodeId) {
         let Some(lookup) = self.lookups.get_mut(&step) else { return };
         lookup.asked.remove(node);
         if lookup.asked.is_empty() {
-            self.nobody_has(now, step);
+            self.end_failed_lookup(now, step);
         }
     }
 
-    /// The node that an operation waits for is gone.
-    pub(crate) fn answer_lost(&mut self, now: Now, step: StepId, node: NodeId) {
+    /// Ends an operation whose node is gone.
+    pub(crate) fn handle_peer_loss(&mut self, now: Now, step: StepId, node: NodeId) {
         if let Some(lookup) = self.lookups.get_mut(&step) {
             if lookup.asked.contains(node) {
-                lookup.silent += 1;
-                self.not_there(now, step, node);
+                lookup.unreachable_peers += 1;
+                self.record_missing(now, step, node);
             }
             return;
         }
-        let Some(pending) = self.over(step) else { return };
+        let Some(pending) = self.end_pending(step) else { return };
         let outcome = match pending.wait {
             WaitState::LateLock { .. } => return,
-            // A list goes on with the next node.
+            // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
-                return self.tell_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
+                return self.complete_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
             }
             WaitState::Facts { .. }
             | WaitState::Lookup

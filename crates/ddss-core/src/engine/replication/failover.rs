@@ -1,5 +1,5 @@
-//! What the cluster decides about mirrored segments, and what follows from it here: who is the home of what, whether
-//! this node may still answer as a home, and when a mirror asks to take over.
+//! Failover: decisions of the cluster about replicated segments, and their consequences here. They say which node is
+//! the home, whether this node may still answer as a home, and when a replica asks to take over.
 
 use super::state::{Proposal, ProposalKind, Replicas, ReplicatedSegment, Role, RoleAssignment, SyncState};
 use crate::engine::action::Action;
@@ -11,30 +11,29 @@ use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, Outcome, Refusal, SegmentId};
 
 impl Engine {
-    /// There is a cluster that decides about mirrors, as there is one that decides about names.
-    pub fn expect_duties(&mut self) {
-        self.mirrors.agreed = true;
+    /// Declares that a cluster decides about replicas, as one decides about names.
+    pub fn enable_replication(&mut self) {
+        self.replicas.has_cluster = true;
     }
 
-    /// Bytes of one piece in which a segment is copied, and how long a mirror may be away until another is looked for.
-    pub fn tune_mirrors(&mut self, piece_bytes: u32, patience_us: u64) {
-        (self.mirrors.piece_bytes, self.mirrors.patience_us) = (piece_bytes, patience_us);
+    /// Sets the bytes of one resync piece, and how long a replica may be away before another is chosen.
+    pub fn set_replication_limits(&mut self, piece_bytes: u32, patience_us: u64) {
+        (self.replicas.piece_bytes, self.replicas.patience_us) = (piece_bytes, patience_us);
     }
 
-    /// Whether what is asked of this node may need to know the time exactly: whether a lease is still in force, or how old
-    /// a copy is.
+    /// Returns true if requests may need the exact time, for a lease or the age of a cached copy.
     #[inline]
     pub fn needs_time(&self) -> bool {
-        self.segments.has_mirrored() || self.copies.are_there()
+        self.segments.has_replicated() || self.read_cache.has_entries()
     }
 
-    /// The home of a segment.
+    /// Returns the home of a segment.
     #[inline]
     pub(crate) fn home_of(&self, segment: SegmentId) -> NodeId {
-        if self.mirrors.routes.is_empty() {
+        if self.replicas.routes.is_empty() {
             return segment.home();
         }
-        self.mirrors.routes.get(&segment).copied().unwrap_or(segment.home())
+        self.replicas.routes.get(&segment).copied().unwrap_or(segment.home())
     }
 
     #[inline]
@@ -42,141 +41,142 @@ impl Engine {
         self.home_of(segment) == self.node
     }
 
-    pub(crate) fn mirror_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
+    pub(crate) fn replica_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
         self.segments.get_mut(id).ok()?.mirror.as_deref_mut()
     }
 
-    /// Sees that what may not be done now waits.
-    pub(crate) fn set_gate(&mut self, now: Now, id: SegmentId) {
-        let lease_until_us = if planted!(self, UnfencedHome) { u64::MAX } else { self.mirrors.lease_until_us };
+    /// Updates which operations on a segment have to wait.
+    pub(crate) fn update_lock_gate(&mut self, now: Now, id: SegmentId) {
+        let lease_until_us = if planted!(self, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us };
         if let Ok(segment) = self.segments.get_mut(id)
             && let Some(mirror) = &segment.mirror
         {
-            segment.guard.shut = !mirror.serves(now.steady_us, lease_until_us);
-            segment.guard.held = mirror.holds_puts();
+            segment.lock_queue.is_suspended = !mirror.serves(now.steady_us, lease_until_us);
+            segment.lock_queue.puts_blocked = mirror.blocks_puts();
         }
     }
 
-    /// Whether this node may speak for the segment at this moment.
+    /// Checks that this node may act as the home of the segment now.
     pub(crate) fn check_home(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
-        self.set_gate(now, id);
+        self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
-        if segment.is_copy() || segment.guard.shut { Err(Failure::NodeDown) } else { Ok(()) }
+        if segment.is_replica() || segment.lock_queue.is_suspended { Err(Failure::NodeDown) } else { Ok(()) }
     }
 
-    /// This node is the first home of a segment.
+    /// Makes this node the first home of a segment.
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.mirror_of(id) else { return };
+        let Some(mirror) = self.replica_of(id) else { return };
         (mirror.role, mirror.epoch) = (Role::Home(SyncState::Alone), 1);
-        self.stir(now, id);
+        self.start_transition(now, id);
     }
 
-    /// Something is to be done for a segment.
-    pub(crate) fn stir(&mut self, now: Now, id: SegmentId) {
-        self.mirrors.restless.insert(id);
-        self.settle(now, id);
+    /// Schedules work for a segment, and does what is possible now.
+    pub(crate) fn start_transition(&mut self, now: Now, id: SegmentId) {
+        self.replicas.in_transition.insert(id);
+        self.continue_transition(now, id);
     }
 
-    /// The cluster has decided something about a mirrored segment.
-    pub fn duty(&mut self, now: Now, duty: &RoleAssignment) {
+    /// Handles the cluster's decision about a replicated segment.
+    pub fn assign_role(&mut self, now: Now, duty: &RoleAssignment) {
         let id = duty.segment;
-        let known = self.mirrors.duties.get(&id);
+        let known = self.replicas.assignments.get(&id);
         if known.is_some_and(|known| (known.epoch, known.turn) > (duty.epoch, duty.turn)) {
             return;
         }
         let before = self.home_of(id);
-        self.mirrors.duties.insert(id, *duty);
+        self.replicas.assignments.insert(id, *duty);
         if duty.home == id.home() {
-            self.mirrors.routes.remove(&id);
+            self.replicas.routes.remove(&id);
         } else {
-            self.mirrors.routes.insert(id, duty.home);
+            self.replicas.routes.insert(id, duty.home);
         }
         if before != duty.home {
-            // Its locks are broken, all of them.
-            self.held.retain(|held| held.segment != id);
+            // All its locks are broken.
+            self.remote_locks.retain(|lock| lock.segment != id);
         }
-        if !self.mirrors.unsure.contains(&id) {
-            self.follow(now, id, duty);
+        if !self.replicas.unconfirmed.contains(&id) {
+            self.follow_assignment(now, id, duty);
         }
     }
 
-    /// A mirrored segment was released.
-    pub fn no_duty(&mut self, now: Now, id: SegmentId) {
-        self.mirrors.duties.remove(&id);
-        self.mirrors.routes.remove(&id);
+    /// Handles the release of a replicated segment.
+    pub fn remove_role(&mut self, now: Now, id: SegmentId) {
+        self.replicas.assignments.remove(&id);
+        self.replicas.routes.remove(&id);
         let gone = |engine: &mut Self| {
             let segment = engine.segments.get(id).ok()?;
-            (segment.is_copy() || engine.mirrors.unsure.contains(&id)).then_some(())
+            (segment.is_replica() || engine.replicas.unconfirmed.contains(&id)).then_some(())
         };
         if gone(self).is_some() {
-            self.drop_copy(now, id);
+            self.drop_replica(now, id);
         }
     }
 
-    /// Why a segment cannot be used: one that another node has, or may have for all that is known here, is not gone.
+    /// Explains why a segment is not found: it may exist at another node that this node does not know of yet.
     #[cold]
-    pub(crate) fn why(&self, segment: Option<SegmentId>, failure: Failure) -> Failure {
-        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.mirrors.agreed) else {
+    pub(crate) fn explain_failure(&self, segment: Option<SegmentId>, failure: Failure) -> Failure {
+        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.replicas.has_cluster) else {
             return failure;
         };
-        let is_known = self.mirrors.duties.contains_key(&segment);
-        if is_known || !self.mirrors.heard { Failure::NodeDown } else { failure }
+        let is_known = self.replicas.assignments.contains_key(&segment);
+        if is_known || !self.replicas.has_lease { Failure::NodeDown } else { failure }
     }
 
-    /// Until then nobody takes over what is at home here; whatever was decided before was told before.
+    /// Extends this node's lease: until then no replica takes over a segment at home here. Earlier decisions were
+    /// delivered before this call.
     pub fn lease(&mut self, now: Now, until_us: u64) {
-        self.mirrors.heard = true;
-        self.mirrors.lease_until_us = self.mirrors.lease_until_us.max(until_us);
-        for id in std::mem::take(&mut self.mirrors.unsure) {
+        self.replicas.has_lease = true;
+        self.replicas.lease_until_us = self.replicas.lease_until_us.max(until_us);
+        for id in std::mem::take(&mut self.replicas.unconfirmed) {
             self.find_role(now, id);
         }
     }
 
-    /// What this node is for a segment that it found when it was started.
+    /// Determines this node's role for a segment that was restored at start.
     fn find_role(&mut self, now: Now, id: SegmentId) {
         let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
-        let duty = self.mirrors.duties.get(&id).copied();
-        let Some(mirror) = self.mirror_of(id) else { return };
+        let duty = self.replicas.assignments.get(&id).copied();
+        let Some(mirror) = self.replica_of(id) else { return };
         let Some(duty) = duty else {
-            return if is_adopted { self.drop_copy(now, id) } else { self.begin_as_home(now, id) };
+            return if is_adopted { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
         };
         (mirror.epoch, mirror.turn) = (duty.epoch, duty.turn);
         if duty.home != node {
-            (mirror.role, mirror.node) = (Role::Copy, duty.home);
-            self.turn_all_away(id, Failure::NodeDown);
-            return self.follow(now, id, &duty);
+            (mirror.role, mirror.node) = (Role::Replica, duty.home);
+            self.fail_all_waiters(id, Failure::NodeDown);
+            return self.follow_assignment(now, id, &duty);
         }
         mirror.node = duty.mirror;
-        // What was on its way to the mirror when this node ended is not known: they begin anew.
+        // A forward in flight when this node ended is lost: home and replica start over.
         mirror.role = Role::Home(if duty.paired { SyncState::Paired } else { SyncState::Alone });
-        if duty.paired { self.lose_mirror(now, id) } else { self.stir(now, id) }
+        if duty.paired { self.lose_replica(now, id) } else { self.start_transition(now, id) }
     }
 
-    fn follow(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+    fn follow_assignment(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         let node = self.node;
-        let Some(mirror) = self.mirror_of(id) else { return };
+        let Some(mirror) = self.replica_of(id) else { return };
         if duty.epoch < mirror.epoch {
-            // A node that was started anew hears the old decisions too: a home may have found it before them.
+            // A restarted node receives old decisions too, which a home may already have surpassed.
             return;
         }
         match mirror.role {
-            Role::Home(_) if duty.home != node && duty.epoch > mirror.epoch => self.step_down(now, id, duty),
-            Role::Home(_) if duty.epoch == mirror.epoch => self.decided(now, id, duty),
-            Role::Copy if duty.home == node && duty.epoch > mirror.epoch => self.step_up(now, id, duty),
-            Role::Copy if duty.paired && duty.mirror != node => self.give_copy_up(now, id),
-            Role::Copy => {
+            Role::Home(_) if duty.home != node && duty.epoch > mirror.epoch => self.demote(now, id, duty),
+            Role::Home(_) if duty.epoch == mirror.epoch => self.proposal_accepted(now, id, duty),
+            Role::Replica if duty.home == node && duty.epoch > mirror.epoch => self.promote(now, id, duty),
+            Role::Replica if duty.paired && duty.mirror != node => self.give_up_replica(now, id),
+            Role::Replica => {
                 if duty.epoch > mirror.epoch {
                     (mirror.epoch, mirror.node) = (duty.epoch, duty.home);
                 }
-                self.stir(now, id);
+                self.start_transition(now, id);
             }
             _ => {}
         }
     }
 
-    /// What this home wanted decided was.
-    fn decided(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
-        let Some(mirror) = self.mirror_of(id) else { return };
+    /// Handles the acceptance of this home's proposal.
+    fn proposal_accepted(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+        let Some(mirror) = self.replica_of(id) else { return };
         if duty.turn < mirror.turn {
             return;
         }
@@ -186,12 +186,12 @@ impl Engine {
             Role::Home(SyncState::Parting) if !duty.paired => return self.parted(now, id),
             _ => return,
         }
-        self.set_gate(now, id);
-        self.serve_line(now, id);
+        self.update_lock_gate(now, id);
+        self.serve_lock_queue(now, id);
     }
 
-    /// The cluster has made this mirror the home: with everything that was acknowledged, and without the locks.
-    fn step_up(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+    /// Promotes this replica to the home: with every acknowledged put, and without the locks.
+    fn promote(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (at, stamp) = (segment.at, segment.timestamp);
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
@@ -200,125 +200,131 @@ impl Engine {
             ReplicatedSegment { epoch: duty.epoch, turn: duty.turn, node: duty.mirror, ..ReplicatedSegment::default() };
         (mirror.role, mirror.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
         self.restore_clock(floor);
-        self.act(Action::Mark { at, holder: LockToken::default() });
-        self.set_gate(now, id);
-        self.stir(now, id);
+        self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.update_lock_gate(now, id);
+        self.start_transition(now, id);
     }
 
-    /// Another node is the home: nothing of what is under way here happens any more.
-    fn step_down(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+    /// Demotes this home: no pending operation takes effect here any more.
+    fn demote(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
         self.end_forward(id, Outcome::Indeterminate(Failure::NodeDown));
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         let permits = std::mem::take(&mut mirror.permits);
-        *mirror =
-            ReplicatedSegment { epoch: duty.epoch, node: duty.home, role: Role::Copy, ..ReplicatedSegment::default() };
-        segment.guard.held = false;
-        self.act(Action::Mark { at, holder: LockToken::default() });
-        self.turn_all_away(id, Failure::NodeDown);
-        for (_, _, asker) in permits {
-            self.answer(asker, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
+        *mirror = ReplicatedSegment {
+            epoch: duty.epoch,
+            node: duty.home,
+            role: Role::Replica,
+            ..ReplicatedSegment::default()
+        };
+        segment.lock_queue.puts_blocked = false;
+        self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.fail_all_waiters(id, Failure::NodeDown);
+        for (_, _, requester) in permits {
+            self.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
         }
-        self.follow(now, id, duty);
+        self.follow_assignment(now, id, duty);
     }
 
-    /// A node was declared dead: where this one is the mirror it asks to take over.
+    /// Marks a node as dead. Where this node is the replica of its segments, it asks to take over.
     pub fn node_dead(&mut self, now: Now, node: NodeId) {
-        self.mirrors.dead.insert(node);
-        for id in self.segments.mirrored() {
-            if self.mirrors.duties.get(&id).is_some_and(|duty| duty.home == node) {
-                self.stir(now, id);
+        self.replicas.dead.insert(node);
+        for id in self.segments.replicated() {
+            if self.replicas.assignments.get(&id).is_some_and(|duty| duty.home == node) {
+                self.start_transition(now, id);
             }
         }
     }
 
-    /// A node was found alive again.
+    /// Marks a node as alive.
     pub fn node_alive(&mut self, node: NodeId) {
-        self.mirrors.dead.remove(&node);
+        self.replicas.dead.remove(&node);
     }
 
-    /// Lets the cluster decide, and says it again until it has.
-    pub(crate) fn decide(&mut self, now: Now, id: SegmentId, word: ProposalKind) {
+    /// Proposes a decision, and schedules its repetition.
+    pub(crate) fn propose(&mut self, now: Now, id: SegmentId, word: ProposalKind) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let name = segment.name;
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         mirror.retry_us = now.steady_us + Replicas::RETRY_US;
         let (epoch, turn) = (mirror.epoch, mirror.turn);
-        self.act(Action::Decide { decision: Proposal { segment: id, name, epoch, turn, word } });
+        self.push_action(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
     }
 
-    /// Looks after everything that is not as it should stay.
-    pub(crate) fn tick_mirrors(&mut self, now: Now) {
-        if self.mirrors.restless.is_empty() {
+    /// Continues all unfinished transitions.
+    pub(crate) fn tick_replication(&mut self, now: Now) {
+        if self.replicas.in_transition.is_empty() {
             return;
         }
-        let restless: Vec<SegmentId> = self.mirrors.restless.iter().copied().collect();
-        for id in restless {
-            self.settle(now, id);
+        let in_transition: Vec<SegmentId> = self.replicas.in_transition.iter().copied().collect();
+        for id in in_transition {
+            self.continue_transition(now, id);
         }
     }
 
-    fn settle(&mut self, now: Now, id: SegmentId) {
+    fn continue_transition(&mut self, now: Now, id: SegmentId) {
         let may_take_over = self.may_take_over(id);
-        let Some(mirror) = self.mirror_of(id) else {
-            self.mirrors.restless.remove(&id);
+        let Some(mirror) = self.replica_of(id) else {
+            self.replicas.in_transition.remove(&id);
             return;
         };
         let is_due = now.steady_us >= mirror.retry_us;
         match mirror.role {
-            Role::Copy if may_take_over => {
+            Role::Replica if may_take_over => {
                 if is_due {
-                    self.decide(now, id, ProposalKind::TakeOver);
+                    self.propose(now, id, ProposalKind::TakeOver);
                 }
             }
             Role::Home(SyncState::Alone) => {
                 if is_due {
-                    self.look_for_mirror(now, id);
+                    self.find_replica(now, id);
                 }
             }
             Role::Home(SyncState::Offered(_) | SyncState::Copying(_)) if is_due => {
-                self.mirror_refused(now, id, Refusal::NoAnswer)
+                self.replica_refused(now, id, Refusal::NoAnswer)
             }
-            Role::Home(SyncState::Copying(_)) => self.copy_on(now, id),
+            Role::Home(SyncState::Copying(_)) => self.continue_resync(now, id),
             Role::Home(SyncState::Pairing) => {
                 let mirror = mirror.node;
                 if is_due {
-                    self.decide(now, id, ProposalKind::Pair(mirror));
+                    self.propose(now, id, ProposalKind::Pair(mirror));
                 }
             }
             Role::Home(SyncState::Parting) => {
                 if is_due {
-                    self.decide(now, id, ProposalKind::Part);
+                    self.propose(now, id, ProposalKind::Part);
                 }
             }
             Role::Home(SyncState::Offered(_)) => {}
-            Role::Unsure | Role::Copy | Role::Home(SyncState::Joining(_) | SyncState::Paired) => {
-                self.mirrors.restless.remove(&id);
+            Role::Unconfirmed | Role::Replica | Role::Home(SyncState::Joining(_) | SyncState::Paired) => {
+                self.replicas.in_transition.remove(&id);
             }
         }
     }
 
-    /// Whether this mirror has everything, and its home nothing to say any more. The cluster looks once more.
+    /// Returns true if this replica is complete and its home is out of office. The cluster checks again.
     fn may_take_over(&self, id: SegmentId) -> bool {
-        let (Ok(segment), Some(duty)) = (self.segments.get(id), self.mirrors.duties.get(&id)) else { return false };
+        let (Ok(segment), Some(duty)) = (self.segments.get(id), self.replicas.assignments.get(&id)) else {
+            return false;
+        };
         let is_whole = segment.timestamp.0 != 0;
-        is_whole && duty.paired && duty.mirror == self.node && (duty.vacant || self.mirrors.dead.contains(&duty.home))
+        is_whole && duty.paired && duty.mirror == self.node && (duty.vacant || self.replicas.dead.contains(&duty.home))
     }
 
-    /// Finds a node for a home without a mirror: the one that it had, unless that is away for too long or refuses. No node
-    /// is asked again before its pause is over.
-    fn look_for_mirror(&mut self, now: Now, id: SegmentId) {
+    /// Finds a replica for a home without one: the previous node, unless it is away for too long or refuses. No node is
+    /// asked again before its pause is over.
+    fn find_replica(&mut self, now: Now, id: SegmentId) {
         let forgets = planted!(self, ForgottenRefusal);
-        let Self { segments, mirrors, peers, .. } = self;
+        let Self { segments, replicas, peers, .. } = self;
         let Ok(segment) = segments.get_mut(id) else { return };
         let (name, Some(mirror)) = (segment.name, segment.mirror.as_deref_mut()) else { return };
         mirror.refusals.retain(|_, refused| !forgets && now.steady_us < refused.until_us);
         let (old, refusals) = (mirror.node, &mirror.refusals);
-        let is_free = |node: NodeId| mirrors.can_serve(peers, node) && !refusals.contains_key(&node);
-        // One that comes back, or has yet to hear what it is, has nearly everything: it is worth waiting for.
+        let is_free = |node: NodeId| replicas.can_serve(peers, node) && !refusals.contains_key(&node);
+        // A node that returns, or has yet to learn its role, has nearly all data: it is worth waiting for.
         let is_awaited = refusals.get(&old).is_none_or(|refused| refused.why == Refusal::NotReady);
-        let is_patient = old != NodeId::NOBODY && now.steady_us < mirror.lost_us + mirrors.patience_us;
+        let is_patient = old != NodeId::NOBODY && now.steady_us < mirror.lost_us + replicas.patience_us;
         let chosen = if is_free(old) {
             Some(old)
         } else if is_awaited && is_patient {

@@ -1,8 +1,8 @@
-//! A put of a segment with a mirror: executed here, sent to the mirror, and committed and answered when the mirror has
-//! it. One at a time for each segment; gets go on, and see what was there before.
+//! Puts of a replicated segment: prepared here, sent to the replica, committed and answered when the replica has them.
+//! One at a time for each segment; gets continue, and see the state before it.
 //!
-//! The bytes are put aside first: a client or a peer could change them between the two copies. The grant of a lock goes
-//! the same road without bytes, so that a home that takes over gives newer tokens only.
+//! The bytes are copied aside first, since a client or peer could change them between the two copies. A lock grant is
+//! forwarded without bytes, so that a home that takes over gives only newer tokens.
 
 use super::state::{ProposalKind, Refused, Replicas, Role, SyncState};
 use crate::engine::action::{Action, CommitSource, MessageBody, RangeSet};
@@ -11,25 +11,25 @@ use crate::engine::fault_injection::planted;
 use crate::engine::home::home_ops::ReplyFields;
 use crate::engine::remote::served_get::ServedGetId;
 use crate::engine::state::lock_queue::{LockOwner, Requester};
-use crate::limits::MIRROR_PERMITS_MAX;
+use crate::limits::DEFERRED_PERMITS_MAX;
 use crate::model::segment::Principal;
 use crate::request::operation::{LockRequest, LockToken, PermissionUpdate};
 use crate::{Failure, Message, NodeId, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
 
-/// What waits for the mirror.
+/// Operation that waits for the replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingForward {
     what: ForwardKind,
-    /// Who hears of its end, unless that is told already.
-    asker: Option<Requester>,
+    /// Requester, unless it is already answered.
+    requester: Option<Requester>,
     version: Version,
     timestamp: Timestamp,
-    /// What the answer says besides.
+    /// Additional word of the answer.
     word: u64,
-    /// Where its bytes are, and how many.
+    /// Pool offset and length of its bytes.
     place: Option<(u64, u64)>,
-    /// The place is the fabric's as well.
-    hand: Option<ServedGetId>,
+    /// The fabric uses these bytes as well.
+    served_get: Option<ServedGetId>,
     deadline_us: u64,
 }
 
@@ -37,42 +37,42 @@ pub(crate) struct PendingForward {
 enum ForwardKind {
     Put(RangeSet),
     Grant(LockRequest),
-    /// It was committed already: a planted bug.
+    /// Already committed: an injected bug.
     Done,
 }
 
-/// A change that is to be made.
+/// Change to apply to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentChange {
-    pub(crate) asker: Requester,
+    pub(crate) requester: Requester,
     pub(crate) parts: RangeSet,
     pub(crate) source: CommitSource,
-    /// What the answer says besides the version.
+    /// Word of the answer besides the version.
     pub(crate) word: u64,
     pub(crate) deadline_us: u64,
 }
 
 impl Engine {
-    /// Changes a segment that may have a mirror. An error says that nothing was done.
+    /// Changes a segment that may have a replica. An error means that nothing happened.
     pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
-        let SegmentChange { asker, parts, source, word, .. } = change;
+        let SegmentChange { requester, parts, source, word, .. } = change;
         let mirror = self.segments.get(id)?.mirror.as_deref();
-        if mirror.is_some_and(|mirror| mirror.needs_word()) {
+        if mirror.is_some_and(|mirror| mirror.needs_acknowledgement()) {
             return self.forward_put(now, id, change);
         }
-        let is_mirrored = mirror.is_some();
+        let is_replicated = mirror.is_some();
         let (version, timestamp) = self.commit(now, id, parts, source)?;
-        if is_mirrored {
+        if is_replicated {
             self.note_dirty(now, id, &parts);
         }
-        self.give_up_table(&parts);
-        self.answer(asker, Outcome::Done, ReplyFields { version, timestamp, word });
-        self.show_version(id, version, timestamp);
+        self.free_table(&parts);
+        self.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        self.notify_watchers(id, version, timestamp);
         Ok(())
     }
 
     fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
-        let SegmentChange { asker, parts, source, word, deadline_us } = change;
+        let SegmentChange { requester, parts, source, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
         let version = Version(segment.version.0 + 1);
         let Some(mirror) = segment.mirror.as_deref() else { return Err(Failure::NodeDown) };
@@ -90,32 +90,45 @@ impl Engine {
         } else {
             None
         };
-        let at = if bytes > 0 { self.segments.take_blocks(bytes.into()) } else { Some(0) };
-        let hand = at.filter(|_| is_staged).and_then(|at| self.hands.insert(at, bytes.into(), 2));
-        let (Some(at), true) = (at, hand.is_some() == is_staged) else {
+        let at = if bytes > 0 { self.segments.allocate_blocks(bytes.into()) } else { Some(0) };
+        let served_get = at.filter(|_| is_staged).and_then(|at| self.served_gets.insert(at, bytes.into(), 2));
+        let (Some(at), true) = (at, served_get.is_some() == is_staged) else {
             if let Some(at) = at.filter(|_| bytes > 0) {
-                self.segments.give_blocks(at, bytes.into());
+                self.segments.free_blocks(at, bytes.into());
             }
             if let Some(ticket) = ticket {
-                self.taken(node, ticket.number());
+                self.free_staging_place(node, ticket.number());
             }
             return Err(Failure::Busy);
         };
         let timestamp = self.clock.next(now.wall_us);
-        self.act(Action::Aside { source, bytes, to: at });
+        self.push_action(Action::CopyAside { source, bytes, to: at });
         let place = (bytes > 0).then_some((at, bytes.into()));
         let what = ForwardKind::Put(parts);
-        let forward = PendingForward { what, asker: Some(asker), version, timestamp, word, place, hand, deadline_us };
+        let forward = PendingForward {
+            what,
+            requester: Some(requester),
+            version,
+            timestamp,
+            word,
+            place,
+            served_get,
+            deadline_us,
+        };
         let (staged, number) = ticket.map_or((Message::NOT_STAGED, Message::NOT_STAGED), |t| (t.at, t.number()));
         let epoch = self.begin_forward(now, id, forward);
         let segment = id;
         let message =
             Message::Forward { segment, epoch, version, timestamp, offset, length: bytes, staged, number, ranges };
-        if let Some(hand) = hand {
+        if let Some(served_get) = served_get {
             let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
-            self.act(Action::Hand { node, hand, at: staged, from: at, bytes, message, table });
+            self.push_action(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
         } else if goes_out {
-            self.act(Action::Send { node, message, tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }) });
+            self.push_action(Action::Send {
+                node,
+                message,
+                tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }),
+            });
         }
         if planted!(self, EarlyAcknowledgement) {
             self.acknowledge_early(now, id);
@@ -123,49 +136,52 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes what waits for the mirror; in which epoch.
+    /// Records the operation that waits for the replica; returns the epoch.
     fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
-        let Some(mirror) = self.mirror_of(id) else { return 0 };
+        let Some(mirror) = self.replica_of(id) else { return 0 };
         mirror.forward = Some(forward);
         let epoch = mirror.epoch;
-        self.set_gate(now, id);
-        self.segments.note_busy(id);
+        self.update_lock_gate(now, id);
+        self.segments.mark_busy(id);
         epoch
     }
 
-    /// Commits and answers before the mirror has it: a planted bug.
+    /// Commits and answers before the replica has it: an injected bug.
     fn acknowledge_early(&mut self, now: Now, id: SegmentId) {
-        let Some(forward) = self.mirror_of(id).and_then(|mirror| mirror.forward) else { return };
+        let Some(forward) = self.replica_of(id).and_then(|mirror| mirror.forward) else { return };
         self.finish_forward(now, id, forward);
-        if let Some(mirror) = self.mirror_of(id) {
-            mirror.forward = Some(PendingForward { what: ForwardKind::Done, asker: None, ..forward });
+        if let Some(mirror) = self.replica_of(id) {
+            mirror.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
         }
     }
 
-    /// The token of a lock that is granted when the mirror has heard of it; `false` if it need not.
+    /// Forwards the token of a grant to the replica; `false` if that is not needed.
     pub(crate) fn forward_grant(
         &mut self,
         now: Now,
         id: SegmentId,
-        asker: Requester,
+        requester: Requester,
         wish: LockRequest,
         token: LockToken,
     ) -> bool {
         let Ok(segment) = self.segments.get(id) else { return false };
-        let Some(mirror) = segment.mirror.as_deref().filter(|mirror| mirror.needs_word()) else { return false };
+        let Some(mirror) = segment.mirror.as_deref().filter(|mirror| mirror.needs_acknowledgement()) else {
+            return false;
+        };
         let (version, node, timestamp) = (segment.version, mirror.node, Timestamp(token.0));
         let goes_out = !matches!(mirror.role, Role::Home(SyncState::Parting));
         let deadline_us = now.steady_us.saturating_add(wish.lease_us.into());
-        let (what, asker) = (ForwardKind::Grant(wish), Some(asker));
-        let forward = PendingForward { what, asker, version, timestamp, word: 0, place: None, hand: None, deadline_us };
+        let (what, requester) = (ForwardKind::Grant(wish), Some(requester));
+        let forward =
+            PendingForward { what, requester, version, timestamp, word: 0, place: None, served_get: None, deadline_us };
         let epoch = self.begin_forward(now, id, forward);
         if goes_out {
-            self.tell_floor(node, id, epoch, version, timestamp);
+            self.send_floor(node, id, epoch, version, timestamp);
         }
         true
     }
 
-    fn tell_floor(&mut self, node: NodeId, segment: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
+    fn send_floor(&mut self, node: NodeId, segment: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
         let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
         let (offset, length, ranges) = (0, 0, 0);
         self.send(
@@ -174,7 +190,7 @@ impl Engine {
         );
     }
 
-    /// The mirror is whole: when it has heard of all tokens that were ever given, the cluster is told.
+    /// Tells a complete replica of all tokens that were ever given; after its answer the cluster is told.
     pub(crate) fn join(&mut self, now: Now, id: SegmentId) {
         let floor = self.clock.last();
         let Ok(segment) = self.segments.get_mut(id) else { return };
@@ -182,13 +198,20 @@ impl Engine {
         let Some(mirror) = segment.mirror.as_deref_mut() else { return };
         mirror.role = Role::Home(SyncState::Joining(floor));
         let (node, epoch) = (mirror.node, mirror.epoch);
-        self.tell_floor(node, id, epoch, version, floor);
-        self.set_gate(now, id);
+        self.send_floor(node, id, epoch, version, floor);
+        self.update_lock_gate(now, id);
     }
 
-    /// The mirror has something.
-    pub(crate) fn stored(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, what: (ReplicaAck, Timestamp)) {
-        let Some(mirror) = self.mirror_of(id) else { return };
+    /// Handles an acknowledgement of the replica.
+    pub(crate) fn replica_acknowledged(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        id: SegmentId,
+        epoch: u32,
+        what: (ReplicaAck, Timestamp),
+    ) {
+        let Some(mirror) = self.replica_of(id) else { return };
         if mirror.node != node || mirror.epoch != epoch {
             return;
         }
@@ -200,9 +223,9 @@ impl Engine {
             Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
                 mirror.role = Role::Home(SyncState::Pairing);
                 mirror.turn += 1;
-                self.mirrors.restless.insert(id);
-                self.decide(now, id, ProposalKind::Pair(node));
-                self.set_gate(now, id);
+                self.replicas.in_transition.insert(id);
+                self.propose(now, id, ProposalKind::Pair(node));
+                self.update_lock_gate(now, id);
             }
             Role::Home(_) => {
                 if let Some(forward) = mirror.forward.take_if(|forward| forward.timestamp == timestamp) {
@@ -213,26 +236,26 @@ impl Engine {
         }
     }
 
-    /// What waited for the mirror happens.
+    /// Executes the operation that waited for the replica.
     fn finish_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) {
-        let PendingForward { what, asker, version, timestamp, word, .. } = forward;
+        let PendingForward { what, requester, version, timestamp, word, .. } = forward;
         match what {
             ForwardKind::Put(parts) => {
                 let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
                 if self.apply(id, parts, source, (version, timestamp)).is_ok() {
                     self.counters.commits += 1;
                 }
-                self.give_up_table(&parts);
-                if let Some(asker) = asker {
-                    self.answer(asker, Outcome::Done, ReplyFields { version, timestamp, word });
+                self.free_table(&parts);
+                if let Some(requester) = requester {
+                    self.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
                 }
-                self.show_version(id, version, timestamp);
+                self.notify_watchers(id, version, timestamp);
             }
             ForwardKind::Grant(wish) => {
-                if let Some(asker) = asker.filter(|&asker| self.is_there(asker)) {
-                    let granted = self.grant_now(now, id, asker, wish, LockToken(timestamp.0));
+                if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
+                    let granted = self.grant_now(now, id, requester, wish, LockToken(timestamp.0));
                     if let Err(failure) = granted {
-                        self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
+                        self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                     }
                 }
             }
@@ -241,40 +264,40 @@ impl Engine {
         if !matches!(what, ForwardKind::Put(_)) || !planted!(self, EarlyAcknowledgement) {
             self.free_place(&forward);
         }
-        self.set_gate(now, id);
-        self.serve_line(now, id);
+        self.update_lock_gate(now, id);
+        self.serve_lock_queue(now, id);
     }
 
-    fn is_there(&mut self, asker: Requester) -> bool {
-        match asker.owner() {
+    fn is_requester_alive(&mut self, requester: Requester) -> bool {
+        match requester.owner() {
             LockOwner::Client(client) => self.is_attached(client),
             LockOwner::Peer(node) => self.peers.reachable(node).is_some(),
         }
     }
 
     fn free_place(&mut self, forward: &PendingForward) {
-        match (forward.hand, forward.place) {
-            (Some(hand), _) => self.handed(hand),
-            (None, Some((at, bytes))) => self.segments.give_blocks(at, bytes),
+        match (forward.served_get, forward.place) {
+            (Some(served_get), _) => self.served_get_sent(served_get),
+            (None, Some((at, bytes))) => self.segments.free_blocks(at, bytes),
             (None, None) => {}
         }
     }
 
-    /// What waited for the mirror does not happen here.
+    /// Abandons the operation that waited for the replica.
     pub(crate) fn end_forward(&mut self, id: SegmentId, outcome: Outcome) {
-        let Some(forward) = self.mirror_of(id).and_then(|mirror| mirror.forward.take()) else { return };
+        let Some(forward) = self.replica_of(id).and_then(|mirror| mirror.forward.take()) else { return };
         self.free_place(&forward);
         if let ForwardKind::Put(parts) = forward.what {
-            self.give_up_table(&parts);
+            self.free_table(&parts);
         }
-        if let Some(asker) = forward.asker {
-            self.answer(asker, outcome, ReplyFields::default());
+        if let Some(requester) = forward.requester {
+            self.answer(requester, outcome, ReplyFields::default());
         }
     }
 
-    /// Whoever waits for the mirror for too long is told that nobody knows.
+    /// Answers a requester that waited too long for the replica: outcome unknown.
     pub(crate) fn expire_forward(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.mirror_of(id) else { return };
+        let Some(mirror) = self.replica_of(id) else { return };
         let Some(forward) = mirror.forward.as_mut().filter(|forward| forward.deadline_us <= now.steady_us) else {
             return;
         };
@@ -282,112 +305,112 @@ impl Engine {
             ForwardKind::Grant(_) => Outcome::Failed(Failure::TimedOut),
             _ => Outcome::Indeterminate(Failure::TimedOut),
         };
-        if let Some(asker) = forward.asker.take() {
-            self.answer(asker, failure, ReplyFields::default());
+        if let Some(requester) = forward.requester.take() {
+            self.answer(requester, failure, ReplyFields::default());
         }
     }
 
-    /// Every mirror on that node is out of reach.
-    pub(crate) fn mirrors_lost(&mut self, now: Now, node: NodeId) {
-        if !self.mirrors.agreed {
+    /// Handles the loss of a node for all segments with a replica there.
+    pub(crate) fn replicas_lost(&mut self, now: Now, node: NodeId) {
+        if !self.replicas.has_cluster {
             return;
         }
-        for id in self.segments.mirrored() {
-            let mirror = self.mirror_of(id);
+        for id in self.segments.replicated() {
+            let mirror = self.replica_of(id);
             if mirror.is_some_and(|mirror| mirror.node == node && matches!(mirror.role, Role::Home(_))) {
-                self.lose_mirror(now, id);
+                self.lose_replica(now, id);
             }
         }
     }
 
-    /// The mirror does not have everything any more, or may not have: the cluster has to know before this home goes on
-    /// without it.
-    pub(crate) fn lose_mirror(&mut self, now: Now, id: SegmentId) {
+    /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
+    pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
         let forgets = planted!(self, UnpartedMirror);
-        let Some(mirror) = self.mirror_of(id) else { return };
+        let Some(mirror) = self.replica_of(id) else { return };
         match mirror.role {
             Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
                 mirror.lost_us = now.steady_us;
                 mirror.role = Role::Home(SyncState::Parting);
                 mirror.turn += 1;
-                self.mirrors.restless.insert(id);
-                self.decide(now, id, ProposalKind::Part);
-                self.set_gate(now, id);
+                self.replicas.in_transition.insert(id);
+                self.propose(now, id, ProposalKind::Part);
+                self.update_lock_gate(now, id);
             }
             Role::Home(SyncState::Alone | SyncState::Parting) => {}
-            Role::Home(_) => self.unpaired(now, id),
-            Role::Unsure | Role::Copy => {}
+            Role::Home(_) => self.become_alone(now, id),
+            Role::Unconfirmed | Role::Replica => {}
         }
     }
 
-    /// The cluster knows that the mirror may not take over.
+    /// Continues alone: the cluster knows that the replica may not take over.
     pub(crate) fn parted(&mut self, now: Now, id: SegmentId) {
-        self.unpaired(now, id);
+        self.become_alone(now, id);
     }
 
-    /// The node that was asked cannot be the mirror now: others are asked before it is asked again.
-    pub(crate) fn mirror_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
-        let until_us = now.steady_us + self.mirrors.pause_us(why);
-        let Some(mirror) = self.mirror_of(id) else { return };
+    /// Handles a refusal: other nodes are asked before this one is asked again.
+    pub(crate) fn replica_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
+        let until_us = now.steady_us + self.replicas.pause_us(why);
+        let Some(mirror) = self.replica_of(id) else { return };
         mirror.refusals.insert(mirror.node, Refused { why, until_us });
-        self.unpaired(now, id);
+        self.become_alone(now, id);
     }
 
-    /// The home is alone. What waited for the mirror happens.
-    pub(crate) fn unpaired(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.mirror_of(id) else { return };
+    /// Continues without a replica, and executes the operation that waited for it.
+    pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
+        let Some(mirror) = self.replica_of(id) else { return };
         mirror.role = Role::Home(SyncState::Alone);
         mirror.retry_us = now.steady_us;
         let forward = mirror.forward.take();
         let permits = std::mem::take(&mut mirror.permits);
-        self.mirrors.restless.insert(id);
+        self.replicas.in_transition.insert(id);
         if let Some(forward) = forward {
             self.finish_forward(now, id, forward);
         }
-        for (who, permit, asker) in permits {
-            if let Err(failure) = self.permit_here(now, who, id, permit, asker) {
-                self.answer(asker, Outcome::Failed(failure), ReplyFields::default());
+        for (who, permit, requester) in permits {
+            if let Err(failure) = self.permit_at_home(now, who, id, permit, requester) {
+                self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
         }
-        self.set_gate(now, id);
-        self.serve_line(now, id);
+        self.update_lock_gate(now, id);
+        self.serve_lock_queue(now, id);
     }
 
-    /// Permissions change while the home is alone, so that no mirror takes over with the old ones; `true` if that is later.
-    pub(crate) fn permit_later(
+    /// Defers a change of permissions until the home is alone, so that no replica takes over with the old ones; `true`
+    /// if deferred.
+    pub(crate) fn defer_permit(
         &mut self,
         now: Now,
         who: Principal,
         id: SegmentId,
         permit: PermissionUpdate,
-        asker: Requester,
+        requester: Requester,
     ) -> Result<bool, Failure> {
-        let Some(mirror) = self.mirror_of(id) else { return Ok(false) };
+        let Some(mirror) = self.replica_of(id) else { return Ok(false) };
         match mirror.role {
-            Role::Unsure | Role::Copy => Err(Failure::NodeDown),
+            Role::Unconfirmed | Role::Replica => Err(Failure::NodeDown),
             Role::Home(_) if mirror.fenced => Err(Failure::NodeDown),
             Role::Home(SyncState::Alone) => {
                 mirror.retry_us = now.steady_us + Replicas::RETRY_US;
                 Ok(false)
             }
-            _ if mirror.permits.len() == MIRROR_PERMITS_MAX => Err(Failure::Busy),
+            _ if mirror.permits.len() == DEFERRED_PERMITS_MAX => Err(Failure::Busy),
             _ => {
-                mirror.permits.push((who, permit, asker));
-                self.lose_mirror(now, id);
+                mirror.permits.push((who, permit, requester));
+                self.lose_replica(now, id);
                 Ok(true)
             }
         }
     }
 
-    /// A segment goes: whoever waits for its mirror is told.
-    pub(crate) fn end_mirror(&mut self, id: SegmentId) {
+    /// Answers everything that waits for the replica of a segment that is being released.
+    pub(crate) fn end_replication(&mut self, id: SegmentId) {
         self.end_forward(id, Outcome::Failed(Failure::NotFound));
-        let permits = self.mirror_of(id).map(|mirror| std::mem::take(&mut mirror.permits)).unwrap_or_default();
-        for (_, _, asker) in permits {
-            self.answer(asker, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+        let permits = self.replica_of(id).map(|mirror| std::mem::take(&mut mirror.permits)).unwrap_or_default();
+        for (_, _, requester) in permits {
+            self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         }
-        self.mirrors.restless.remove(&id);
-        self.mirrors.copying.remove(&id);
-        self.mirrors.unsure.retain(|&unsure| unsure != id);
+        self.replicas.in_transition.remove(&id);
+        self.replicas.copying.remove(&id);
+        self.replicas.unconfirmed.retain(|&unconfirmed| unconfirmed != id);
     }
 }

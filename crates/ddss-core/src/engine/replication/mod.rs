@@ -1,4 +1,6 @@
-//! Replicas: roles, failover, forwarding of puts, and resynchronisation.
+//! Replication: the role of this node for each replicated segment. `state.rs` has the state machine, `failover.rs`
+//! follows the cluster's decisions. The home side is `forward.rs` (puts) and `resync.rs` (the first copy), the replica
+//! side `replica.rs`.
 
 pub(crate) mod failover;
 pub(crate) mod forward;

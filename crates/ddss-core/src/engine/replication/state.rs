@@ -1,17 +1,17 @@
-//! What a mirrored segment is on this node: at home with its mirror in some state, or the mirror of another home.
+//! Role of a replicated segment on this node: home with its replica in some state, or replica of another home.
 //!
 //! ```text
 //!             offer            Empty             all sent            heard          decided
 //!   Alone ───────────► Offered ─────► Copying ───────────► Joining ───────► Pairing ───────► Paired
 //!     ▲                   │  Whole                            ▲                │                │
-//!     │                   └───────────────────────────────────┘                │ the mirror is lost
+//!     │                   └───────────────────────────────────┘                │ replica lost   │
 //!     │                            decided                                     ▼                ▼
 //!     └─────────────────────────────────────────────────────────────────────── Parting ◄────────┘
 //! ```
 //!
-//! Left of *Joining* the home commits by itself, since nobody could take over. From there on each put waits until the
-//! mirror has it, and from *Pairing* to *Parting* the cluster may make the mirror the home at any time: so this node
-//! serves the segment as long as its lease lasts, and no longer.
+//! Left of *Joining* the home commits by itself, since no node could take over. From there on each put waits until the
+//! replica has it. From *Pairing* to *Parting* the cluster may make the replica the home at any time, so this node
+//! serves the segment only while its lease lasts.
 
 use super::forward::PendingForward;
 use super::resync::ResyncProgress;
@@ -23,91 +23,91 @@ use crate::request::operation::PermissionUpdate;
 use crate::{NodeId, Refusal, SegmentId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What the cluster has decided about a mirrored segment.
+/// Decision of the cluster about a replicated segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoleAssignment {
-    /// Which.
+    /// Segment of the decision.
     pub segment: SegmentId,
-    /// Its home.
+    /// Home of the segment.
     pub home: NodeId,
-    /// Its mirror, or who shall be it.
+    /// Replica of the segment, or the node that is to become it.
     pub mirror: NodeId,
-    /// Which of its homes this is, one after the other; from 1 on.
+    /// Number of the home in the order of homes, from 1 on.
     pub epoch: u32,
-    /// How often this home had something decided.
+    /// Number of decisions that this home has proposed.
     pub turn: u64,
-    /// The mirror has all that was acknowledged: it may take over.
+    /// The replica has every acknowledged put and may take over.
     pub paired: bool,
-    /// The home has said that it lost the segment.
+    /// The home has reported that it lost the segment.
     pub vacant: bool,
 }
 
-/// What an engine wants decided. Each can be said twice and happens once.
+/// Decision that an engine proposes. A repeated proposal takes effect once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Proposal {
-    /// About which segment.
+    /// Segment of the proposal.
     pub segment: SegmentId,
-    /// Its name.
+    /// Name of the segment.
     pub name: Name,
-    /// In which epoch: in another one it is refused.
+    /// Epoch of the proposal: in another epoch it is refused.
     pub epoch: u32,
-    /// Which decision of this home it is: one that is not newer than the last is refused.
+    /// Number of this home's decision: one that is not newer than the last is refused.
     pub turn: u64,
-    /// What.
+    /// Content of the proposal.
     pub word: ProposalKind,
 }
 
-/// What is to be decided.
+/// Content of a [`Proposal`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProposalKind {
-    /// Said by the home: that node has all that was acknowledged and may take over.
+    /// From the home: that node has every acknowledged put and may take over.
     Pair(NodeId),
-    /// Said by the home: its mirror may not take over.
+    /// From the home: its replica may not take over.
     Part,
-    /// Said by the mirror: the home is dead, or has lost the segment; let this node be the home.
+    /// From the replica: the home is dead or has lost the segment, so this node should be the home.
     TakeOver,
 }
 
-/// All that a node knows of mirrored segments.
+/// Replication state of a node, over all segments.
 #[derive(Debug)]
 pub(crate) struct Replicas {
-    /// There is a cluster that decides.
-    pub(crate) agreed: bool,
-    /// What was decided, of the segments of all nodes.
-    pub(crate) duties: HashMap<SegmentId, RoleAssignment>,
-    /// The homes of those that were taken over.
+    /// A cluster exists that decides.
+    pub(crate) has_cluster: bool,
+    /// Decisions about the segments of all nodes.
+    pub(crate) assignments: HashMap<SegmentId, RoleAssignment>,
+    /// Homes of the segments that were taken over.
     pub(crate) routes: HashMap<SegmentId, NodeId>,
-    /// The nodes that were declared dead.
+    /// Nodes that were declared dead.
     pub(crate) dead: BTreeSet<NodeId>,
-    /// Segments found after a restart, until the cluster has said what they are.
-    pub(crate) unsure: Vec<SegmentId>,
-    /// Those for which something is to be done or waited for.
-    pub(crate) restless: BTreeSet<SegmentId>,
-    /// Those that are being offered or copied.
+    /// Segments restored at start whose role the cluster has not confirmed.
+    pub(crate) unconfirmed: Vec<SegmentId>,
+    /// Segments in a transition: work is due or awaited.
+    pub(crate) in_transition: BTreeSet<SegmentId>,
+    /// Segments that are being offered or copied.
     pub(crate) copying: BTreeSet<SegmentId>,
-    /// The cluster has been heard.
-    pub(crate) heard: bool,
-    /// Until then nobody can have taken over what is at home here.
+    /// The cluster has confirmed this node's lease at least once.
+    pub(crate) has_lease: bool,
+    /// End of the lease: until then no other node takes over a segment at home here.
     pub(crate) lease_until_us: u64,
-    /// Bytes of one piece of a copy.
+    /// Bytes of one resync piece.
     pub(crate) piece_bytes: u32,
-    /// How long a mirror may be away until another node is made the mirror.
+    /// Time that a replica may be away before another node is chosen.
     pub(crate) patience_us: u64,
 }
 
 impl Default for Replicas {
     fn default() -> Self {
         Self {
-            agreed: false,
-            duties: HashMap::new(),
+            has_cluster: false,
+            assignments: HashMap::new(),
             routes: HashMap::new(),
             dead: BTreeSet::new(),
-            unsure: Vec::new(),
-            restless: BTreeSet::new(),
+            unconfirmed: Vec::new(),
+            in_transition: BTreeSet::new(),
             copying: BTreeSet::new(),
-            heard: false,
+            has_lease: false,
             lease_until_us: 0,
-            piece_bytes: crate::limits::MIRROR_PIECE_BYTES,
+            piece_bytes: crate::limits::RESYNC_PIECE_BYTES,
             patience_us: Self::PATIENCE_US,
         }
     }
@@ -115,78 +115,78 @@ impl Default for Replicas {
 
 impl Replicas {
     const PATIENCE_US: u64 = 10_000_000;
-    /// How long until what was to be decided is said again.
+    /// Time until a proposal is repeated.
     pub(crate) const RETRY_US: u64 = 20_000;
     /// Segments that are copied at the same time.
     pub(crate) const COPYING_MAX: usize = 4;
 
-    /// Whether a node can be the mirror of anything: it can be reached, and the cluster has not declared it dead.
+    /// Returns true if a node can be a replica: it is connected and not declared dead.
     pub(crate) fn can_serve(&self, peers: &Peers, node: NodeId) -> bool {
         peers.is_up(node) && !self.dead.contains(&node)
     }
 
-    /// How long a node may take to make room for a copy, or to take the next piece of it.
+    /// Returns the time that a node has to make room for a replica, or to acknowledge a piece.
     pub(crate) fn answer_us(&self) -> u64 {
         self.patience_us / 2
     }
 
-    /// How long until a node is asked again that could not be a mirror.
+    /// Returns the pause before a node that refused is asked again.
     pub(crate) fn pause_us(&self, why: Refusal) -> u64 {
         if why == Refusal::NotReady { self.patience_us / 10 } else { self.patience_us }
     }
 }
 
-/// What a node said that cannot be the mirror of a segment.
+/// Refusal of a node to be the replica of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) why: Refusal,
-    /// Until then others are asked.
+    /// End of the pause, during which other nodes are asked.
     pub(crate) until_us: u64,
 }
 
-/// One mirrored segment here.
+/// Replication state of one segment here.
 #[derive(Debug, Default)]
 pub(crate) struct ReplicatedSegment {
     pub(crate) role: Role,
-    /// Which of its homes, one after the other, is the one of this node's time.
+    /// Epoch of the home that this node knows.
     pub(crate) epoch: u32,
-    /// How often the home had something decided.
+    /// Number of decisions that the home has proposed.
     pub(crate) turn: u64,
-    /// The other node: the mirror of a home, the home of a mirror.
+    /// Partner node: the replica of a home, the home of a replica.
     pub(crate) node: NodeId,
-    /// The newest token and timestamp that the home has told.
+    /// Newest token and timestamp that the home has announced.
     pub(crate) floor: Timestamp,
-    /// The mirror says that it is the home: until the cluster has said so, too, nothing is done.
+    /// The replica claims to be the home: no operation is executed until the cluster has decided.
     pub(crate) fenced: bool,
-    /// What is on its way to the mirror.
+    /// Operation on its way to the replica.
     pub(crate) forward: Option<PendingForward>,
-    /// New permissions, until the mirror has been let go.
+    /// Permission changes that wait until the home is alone.
     pub(crate) permits: Vec<(Principal, PermissionUpdate, Requester)>,
-    /// When to say again what was not answered.
+    /// Time to repeat an unanswered message.
     pub(crate) retry_us: u64,
-    /// Since when the mirror is away that was in sync.
+    /// Time since which the in-sync replica is away.
     pub(crate) lost_us: u64,
-    /// The nodes that cannot be the mirror now: of those that can be reached, so there are no more of them than peers.
+    /// Nodes that cannot be the replica now. Only connected nodes are asked, so there are no more entries than peers.
     pub(crate) refusals: BTreeMap<NodeId, Refused>,
 }
 
-/// What this node is for a segment.
+/// Role of this node for a segment.
 #[derive(Debug, Default)]
 pub(crate) enum Role {
-    /// It was, before it was started again, and has yet to hear what it is.
+    /// Restored after a restart; the cluster has yet to confirm the role.
     #[default]
-    Unsure,
+    Unconfirmed,
     Home(SyncState),
-    Copy,
+    Replica,
 }
 
-/// How a home stands with its mirror.
+/// State of a home's replica.
 #[derive(Debug)]
 pub(crate) enum SyncState {
     Alone,
     Offered(ResyncProgress),
     Copying(ResyncProgress),
-    /// The mirror is whole, and has to hear of that timestamp.
+    /// The replica has all bytes, and has yet to acknowledge this timestamp.
     Joining(Timestamp),
     Pairing,
     Paired,
@@ -194,18 +194,18 @@ pub(crate) enum SyncState {
 }
 
 impl ReplicatedSegment {
-    /// Whether this node may answer for the segment now.
+    /// Returns true if this node may answer for the segment now.
     pub(crate) fn serves(&self, now_us: u64, lease_until_us: u64) -> bool {
         match &self.role {
             Role::Home(_) if self.fenced => false,
             Role::Home(SyncState::Pairing | SyncState::Paired | SyncState::Parting) => now_us < lease_until_us,
             Role::Home(_) => true,
-            Role::Unsure | Role::Copy => false,
+            Role::Unconfirmed | Role::Replica => false,
         }
     }
 
-    /// Whether puts have to wait for one that is under way, for the cluster, or for the copying.
-    pub(crate) fn holds_puts(&self) -> bool {
+    /// Returns true if puts wait for a forwarded put, for the cluster, or for the resync.
+    pub(crate) fn blocks_puts(&self) -> bool {
         self.forward.is_some()
             || match &self.role {
                 Role::Home(SyncState::Parting) => true,
@@ -214,8 +214,8 @@ impl ReplicatedSegment {
             }
     }
 
-    /// Whether a put waits for the mirror.
-    pub(crate) fn needs_word(&self) -> bool {
+    /// Returns true if a put needs the replica's acknowledgement.
+    pub(crate) fn needs_acknowledgement(&self) -> bool {
         matches!(
             &self.role,
             Role::Home(SyncState::Joining(_) | SyncState::Pairing | SyncState::Paired | SyncState::Parting)
@@ -224,16 +224,16 @@ impl ReplicatedSegment {
 
     pub(crate) fn mirroring(&self) -> ReplicationInfo {
         match &self.role {
-            Role::Unsure => ReplicationInfo::Unsure,
+            Role::Unconfirmed => ReplicationInfo::Unsure,
             Role::Home(SyncState::Paired) => ReplicationInfo::InSync,
             Role::Home(SyncState::Offered(_) | SyncState::Copying(_) | SyncState::Joining(_) | SyncState::Pairing) => {
                 ReplicationInfo::Copying
             }
-            Role::Home(SyncState::Alone | SyncState::Parting) | Role::Copy => ReplicationInfo::Degraded,
+            Role::Home(SyncState::Alone | SyncState::Parting) | Role::Replica => ReplicationInfo::Degraded,
         }
     }
 
-    /// Why a degraded segment is that, if a node was found for its mirror.
+    /// Returns why a segment is degraded, if a node was chosen for its replica.
     pub(crate) fn degraded(&self, is_up: bool) -> Option<DegradedReason> {
         if self.node == NodeId::NOBODY || self.mirroring() != ReplicationInfo::Degraded {
             return None;

@@ -1,5 +1,5 @@
-//! Where segments lie. Memory is split by *audience*: those who may read one segment of an area may read every other
-//! one in it, so that the whole area can be mapped by a process that may read one.
+//! Memory areas for segments. Memory is split by *audience*: a user that may read one segment of an area may read all of
+//! them. So a process that may read one segment can map the whole area.
 //!
 //! ```text
 //!  place (u64):  63      48 47                                   0
@@ -14,22 +14,22 @@ use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
 use crate::model::segment::Audience;
 use crate::model::spec::Storage;
 
-/// The area of a place in this node's memory.
+/// Returns the area of a place in this node's memory.
 pub const fn area_of(place: u64) -> usize {
     (place >> AREA_SHIFT) as usize
 }
 
-/// The offset of a place in its area.
+/// Returns the offset of a place in its area.
 pub const fn offset_of(place: u64) -> u64 {
     place & (AREA_BYTES_MAX - 1)
 }
 
 const AREA_SHIFT: u32 = AREA_BYTES_MAX.trailing_zeros();
 
-/// The area of what is no segment: copies, and bytes on their way out. Nobody maps it.
+/// Area of memory outside segments: cached copies, and bytes on their way out. No client maps it.
 pub const OWN_AREA: usize = 0;
 
-/// The area's first place.
+/// Returns the first place of an area.
 const fn start_of(area: usize) -> u64 {
     (area as u64) << AREA_SHIFT
 }
@@ -41,7 +41,7 @@ struct Area {
     blocks: ExtentAllocator,
 }
 
-/// What there is of one kind of storage.
+/// Capacity of one kind of storage.
 #[derive(Clone, Copy, Debug, Default)]
 struct StoragePool {
     bytes_max: u64,
@@ -59,7 +59,7 @@ impl StoragePool {
     }
 }
 
-/// The failure of a segment for which there is no room.
+/// Returns the failure for a segment that does not fit.
 pub(crate) const fn no_room(storage: Storage) -> Failure {
     match storage {
         Storage::Memory => Failure::NoSpace,
@@ -67,7 +67,7 @@ pub(crate) const fn no_room(storage: Storage) -> Failure {
     }
 }
 
-/// All room for segments, one bound over all areas of memory and one over all those of files.
+/// All areas, with one bound over memory and one over files.
 #[derive(Debug)]
 pub(crate) struct Areas {
     areas: Vec<Area>,
@@ -82,8 +82,8 @@ impl Areas {
         Self { areas: vec![own], memory, files: StoragePool::default() }
     }
 
-    /// So much may be in files; nothing may be unless it is said.
-    pub(crate) fn keep_files(&mut self, bytes_max: u64) {
+    /// Sets the bound over files; the default is none.
+    pub(crate) fn set_file_bytes(&mut self, bytes_max: u64) {
         self.files = StoragePool::new(bytes_max);
     }
 
@@ -103,7 +103,7 @@ impl Areas {
             return Some(index);
         }
         let fresh = self.pool(storage).area(audience, storage);
-        // One that only stands in front of an area which the last daemon left is nobody's.
+        // An area without an audience only fills a gap before an area of the daemon's previous run.
         let unused = self.areas.iter().skip(OWN_AREA + 1).position(|area| area.audience == Audience::NOBODY);
         if let Some(index) = unused.map(|index| index + OWN_AREA + 1) {
             self.areas[index] = fresh;
@@ -116,7 +116,7 @@ impl Areas {
         Some(self.areas.len() - 1)
     }
 
-    /// Takes a run of `bytes` among what an audience may read.
+    /// Allocates `bytes` in the area of an audience.
     pub(crate) fn take(&mut self, audience: Audience, storage: Storage, bytes: u64) -> Result<u64, Failure> {
         let wanted = Self::rounded(bytes);
         if wanted > self.pool(storage).free {
@@ -128,14 +128,14 @@ impl Areas {
         Ok(start_of(index) | offset)
     }
 
-    /// Takes a run that was somebody's before the daemon ended.
+    /// Allocates a run that was in use in the daemon's previous run.
     pub(crate) fn retake(&mut self, place: u64, audience: Audience, storage: Storage, bytes: u64) -> bool {
         let (index, wanted) = (area_of(place), Self::rounded(bytes));
         if index == OWN_AREA || index >= AREAS_MAX || wanted > self.pool(storage).free {
             return false;
         }
         while self.areas.len() <= index {
-            // Filled in by the first segment that is found in it.
+            // The first segment that is restored into it sets its audience.
             self.areas.push(self.memory.area(Audience::NOBODY, Storage::Memory));
         }
         if self.areas[index].audience == Audience::NOBODY {
@@ -148,7 +148,7 @@ impl Areas {
         taken
     }
 
-    /// Gives back what `take` gave for the same `bytes`.
+    /// Frees what `allocate` returned for the same `bytes`.
     pub(crate) fn give(&mut self, place: u64, bytes: u64) {
         let area = &mut self.areas[area_of(place)];
         area.blocks.give(offset_of(place), bytes);
@@ -156,7 +156,7 @@ impl Areas {
         self.pool(storage).free += Self::rounded(bytes);
     }
 
-    /// Bytes that are free, in runs of any length.
+    /// Returns the free bytes, in runs of any length.
     pub(crate) fn free_bytes(&self, storage: Storage) -> u64 {
         match storage {
             Storage::Memory => self.memory.free,
@@ -164,8 +164,8 @@ impl Areas {
         }
     }
 
-    /// Whether anything may be in files.
-    pub(crate) fn keeps_files(&self) -> bool {
+    /// Returns true if segments may be in files.
+    pub(crate) fn allows_files(&self) -> bool {
         self.files.bytes_max > 0
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_may_not_read_the_same_never_share_an_area() {
+    fn different_audiences_never_share_an_area() {
         // If this broke, a process that maps what it may read would map what it may not.
         let mut areas = Areas::new(1 << 20);
         let mine = areas.take(audience(1, 0o600), Storage::Memory, 100).unwrap();
@@ -193,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn one_bound_holds_over_all_areas() {
-        // If this broke, a node would take more memory than it was told.
+    fn memory_bound_covers_all_areas() {
+        // If this broke, a node would take more memory than its configuration allows.
         let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
         let first = areas.take(audience(1, 0o600), Storage::Memory, 5 * BLOCK_BYTES as u64).unwrap();
         assert_eq!(areas.take(audience(2, 0o600), Storage::Memory, 4 * BLOCK_BYTES as u64), Err(Failure::NoSpace));
@@ -204,27 +204,28 @@ mod tests {
     }
 
     #[test]
-    fn files_and_memory_are_never_one_area_and_have_a_bound_each() {
-        // If this broke, a segment that shall survive a boot would lie in memory, or a full disk would use up the memory.
+    fn files_and_memory_have_separate_areas_and_bounds() {
+        // If this broke, a segment that must survive a boot would lie in memory, or a full disk would use up the
+        // memory.
         let (mut areas, mine) = (Areas::new(8 * BLOCK_BYTES as u64), audience(1, 0o600));
         assert_eq!(areas.take(mine, Storage::File, 100), Err(Failure::NoFileSpace), "nothing was said of files");
-        areas.keep_files(4 * BLOCK_BYTES as u64);
+        areas.set_file_bytes(4 * BLOCK_BYTES as u64);
         let in_memory = areas.take(mine, Storage::Memory, 8 * BLOCK_BYTES as u64).unwrap();
         let in_file = areas.take(mine, Storage::File, 100).unwrap();
         assert_ne!(area_of(in_memory), area_of(in_file));
         assert_eq!(areas.take(mine, Storage::File, 4 * BLOCK_BYTES as u64), Err(Failure::NoFileSpace));
         areas.give(in_file, 100);
         assert_eq!((areas.free_bytes(Storage::File), areas.free_bytes(Storage::Memory)), (4 * BLOCK_BYTES as u64, 0));
-        // After a boot the file is where it was, and the area numbers before it are there for others.
+        // After a boot the file is where it was, and the area numbers before it are free.
         let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
-        areas.keep_files(4 * BLOCK_BYTES as u64);
+        areas.set_file_bytes(4 * BLOCK_BYTES as u64);
         assert!(areas.retake(start_of(3), mine, Storage::File, 100));
         assert!(!areas.retake(start_of(3) | 8192, mine, Storage::Memory, 100));
         assert_eq!(areas.take(mine, Storage::Memory, 100).map(area_of), Ok(1));
     }
 
     #[test]
-    fn what_a_dead_daemon_left_is_taken_once() {
+    fn restored_extent_is_taken_once() {
         // If this broke, two segments of a record that was forged or torn would lie over each other.
         let mut areas = Areas::new(1 << 20);
         let place = start_of(2) | 4096;

@@ -1,17 +1,16 @@
-//! Bytes that the engine keeps for a while: those of small puts, from the message to the commit; tables of ranges; pages
-//! of a list.
+//! Buffers for bytes that the engine holds for a while: small puts from message to commit, range tables, list pages.
 
 use crate::Message;
 use arrayvec::ArrayVec;
 
-/// Which bytes.
+/// Id of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferId(u32);
 
-/// The bytes of one of them.
+/// Content of one buffer.
 pub(crate) type Bytes = ArrayVec<u8, { Message::PUT_BYTES_MAX }>;
 
-/// All bytes that are kept. Places are used again, so that a busy home allocates nothing.
+/// All buffers. Entries are reused, so that a busy home allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     places: Vec<Bytes>,
@@ -19,7 +18,7 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Keeps what was checked to be at most [`Message::PUT_BYTES_MAX`] bytes.
+    /// Stores bytes that were checked to be at most [`Message::PUT_BYTES_MAX`] long.
     pub(crate) fn insert(&mut self, bytes: &[u8]) -> BufferId {
         let bytes: Bytes = bytes.try_into().expect("tails, tables and pages are bounded");
         match self.free.pop() {

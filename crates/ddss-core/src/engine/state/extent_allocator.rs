@@ -1,9 +1,9 @@
-//! Which blocks of the pool are free. First fit over runs; freed neighbours become one run again.
+//! Allocator of the pool's blocks: first fit over runs; freed neighbours merge.
 
 use crate::limits::BLOCK_BYTES;
 use std::collections::BTreeMap;
 
-/// The free runs of one pool, in blocks.
+/// Free runs of one pool, in blocks.
 #[derive(Debug)]
 pub(crate) struct ExtentAllocator {
     free: BTreeMap<u64, u64>,
@@ -19,7 +19,7 @@ impl ExtentAllocator {
         bytes.div_ceil(BLOCK_BYTES as u64)
     }
 
-    /// Takes a run that holds `bytes`; returns the offset of its first byte.
+    /// Allocates a run that holds `bytes`; returns the offset of its first byte.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let wanted = Self::blocks_of(bytes);
         let (&start, &count) = self.free.iter().find(|&(_, &count)| count >= wanted)?;
@@ -30,7 +30,7 @@ impl ExtentAllocator {
         Some(start * BLOCK_BYTES as u64)
     }
 
-    /// Takes the run that begins there, if it is free as a whole.
+    /// Allocates the run at that offset, if all of it is free.
     pub(crate) fn take_at(&mut self, at: u64, bytes: u64) -> bool {
         let (start, wanted) = (at / BLOCK_BYTES as u64, Self::blocks_of(bytes));
         let Some((&from, &count)) = self.free.range(..=start).next_back() else { return false };
@@ -48,7 +48,7 @@ impl ExtentAllocator {
         true
     }
 
-    /// Gives back what `take` gave for the same `bytes`.
+    /// Frees what `allocate` returned for the same `bytes`.
     pub(crate) fn give(&mut self, at: u64, bytes: u64) {
         let (mut start, mut count) = (at / BLOCK_BYTES as u64, Self::blocks_of(bytes));
         if let Some((&before, &length)) = self.free.range(..start).next_back() {
@@ -64,7 +64,7 @@ impl ExtentAllocator {
         self.free.insert(start, count);
     }
 
-    /// Bytes that are free, in runs of any length.
+    /// Returns the free bytes, in runs of any length.
     #[cfg(test)]
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free.values().sum::<u64>() * BLOCK_BYTES as u64
@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_segments_share_a_block(sizes in proptest::collection::vec(1..40_000u64, 1..40), keep in any::<u64>()) {
+        fn extents_never_overlap(sizes in proptest::collection::vec(1..40_000u64, 1..40), keep in any::<u64>()) {
             // If this broke, a put to one segment would change another.
             let mut blocks = ExtentAllocator::new(1 << 20);
             let mut taken: Vec<(u64, u64)> = Vec::new();

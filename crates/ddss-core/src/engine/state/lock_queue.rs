@@ -1,7 +1,7 @@
-//! Who holds a segment's lock and who waits: for the lock, behind it, or for a newer version.
+//! Lock queue of a segment: holders of the lock, waiters behind it, and watchers of a newer version.
 //!
-//! One line, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by another wait
-//! in the same line as those who ask for the lock itself. Who makes a call under the lock waits for nobody.
+//! There is one queue, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by
+//! another client wait in the same queue as lock requests. A call under the lock waits for no other caller.
 
 use crate::engine::action::{CommitSource, RangeSet};
 use crate::limits::WAITERS_PER_SEGMENT_MAX;
@@ -11,7 +11,7 @@ use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, Pu
 use crate::{ChannelId, ClientId, NodeId, RequestId, Version};
 use std::collections::VecDeque;
 
-/// Who gets the answer.
+/// Recipient of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requester {
     /// A client of this node.
@@ -29,14 +29,14 @@ impl Requester {
     }
 }
 
-/// With whom a lock ends.
+/// Owner of a lock: the lock ends when this client or peer is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LockOwner {
     Client(ClientId),
     Peer(NodeId),
 }
 
-/// What is asked of a segment at home here.
+/// Operation on a segment at home here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PendingOp {
     Get(Get),
@@ -45,38 +45,38 @@ pub(crate) enum PendingOp {
     Lock(LockRequest),
 }
 
-/// A get as its home sees it.
+/// Get as executed by its home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Get {
     pub(crate) parts: RangeSet,
     pub(crate) sink: Destination,
     pub(crate) minds: LockDependency,
     pub(crate) version: Option<Version>,
-    /// The lock that the asker holds: its own gets do not wait for it.
+    /// Lock that the requester holds: its own gets do not wait for it.
     pub(crate) token: Option<LockToken>,
 }
 
-/// Where the bytes of a get go.
+/// Destination of the bytes of a get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Destination {
-    /// To a client of this node.
+    /// Arena of a client of this node.
     Arena(ArenaRange),
-    /// Into the completion.
+    /// The completion.
     Inline,
-    /// To the node that asked.
+    /// The node that asked.
     Peer,
 }
 
-/// One in the line.
+/// Queued operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waiter {
-    pub(crate) asker: Requester,
+    pub(crate) requester: Requester,
     pub(crate) who: Principal,
-    pub(crate) wanted: PendingOp,
+    pub(crate) op: PendingOp,
     pub(crate) deadline_us: u64,
 }
 
-/// One who holds the lock.
+/// Holder of the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
     pub(crate) token: LockToken,
@@ -85,40 +85,45 @@ pub(crate) struct Holder {
     pub(crate) until_us: u64,
 }
 
-/// One who waits for a version.
+/// Watcher of a segment's version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Watcher {
-    pub(crate) asker: Requester,
+    pub(crate) requester: Requester,
     pub(crate) above: Version,
     pub(crate) deadline_us: u64,
 }
 
-/// The lock and the lines of one segment.
+/// Lock, queue and watchers of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct LockQueue {
     holders: Vec<Holder>,
-    line: VecDeque<Waiter>,
+    waiters: VecDeque<Waiter>,
     watchers: Vec<Watcher>,
-    /// The word of an atomic is being looked at: nothing else may happen before it is done.
-    pub(crate) looking: bool,
-    /// Nothing at all may be done here: this node may not be the home any more.
-    pub(crate) shut: bool,
-    /// Nothing but gets: a put is on its way to the mirror.
-    pub(crate) held: bool,
-    /// The same: the segment is being brought to another place.
-    pub(crate) moving: bool,
+    /// An atomic reads its word: no other operation may run before it is done.
+    pub(crate) is_reading_word: bool,
+    /// No operation may run here: this node may have lost the home role.
+    pub(crate) is_suspended: bool,
+    /// Only gets may run: a put is on its way to the replica.
+    pub(crate) puts_blocked: bool,
+    /// Only gets may run: the segment is being moved.
+    pub(crate) is_moving: bool,
 }
 
 impl LockQueue {
-    /// Whether anything here needs time or a client's end to be noticed.
+    /// Returns true if no timeout and no client's end matters here.
     pub(crate) fn is_idle(&self) -> bool {
-        self.holders.is_empty() && self.line.is_empty() && self.watchers.is_empty() && !self.held && !self.moving
+        self.holders.is_empty()
+            && self.waiters.is_empty()
+            && self.watchers.is_empty()
+            && !self.puts_blocked
+            && !self.is_moving
     }
 
-    /// When time alone has something to do here, on the steady clock: a lease or the wait for a version ends. At once where
-    /// somebody waits in the line or for this node's leave, which is looked at again and again.
+    /// Returns when time alone has an effect here, on the steady clock: the end of a lease or of a watch. Returns 0
+    /// while an operation is queued or blocked, since that is checked again on each tick.
     pub(crate) fn due_us(&self) -> u64 {
-        if !self.line.is_empty() || self.held || self.moving || self.looking || self.shut {
+        if !self.waiters.is_empty() || self.puts_blocked || self.is_moving || self.is_reading_word || self.is_suspended
+        {
             return 0;
         }
         let leases = self.holders.iter().map(|holder| holder.until_us);
@@ -126,40 +131,42 @@ impl LockQueue {
         leases.chain(waits).min().unwrap_or(u64::MAX)
     }
 
-    /// Whether nobody is or will be in anybody's way.
+    /// Returns true if no holder, waiter, watcher or block affects a new operation.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.is_idle() && !self.looking && !self.shut
+        self.is_idle() && !self.is_reading_word && !self.is_suspended
     }
 
-    /// Whether somebody holds the lock alone.
-    pub(crate) fn held_alone(&self) -> bool {
+    /// Returns true if the lock is held exclusively.
+    pub(crate) fn is_exclusive(&self) -> bool {
         self.holders.iter().any(|holder| !holder.shared)
     }
 
-    /// Whether that grant is still in force, alone, and of who uses it: anybody who may read the header knows its number.
+    /// Returns true if that exclusive grant is in force and belongs to the caller. The owner is checked because every
+    /// reader of the header sees the token.
     pub(crate) fn admits(&self, token: LockToken, owner: LockOwner, now_us: u64) -> bool {
         let admits = |holder: &Holder| holder.token == token && holder.owner == owner && !holder.shared;
         self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
     }
 
-    /// Whether `wanted` has to wait behind the lock or behind others; `minds` is what the model says of it.
-    pub(crate) fn must_wait(&self, wanted: &PendingOp, owner: LockOwner, minds: bool) -> bool {
-        if self.looking || self.shut {
+    /// Returns true if the operation has to be queued. `depends` is whether its coherence model makes it depend on the
+    /// lock.
+    pub(crate) fn must_wait(&self, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
+        if self.is_reading_word || self.is_suspended {
             return true;
         }
-        match wanted {
-            PendingOp::Get(get) => self.is_in_the_way(get, owner),
-            _ if self.held || self.moving => true,
-            PendingOp::Lock(wish) if wish.shared => self.held_alone() || !self.line.is_empty(),
-            PendingOp::Lock(_) => !self.holders.is_empty() || !self.line.is_empty(),
-            PendingOp::Put { .. } | PendingOp::Atomic { .. } => minds && !self.holders.is_empty(),
+        match op {
+            PendingOp::Get(get) => self.is_blocked(get, owner),
+            _ if self.puts_blocked || self.is_moving => true,
+            PendingOp::Lock(wish) if wish.shared => self.is_exclusive() || !self.waiters.is_empty(),
+            PendingOp::Lock(_) => !self.holders.is_empty() || !self.waiters.is_empty(),
+            PendingOp::Put { .. } | PendingOp::Atomic { .. } => depends_on_lock && !self.holders.is_empty(),
         }
     }
 
-    /// Whether a holder keeps a get from what it wants. A client is known by itself, a client of another node by the
-    /// token of its lock.
-    fn is_in_the_way(&self, get: &Get, owner: LockOwner) -> bool {
+    /// Returns true if a holder blocks the get. A local client is recognised as the holder by itself, a client of
+    /// another node by its token.
+    fn is_blocked(&self, get: &Get, owner: LockOwner) -> bool {
         let own = |holder: &Holder| {
             Some(holder.token) == get.token || matches!(owner, LockOwner::Client(_)) && holder.owner == owner
         };
@@ -170,153 +177,155 @@ impl LockQueue {
         }
     }
 
-    /// Whether this client of the home's own node holds the lock, alone or shared.
+    /// Returns true if this local client holds the lock, exclusively or shared.
     pub(crate) fn is_held_by(&self, owner: LockOwner) -> bool {
         matches!(owner, LockOwner::Client(_)) && self.holders.iter().any(|holder| holder.owner == owner)
     }
 
-    /// How many hold it.
+    /// Returns the number of holders.
     pub(crate) fn holders(&self) -> usize {
         self.holders.len()
     }
 
-    /// How many wait in line.
+    /// Returns the number of queued operations.
     pub(crate) fn waiting(&self) -> usize {
-        self.line.len()
+        self.waiters.len()
     }
 
-    /// Puts one at the end of the line; `false` when it is too long.
-    pub(crate) fn wait(&mut self, waiter: Waiter) -> bool {
-        let room = self.line.len() < WAITERS_PER_SEGMENT_MAX;
-        if room {
-            self.line.push_back(waiter);
+    /// Appends to the queue; `false` if it is full.
+    pub(crate) fn enqueue(&mut self, waiter: Waiter) -> bool {
+        let has_room = self.waiters.len() < WAITERS_PER_SEGMENT_MAX;
+        if has_room {
+            self.waiters.push_back(waiter);
         }
-        room
+        has_room
     }
 
-    /// The first of the line, if it may go now. Whether a put or get minds the lock was asked when it came.
+    /// Takes the first of the queue, if it may run now. The lock dependency of a put or get was checked when it was
+    /// queued.
     pub(crate) fn next_ready(&mut self) -> Option<Waiter> {
-        if self.looking || self.shut {
+        if self.is_reading_word || self.is_suspended {
             return None;
         }
-        if self.held || self.moving {
+        if self.puts_blocked || self.is_moving {
             return self.next_get();
         }
-        let first = self.line.front()?;
-        let ready = match first.wanted {
-            PendingOp::Lock(wish) if wish.shared => !self.held_alone(),
-            PendingOp::Get(get) => !self.is_in_the_way(&get, first.asker.owner()),
+        let first = self.waiters.front()?;
+        let ready = match first.op {
+            PendingOp::Lock(wish) if wish.shared => !self.is_exclusive(),
+            PendingOp::Get(get) => !self.is_blocked(&get, first.requester.owner()),
             PendingOp::Put { terms: PutConditions { token: Some(_), .. }, .. }
             | PendingOp::Atomic { token: Some(_), .. } => true,
             PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
         };
-        if ready { self.line.pop_front() } else { None }
+        if ready { self.waiters.pop_front() } else { None }
     }
 
-    /// The first get of the line that waits for nobody but the one put that is on its way to the mirror.
+    /// Takes the first get of the queue that only a forwarded put delays.
     fn next_get(&mut self) -> Option<Waiter> {
-        let may = |waiter: &Waiter| match &waiter.wanted {
-            PendingOp::Get(get) => !self.is_in_the_way(get, waiter.asker.owner()),
+        let can_run = |waiter: &Waiter| match &waiter.op {
+            PendingOp::Get(get) => !self.is_blocked(get, waiter.requester.owner()),
             _ => false,
         };
-        let index = self.line.iter().position(may)?;
-        self.line.remove(index)
+        let index = self.waiters.iter().position(can_run)?;
+        self.waiters.remove(index)
     }
 
-    /// Notes a grant; `false` when there are too many.
+    /// Records a grant; `false` if there are too many.
     pub(crate) fn grant(&mut self, holder: Holder) -> bool {
-        let room = self.holders.len() < WAITERS_PER_SEGMENT_MAX;
-        if room {
+        let has_room = self.holders.len() < WAITERS_PER_SEGMENT_MAX;
+        if has_room {
             self.holders.push(holder);
         }
-        room
+        has_room
     }
 
-    /// Takes a grant back; `false` if it is not in force.
-    pub(crate) fn let_go(&mut self, token: LockToken, owner: LockOwner) -> bool {
+    /// Releases a grant; `false` if it is not in force.
+    pub(crate) fn release(&mut self, token: LockToken, owner: LockOwner) -> bool {
         let before = self.holders.len();
         self.holders.retain(|holder| holder.token != token || holder.owner != owner);
         self.holders.len() < before
     }
 
-    /// All grants are taken back; how many there were.
-    pub(crate) fn let_all_go(&mut self) -> usize {
+    /// Releases all grants; returns their number.
+    pub(crate) fn release_all(&mut self) -> usize {
         std::mem::take(&mut self.holders).len()
     }
 
-    /// The one who keeps others out: who holds it alone, else who shares it for the longest time from now on.
+    /// Returns the blocking holder: the exclusive one, else the shared one with the longest lease.
     pub(crate) fn first_holder(&self) -> Option<&Holder> {
         self.holders.iter().max_by_key(|holder| (!holder.shared, holder.until_us))
     }
 
-    /// Whoever is gone holds nothing and waits for nothing. Those of the line are returned, for what they kept.
-    pub(crate) fn gone(&mut self, owner: LockOwner) -> Vec<Waiter> {
+    /// Removes all grants, watchers and waiters of an owner. Returns the waiters, so that their buffers can be freed.
+    pub(crate) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
         self.holders.retain(|holder| holder.owner != owner);
-        self.watchers.retain(|watcher| watcher.asker.owner() != owner);
-        let line = std::mem::take(&mut self.line);
-        let (left, stay): (Vec<_>, Vec<_>) = line.into_iter().partition(|waiter| waiter.asker.owner() == owner);
-        self.line = stay.into();
-        left
+        self.watchers.retain(|watcher| watcher.requester.owner() != owner);
+        let waiters = std::mem::take(&mut self.waiters);
+        let (removed, stay): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|waiter| waiter.requester.owner() == owner);
+        self.waiters = stay.into();
+        removed
     }
 
-    /// Leases end; says whether one did.
+    /// Expires leases; returns true if one ended.
     pub(crate) fn expire_leases(&mut self, now_us: u64) -> bool {
         let before = self.holders.len();
         self.holders.retain(|holder| holder.until_us > now_us);
         self.holders.len() < before
     }
 
-    /// One in the line whose deadline passed.
-    pub(crate) fn next_late(&mut self, now_us: u64) -> Option<Waiter> {
-        let index = self.line.iter().position(|waiter| waiter.deadline_us <= now_us)?;
-        self.line.remove(index)
+    /// Takes a waiter whose deadline has passed.
+    pub(crate) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
+        let index = self.waiters.iter().position(|waiter| waiter.deadline_us <= now_us)?;
+        self.waiters.remove(index)
     }
 
-    /// Takes the one of that asker out of the line.
-    pub(crate) fn take_waiter(&mut self, asker: Requester) -> Option<Waiter> {
-        let index = self.line.iter().position(|waiter| waiter.asker == asker)?;
-        self.line.remove(index)
+    /// Removes the waiter of that requester.
+    pub(crate) fn take_waiter(&mut self, requester: Requester) -> Option<Waiter> {
+        let index = self.waiters.iter().position(|waiter| waiter.requester == requester)?;
+        self.waiters.remove(index)
     }
 
-    /// Takes the one of that asker from those who wait for a version; `false` if there is none.
-    pub(crate) fn take_watcher(&mut self, asker: Requester) -> bool {
-        let index = self.watchers.iter().position(|watcher| watcher.asker == asker);
-        index.is_some_and(|index| self.watchers.swap_remove(index).asker == asker)
+    /// Removes the watcher of that requester; `false` if there is none.
+    pub(crate) fn take_watcher(&mut self, requester: Requester) -> bool {
+        let index = self.watchers.iter().position(|watcher| watcher.requester == requester);
+        index.is_some_and(|index| self.watchers.swap_remove(index).requester == requester)
     }
 
     pub(crate) fn watch(&mut self, watcher: Watcher) -> bool {
-        let room = self.watchers.len() < WAITERS_PER_SEGMENT_MAX;
-        if room {
+        let has_room = self.watchers.len() < WAITERS_PER_SEGMENT_MAX;
+        if has_room {
             self.watchers.push(watcher);
         }
-        room
+        has_room
     }
 
-    /// One who waits for a version that is there now.
-    pub(crate) fn next_seen(&mut self, version: Version) -> Option<Watcher> {
+    /// Takes a watcher whose version is reached.
+    pub(crate) fn next_satisfied_watcher(&mut self, version: Version) -> Option<Watcher> {
         let index = self.watchers.iter().position(|watcher| watcher.above < version)?;
         Some(self.watchers.swap_remove(index))
     }
 
-    /// One who has waited for a version for too long.
-    pub(crate) fn next_unseen(&mut self, now_us: u64) -> Option<Watcher> {
+    /// Takes a watcher whose deadline has passed.
+    pub(crate) fn next_expired_watcher(&mut self, now_us: u64) -> Option<Watcher> {
         let index = self.watchers.iter().position(|watcher| watcher.deadline_us <= now_us)?;
         Some(self.watchers.swap_remove(index))
     }
 
-    /// Those who wait for a lock or for a version, or (`all`) for anything.
-    pub(crate) fn hopeless(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
-        let line = std::mem::take(&mut self.line);
-        let wants_lock = |waiter: &Waiter| all || matches!(waiter.wanted, PendingOp::Lock(_));
-        let (left, stay): (Vec<_>, Vec<_>) = line.into_iter().partition(wants_lock);
-        self.line = stay.into();
-        (left, std::mem::take(&mut self.watchers))
+    /// Takes all watchers and the waiters for the lock, or (`all`) all waiters.
+    pub(crate) fn drain_blocked(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
+        let waiters = std::mem::take(&mut self.waiters);
+        let wants_lock = |waiter: &Waiter| all || matches!(waiter.op, PendingOp::Lock(_));
+        let (removed, stay): (Vec<_>, Vec<_>) = waiters.into_iter().partition(wants_lock);
+        self.waiters = stay.into();
+        (removed, std::mem::take(&mut self.watchers))
     }
 
-    /// Everybody in both lines: the segment is gone.
-    pub(crate) fn empty(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
+    /// Takes everything: the segment is gone.
+    pub(crate) fn drain(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
         self.holders.clear();
-        (std::mem::take(&mut self.line).into(), std::mem::take(&mut self.watchers))
+        (std::mem::take(&mut self.waiters).into(), std::mem::take(&mut self.watchers))
     }
 }
 
@@ -328,7 +337,7 @@ mod tests {
 
     fn lock(node: u16, shared: bool) -> Waiter {
         let wish = LockRequest { shared, no_wait: false, lease_us: 1 };
-        Waiter { asker: Requester::Peer(NodeId(node), 0), who: NOBODY, wanted: PendingOp::Lock(wish), deadline_us: 100 }
+        Waiter { requester: Requester::Peer(NodeId(node), 0), who: NOBODY, op: PendingOp::Lock(wish), deadline_us: 100 }
     }
 
     fn hold(node: u16, shared: bool) -> Holder {
@@ -336,46 +345,46 @@ mod tests {
     }
 
     #[test]
-    fn the_line_goes_in_order_and_readers_do_not_pass_a_waiting_writer() {
+    fn lock_queue_is_fifo_and_readers_do_not_overtake_writer() {
         // If this broke, a stream of readers could keep a writer out for ever.
-        let mut guard = LockQueue::default();
-        guard.grant(hold(1, true));
+        let mut lock_queue = LockQueue::default();
+        lock_queue.grant(hold(1, true));
         let (alone, shared) = (lock(2, false), lock(3, true));
-        assert!(guard.must_wait(&alone.wanted, alone.asker.owner(), true));
-        assert!(guard.wait(alone));
-        assert!(guard.must_wait(&shared.wanted, shared.asker.owner(), true));
-        assert!(guard.wait(shared));
-        assert_eq!(guard.next_ready(), None);
-        assert!(guard.let_go(LockToken(1), LockOwner::Peer(NodeId(1))));
-        assert_eq!(guard.next_ready(), Some(alone));
-        guard.grant(hold(2, false));
-        assert_eq!(guard.next_ready(), None);
-        assert!(!guard.let_go(LockToken(2), LockOwner::Peer(NodeId(9))), "only its owner lets go");
-        assert!(guard.let_go(LockToken(2), LockOwner::Peer(NodeId(2))));
-        assert_eq!(guard.next_ready(), Some(shared));
+        assert!(lock_queue.must_wait(&alone.op, alone.requester.owner(), true));
+        assert!(lock_queue.enqueue(alone));
+        assert!(lock_queue.must_wait(&shared.op, shared.requester.owner(), true));
+        assert!(lock_queue.enqueue(shared));
+        assert_eq!(lock_queue.next_ready(), None);
+        assert!(lock_queue.release(LockToken(1), LockOwner::Peer(NodeId(1))));
+        assert_eq!(lock_queue.next_ready(), Some(alone));
+        lock_queue.grant(hold(2, false));
+        assert_eq!(lock_queue.next_ready(), None);
+        assert!(!lock_queue.release(LockToken(2), LockOwner::Peer(NodeId(9))), "only its owner releases it");
+        assert!(lock_queue.release(LockToken(2), LockOwner::Peer(NodeId(2))));
+        assert_eq!(lock_queue.next_ready(), Some(shared));
     }
 
     #[test]
-    fn a_lease_that_ran_out_admits_nothing() {
+    fn expired_lease_admits_no_put() {
         // If this broke, a holder that was away for too long could overwrite its successor's put.
-        let mut guard = LockQueue::default();
-        guard.grant(hold(1, false));
+        let mut lock_queue = LockQueue::default();
+        lock_queue.grant(hold(1, false));
         let owner = LockOwner::Peer(NodeId(1));
-        assert!(guard.admits(LockToken(1), owner, 49));
-        assert!(!guard.admits(LockToken(1), owner, 50));
-        assert!(!guard.admits(LockToken(1), LockOwner::Peer(NodeId(2)), 49), "it is another's");
-        assert!(guard.expire_leases(50));
-        assert!(guard.is_idle());
+        assert!(lock_queue.admits(LockToken(1), owner, 49));
+        assert!(!lock_queue.admits(LockToken(1), owner, 50));
+        assert!(!lock_queue.admits(LockToken(1), LockOwner::Peer(NodeId(2)), 49), "the lock belongs to another owner");
+        assert!(lock_queue.expire_leases(50));
+        assert!(lock_queue.is_idle());
     }
 
     #[test]
-    fn the_dead_hold_nothing() {
+    fn removed_owner_holds_no_lock() {
         // If this broke, a lock would outlive its holder.
-        let mut guard = LockQueue::default();
-        guard.grant(hold(1, false));
-        guard.wait(lock(1, false));
-        guard.wait(lock(2, false));
-        assert_eq!(guard.gone(LockOwner::Peer(NodeId(1))).len(), 1);
-        assert_eq!(guard.next_ready(), Some(lock(2, false)));
+        let mut lock_queue = LockQueue::default();
+        lock_queue.grant(hold(1, false));
+        lock_queue.enqueue(lock(1, false));
+        lock_queue.enqueue(lock(2, false));
+        assert_eq!(lock_queue.remove_owner(LockOwner::Peer(NodeId(1))).len(), 1);
+        assert_eq!(lock_queue.next_ready(), Some(lock(2, false)));
     }
 }

@@ -1,4 +1,5 @@
-//! State that the engine holds: segments, lock queues, pending operations, buffers, peers, quotas.
+//! State of the engine: segments, lock queues, pending operations, buffers, memory, peers, quotas. These files define
+//! tables and their invariants; the folders beside this one act on them.
 
 pub(crate) mod areas;
 pub(crate) mod buffer_pool;

@@ -1,19 +1,18 @@
-//! The other nodes as this one sees them: who can be reached, what room they keep for our puts, and the notes on
-//! their segments.
+//! Other nodes as this one sees them: connection state, room in their staging memory, and known remote segments.
 
 use super::staging::Staging;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::{NodeId, SegmentId};
 use std::collections::{BTreeMap, HashMap};
 
-/// A segment of another home, as its home described it.
+/// Segment of another home, as its home described it.
 #[derive(Debug)]
 pub(crate) struct RemoteSegment {
     pub(crate) facts: SegmentInfo,
     pub(crate) window: RemoteWindow,
-    /// Reads of it that are under way.
+    /// Reads in flight.
     pub(crate) reads: u32,
-    /// Its home has released it: no new read, and word to the home after the last one.
+    /// The home has released it: no new read starts, and the last one informs the home.
     pub(crate) leaving: bool,
 }
 
@@ -26,11 +25,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Segments of one peer that are noted at the same time.
+    /// Known segments of one peer.
     pub(crate) const REMOTES_MAX: usize = 1 << 16;
 }
 
-/// All other nodes that were ever named to this one.
+/// All other nodes that this one was told of.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     by_id: BTreeMap<NodeId, Peer>,
@@ -41,7 +40,7 @@ impl Peers {
         self.by_id.get_mut(&node)
     }
 
-    /// The peer, if it can be reached now.
+    /// Returns the peer if it is connected.
     pub(crate) fn reachable(&mut self, node: NodeId) -> Option<&mut Peer> {
         self.get(node).filter(|peer| peer.up)
     }

@@ -1,4 +1,4 @@
-//! What is under way: one entry for each operation that waits for another node, with its deadline.
+//! Pending operations: one entry for each operation that waits for another node, with its deadline.
 
 use super::buffer_pool::BufferId;
 use super::staging::Ticket;
@@ -11,10 +11,10 @@ use crate::{ChannelId, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The engine's number for one wait; stale ones name nothing.
+/// Id of one wait; stale ids name nothing.
 ///
-/// Its low 16 bits are an index that no two waits have at the same time, the 32 bits above them say which life of
-/// that index. The high 16 bits are zero, for whoever wants to mark it.
+/// Its low 16 bits are an index that is unique among current waits; the 32 bits above are its generation. The high 16
+/// bits are zero, free for tags.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StepId(u64);
 
@@ -22,22 +22,22 @@ const _: () = assert!(OPERATIONS_MAX <= 1 << StepId::INDEX_BITS);
 
 impl StepId {
     const INDEX_BITS: u32 = 16;
-    /// Bits of a number that can be other than zero.
+    /// Bits of an id that can be nonzero.
     pub const BITS: u32 = Self::INDEX_BITS + 32;
 
     const fn new(index: usize, generation: u32) -> Self {
         Self((generation as u64) << Self::INDEX_BITS | index as u64)
     }
 
-    /// The number as it travels through a fabric or in a message.
+    /// Returns the number that travels through a fabric or in a message.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
-    /// Takes it back; any value is a number, most name nothing.
+    /// Restores an id; any value is an id, most name nothing.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
-    /// The index, below [`OPERATIONS_MAX`].
+    /// Returns the index, below [`OPERATIONS_MAX`].
     pub const fn index(self) -> usize {
         (self.0 & ((1 << Self::INDEX_BITS) - 1)) as usize
     }
@@ -51,56 +51,56 @@ impl StepId {
 pub(crate) struct Transfer {
     pub(crate) segment: SegmentId,
     pub(crate) parts: RangeSet,
-    /// Where the bytes go in the arena.
+    /// Destination in the arena.
     pub(crate) range: ArenaRange,
-    /// Whether the completion may carry them instead.
+    /// Whether the completion may carry the bytes instead.
     pub(crate) inline: bool,
     pub(crate) look: ReadOptions,
 }
 
-/// The reads of a get that are under way.
+/// Reads of a get in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PendingReads {
     pub(crate) transfer: Transfer,
-    /// How often a put came between.
+    /// Number of times that a put came between.
     pub(crate) tears: u8,
-    /// The version whose kept copy is read; `None`: the segment itself.
-    pub(crate) kept: Option<Version>,
-    /// The whole segment is read into the copy that this node keeps of it.
+    /// Version of the history that is read; `None` for the segment itself.
+    pub(crate) history_version: Option<Version>,
+    /// The whole segment is read into the read cache.
     pub(crate) refresh: bool,
 }
 
-/// What an operation waits for.
+/// Event that an operation waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitState {
-    /// Answers of peers about a name: [`NameLookup`] has the rest.
+    /// Answers of peers about a name; [`NameLookup`] has the details.
     Lookup,
-    /// A home that makes a segment.
+    /// A home that creates a segment.
     Allocate { home: NodeId },
-    /// A home that takes a segment away.
+    /// A home that releases a segment.
     Release { home: NodeId },
-    /// The facts of a segment, to get this then.
+    /// Segment info, to continue with this get.
     Facts { transfer: Transfer },
-    /// The bytes of a get that this node reads by itself.
+    /// Bytes of a get that this node reads by itself.
     Fetch(PendingReads),
-    /// The bytes of a get that the home carries out.
+    /// Bytes of a get that the home executes.
     Home(Transfer),
-    /// A page of a list, or of one segment's facts.
+    /// Page of a list, or of one segment's listing.
     Page { node: NodeId, into: ArenaRange, list: bool },
-    /// An atomic, new permissions, or (harmless: asked for in vain, nothing happened) a version.
+    /// End of an atomic or a permission change, or a version (harmless: without an answer nothing happened).
     Answer { segment: SegmentId, harmless: bool },
-    /// A lock.
+    /// Grant of a lock.
     Lock { segment: SegmentId, lease_us: u32 },
-    /// A lock that nobody waits for any more: given back when it is granted.
+    /// Grant that no caller waits for any more: given back when it arrives.
     LateLock { segment: SegmentId },
-    /// The end of a lock.
+    /// End of an unlock.
     Unlock { segment: SegmentId, token: LockToken },
-    /// The answer to a put; what is staged for it.
+    /// Answer to a put, with its staging memory.
     Put { segment: SegmentId, ticket: Option<Ticket> },
 }
 
 impl WaitState {
-    /// The table of ranges that is kept until the end.
+    /// Returns the range table that is in use until the end.
     pub(crate) fn table(&self) -> Option<BufferId> {
         let (WaitState::Facts { transfer }
         | WaitState::Fetch(PendingReads { transfer, .. })
@@ -114,7 +114,7 @@ impl WaitState {
         }
     }
 
-    /// Which segment it is about.
+    /// Returns the segment of the operation.
     pub(crate) fn segment(&self) -> Option<SegmentId> {
         match *self {
             WaitState::Facts { transfer }
@@ -129,7 +129,7 @@ impl WaitState {
         }
     }
 
-    /// The segment that may have changed with it.
+    /// Returns the segment that the operation may have changed.
     pub(crate) fn changes(&self) -> Option<SegmentId> {
         match *self {
             WaitState::Put { segment, .. } | WaitState::Answer { segment, harmless: false } => Some(segment),
@@ -138,20 +138,20 @@ impl WaitState {
     }
 }
 
-/// A name that peers are asked about.
+/// Lookup of a name at the peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NameLookup {
     pub(crate) name: Name,
     pub(crate) then: Continuation,
-    /// Whose answers are still to come.
+    /// Peers whose answer is outstanding.
     pub(crate) asked: AskedPeers,
-    /// Peers that could not be asked.
-    pub(crate) silent: u16,
-    /// The whole cluster was asked where it is.
+    /// Number of peers that could not be asked.
+    pub(crate) unreachable_peers: u16,
+    /// The whole cluster was asked already.
     pub(crate) confirmed: bool,
 }
 
-/// The peers that a lookup waits for.
+/// Set of peers that a lookup waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AskedPeers([u64; Self::WORDS]);
 
@@ -174,16 +174,16 @@ impl AskedPeers {
     }
 }
 
-/// What a lookup is for.
+/// Step that follows a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Continuation {
-    /// To open what is found.
+    /// Open the segment that is found.
     Open,
-    /// To allocate if nothing is found.
+    /// Allocate if none is found.
     Allocate(Spec),
 }
 
-/// One operation under way.
+/// One pending operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pending {
     pub(crate) lane: ChannelId,
@@ -191,7 +191,7 @@ pub(crate) struct Pending {
     pub(crate) who: Principal,
     pub(crate) deadline_us: u64,
     pub(crate) timeout_us: u32,
-    /// The home that was asked.
+    /// Home that was asked.
     pub(crate) on: NodeId,
     pub(crate) wait: WaitState,
 }
@@ -202,7 +202,7 @@ struct Slot {
     pending: Option<Pending>,
 }
 
-/// All operations under way.
+/// All pending operations.
 #[derive(Debug)]
 pub(crate) struct PendingOperations {
     slots: Vec<Slot>,
@@ -223,7 +223,7 @@ impl PendingOperations {
         self.slots.len() - self.free.len()
     }
 
-    /// Notes an operation; `None` when there are too many.
+    /// Adds an operation; `None` if the table is full.
     pub(crate) fn insert(&mut self, pending: Pending) -> Option<StepId> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -244,7 +244,7 @@ impl PendingOperations {
         Some(step)
     }
 
-    /// Deadlines of operations that ended stay in the heap until they pass; here they leave early.
+    /// Removes the deadlines of ended operations, which would otherwise stay in the heap until they pass.
     fn forget_old_deadlines(&mut self) {
         let slots = &self.slots;
         self.deadlines.retain(|Reverse((_, step))| {
@@ -261,14 +261,14 @@ impl PendingOperations {
         self.slot(step)?.pending.as_mut()
     }
 
-    /// Takes the operation out: it ends now.
+    /// Removes an operation, which ends now.
     pub(crate) fn remove(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.slot(step)?.pending.take()?;
         self.free.push(step.index() as u32);
         Some(pending)
     }
 
-    /// The next operation whose deadline has passed.
+    /// Takes the next operation whose deadline has passed.
     pub(crate) fn expired(&mut self, now_us: u64) -> Option<StepId> {
         while let Some(&Reverse((deadline_us, step))) = self.deadlines.peek() {
             if deadline_us > now_us {
@@ -282,18 +282,18 @@ impl PendingOperations {
         None
     }
 
-    /// When the next deadline passes.
+    /// Returns the next deadline.
     pub(crate) fn next_deadline_us(&self) -> Option<u64> {
         self.deadlines.peek().map(|&Reverse((deadline_us, _))| deadline_us)
     }
 
-    /// The first operation for which `matches` holds.
+    /// Returns the first operation for which `matches` holds.
     pub(crate) fn first(&self, matches: impl Fn(&Pending) -> bool) -> Option<StepId> {
         let index = self.slots.iter().position(|slot| slot.pending.as_ref().is_some_and(&matches))?;
         Some(StepId::new(index, self.slots[index].generation))
     }
 
-    /// Every operation for which `matches` holds.
+    /// Returns every operation for which `matches` holds.
     pub(crate) fn find(&self, matches: impl Fn(&Pending) -> bool) -> Vec<StepId> {
         let slots = self.slots.iter().enumerate();
         let found = slots.filter(|(_, slot)| slot.pending.as_ref().is_some_and(&matches));

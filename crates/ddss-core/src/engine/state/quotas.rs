@@ -1,6 +1,7 @@
-//! What each user may have here, and what he has. A segment counts for its owner, whoever asked for it and from
-//! where, from the moment it gets its place until it is released; also while the daemon was away. So does the mirror of
-//! one that is at home elsewhere: it takes as much.
+//! Quotas and usage of each user on this node.
+//!
+//! A segment counts for its owner from its creation to its release, whichever client or node created it, also while the
+//! daemon is down. A replica of a remote segment counts as well, since it takes as much memory.
 
 use super::lock_queue::Requester;
 use crate::engine::engine::Engine;
@@ -11,12 +12,12 @@ use crate::model::spec::Spec;
 use crate::{Failure, Outcome, Version};
 use std::collections::BTreeMap;
 
-/// How much of something. The default is no bound.
+/// Limit of one user. The default is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quota {
-    /// Bytes of memory that segments take, with their headers and the versions that they keep.
+    /// Bytes of memory of the user's segments, with headers and history.
     pub bytes: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
 }
 
@@ -26,17 +27,17 @@ impl Default for Quota {
     }
 }
 
-/// Who may have how much.
+/// Limits of all users.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Quotas {
-    /// Everybody of whom nothing else is said, but root.
+    /// Limit of every user that is not listed, except root.
     pub everybody: Quota,
-    /// Users of whom something else is said.
+    /// Limits of listed users.
     pub users: BTreeMap<u32, Quota>,
 }
 
 impl Quotas {
-    /// What one may have.
+    /// Returns the limit of a user.
     pub fn of(&self, uid: u32) -> Quota {
         match self.users.get(&uid) {
             Some(quota) => *quota,
@@ -46,16 +47,16 @@ impl Quotas {
     }
 }
 
-/// What one has.
+/// Usage of one user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Bytes of memory.
     pub bytes: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
 }
 
-/// What everybody may have, and has.
+/// Limits and usage of all users.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     quotas: Quotas,
@@ -63,19 +64,19 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Memory that a segment takes.
+    /// Returns the memory that a segment takes.
     fn bytes_of(spec: &Spec) -> u64 {
         Header::bytes_with(spec.bytes, spec.keeps()).next_multiple_of(BLOCK_BYTES as u64)
     }
 
-    /// One more segment of a user.
+    /// Adds a segment to a user.
     pub(crate) fn take(&mut self, uid: u32, spec: &Spec) {
         let usage = self.used.entry(uid).or_default();
         usage.segments += 1;
         usage.bytes = usage.bytes.saturating_add(Self::bytes_of(spec));
     }
 
-    /// One less.
+    /// Removes a segment from a user.
     pub(crate) fn give(&mut self, uid: u32, spec: &Spec) {
         let Some(usage) = self.used.get_mut(&uid) else { return };
         usage.segments = usage.segments.saturating_sub(1);
@@ -85,8 +86,8 @@ impl Accounts {
         }
     }
 
-    /// A segment has another owner.
-    pub(crate) fn hand_on(&mut self, from: u32, to: u32, spec: &Spec) {
+    /// Moves a segment from one user to another.
+    pub(crate) fn transfer(&mut self, from: u32, to: u32, spec: &Spec) {
         if from != to {
             self.give(from, spec);
             self.take(to, spec);
@@ -97,7 +98,7 @@ impl Accounts {
         self.used.get(&uid).copied().unwrap_or_default()
     }
 
-    /// Which quota one more segment would break: what there is of it, and how much is allowed.
+    /// Returns the quota that one more segment would exceed, with its usage and limit.
     fn broken_by(&self, uid: u32, spec: &Spec) -> Option<(Failure, u64, u64)> {
         let (quota, usage) = (self.quotas.of(uid), self.usage(uid));
         if usage.segments >= quota.segments {
@@ -109,28 +110,28 @@ impl Accounts {
 }
 
 impl Engine {
-    /// Who may have how much, from now on. Nobody loses what he has.
+    /// Replaces all limits. Existing segments stay.
     pub fn set_quotas(&mut self, quotas: Quotas) {
         self.segments.accounts.quotas = quotas;
     }
 
-    /// What everybody has who has anything, and what he may have.
+    /// Returns usage and limit of every user that has segments.
     pub fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
         let accounts = &self.segments.accounts;
         accounts.used.iter().map(|(&uid, &usage)| (uid, usage, accounts.quotas.of(uid)))
     }
 
-    /// Tells whoever asked for a segment that its owner may not have it: the word is what he has, the version what he may
-    /// have. False if he may.
-    pub(crate) fn refuse_over_quota(&mut self, asker: Requester, who: Principal, spec: &Spec) -> bool {
+    /// Answers a request for a segment that would exceed its owner's quota; `false` if it fits. The word of the answer
+    /// is the usage, its version the limit.
+    pub(crate) fn refuse_over_quota(&mut self, requester: Requester, who: Principal, spec: &Spec) -> bool {
         let Some((failure, used, allowed)) = self.segments.accounts.broken_by(who.uid, spec) else { return false };
         self.counters.over_quota += 1;
-        let told = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
-        self.answer(asker, Outcome::Failed(failure), told);
+        let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
+        self.answer(requester, Outcome::Failed(failure), fields);
         true
     }
 
-    /// Whether the owner of a segment at home elsewhere may not have a copy of it here.
+    /// Returns true if a replica here would exceed its owner's quota.
     pub(crate) fn is_over_quota(&mut self, owner: Principal, spec: &Spec) -> bool {
         let is_over = self.segments.accounts.broken_by(owner.uid, spec).is_some();
         self.counters.over_quota += u64::from(is_over);
@@ -143,8 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_may_have_is_what_is_said_of_him_or_of_everybody() {
-        // If this broke, one user could take all memory of a node, or root could not mend one that is full.
+    fn user_quota_overrides_default() {
+        // If this broke, one user could take all memory of a node, or root could not repair a full one.
         let mut accounts = Accounts::default();
         assert_eq!(accounts.broken_by(5, &Spec::new(1 << 40)), None);
         let quota = |bytes, segments| Quota { bytes, segments };
@@ -160,9 +161,9 @@ mod tests {
         assert_eq!(accounts.broken_by(0, &Spec::new(1 << 40)), None);
         accounts.take(5, &page);
         assert_eq!(accounts.broken_by(5, &page), Some((Failure::QuotaSegments, 2, 2)));
-        accounts.hand_on(5, 9, &page);
+        accounts.transfer(5, 9, &page);
         assert_eq!((accounts.usage(5).segments, accounts.usage(9)), (1, Usage { bytes: 4096, segments: 1 }));
-        accounts.hand_on(9, 5, &page);
+        accounts.transfer(9, 5, &page);
         accounts.give(5, &two);
         accounts.give(5, &page);
         accounts.give(5, &page);
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(
             accounts.broken_by(5, &Spec { history: 4, ..page }),
             Some((Failure::QuotaBytes, 0, 3 * 4096)),
-            "what is kept counts"
+            "the history counts"
         );
     }
 }

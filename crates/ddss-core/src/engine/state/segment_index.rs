@@ -1,16 +1,15 @@
-//! Where segments are: those of this plane in the slot that their id names, all others wherever there was one.
+//! Index from segment ids to slots: ids of this shard name their own slot, all other ids are looked up.
 
 use crate::SegmentId;
 use std::collections::HashMap;
 
-/// The slots of segments that are here under an id of another slot: of another node's, or of this node's before it lost
-/// its memory.
+/// Slots of segments with an id of another slot: of another node's, or of this node's before it lost its memory.
 #[derive(Debug)]
 pub(crate) struct Adopted {
-    /// The first id that there could be: the part that all ids of this plane share.
+    /// Bits that all ids of this shard share.
     own: SegmentId,
     slots: HashMap<SegmentId, u16>,
-    /// How many of those have an id of this plane.
+    /// Number of entries with an id of this shard.
     returned: usize,
 }
 
@@ -19,12 +18,12 @@ impl Adopted {
         Self { own, slots: HashMap::new(), returned: 0 }
     }
 
-    /// Whether this plane of this node gave the id.
+    /// Returns true if this shard of this node gave the id.
     pub(crate) fn is_own(&self, id: SegmentId) -> bool {
         id.is_of(self.own)
     }
 
-    /// The slot of a segment, if it is here.
+    /// Returns the slot of a segment, if it is here.
     pub(crate) fn slot_of(&self, id: SegmentId) -> Option<u16> {
         if self.is_own(id) && self.returned == 0 {
             return Some(id.index());
@@ -56,8 +55,8 @@ mod tests {
     use crate::NodeId;
 
     #[test]
-    fn an_id_of_this_plane_is_found_in_its_own_slot_or_where_it_came_back() {
-        // If this broke, a home that lost its memory would look for its copy in a slot where another segment is.
+    fn own_id_maps_to_own_slot_unless_adopted() {
+        // If this broke, a home that lost its memory would look for its replica in the slot of another segment.
         let id = |node, index, generation| SegmentId::new(NodeId(node), index, generation);
         let mut adopted = Adopted::new(id(3, 0, 0));
         assert_eq!((adopted.slot_of(id(3, 5, 9)), adopted.slot_of(id(2, 5, 9))), (Some(5), None));

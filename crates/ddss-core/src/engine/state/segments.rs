@@ -1,4 +1,4 @@
-//! The segments whose home is this node: by index for the data path, by name for the rest.
+//! Segments whose home is this node: by index for the data path, by name for all else.
 
 use super::areas::{Areas, no_room};
 use super::lock_queue::{LockQueue, Requester};
@@ -18,45 +18,45 @@ use crate::{Failure, NodeId, SegmentId, Shard, Timestamp, Version};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// One segment at home here.
+/// One segment at home here, or a replica.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// What everybody calls it; its index here may be another.
+    /// Global id; the index in it may differ from the slot here.
     pub(crate) id: SegmentId,
     pub(crate) name: Name,
     pub(crate) spec: Spec,
     pub(crate) permissions: Permissions,
-    /// Where its header is in the pool.
+    /// Pool offset of its header.
     pub(crate) at: u64,
     pub(crate) version: Version,
     pub(crate) timestamp: Timestamp,
-    /// The oldest version that is known here: what was kept of others went with the daemon before.
+    /// Oldest version that can be read: older history went with the daemon's previous run.
     pub(crate) oldest: Version,
-    /// The peers that hold a window over it.
-    pub(crate) seen_by: Vec<NodeId>,
-    /// When the versions that are kept were committed; empty if none are.
-    pub(crate) stamps: Box<[Timestamp]>,
-    /// Its lock and those who wait.
-    pub(crate) guard: LockQueue,
-    /// It is among those whose guards have to be looked after.
-    pub(crate) noted_busy: bool,
-    /// Who made it, until its memory is there.
+    /// Peers with a window over it.
+    pub(crate) window_holders: Vec<NodeId>,
+    /// Timestamps of the versions in the history; empty without a history.
+    pub(crate) history_timestamps: Box<[Timestamp]>,
+    /// Lock and waiters.
+    pub(crate) lock_queue: LockQueue,
+    /// Listed among the segments that need attention on a tick.
+    pub(crate) is_marked_busy: bool,
+    /// Requester of its creation, until its memory is there.
     forming: Option<Requester>,
-    /// Where it will be, who may use it there, and who waits for that, while it moves.
-    moving: Option<(u64, Permissions, Requester)>,
-    /// If it has or is a mirror.
+    /// New place, new permissions and requester of a move in progress.
+    pending_move: Option<(u64, Permissions, Requester)>,
+    /// Replication state, if it has or is a replica.
     pub(crate) mirror: Option<Box<ReplicatedSegment>>,
 }
 
 impl Segment {
     fn new(record: &Record, stamp: (Version, Timestamp)) -> Self {
         let Record { known_as: id, at, name, spec, permissions, .. } = *record;
-        let ((version, timestamp), seen_by, guard) = (stamp, Vec::new(), LockQueue::default());
-        let stamps = match spec.keeps() {
+        let ((version, timestamp), window_holders, lock_queue) = (stamp, Vec::new(), LockQueue::default());
+        let history_timestamps = match spec.keeps() {
             0 => Box::default(),
             keeps => vec![timestamp; keeps as usize + 1].into(),
         };
-        let (oldest, noted_busy, forming, moving) = (version, false, None, None);
+        let (oldest, is_marked_busy, forming, pending_move) = (version, false, None, None);
         let mirror = (spec.copies > 1).then(Box::default);
         Self {
             id,
@@ -67,49 +67,49 @@ impl Segment {
             version,
             timestamp,
             oldest,
-            seen_by,
-            stamps,
-            guard,
-            noted_busy,
+            window_holders,
+            history_timestamps,
+            lock_queue,
+            is_marked_busy,
             forming,
-            moving,
+            pending_move,
             mirror,
         }
     }
 
-    /// It is the mirror of another home's.
-    pub(crate) fn is_copy(&self) -> bool {
-        matches!(self.mirror.as_deref(), Some(ReplicatedSegment { role: Role::Copy, .. }))
+    /// Returns true if it is the replica of another home.
+    pub(crate) fn is_replica(&self) -> bool {
+        matches!(self.mirror.as_deref(), Some(ReplicatedSegment { role: Role::Replica, .. }))
     }
 
-    /// Bytes of the pool that it takes.
+    /// Returns the bytes of the pool that it takes.
     pub(crate) fn pool_bytes(&self) -> u64 {
         Header::bytes_with(self.spec.bytes, self.spec.keeps())
     }
 
-    /// Where the copy of a version is kept, counted from the pool's begin; `None` if none are.
-    pub(crate) fn line_of(&self, version: Version) -> Option<u64> {
-        Some(self.at + Header::line_of(self.spec.bytes, self.spec.keeps(), version)?)
+    /// Returns the pool offset of a version in the history; `None` without a history.
+    pub(crate) fn history_offset(&self, version: Version) -> Option<u64> {
+        Some(self.at + Header::history_offset(self.spec.bytes, self.spec.keeps(), version)?)
     }
 
-    /// Where the headers of all copies are that are kept.
-    pub(crate) fn kept_lines(&self) -> Vec<u64> {
-        (0..self.stamps.len() as u64).filter_map(|version| self.line_of(Version(version))).collect()
+    /// Returns the pool offsets of all headers in the history.
+    pub(crate) fn history_offsets(&self) -> Vec<u64> {
+        (0..self.history_timestamps.len() as u64).filter_map(|version| self.history_offset(Version(version))).collect()
     }
 
-    /// What is written down of it, at that index.
+    /// Returns its record at that slot.
     fn record(&self, segment: SegmentId) -> Record {
         let Self { id: known_as, name, spec, permissions, at, .. } = *self;
         Record { segment, known_as, at, name, spec, permissions }
     }
 
-    /// What its header says, if nobody holds its lock.
+    /// Returns its header with no lock holder.
     pub(crate) fn header(&self, id: SegmentId) -> Header {
         let (state, timestamp) = (Header::committed(self.version), self.timestamp.0);
         Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
     }
 
-    /// Where the data of the newest version, or of a named one, begin, and when it was committed.
+    /// Returns data offset, version and timestamp of the newest version, or of a named one.
     pub(crate) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
         let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
         let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
@@ -119,12 +119,12 @@ impl Segment {
         if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
             return Err(Failure::VersionGone);
         }
-        let line = self.line_of(wanted).ok_or(Failure::VersionGone)?;
-        let stamp = self.stamps[(wanted.0 % self.stamps.len() as u64) as usize];
+        let line = self.history_offset(wanted).ok_or(Failure::VersionGone)?;
+        let stamp = self.history_timestamps[(wanted.0 % self.history_timestamps.len() as u64) as usize];
         Ok((line + Header::DATA_OFFSET, wanted, stamp))
     }
 
-    /// Whether a range lies inside, with no sum that could wrap.
+    /// Checks that a range lies inside, without overflow.
     pub(crate) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
         check_range(self.spec.bytes, offset, bytes)
     }
@@ -143,7 +143,7 @@ impl Segment {
     }
 }
 
-/// Whether `bytes` bytes from `offset` lie inside a segment of `size`.
+/// Checks that `bytes` bytes from `offset` lie inside a segment of `size`.
 pub(crate) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Failure> {
     match offset.checked_add(u64::from(bytes)) {
         Some(end) if end <= size => Ok(()),
@@ -151,16 +151,16 @@ pub(crate) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Fail
     }
 }
 
-/// A segment that was released while peers may still read it.
+/// Released memory that peers may still read.
 #[derive(Debug)]
 pub(crate) struct ReleasedSegment {
     pub(crate) id: SegmentId,
     index: u16,
     at: u64,
     bytes: u64,
-    /// Only its place: the segment lives on in another one.
+    /// Only the old place of a moved segment.
     moved: bool,
-    /// The peers that have not yet forgotten it.
+    /// Peers that have not yet dropped their window.
     pub(crate) waiting_for: Vec<NodeId>,
     pub(crate) deadline_us: u64,
 }
@@ -171,7 +171,7 @@ struct Slot {
     segment: Option<Box<Segment>>,
 }
 
-/// All segments of this home.
+/// All segments of this node.
 #[derive(Debug)]
 pub(crate) struct Segments {
     node: NodeId,
@@ -181,16 +181,16 @@ pub(crate) struct Segments {
     free: Vec<u16>,
     names: BTreeMap<Name, u16>,
     adopted: Adopted,
-    /// How many have or are mirrors.
-    mirrored: usize,
+    /// Number of segments that have or are replicas.
+    replicated: usize,
     areas: Areas,
     pub(crate) accounts: Accounts,
     leaving: Vec<ReleasedSegment>,
-    /// Those with a lock that is held or a line that is not empty.
+    /// Segments with a lock holder, a waiter or a watcher.
     pub(crate) busy: Vec<SegmentId>,
     pub(crate) due_us: u64,
-    /// No call goes the short way (`engine/home/fast_path.rs`).
-    pub(crate) long_way: bool,
+    /// Fast path disabled (`engine/home/fast_path.rs`).
+    pub(crate) slow_path_only: bool,
     #[cfg(feature = "planted")]
     pub(crate) bug: Option<crate::engine::Bug>,
 }
@@ -205,13 +205,13 @@ impl Segments {
             free: Vec::new(),
             names: BTreeMap::new(),
             adopted: Adopted::new(SegmentId::new(config.node, 0, 0).on_plane(config.plane.index())),
-            mirrored: 0,
+            replicated: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
             leaving: Vec::new(),
             busy: Vec::new(),
             due_us: u64::MAX,
-            long_way: false,
+            slow_path_only: false,
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -225,17 +225,17 @@ impl Segments {
         self.areas.free_bytes(storage)
     }
 
-    /// So much may be in files.
-    pub(crate) fn keep_files(&mut self, bytes: u64) {
-        self.areas.keep_files(bytes);
+    /// Sets the bytes that segments in files may take.
+    pub(crate) fn set_file_bytes(&mut self, bytes: u64) {
+        self.areas.set_file_bytes(bytes);
     }
 
-    /// Whether segments may be in files here.
-    pub(crate) fn keeps_files(&self) -> bool {
-        self.areas.keeps_files()
+    /// Returns true if segments may be in files here.
+    pub(crate) fn allows_files(&self) -> bool {
+        self.areas.allows_files()
     }
 
-    /// The living segment of that id.
+    /// Returns the live segment of that id.
     pub(crate) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
         let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         match self.slots.get(usize::from(index)) {
@@ -248,47 +248,47 @@ impl Segments {
         }
     }
 
-    /// Names of other planes are none here, whoever brings them.
+    /// Checks that a name belongs to this shard.
     pub(crate) fn admits(&self, name: &Name) -> Result<(), Failure> {
-        if self.plane.has(name) { Ok(()) } else { Err(Failure::WrongPlane) }
+        if self.plane.has(name) { Ok(()) } else { Err(Failure::WrongShard) }
     }
 
-    /// Whether a segment came here from another node: as the copy of a home's, whichever node first had it.
+    /// Returns true if another node was the segment's first home: it was taken over, or is a replica.
     pub(crate) fn is_adopted(&self, id: SegmentId) -> bool {
         self.adopted.contains(id)
     }
 
-    /// The index and the life of it under which a segment is written down.
+    /// Returns the slot and generation under which a segment is recorded.
     pub(crate) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
         self.get(id)?;
         let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         Ok(self.own_id(index, self.slots[usize::from(index)].generation))
     }
 
-    /// What is written down of a segment.
+    /// Returns the record of a segment.
     pub(crate) fn record(&self, id: SegmentId) -> Result<Record, Failure> {
         Ok(self.get(id)?.record(self.slot_of(id)?))
     }
 
-    /// What everybody calls the segment that is written down there.
+    /// Returns the global id of the segment that is recorded there.
     pub(crate) fn at_slot(&self, slot: SegmentId) -> Option<SegmentId> {
         let place = self.slots.get(usize::from(slot.index()))?;
         let segment = place.segment.as_ref().filter(|_| place.generation == slot.generation())?;
         Some(segment.id)
     }
 
-    /// Whether there are any that have or are mirrors.
-    pub(crate) fn has_mirrored(&self) -> bool {
-        self.mirrored > 0
+    /// Returns true if any segment has or is a replica.
+    pub(crate) fn has_replicated(&self) -> bool {
+        self.replicated > 0
     }
 
-    /// All that have or are mirrors.
-    pub(crate) fn mirrored(&self) -> Vec<SegmentId> {
+    /// Returns all segments that have or are replicas.
+    pub(crate) fn replicated(&self) -> Vec<SegmentId> {
         let segments = self.slots.iter().filter_map(|slot| slot.segment.as_ref());
         segments.filter(|segment| segment.mirror.is_some()).map(|segment| segment.id).collect()
     }
 
-    /// The same, to change it.
+    /// Returns the live segment of that id, to change it.
     pub(crate) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
         let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
         match self.slots.get_mut(usize::from(index)) {
@@ -305,52 +305,52 @@ impl Segments {
         self.names
             .get(name)
             .map(|&index| self.id_of(index))
-            .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_copy()))
+            .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_replica()))
     }
 
-    /// Whether the name is taken, be it by one that is still being made.
+    /// Returns true if the name is taken, also by a segment in creation.
     pub(crate) fn is_taken(&self, name: &Name) -> bool {
         self.names.contains_key(name)
     }
 
-    /// All names, also of those that are still being made; with each, whether it came from another node.
+    /// Returns all names, also those in creation, each with whether another node was the first home.
     pub(crate) fn names(&self) -> Vec<(Name, bool)> {
         self.names.iter().map(|(&name, &index)| (name, self.is_adopted(self.id_of(index)))).collect()
     }
 
-    /// The segment that has a name here, be it a copy.
+    /// Returns the segment or replica of that name.
     pub(crate) fn named(&self, name: &Name) -> Option<SegmentId> {
         self.names.get(name).map(|&index| self.id_of(index))
     }
 
-    /// The segments whose names come after that one, in order.
+    /// Returns the segments whose names come after that one, in order.
     pub(crate) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
         let from = (Bound::Excluded(name), Bound::Unbounded);
         let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
         indices.filter_map(|index| {
             let id = self.id_of(index);
-            Some((id, self.get(id).ok().filter(|segment| !segment.is_copy())?))
+            Some((id, self.get(id).ok().filter(|segment| !segment.is_replica())?))
         })
     }
 
-    /// The segment of exactly that name.
+    /// Returns the segment of exactly that name.
     pub(crate) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
         let &index = self.names.get(name)?;
         let id = self.id_of(index);
-        Some((id, self.get(id).ok().filter(|segment| !segment.is_copy())?))
+        Some((id, self.get(id).ok().filter(|segment| !segment.is_replica())?))
     }
 
-    /// Memory for something that is no segment, in this node's own area.
-    pub(crate) fn take_blocks(&mut self, bytes: u64) -> Option<u64> {
+    /// Allocates memory outside segments, in this node's own area.
+    pub(crate) fn allocate_blocks(&mut self, bytes: u64) -> Option<u64> {
         self.areas.take(Audience::NOBODY, Storage::Memory, bytes).ok()
     }
 
-    /// Gives them back.
-    pub(crate) fn give_blocks(&mut self, at: u64, bytes: u64) {
+    /// Frees memory outside segments.
+    pub(crate) fn free_blocks(&mut self, at: u64, bytes: u64) {
         self.areas.give(at, bytes);
     }
 
-    /// An id of this plane.
+    /// Returns an id of this shard.
     fn own_id(&self, index: u16, generation: u32) -> SegmentId {
         SegmentId::new(self.node, index, generation).on_plane(self.plane.index())
     }
@@ -361,14 +361,14 @@ impl Segments {
         slot.segment.as_ref().map_or(own, |segment| segment.id)
     }
 
-    /// Gives the segment an id and a place.
+    /// Creates a segment with an id and a place.
     pub(crate) fn allocate(
         &mut self,
         name: Name,
         spec: Spec,
         permissions: Permissions,
         timestamp: Timestamp,
-        asker: Requester,
+        requester: Requester,
         copy_of: Option<SegmentId>,
     ) -> Result<Record, Failure> {
         self.admits(&name)?;
@@ -388,7 +388,7 @@ impl Segments {
         let slot = &mut self.slots[usize::from(index)];
         slot.generation = slot.generation.wrapping_add(1);
         if copy_of.is_some_and(|id| id.to_bits() == own | u64::from(slot.generation)) {
-            // The slot's own id is that of the copy: where it is written down it has to be seen to be one.
+            // The slot's own id equals that of the replica: the record has to show that it is one.
             slot.generation = slot.generation.wrapping_add(1);
         }
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
@@ -398,8 +398,8 @@ impl Segments {
         let known_as = copy_of.unwrap_or(segment);
         let record = Record { segment, known_as, at, name, spec, permissions };
         let made = Segment::new(&record, (Version(0), timestamp));
-        self.mirrored += usize::from(made.mirror.is_some());
-        self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(asker), ..made }));
+        self.replicated += usize::from(made.mirror.is_some());
+        self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(requester), ..made }));
         self.names.insert(name, index);
         if copy_of.is_some() {
             self.adopted.insert(known_as, index);
@@ -407,70 +407,70 @@ impl Segments {
         Ok(record)
     }
 
-    /// The memory of a new segment was asked for in vain or is there; who waits for it.
+    /// Ends the creation of a segment; returns its id and requester.
     pub(crate) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Requester)> {
         let slot = self.slots.get_mut(usize::from(at.index()))?;
         let segment = slot.segment.as_mut().filter(|_| slot.generation == at.generation())?;
         Some((segment.id, segment.forming.take()?))
     }
 
-    /// The same, for who wants to change it before it is there.
+    /// Returns a segment in creation.
     pub(crate) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
         let index = self.adopted.slot_of(id)?;
         self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
-    /// Who may use a segment from now on, and whose it is; its place stays.
+    /// Changes permissions and owner of a segment in place.
     pub(crate) fn set_permissions(&mut self, id: SegmentId, permissions: Permissions) -> Result<(), Failure> {
         let segment = self.get_mut(id)?;
         let (spec, old) = (segment.spec, std::mem::replace(&mut segment.permissions, permissions));
-        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        self.accounts.transfer(old.owner.uid, permissions.owner.uid, &spec);
         Ok(())
     }
 
-    /// Gives a segment a place among other people, to be brought there for new permissions; with it where it is, and how
-    /// much. Until it is there it is read where it was, and nobody changes it.
+    /// Reserves memory in the area of new permissions; returns the new record, the old place and the size. Until the
+    /// move ends, the segment is read in the old place and does not change.
     pub(crate) fn begin_move(
         &mut self,
         id: SegmentId,
         permissions: Permissions,
-        asker: Requester,
+        requester: Requester,
     ) -> Result<(Record, u64, u64), Failure> {
         let segment = self.get(id)?;
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         let mut record = self.record(id)?;
         let to = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let segment = self.get_mut(id)?;
-        segment.moving = Some((to, permissions, asker));
-        segment.guard.moving = true;
+        segment.pending_move = Some((to, permissions, requester));
+        segment.lock_queue.is_moving = true;
         let from = segment.at;
         (record.at, record.permissions) = (to, permissions);
         Ok((record, from, bytes))
     }
 
-    /// It is there, or stays where it was.
+    /// Ends a move.
     pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<MoveOutcome> {
         let index = self.adopted.slot_of(id)?;
         let segment = self.get_mut(id).ok()?;
-        let (to, permissions, asker) = segment.moving.take()?;
-        segment.guard.moving = false;
+        let (to, permissions, requester) = segment.pending_move.take()?;
+        segment.lock_queue.is_moving = false;
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         if !made {
-            return Some(MoveOutcome::Not { asker, to, bytes, failure: no_room(spec.storage) });
+            return Some(MoveOutcome::Not { requester, to, bytes, failure: no_room(spec.storage) });
         }
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
-        let readers = std::mem::take(&mut segment.seen_by);
-        let holder = segment.guard.first_holder().filter(|holder| !holder.shared);
+        let readers = std::mem::take(&mut segment.window_holders);
+        let holder = segment.lock_queue.first_holder().filter(|holder| !holder.shared);
         let holder = holder.map_or(LockToken::default(), |holder| holder.token);
         let waiting_for = readers.clone();
         self.leaving.push(ReleasedSegment { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
-        self.accounts.hand_on(old.owner.uid, permissions.owner.uid, &spec);
+        self.accounts.transfer(old.owner.uid, permissions.owner.uid, &spec);
         let record = self.record(id).ok()?;
-        Some(MoveOutcome::There { asker, record, from, holder, readers })
+        Some(MoveOutcome::There { requester, record, from, holder, readers })
     }
 
-    /// Takes in a segment that was here before the daemon ended.
+    /// Restores a segment of the daemon's previous run.
     pub(crate) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         let Record { segment: id, known_as, at, name, spec, permissions } = *record;
         let index = usize::from(id.index());
@@ -492,7 +492,7 @@ impl Segments {
         self.free.retain(|&free| usize::from(free) != index);
         self.accounts.take(permissions.owner.uid, &spec);
         let segment = Segment::new(record, (version, timestamp));
-        self.mirrored += usize::from(segment.mirror.is_some());
+        self.replicated += usize::from(segment.mirror.is_some());
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
         if known_as != id {
@@ -501,7 +501,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Notes the last id that a free index had.
+    /// Restores the last id of a free slot.
     pub(crate) fn restore_free(&mut self, last: SegmentId) {
         self.make_room_for(last);
         let slot = &mut self.slots[usize::from(last.index())];
@@ -515,8 +515,8 @@ impl Segments {
         }
     }
 
-    /// Takes the segment's name and id away. Its memory comes back once nobody can read it: at once, or with the
-    /// last peer that forgets it.
+    /// Removes a segment's name and id. Its memory is freed when no reader is left: at once, or with the last peer that
+    /// drops its window.
     pub(crate) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
         self.get(id)?;
         let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
@@ -524,35 +524,35 @@ impl Segments {
         let segment = slot.segment.take().ok_or(Failure::NotFound)?;
         self.names.remove(&segment.name);
         self.adopted.remove(segment.id);
-        self.mirrored -= usize::from(segment.mirror.is_some());
+        self.replicated -= usize::from(segment.mirror.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();
-        let readers = segment.seen_by;
+        let readers = segment.window_holders;
         let (at, waiting_for) = (segment.at, readers.clone());
         self.leaving.push(ReleasedSegment { id, index, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
     }
 
-    /// Notes that a peer holds no window any more on one segment, or on any.
+    /// Records that a peer dropped its window on one segment, or on all.
     pub(crate) fn forgotten(&mut self, node: NodeId, which: Option<SegmentId>) {
         for leaving in self.leaving.iter_mut().filter(|leaving| which.is_none_or(|id| id == leaving.id)) {
             leaving.waiting_for.retain(|&waiting| waiting != node);
         }
         if which.is_none() {
             for segment in self.slots.iter_mut().filter_map(|slot| slot.segment.as_mut()) {
-                segment.seen_by.retain(|&reader| reader != node);
+                segment.window_holders.retain(|&reader| reader != node);
             }
         }
     }
 
-    /// The peers that did not forget a released segment in time.
+    /// Returns the peers that did not drop their window in time.
     pub(crate) fn overdue(&self, now_us: u64) -> impl Iterator<Item = NodeId> + '_ {
         let late = self.leaving.iter().filter(move |leaving| leaving.deadline_us <= now_us);
         late.flat_map(|leaving| leaving.waiting_for.iter().copied())
     }
 
-    /// Takes one released segment that nobody reads any more off the books; says where it was and how long. Its memory
-    /// is free when it is [cleared](Self::cleared).
+    /// Takes one released segment without readers; returns its place and size. Its memory is free when it is
+    /// [cleared](Self::cleared).
     pub(crate) fn reclaim(&mut self) -> Option<(u64, u64)> {
         let early = planted!(self, EarlyReclaim);
         let index = self.leaving.iter().position(|leaving| early || leaving.waiting_for.is_empty())?;
@@ -563,7 +563,7 @@ impl Segments {
         Some((gone.at, gone.bytes))
     }
 
-    /// Memory is free again.
+    /// Frees memory that was zeroed.
     pub(crate) fn cleared(&mut self, at: u64, bytes: u64) {
         self.areas.give(at, bytes);
     }

@@ -1,14 +1,13 @@
-//! The part of a home's staging memory that it keeps for this node: a ring of runs, taken in order, given back in
-//! any order.
+//! This node's part of a home's staging memory: a ring of runs, taken in order, freed in any order.
 
 use crate::limits::STAGING_BYTES;
 use std::collections::VecDeque;
 
-/// Runs under way in one peer's staging memory.
+/// Runs in use in one peer's staging memory.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     runs: VecDeque<Run>,
-    /// The number of the first run in `runs`.
+    /// Number of the first run in `runs`.
     first: u64,
 }
 
@@ -19,7 +18,7 @@ struct Run {
     given_back: bool,
 }
 
-/// A run that was taken: where it is, and the number to give it back with.
+/// Allocated run: its offset, and the number to free it with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket {
     pub(crate) at: u64,
@@ -31,17 +30,17 @@ impl Ticket {
         self.number
     }
 
-    /// The ticket of that number, to give its run back: where the run was does not matter any more.
+    /// Makes a ticket to free the run of that number; its offset does not matter any more.
     pub(crate) fn of(number: u64) -> Self {
         Self { at: 0, number }
     }
 }
 
 impl Staging {
-    /// Runs at the most.
+    /// Maximum number of runs.
     const RUNS_MAX: usize = 4096;
 
-    /// Takes a run of that many bytes behind the last one, or says that there is no room yet.
+    /// Allocates a run behind the last one; `None` if there is no room yet.
     pub(crate) fn take(&mut self, bytes: u32) -> Option<Ticket> {
         let (bytes, limit) = (u64::from(bytes), STAGING_BYTES as u64);
         let at = match (self.runs.front(), self.runs.back()) {
@@ -64,7 +63,7 @@ impl Staging {
         Some(Ticket { at, number: self.first + self.runs.len() as u64 - 1 })
     }
 
-    /// The home is done with the run.
+    /// Frees a run that the home is done with.
     pub(crate) fn give(&mut self, ticket: Ticket) {
         let Some(index) = ticket.number.checked_sub(self.first) else { return };
         if let Some(run) = self.runs.get_mut(index as usize) {
@@ -84,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_puts_share_staging_bytes(turns in proptest::collection::vec((1..(1u32 << 20), any::<u16>()), 1..200)) {
+        fn staging_runs_never_overlap(turns in proptest::collection::vec((1..(1u32 << 20), any::<u16>()), 1..200)) {
             // If this broke, one put would commit the bytes of another.
             let mut staging = Staging::default();
             let mut held: Vec<(Ticket, u64)> = Vec::new();

@@ -1,41 +1,41 @@
-//! Segments whose guards need time or a client's end to be noticed, and when time has something to do for one of them.
+//! Segments that need attention on a tick: those with lock holders, waiters, watchers or blocks.
 
 use super::segments::Segments;
 use crate::SegmentId;
 
 impl Segments {
-    /// This segment's guard has to be looked after. When, the next look finds out.
-    pub(crate) fn note_busy(&mut self, id: SegmentId) {
+    /// Adds a segment to those that need attention. The next tick finds out when.
+    pub(crate) fn mark_busy(&mut self, id: SegmentId) {
         self.due_us = 0;
         if let Ok(segment) = self.get_mut(id)
-            && !std::mem::replace(&mut segment.noted_busy, true)
+            && !std::mem::replace(&mut segment.is_marked_busy, true)
         {
             self.busy.push(id);
         }
     }
 
-    /// Those whose guards have to be looked after, one after the other: more may come while they are gone through.
+    /// Returns the segment at that index; the list may grow during an iteration.
     pub(crate) fn busy(&self, index: usize) -> Option<SegmentId> {
         self.busy.get(index).copied()
     }
 
-    /// Guards that need nothing any more are looked after no longer.
+    /// Drops the segments that need no attention any more.
     pub(crate) fn forget_idle(&mut self) {
         let mut busy = std::mem::take(&mut self.busy);
         let mut due_us = u64::MAX;
         busy.retain(|&id| {
             let Ok(segment) = self.get_mut(id) else { return false };
-            segment.noted_busy = !segment.guard.is_idle();
-            if segment.noted_busy {
-                // Whether this node may speak for a segment with a mirror changes with time.
-                due_us = due_us.min(if segment.mirror.is_some() { 0 } else { segment.guard.due_us() });
+            segment.is_marked_busy = !segment.lock_queue.is_idle();
+            if segment.is_marked_busy {
+                // The right to act as the home of a replicated segment changes with time.
+                due_us = due_us.min(if segment.mirror.is_some() { 0 } else { segment.lock_queue.due_us() });
             }
-            segment.noted_busy
+            segment.is_marked_busy
         });
         (self.busy, self.due_us) = (busy, due_us);
     }
 
-    /// When time has something to do for one of those guards, on the steady clock.
+    /// Returns when the next of these segments needs attention, on the steady clock.
     pub(crate) fn due_us(&self) -> u64 {
         self.due_us
     }
