@@ -41,7 +41,7 @@ impl Nodes {
                 // Each has an address of its own on this machine; port 0 takes any that is free.
                 config.listen = format!("127.0.0.{number}:0").parse()?;
                 config.key = Some(key.clone());
-                config.node_named = false;
+                config.is_node_named = false;
                 config.join = services.first().and_then(Node::address).map(Into::into);
             }
             services.push(Node::start(config)?);

@@ -65,7 +65,11 @@ fn told(ended: Result<(), CommandError>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_reader_gone() => ExitCode::from(READER_GONE),
         Err(error) => {
-            output::terminal_text::fail(&ddssd::in_one_line(&error), error.exit_code(), hints::next_step(&error));
+            output::terminal_text::fail(
+                &ddssd::format_error_chain(&error),
+                error.exit_code(),
+                hints::next_step(&error),
+            );
             ExitCode::from(error.exit_code())
         }
     }

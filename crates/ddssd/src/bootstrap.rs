@@ -1,4 +1,4 @@
-//! How a node comes into a cluster: where it listens, which number it has, and whether it may begin a cluster.
+//! Entry of a node into a cluster: its listeners, its number, and its right to found a cluster.
 
 use crate::auth::ClusterKey;
 use crate::config::config::Config;
@@ -13,29 +13,30 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// How long a cluster may take to let a node in.
+/// Longest wait for the cluster to admit the node.
 const JOIN_MAX: Duration = Duration::from_secs(10);
-/// Pairs of ports that are tried when any will do.
+/// Attempts to find adjacent free ports when the configured port is 0.
 const PORTS_TRIED_MAX: u32 = 64;
 
-/// A node that may take part.
+/// Address, number and key with which a node takes part in a cluster.
 #[derive(Debug)]
 pub(crate) struct Bootstrap {
     pub(crate) node: NodeId,
     pub(crate) key: ClusterKey,
-    /// Where other nodes find its data plane.
+    /// Address of the first shard for other nodes.
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
     pub(crate) founder: bool,
-    /// This start in this state folder.
+    /// This start of the node in its state directory.
     pub(crate) incarnation: Incarnation,
-    /// Whom to ask where the cluster is when nobody answers at the addresses that it had.
+    /// Contact to ask for the cluster when its last known addresses do not answer.
     pub(crate) join: Option<HostPort>,
 }
 
 impl Bootstrap {
-    /// Listens, and joins if the node is to and has not yet. `None` for a node without a key, which is alone.
-    pub(crate) fn take(config: &Config, fabrics: &mut [Box<dyn Fabric>]) -> Result<Option<Self>, StartError> {
+    /// Listens, and joins a cluster if configured and not yet done. Returns `None` for a node without a key, which
+    /// stays alone.
+    pub(crate) fn run(config: &Config, fabrics: &mut [Box<dyn Fabric>]) -> Result<Option<Self>, StartError> {
         let Some(key) = config.key.clone() else { return Ok(None) };
         state_dir::make(&config.state_folder)?;
         let state = |source| StartError::State { path: config.state_folder.clone(), source };
@@ -44,7 +45,7 @@ impl Bootstrap {
             return Err(StartError::Left { state_folder: config.state_folder.clone() });
         }
         if has_left {
-            // The daemon that left may have written something after that.
+            // The daemon may have written state after it left; discard it.
             forget(&config.state_folder).map_err(state)?;
         }
         let (bound, listener) = listen(fabrics, config.listen)?;
@@ -53,7 +54,7 @@ impl Bootstrap {
             return Err(StartError::Advertise { address });
         }
         let found = Identity::read(&config.state_folder).map_err(state)?;
-        let named = config.node_named.then_some(config.node);
+        let named = config.is_node_named.then_some(config.node);
         let incarnation = Incarnation::begin(&config.state_folder).map_err(state)?;
         let identity = match (found, &config.join) {
             (Some(found), _) => {
@@ -64,8 +65,8 @@ impl Bootstrap {
                 found
             }
             (None, Some(at)) => {
-                let who = (named.map(|node| node.0), config.progress_threads, incarnation);
-                let node = join(&key, at, address, who, JOIN_MAX, &config.told_to_stop)?;
+                let identity = (named.map(|node| node.0), config.progress_threads, incarnation);
+                let node = join(&key, at, address, identity, JOIN_MAX, &config.stop_requested)?;
                 Identity { node: node.0, founder: false }
             }
             (None, None) => Identity { node: config.node.0, founder: true },
@@ -82,23 +83,23 @@ impl Bootstrap {
     }
 }
 
-/// Listens for everything: the control plane is one port above the first data plane, the other data planes come behind
-/// it. Port 0 takes any that stand in a row.
+/// Opens all listeners. The control plane uses the port above the first shard's; the other shards follow it. Port 0
+/// selects any adjacent free ports.
 fn listen(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<(SocketAddr, TcpListener), StartError> {
-    let refused = |address| move |source| StartError::Listen { address, source };
+    let listen_error = |address| move |source| StartError::Listen { address, source };
     if address.port() != 0 {
         let control = control_address(address);
-        let listener = TcpListener::bind(control).map_err(refused(control))?;
+        let listener = TcpListener::bind(control).map_err(listen_error(control))?;
         return Ok((listen_on_all(fabrics, address)?, listener));
     }
     let mut tried = 0;
     loop {
         tried += 1;
-        let listener = TcpListener::bind(address).map_err(refused(address))?;
-        let control = listener.local_addr().map_err(refused(address))?;
+        let listener = TcpListener::bind(address).map_err(listen_error(address))?;
+        let control = listener.local_addr().map_err(listen_error(address))?;
         let data = SocketAddr::new(control.ip(), control.port() - 1);
-        // A fabric that listens cannot be told to stop: so the others' ports are tried before the first one listens.
-        let mut others = (1..).take(fabrics.len() - 1).map(|plane| plane_address(data, plane));
+        // A fabric cannot stop listening, so probe the other shards' ports before the first fabric listens.
+        let mut others = (1..).take(fabrics.len() - 1).map(|shard| plane_address(data, shard));
         if tried < PORTS_TRIED_MAX && others.any(|address| TcpListener::bind(address).is_err()) {
             continue;
         }
@@ -111,12 +112,12 @@ fn listen(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<(Socke
     }
 }
 
-/// Has the fabric of each plane listen; says where the first one does.
+/// Starts the fabric listener of each shard. Returns the address of the first one.
 fn listen_on_all(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<SocketAddr, StartError> {
     let mut first = address;
-    for (plane, fabric) in (0..).zip(fabrics) {
-        let bound = EventLoop::listen(fabric.as_mut(), plane_address(address, plane))?;
-        if plane == 0 {
+    for (shard, fabric) in (0..).zip(fabrics) {
+        let bound = EventLoop::listen(fabric.as_mut(), plane_address(address, shard))?;
+        if shard == 0 {
             first = bound;
         }
     }

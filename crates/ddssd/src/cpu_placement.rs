@@ -1,5 +1,7 @@
-//! Which cores a daemon takes when none is named: one for each of its progress threads. Several daemons of one machine
-//! spread: a core that is taken is claimed by a name that ends with its daemon, however that ends.
+//! Placement of progress threads on cores when the configuration names none.
+//!
+//! Several daemons on one machine spread out: each claims a core by an abstract socket name, which the kernel releases
+//! when the daemon ends in any way.
 
 use crate::config::config::CoreChoice;
 use crate::node::StartError;
@@ -7,26 +9,27 @@ use ddss_runtime::{Topology, allowed_cores};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where one progress thread runs.
+/// Core and memory node of one progress thread.
 #[derive(Debug, Default)]
 pub(crate) struct CorePlacement {
     pub(crate) core: Option<usize>,
-    /// The memory node beside that core, on a machine that has several.
+    /// Memory node of that core, on a machine with several.
     pub(crate) memory: Option<usize>,
     _claim: Option<UnixDatagram>,
 }
 
-/// Whether as many cores are named as there are progress threads, if any are, and this process may run on each of them.
+/// Checks that the number of named cores equals the number of progress threads, and that this process may use each
+/// core.
 pub(crate) fn check(choice: &CoreChoice, threads: u8) -> Result<(), StartError> {
     let named = match choice {
-        CoreChoice::Sensible | CoreChoice::Unpinned => return Ok(()),
+        CoreChoice::Auto | CoreChoice::Unpinned => return Ok(()),
         CoreChoice::Core(core) => std::slice::from_ref(core),
         CoreChoice::Cores(cores) => cores,
     };
     if named.len() != usize::from(threads) {
         return Err(StartError::Cores { named: named.len(), threads });
     }
-    // Where the kernel does not say which cores there are, the thread itself is told when it is pinned.
+    // If the kernel does not list the allowed cores, pinning the thread reports the error later.
     let Ok(allowed) = allowed_cores() else { return Ok(()) };
     match named.iter().find(|core| !allowed.contains(core)) {
         Some(&core) => Err(StartError::NoSuchCore { core, allowed: ranges(&allowed) }),
@@ -34,7 +37,7 @@ pub(crate) fn check(choice: &CoreChoice, threads: u8) -> Result<(), StartError> 
     }
 }
 
-/// Cores in the words of the kernel: `0-3,8`.
+/// Formats cores in the kernel's list format: `0-3,8`.
 fn ranges(cores: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for &core in cores {
@@ -48,8 +51,8 @@ fn ranges(cores: &[usize]) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-/// A seat for each of so many progress threads.
-pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<CorePlacement>, StartError> {
+/// Selects a placement for each progress thread.
+pub(crate) fn placements(choice: &CoreChoice, threads: u8) -> Result<Vec<CorePlacement>, StartError> {
     let topology = Topology::detect();
     let at = |core: usize| {
         let memory = if topology.is_uniform() { None } else { topology.node_of_core(core) };
@@ -57,15 +60,15 @@ pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<CorePlacemen
     };
     let named: Vec<usize> = match choice {
         CoreChoice::Unpinned => return Ok((0..threads).map(|_| CorePlacement::default()).collect()),
-        CoreChoice::Sensible => {
+        CoreChoice::Auto => {
             let allowed = allowed_cores().unwrap_or_default();
             let taken = spread(&allowed, &topology, threads, claim);
             return Ok(taken
                 .into_iter()
                 .map(|taken| match taken {
-                    Taken::Own(core, claim) => CorePlacement { _claim: Some(claim), ..at(core) },
-                    Taken::Shared(core) => at(core),
-                    Taken::None => CorePlacement::default(),
+                    CoreGrant::Own(core, claim) => CorePlacement { _claim: Some(claim), ..at(core) },
+                    CoreGrant::Shared(core) => at(core),
+                    CoreGrant::None => CorePlacement::default(),
                 })
                 .collect());
         }
@@ -76,29 +79,30 @@ pub(crate) fn seats(choice: &CoreChoice, threads: u8) -> Result<Vec<CorePlacemen
     Ok(named.into_iter().map(at).collect())
 }
 
-/// What there was for a thread.
+/// Result of the core search for one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Taken<T> {
-    /// A core that no other daemon took.
+enum CoreGrant<T> {
+    /// A core that no other daemon has claimed.
     Own(usize, T),
-    /// One that another daemon has, too.
+    /// A core that another daemon uses as well.
     Shared(usize),
     None,
 }
 
-/// Takes a core for each thread: the last free ones, and never the first one, which is left to the applications. Where
-/// there are several memory nodes the threads go round them, so that each has memory beside it and none has all. When
-/// all cores are taken the first thread shares the last one: two daemons that wait for each other do well on one core.
-/// The others run where the kernel puts them: threads of one daemon do not wait for each other, and on one core would
-/// only take it from each other.
+/// Selects a core for each thread, from the last free core downwards. The first core stays free for applications.
+///
+/// With several memory nodes the threads go round them, so that each thread has local memory and no node serves all.
+/// If all cores are claimed, the first thread shares the last core: two daemons that wait for each other do well on
+/// one core. Further threads stay unpinned: threads of one daemon do not wait for each other and would only compete
+/// for a shared core.
 fn spread<T>(
     allowed: &[usize],
     topology: &Topology,
     threads: u8,
     mut claim: impl FnMut(usize) -> Option<T>,
-) -> Vec<Taken<T>> {
+) -> Vec<CoreGrant<T>> {
     let others = allowed.get(1..).unwrap_or_default();
-    // The cores of each memory node that are left, the last one first; first the node of the last core.
+    // Unclaimed cores of each memory node, last core first; the node of the last core comes first.
     let mut nodes: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
     for &core in others.iter().rev() {
         let node = topology.node_of_core(core);
@@ -108,21 +112,21 @@ fn spread<T>(
         }
     }
     let count = nodes.len().max(1);
-    let mut left: Vec<_> = nodes.into_iter().map(|(_, cores)| cores.into_iter()).collect();
+    let mut unclaimed: Vec<_> = nodes.into_iter().map(|(_, cores)| cores.into_iter()).collect();
     (0..usize::from(threads))
         .map(|thread| {
-            let turns = (0..left.len()).map(|turn| (thread + turn) % count);
+            let nodes_in_turn = (0..unclaimed.len()).map(|turn| (thread + turn) % count);
             let mut found = None;
-            for node in turns {
-                found = left[node].by_ref().find_map(|core| Some((core, claim(core)?)));
+            for node in nodes_in_turn {
+                found = unclaimed[node].by_ref().find_map(|core| Some((core, claim(core)?)));
                 if found.is_some() {
                     break;
                 }
             }
             match (found, others.last()) {
-                (Some((core, claim)), _) => Taken::Own(core, claim),
-                (None, Some(&last)) if thread == 0 => Taken::Shared(last),
-                _ => Taken::None,
+                (Some((core, claim)), _) => CoreGrant::Own(core, claim),
+                (None, Some(&last)) if thread == 0 => CoreGrant::Shared(last),
+                _ => CoreGrant::None,
             }
         })
         .collect()
@@ -138,12 +142,12 @@ mod tests {
     use super::*;
     use ddss_runtime::MemoryNode;
 
-    /// More than any kernel has.
+    /// Above the number of cores of any kernel.
     const CORES_MAX: usize = 100_000;
 
     #[test]
-    fn a_core_is_taken_once_and_given_back() {
-        // If this broke, all daemons of a machine would sit on one core.
+    fn core_claim_is_exclusive_and_released() {
+        // If this broke, all daemons of a machine would share one core.
         let core = usize::MAX;
         let first = claim(core).unwrap();
         assert!(claim(core).is_none());
@@ -151,26 +155,26 @@ mod tests {
         assert!(claim(core).is_some());
     }
 
-    /// The cores that so many threads get while others have some.
+    /// Returns the cores that `threads` threads get while the cores in `busy` are claimed.
     fn cores(allowed: &[usize], nodes: &[&[usize]], threads: u8, busy: &[usize]) -> Vec<Option<usize>> {
         let nodes = nodes.iter().enumerate().map(|(number, cores)| MemoryNode { number, cores: cores.to_vec() });
         let topology = Topology { nodes: nodes.collect() };
         let taken = spread(allowed, &topology, threads, |core| (!busy.contains(&core)).then_some(()));
         let core = |taken| match taken {
-            Taken::Own(core, ()) | Taken::Shared(core) => Some(core),
-            Taken::None => None,
+            CoreGrant::Own(core, ()) | CoreGrant::Shared(core) => Some(core),
+            CoreGrant::None => None,
         };
         taken.into_iter().map(core).collect()
     }
 
     #[test]
-    fn threads_get_cores_of_their_own_and_the_first_one_stays_free() {
-        // If this broke, progress threads would take each other's core, or the one on which applications start.
+    fn threads_get_own_cores_and_first_core_stays_free() {
+        // If this broke, progress threads would compete for a core, or for the one on which applications start.
         let one: &[&[usize]] = &[&[0, 1, 2, 3]];
         assert_eq!(cores(&[0, 1, 2, 3], one, 1, &[]), [Some(3)]);
         assert_eq!(cores(&[0, 1, 2, 3], one, 2, &[]), [Some(3), Some(2)]);
         assert_eq!(cores(&[0, 1, 2, 3], one, 2, &[3]), [Some(2), Some(1)]);
-        // More threads than cores: they are left to the kernel, and do not share.
+        // More threads than cores: the kernel places the rest, and they do not share.
         assert_eq!(cores(&[0, 1], one, 2, &[]), [Some(1), None]);
         assert_eq!(cores(&[0, 1], one, 2, &[1]), [Some(1), None], "the first one shares with another daemon");
         assert_eq!(cores(&[5], one, 2, &[]), [None, None]);
@@ -179,24 +183,24 @@ mod tests {
 
     #[test]
     fn threads_spread_over_the_memory_nodes() {
-        // If this broke, one socket would do all the work, with half of its memory on the other one.
+        // If this broke, one socket would do all the work, with half of its memory on the other socket.
         let two: &[&[usize]] = &[&[0, 1, 2, 3], &[4, 5, 6, 7]];
         let all = [0, 1, 2, 3, 4, 5, 6, 7];
         assert_eq!(cores(&all, two, 1, &[]), [Some(7)]);
         assert_eq!(cores(&all, two, 4, &[]), [7, 3, 6, 2].map(Some));
-        // A socket that is full leaves its turn to the other one.
+        // A full socket passes its turn to the other one.
         assert_eq!(cores(&all, two, 3, &[4, 5, 6, 7]), [3, 2, 1].map(Some));
         // Cores that alternate, as some machines number them.
         assert_eq!(cores(&[0, 1, 2, 3], &[&[0, 2], &[1, 3]], 2, &[]), [3, 2].map(Some));
     }
 
     #[test]
-    fn named_cores_are_as_many_as_threads() {
-        // If this broke, a thread would run where nobody put it.
+    fn number_of_named_cores_must_match_threads() {
+        // If this broke, a thread would run on a core that no setting named.
         let here = allowed_cores().unwrap()[0];
-        let named = seats(&CoreChoice::Cores(vec![here, here]), 2).unwrap();
-        assert_eq!(named.iter().map(|seat| seat.core).collect::<Vec<_>>(), [Some(here), Some(here)]);
-        let error = seats(&CoreChoice::Core(0), 2).unwrap_err().to_string();
+        let named = placements(&CoreChoice::Cores(vec![here, here]), 2).unwrap();
+        assert_eq!(named.iter().map(|placement| placement.core).collect::<Vec<_>>(), [Some(here), Some(here)]);
+        let error = placements(&CoreChoice::Core(0), 2).unwrap_err().to_string();
         assert!(error.contains("--core") && error.contains('2'), "{error}");
         let error = check(&CoreChoice::Core(CORES_MAX), 1).unwrap_err().to_string();
         assert!(error.contains("core 100000") && error.contains("taskset"), "{error}");

@@ -1,14 +1,14 @@
-//! How something that went wrong is told to a person.
+//! Presentation of errors to a person.
 
 use std::error::Error;
 
-/// An error and its causes in one line. A cause that the words before it tell already is left out.
+/// Formats an error and its causes in one line. Omits a cause that the text before it already contains.
 ///
 /// ```
 /// let error = std::io::Error::other("the disk is full");
-/// assert_eq!(ddssd::in_one_line(&error), "the disk is full");
+/// assert_eq!(ddssd::format_error_chain(&error), "the disk is full");
 /// ```
-pub fn in_one_line(error: &dyn Error) -> String {
+pub fn format_error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -21,7 +21,7 @@ pub fn in_one_line(error: &dyn Error) -> String {
     text
 }
 
-/// How many letters one word is from another.
+/// Returns the edit distance between two words.
 pub(crate) fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

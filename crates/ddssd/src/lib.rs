@@ -1,16 +1,32 @@
-//! The node service: one progress thread that drains the clients' rings and the network, and what starts it.
+//! The node service of DDSS: one process on each machine, which owns the node's segments and serves clients and peers.
 //!
-//! *The stop before:* `ddss-ipc`, where a client's request lies in a ring.
-//! *The stop after:* `ddss-core`'s engine, which decides, and `ddss-verbs`, which moves the bytes.
+//! A [`Node`] has one or several *shards*. Each shard is one progress thread that polls the clients' channels
+//! (`ddss-ipc`) and the network (`ddss-verbs`), and executes the decisions of the engine (`ddss-core`). The control
+//! plane (membership, directory of names, failover) runs on threads of its own.
 //!
-//! Start reading at `shard/event_loop.rs`.
+//! This crate holds the daemon `ddssd` and what the command line needs to know of it. Applications do not depend on
+//! it: they use the crate `ddss`. Tests of such an application start an [`EphemeralNode`].
+//!
+//! # Where to read
+//!
+//! | folder | contents |
+//! | --- | --- |
+//! | `shard` | event loop of one progress thread; start with `shard/event_loop.rs` |
+//! | `storage` | areas, segment registry, undo log, recovery |
+//! | `peers` | connections to other nodes, handshake worker |
+//! | `control` | membership, directory, replication, failure detector |
+//! | `auth` | cluster key, handshake, sealed channel |
+//! | `config` | settings, quotas, checks before the start |
+//! | `status`, `metrics` | status page and HTTP endpoint |
+//!
+//! # Example
 //!
 //! ```
-//! use ddssd::{Config, Service};
+//! use ddssd::{Config, Node};
 //! let folder = std::env::temp_dir().join(format!("ddssd-doc-{}", std::process::id()));
-//! let service = Service::start(Config::single(&folder))?;
-//! println!("clients attach at {}", service.socket().display());
-//! service.stop()?;
+//! let node = Node::start(Config::single(&folder))?;
+//! println!("clients attach at {}", node.socket().display());
+//! node.stop()?;
 //! # std::fs::remove_dir_all(folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -46,14 +62,14 @@ pub use ddss_ipc::{
 };
 
 pub use auth::{ClusterKey, KeyError};
-pub use config::env_check::strange_variables;
+pub use config::env_check::unknown_variables;
 pub use config::host_port::HostPort;
 pub use config::log_levels::LogLevels;
 pub use config::quotas::{QuotaRule, QuotaTable};
 pub use config::settings::{Mode, Settings, SettingsError};
 pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
 pub use ephemeral::EphemeralNode;
-pub use error_chain::in_one_line;
+pub use error_chain::format_error_chain;
 pub use exit_code::ExitReason;
 pub use log_throttle::LogThrottle;
 pub use node::{FailureWatch, Node, StartError};
@@ -64,4 +80,4 @@ pub use storage::memory::PoolError;
 pub use storage::offline::{OfflineError, OfflineNode, OfflineSegment};
 pub use storage::state_dir::StateDirError;
 pub use supervisor::Departure;
-pub use systemd::{notify, watchdog_every};
+pub use systemd::{notify, watchdog_interval};

@@ -1,8 +1,8 @@
-//! How often the daemon repeats itself in its log.
+//! Rate limit of repeated log lines.
 //!
-//! A condition that lasts, such as a member that is away, asks for the same line again and again. Unbounded, such lines fill the disk
-//! of the log, and each is a system call of the thread that writes it. [`LogThrottle`] passes the first lines of each kind and then one a
-//! second; [`LogThrottle::report`] writes how many it left out.
+//! A lasting condition, such as an absent member, logs the same line again and again. Without a limit such lines fill
+//! the log's disk, and each one costs its thread a system call. [`LogThrottle`] passes the first lines of each kind
+//! and then one a second; [`LogThrottle::report`] writes the number of suppressed lines.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -14,48 +14,48 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Lines of one kind that may be written at once.
+/// Lines of one kind that pass at once.
 const BURST: u32 = 10;
-/// The time that allows one more line of a kind.
+/// Time that allows one more line of a kind.
 const SPAN: Duration = Duration::from_secs(1);
-/// Kinds of which the daemon keeps count by node; the lines of a callsite behind that count together.
+/// Kinds that are counted by node; beyond this number the lines of a callsite count together.
 const KINDS_MAX: usize = 4096;
-/// Characters of a line that stand for all that were left out.
-const LIKE_MAX: usize = 120;
+/// Characters of the sample that stands for all suppressed lines of a kind.
+const SAMPLE_CHARS_MAX: usize = 120;
 
-/// Lines that count together: all that one condition repeats.
+/// Lines that count together: the repetitions of one condition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Kind {
-    /// The library of the group: one condition makes many of its parts complain.
+enum LineKind {
+    /// The Raft library: one condition makes many of its parts complain.
     Openraft,
-    /// One place in the code, for each node that its lines name; 0 for those that name none.
+    /// One callsite, for each node that its lines name; 0 for lines without a node.
     Line { callsite: Identifier, node: u64 },
 }
 
-/// What was written of one kind, as a bucket of tokens, and what was not.
+/// Token bucket of one kind, and its suppressed lines.
 #[derive(Debug)]
-struct Lines {
+struct LineBudget {
     tokens: u32,
     refilled: Instant,
-    left_out: u64,
-    /// The first line that was left out.
-    like: String,
+    suppressed: u64,
+    /// First suppressed line since the last report.
+    sample: String,
 }
 
-impl Lines {
+impl LineBudget {
     fn new(now: Instant) -> Self {
-        Self { tokens: BURST, refilled: now, left_out: 0, like: String::new() }
+        Self { tokens: BURST, refilled: now, suppressed: 0, sample: String::new() }
     }
 
-    /// Whether one more line may be written.
-    fn may(&mut self, now: Instant) -> bool {
+    /// Takes a token, or counts the line as suppressed. Returns true if the line may be written.
+    fn try_take(&mut self, now: Instant) -> bool {
         let spans = now.saturating_duration_since(self.refilled).as_secs() / SPAN.as_secs();
         if spans > 0 {
             self.tokens = u32::try_from(spans).map_or(BURST, |spans| self.tokens.saturating_add(spans).min(BURST));
             self.refilled = now;
         }
         if self.tokens == 0 {
-            self.left_out += 1;
+            self.suppressed += 1;
             return false;
         }
         self.tokens -= 1;
@@ -63,25 +63,25 @@ impl Lines {
     }
 }
 
-/// A layer that leaves out lines of a kind that comes too often. Lines of the levels debug and trace all pass: an operator who
-/// sets such a level asks for them. Clones share their counts.
+/// A layer that suppresses lines of a kind that comes too often. All debug and trace lines pass: an operator who sets
+/// such a level wants them. Clones share their counts.
 #[derive(Clone, Debug, Default)]
-pub struct LogThrottle(Arc<Mutex<HashMap<Kind, Lines>>>);
+pub struct LogThrottle(Arc<Mutex<HashMap<LineKind, LineBudget>>>);
 
 impl LogThrottle {
-    /// How often [`report`](Self::report) is to be called.
+    /// Interval between two calls of [`report`](Self::report).
     pub const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Kind, Lines>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<LineKind, LineBudget>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a line for each kind of which lines were left out since the last report.
+    /// Writes a line for each kind with suppressed lines since the last report.
     pub fn report(&self) {
-        let take = |lines: &mut Lines| (std::mem::take(&mut lines.left_out), std::mem::take(&mut lines.like));
-        let all: Vec<_> = self.lines().values_mut().filter(|lines| lines.left_out > 0).map(take).collect();
-        for (left_out, like) in all {
-            tracing::warn!(left_out, like, "left out lines of the log");
+        let take = |lines: &mut LineBudget| (std::mem::take(&mut lines.suppressed), std::mem::take(&mut lines.sample));
+        let all: Vec<_> = self.lines().values_mut().filter(|lines| lines.suppressed > 0).map(take).collect();
+        for (suppressed, sample) in all {
+            tracing::warn!(suppressed, sample, "suppressed repeated log lines");
         }
     }
 
@@ -92,21 +92,21 @@ impl LogThrottle {
         let is_first = {
             let mut all = self.lines();
             let node = if all.len() < KINDS_MAX { node } else { 0 };
-            let (kind, now) = (kind(metadata, node), Instant::now());
-            let lines = all.entry(kind).or_insert_with(|| Lines::new(now));
-            if lines.may(now) {
+            let (kind, now) = (line_kind(metadata, node), Instant::now());
+            let lines = all.entry(kind).or_insert_with(|| LineBudget::new(now));
+            if lines.try_take(now) {
                 return true;
             }
-            lines.left_out == 1
+            lines.suppressed == 1
         };
         if is_first {
-            // Its words are made without the lock: the code that makes them may log itself.
+            // Format the text without the lock: the formatting code may log itself.
             let mut words = Message(String::new());
             event.record(&mut words);
-            let like = words.0.chars().take(LIKE_MAX).collect();
-            let kind = kind(metadata, node);
+            let sample = words.0.chars().take(SAMPLE_CHARS_MAX).collect();
+            let kind = line_kind(metadata, node);
             if let Some(lines) = self.lines().get_mut(&kind) {
-                lines.like = like;
+                lines.sample = sample;
             }
         }
         false
@@ -120,14 +120,14 @@ impl<S: Subscriber> Layer<S> for LogThrottle {
     }
 }
 
-fn kind(metadata: &Metadata<'_>, node: u64) -> Kind {
+fn line_kind(metadata: &Metadata<'_>, node: u64) -> LineKind {
     match metadata.target().split("::").next() {
-        Some("openraft") => Kind::Openraft,
-        _ => Kind::Line { callsite: metadata.callsite(), node },
+        Some("openraft") => LineKind::Openraft,
+        _ => LineKind::Line { callsite: metadata.callsite(), node },
     }
 }
 
-/// The node that a line names.
+/// Node number in the fields of a line.
 #[derive(Default)]
 struct NodeField {
     node: u64,
@@ -143,7 +143,7 @@ impl Visit for NodeField {
     fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
-/// The words of a line.
+/// Text of a line.
 struct Message(String);
 
 impl Visit for Message {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// Keeps what passes.
+    /// Collects the lines that pass.
     #[derive(Clone, Default)]
     struct Passed(Arc<Mutex<Vec<String>>>);
 
@@ -184,22 +184,23 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_line_has_a_burst_and_then_one_line_a_second() {
-        // If this broke, a stranger at a port or a member that is away could fill the disk of the log.
+    fn line_kind_has_burst_then_one_line_a_second() {
+        // If this broke, an unauthenticated peer or an absent member could fill the log's disk.
         let begin = Instant::now();
-        let mut lines = Lines::new(begin);
-        let burst = (0..1000).filter(|_| lines.may(begin)).count();
-        assert_eq!((burst, lines.left_out), (10, 990));
-        assert!(!lines.may(begin + SPAN / 2));
-        let minute = (1..=60).flat_map(|second| [begin + SPAN * second; 100]).filter(|&now| lines.may(now)).count();
+        let mut lines = LineBudget::new(begin);
+        let burst = (0..1000).filter(|_| lines.try_take(begin)).count();
+        assert_eq!((burst, lines.suppressed), (10, 990));
+        assert!(!lines.try_take(begin + SPAN / 2));
+        let minute =
+            (1..=60).flat_map(|second| [begin + SPAN * second; 100]).filter(|&now| lines.try_take(now)).count();
         assert_eq!(minute, 60);
         let later = begin + SPAN * 1000;
-        assert_eq!((0..1000).filter(|_| lines.may(later)).count(), 10, "a condition that is new is told as such");
+        assert_eq!((0..1000).filter(|_| lines.try_take(later)).count(), 10, "a condition that is new is told as such");
     }
 
     #[test]
-    fn left_out_lines_are_counted_and_other_nodes_and_levels_are_heard() {
-        // If this broke, one node that comes and goes would hide what the log says of the others.
+    fn suppressed_lines_are_counted_and_other_nodes_and_levels_pass() {
+        // If this broke, one flapping node would hide the log lines of the others.
         let lines = passed(|rate| {
             let away = |node: u64| tracing::warn!(node, "node {node} is away");
             (0..1000).for_each(|_| away(2));
@@ -211,12 +212,12 @@ mod tests {
         assert!(count(&lines, "node 2 is away") < 500, "{lines:?}");
         assert_eq!(count(&lines, "node 3 is away"), 1);
         assert_eq!(count(&lines, "all of these"), 100);
-        assert_eq!(count(&lines, "left out lines"), 1, "what was reported is not reported again");
+        assert_eq!(count(&lines, "suppressed repeated"), 1, "what was reported is not reported again");
     }
 
     #[test]
-    fn all_parts_of_the_groups_library_count_together() {
-        // If this broke, a dead member would be a line a second from each of them.
+    fn raft_library_counts_as_one_kind() {
+        // If this broke, a dead member would cost a line a second for each part of the library.
         let lines = passed(|_| {
             for _ in 0..500 {
                 tracing::error!(target: "openraft::replication", "cannot send");

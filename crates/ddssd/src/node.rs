@@ -1,4 +1,4 @@
-//! A running node: starts what it needs in the right order, and stops it in the other one.
+//! A running node: starts the parts in dependency order and stops them in reverse order.
 
 use crate::auth::KeyError;
 use crate::bootstrap::Bootstrap;
@@ -10,7 +10,7 @@ use crate::exit_code::ExitReason;
 use crate::metrics::Metrics;
 use crate::peers::fabric;
 use crate::shard::drain::Drain;
-use crate::shard::shard::{PreparedShard, RunningShard, check_planes, discard_all, discard_other_planes};
+use crate::shard::shard::{PreparedShard, RunningShard, check_shards, discard_all, discard_other_shards};
 use crate::status::StatusPage;
 use crate::storage::memory::PoolError;
 use crate::storage::state_dir;
@@ -26,159 +26,159 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Why a node could not start, or not end well.
+/// Failure to start a node, or to stop it cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its number is none.
-    #[error("{0} cannot be: nodes are numbered from 1 to 1024")]
+    /// The node number is out of range.
+    #[error("{0} is out of range: nodes are numbered from 1 to 1024 (--node)")]
     BadNode(NodeId),
-    /// It cannot have so many progress threads.
-    #[error("{0} progress threads cannot be: there are from 1 to {PLANES_MAX} (progress-threads)")]
+    /// The number of progress threads is out of range.
+    #[error("{0} progress threads are out of range: give 1 to {PLANES_MAX} (--progress-threads)")]
     ProgressThreads(u8),
-    /// There are more or fewer cores named than threads.
+    /// The number of named cores differs from the number of progress threads.
     #[error(
         "--core names {named} of the {threads} cores that --progress-threads needs: name as many, or auto, or none"
     )]
     Cores {
-        /// How many cores are named.
+        /// Number of named cores.
         named: usize,
-        /// How many threads there are.
+        /// Number of progress threads.
         threads: u8,
     },
-    /// A core is named on which this process may not run.
+    /// This process may not run on a named core.
     #[error(
-        "core {core} is none that this process may use (there are {allowed}): name another with --core, or auto, or widen \
+        "core {core} is not available to this process (available: {allowed}): name another with --core, or auto, or widen \
          what taskset, the unit or the container allows"
     )]
     NoSuchCore {
-        /// Which.
+        /// The named core.
         core: usize,
-        /// Those that it may use.
+        /// Cores that this process may use.
         allowed: String,
     },
-    /// There would be no memory for a segment.
+    /// The pool is too small to hold a segment for each shard.
     #[error(
         "{bytes} bytes of memory hold no segment for each of {threads} progress threads: give --pool-bytes {least} at least"
     )]
     PoolBytes {
-        /// How many there would be.
+        /// Configured size of the pool.
         bytes: u64,
-        /// How many threads share them.
+        /// Number of progress threads that share the pool.
         threads: u8,
-        /// What is enough.
+        /// Smallest size that suffices.
         least: u64,
     },
-    /// There are peers and no key.
+    /// The configuration names peers, but there is no cluster key.
     #[error("--listen, --peer and --join need a cluster key, and there is none in {}: `ddss cluster init` makes one, `ddss cluster token` shows it for the other nodes", state_folder.display())]
     NoKey {
-        /// Where it would lie.
+        /// Folder in which the key is expected.
         state_folder: PathBuf,
     },
-    /// The cluster's key cannot be used.
+    /// The cluster key is unusable.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A peer is named twice.
+    /// The peer list names a node twice.
     #[error("the peers name {0} twice: name each node once (--peer)")]
     BadPeer(NodeId),
-    /// A quota makes no sense.
+    /// A quota rule is invalid.
     #[error("quota: {0}")]
     Quota(String),
-    /// Its folder cannot be used.
+    /// A folder of the node is unusable.
     #[error(transparent)]
     Folder(#[from] StateDirError),
-    /// The fabric cannot use its memory.
+    /// The fabric cannot register an area of shared memory.
     #[error("cannot register an area of shared memory with the fabric: {0}")]
     Area(String),
-    /// It has no memory.
+    /// The memory of the node is unusable.
     #[error(transparent)]
     Memory(#[from] PoolError),
-    /// Other nodes could not reach it.
+    /// Listening for other nodes failed.
     #[error("cannot listen on {address}: is the address one of this machine's, and the port free (ss -ltnp)?")]
     Listen {
-        /// Where.
+        /// Address of the listener.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// Clients could not reach it.
+    /// Opening the clients' socket failed.
     #[error("cannot open the clients' socket at {}", path.display())]
     Socket {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// The network could not be used at all.
+    /// The network stack is unusable.
     #[error("cannot set up the network (too many open files? see ulimit -n)")]
     Network(#[source] io::Error),
-    /// There is no adapter, and one was asked for.
+    /// An RDMA adapter was requested, but none is usable.
     #[error("cannot use an rdma adapter (--fabric auto or iwarp does without)")]
     Adapter(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The fabric refused.
+    /// The fabric reported an error.
     #[error("cannot set up the fabric")]
     Fabric(#[from] FabricError),
-    /// Nobody could find it.
-    #[error("{address} is no address that other nodes could connect to: say with --advertise where they find this one")]
+    /// The listen address is not reachable for other nodes.
+    #[error("{address} is not reachable for other nodes: give the address of this node with --advertise")]
     Advertise {
-        /// Where it listens.
+        /// Address of the listener.
         address: SocketAddr,
     },
-    /// The state folder is another node's.
+    /// The state folder belongs to another node.
     #[error("{} holds the state of {found}: start it without --node {}, or with another --state-dir", path.display(), named.0)]
     OtherNode {
-        /// Which folder.
+        /// Path of the state folder.
         path: PathBuf,
-        /// Whose it is.
+        /// Node that owns the folder.
         found: NodeId,
-        /// Who was asked for.
+        /// Node that the configuration names.
         named: NodeId,
     },
-    /// It belongs to no cluster any more, and nobody said where it is to go.
+    /// The node has left its cluster, and no address to join is configured.
     #[error("this node has left its cluster: --join HOST:PORT takes it into one; without {}/left it begins one of its own, without {}/cluster.key it is alone", state_folder.display(), state_folder.display())]
     Left {
-        /// Which folder says so.
+        /// Folder that records the departure.
         state_folder: PathBuf,
     },
-    /// What was written down about the cluster cannot be used.
+    /// The persistent cluster state is unusable.
     #[error("cannot use the cluster's state in {}", path.display())]
     State {
-        /// Where.
+        /// Folder of the state.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// The control plane could not start.
+    /// The control plane failed to start.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The thread could not be started, or ended badly.
+    /// A thread failed to start, or ended with an error.
     #[error(transparent)]
     Thread(#[from] RuntimeError),
 }
 
 impl StartError {
-    /// What a script is told by the exit code.
+    /// Returns the exit code that scripts see.
     pub fn exit_code(&self) -> u8 {
-        self.ending().code()
+        self.exit_reason().code()
     }
 
-    /// Whether nothing is wrong: somebody told it to stop before it served.
+    /// Returns true if a stop signal ended the start, which is no error.
     pub fn is_stop(&self) -> bool {
-        self.ending() == ExitReason::Stopped
+        self.exit_reason() == ExitReason::Stopped
     }
 
-    fn ending(&self) -> ExitReason {
+    fn exit_reason(&self) -> ExitReason {
         match self {
             Self::ProgressThreads(_) | Self::Cores { .. } | Self::NoSuchCore { .. } => ExitReason::Settings,
             Self::PoolBytes { .. } => ExitReason::Settings,
-            Self::Memory(PoolError::OtherPlanes { .. }) => ExitReason::Settings,
+            Self::Memory(PoolError::OtherShardCount { .. }) => ExitReason::Settings,
             Self::BadNode(_) | Self::BadPeer(_) | Self::Advertise { .. } => ExitReason::Settings,
             Self::OtherNode { .. } | Self::Quota(_) | Self::Left { .. } => ExitReason::Settings,
-            Self::Folder(StateDirError::Taken { .. }) => ExitReason::Taken,
-            Self::Memory(PoolError::Folder(StateDirError::Taken { .. })) => ExitReason::Taken,
+            Self::Folder(StateDirError::InUse { .. }) => ExitReason::InUse,
+            Self::Memory(PoolError::Folder(StateDirError::InUse { .. })) => ExitReason::InUse,
             Self::Folder(_) | Self::Memory(_) | Self::Area(_) | Self::Socket { .. } => ExitReason::Storage,
             Self::State { .. } | Self::Control(ControlError::State { .. }) => ExitReason::Storage,
             Self::NoKey { .. } | Self::Key(_) => ExitReason::Key,
@@ -186,114 +186,118 @@ impl StartError {
             Self::Control(ControlError::Stopped { .. }) => ExitReason::Stopped,
             Self::Control(ControlError::Refused { .. }) => ExitReason::Settings,
             Self::Control(_) => ExitReason::Network,
-            Self::Thread(RuntimeError::Setup(inside)) => inside.downcast_ref().map_or(ExitReason::Badly, Self::ending),
-            _ => ExitReason::Badly,
+            Self::Thread(RuntimeError::Setup(inside)) => {
+                inside.downcast_ref().map_or(ExitReason::Failure, Self::exit_reason)
+            }
+            _ => ExitReason::Failure,
         }
     }
 }
 
-/// A running node, in this process.
+/// A running node inside this process.
 #[derive(Debug)]
 pub struct Node {
-    planes: Vec<RunningShard>,
+    shards: Vec<RunningShard>,
     control: Option<ControlPlane>,
     node: NodeId,
     address: Option<SocketAddr>,
     metrics: Option<Metrics>,
     drain: Drain,
-    vitals: Supervisor,
+    supervisor: Supervisor,
     _locks: Vec<StateDirLock>,
 }
 
-/// Hears when a part of a node ends by itself, as a thread does that panics. There is nothing to do then but to stop the node
-/// and to start it anew, which keeps everything that was acknowledged. Hears also when the node is out of its cluster: then its
-/// owner has to stop it at once, since no other node knows of what its clients write.
+/// Reports the death of a critical task, and the departure of the node from its cluster.
+///
+/// After the death of a critical task the owner can only stop the node and start it again; acknowledged data survives.
+/// After a departure the owner must stop the node at once, because the cluster does not know of its clients' writes
+/// any more.
 #[derive(Clone, Debug)]
 pub struct FailureWatch {
-    vitals: Supervisor,
+    supervisor: Supervisor,
     pages: Vec<StatusPage>,
 }
 
 impl FailureWatch {
-    /// Waits until that happens or the node stops as it should, for that long at the most. False if none of it has happened.
+    /// Waits up to `patience` for a failure, a departure or a regular stop. Returns false on timeout.
     pub fn wait(&self, patience: Duration) -> bool {
-        self.vitals.wait(patience)
+        self.supervisor.wait(patience)
     }
 
-    /// The part that ended by itself, if one has.
-    pub fn ended(&self) -> Option<&'static str> {
-        self.vitals.ended()
+    /// Returns the name of the critical task that ended by itself.
+    pub fn failed_task(&self) -> Option<&'static str> {
+        self.supervisor.failed_task()
     }
 
-    /// How the node went out of its cluster, if it did.
+    /// Returns the way in which the node left its cluster.
     pub fn departure(&self) -> Option<Departure> {
-        self.vitals.departure()
+        self.supervisor.departure()
     }
 
-    /// How long a progress thread has given no sign of life, as each does some times a second: the one that was silent for the
-    /// longest time.
+    /// Returns the longest time since a progress thread gave a sign of life. Each thread gives several a second.
     pub fn silence(&self) -> Duration {
         self.pages.iter().map(StatusPage::silence).max().unwrap_or_default()
     }
 }
 
 impl Node {
-    /// Starts a node; when this returns, clients can attach and other nodes can connect.
+    /// Starts a node. On return clients can attach and other nodes can connect.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         config.check()?;
         let locks = Self::lock_folders(&config)?;
-        check_planes(&config)?;
-        discard_other_planes(&config);
-        let seats = cpu_placement::seats(&config.core, config.progress_threads)?;
-        let fabrics = seats.iter().map(|_| fabric::open(&config.fabric, config.listen, config.fence_reads));
+        check_shards(&config)?;
+        discard_other_shards(&config);
+        let placements = cpu_placement::placements(&config.core, config.progress_threads)?;
+        let fabrics = placements.iter().map(|_| fabric::open(&config.fabric, config.listen, config.fence_reads));
         let mut fabrics = fabrics.collect::<Result<Vec<_>, _>>()?;
-        // Without a key nobody could prove that he may speak to this node: so nobody is listened to.
-        let admission = Bootstrap::take(&config, &mut fabrics)?;
-        let node = admission.as_ref().map_or(config.node, |admission| admission.node);
+        // Without a key no peer can authenticate, so the node does not listen.
+        let bootstrap = Bootstrap::run(&config, &mut fabrics)?;
+        let node = bootstrap.as_ref().map_or(config.node, |bootstrap| bootstrap.node);
         config.node = node;
-        // Any number that the last run did not have will do: it only tells two runs apart.
+        // Any number that differs from the last run's will do: it only tells two runs apart.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u32;
-        let parts = Shard::all(config.progress_threads).zip(seats.into_iter().zip(fabrics));
-        let parts = parts.map(|(plane, (seat, fabric))| PreparedShard::open(&config, plane, run, seat, fabric));
+        let parts = Shard::all(config.progress_threads).zip(placements.into_iter().zip(fabrics));
+        let parts =
+            parts.map(|(shard, (placement, fabric))| PreparedShard::open(&config, shard, run, placement, fabric));
         let parts = parts.collect::<Result<Vec<_>, _>>()?;
         let pages: Vec<StatusPage> = parts.iter().map(|part| part.page().clone()).collect();
         for gauge in [Gauge::Clustered, Gauge::Majority] {
-            pages.iter().for_each(|page| page.set_gauge(gauge, admission.is_some().into()));
+            pages.iter().for_each(|page| page.set_gauge(gauge, bootstrap.is_some().into()));
         }
         let metrics = config.metrics.map(|address| Metrics::start(address, pages.clone())).transpose()?;
-        let (mut planes, mut desks, drain) = (Vec::new(), Vec::new(), Drain::default());
-        let vitals = Supervisor::default();
+        let (mut shards, mut bridge_ends, drain) = (Vec::new(), Vec::new(), Drain::default());
+        let supervisor = Supervisor::default();
         for part in parts {
-            let (desk, teller, asked) = ControlBridge::open().map_err(StartError::Network)?;
-            planes.push(part.start(admission.is_some().then_some(desk), drain.clone(), &vitals)?);
-            desks.push((teller, asked));
+            let (bridge, control_end, asked) = ControlBridge::open().map_err(StartError::Network)?;
+            shards.push(part.start(bootstrap.is_some().then_some(bridge), drain.clone(), &supervisor)?);
+            bridge_ends.push((control_end, asked));
         }
-        let address = admission.as_ref().map(|admission| admission.address);
-        let control =
-            admission.map(|admission| Self::start_control(&config, run, admission, &mut planes, desks, &vitals));
+        let address = bootstrap.as_ref().map(|bootstrap| bootstrap.address);
+        let control = bootstrap
+            .map(|bootstrap| Self::start_control(&config, run, bootstrap, &mut shards, bridge_ends, &supervisor));
         let control = control.transpose()?;
-        planes.iter_mut().try_for_each(RunningShard::open_door)?;
+        shards.iter_mut().try_for_each(RunningShard::open_acceptor)?;
         pages.iter().for_each(|page| page.set_state(DaemonState::Serving));
-        Ok(Self { planes, control, node, address, metrics, drain, vitals, _locks: locks })
+        Ok(Self { shards, control, node, address, metrics, drain, supervisor, _locks: locks })
     }
 
-    /// Makes the folders if they are not there, and keeps other daemons out of them.
+    /// Creates the folders and locks them against other daemons.
     fn lock_folders(config: &Config) -> Result<Vec<StateDirLock>, StartError> {
         state_dir::make(&config.folder)?;
-        let mut locks = vec![StateDirLock::take(&config.folder)?];
+        let mut locks = vec![StateDirLock::lock_by_file(&config.folder)?];
         state_dir::make(&config.memory_folder)?;
         let mut folders = vec![&*config.folder, &*config.memory_folder];
         if config.key.is_some() {
             state_dir::make(&config.state_folder)?;
         }
-        // Without a key it may hold segments in files all the same, and is made with the first of them.
+        // A node without a key can hold file segments as well; the first one creates this folder.
         if config.state_folder.exists() {
             folders.push(&config.state_folder);
         }
-        locks.extend(StateDirLock::take_all(&folders)?);
+        locks.extend(StateDirLock::lock_all(&folders)?);
         let joins_anew = config.join.is_some() && has_left(&config.state_folder);
         if joins_anew {
-            tracing::warn!("throwing away the segments of the node that left its cluster: they went with it");
+            tracing::warn!("discarding the segments of a node that left its cluster");
         }
         if config.discard || joins_anew {
             discard_all(config)?;
@@ -304,15 +308,15 @@ impl Node {
     fn start_control(
         config: &Config,
         run: u32,
-        admission: Bootstrap,
-        planes: &mut [RunningShard],
-        desks: Vec<BridgeEnd>,
-        vitals: &Supervisor,
+        bootstrap: Bootstrap,
+        shards: &mut [RunningShard],
+        bridge_ends: Vec<BridgeEnd>,
+        supervisor: &Supervisor,
     ) -> Result<ControlPlane, ControlError> {
-        let Bootstrap { node, key, address, listener, founder, incarnation, join } = admission;
-        let names = planes.iter_mut().flat_map(RunningShard::take_names).collect();
+        let Bootstrap { node, key, address, listener, founder, incarnation, join } = bootstrap;
+        let names = shards.iter_mut().flat_map(RunningShard::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
-        let pages = planes.iter().map(|plane| plane.page().clone()).collect();
+        let pages = shards.iter().map(|shard| shard.page().clone()).collect();
         let planes = config.progress_threads;
         let config = ControlConfig {
             node,
@@ -330,99 +334,98 @@ impl Node {
             names,
             pages,
         };
-        ControlPlane::start(config, desks, vitals.clone())
+        ControlPlane::start(config, bridge_ends, supervisor.clone())
     }
 
-    /// Its number; a cluster that it joined may have given it.
+    /// Returns the node number, which a cluster may have assigned.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Where clients attach.
+    /// Returns the path of the socket that clients attach to.
     pub fn socket(&self) -> &Path {
         self.first().socket()
     }
 
     fn first(&self) -> &RunningShard {
-        self.planes.first().expect("a node has at least one plane")
+        self.shards.first().expect("a node has at least one shard")
     }
 
-    /// Where other nodes connect to, if this node belongs to a cluster.
+    /// Returns the address for other nodes, if this node belongs to a cluster.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where a monitor asks over HTTP, if it may.
+    /// Returns the address of the metrics endpoint, if it is enabled.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Metrics::address)
     }
 
-    /// The core of its first progress thread, if it has one.
+    /// Returns the core of the first progress thread, if it is pinned.
     pub fn core(&self) -> Option<usize> {
         self.first().core()
     }
 
-    /// The core of each progress thread, if it has one.
+    /// Returns the core of each progress thread, if it is pinned.
     pub fn cores(&self) -> Vec<Option<usize>> {
-        self.planes.iter().map(RunningShard::core).collect()
+        self.shards.iter().map(RunningShard::core).collect()
     }
 
-    /// What each user may have, from now on. Nobody loses what he has.
+    /// Replaces the quotas. Existing holdings above a new quota stay.
     pub fn set_quotas(&self, quotas: QuotaTable) {
-        self.planes.iter().for_each(|plane| plane.set_quotas(&quotas));
+        self.shards.iter().for_each(|shard| shard.set_quotas(&quotas));
     }
 
-    /// Who hears when a part of the node ends by itself, for whoever can wait for that.
-    pub fn vigil(&self) -> FailureWatch {
+    /// Returns a watch that can be waited on for the failure of a critical task.
+    pub fn failure_watch(&self) -> FailureWatch {
         FailureWatch {
-            vitals: self.vitals.clone(),
-            pages: self.planes.iter().map(|plane| plane.page().clone()).collect(),
+            supervisor: self.supervisor.clone(),
+            pages: self.shards.iter().map(|shard| shard.page().clone()).collect(),
         }
     }
 
-    /// Whether its progress threads still run.
+    /// Returns true while all progress threads run.
     pub fn is_running(&self) -> bool {
-        self.planes.iter().all(RunningShard::is_running)
+        self.shards.iter().all(RunningShard::is_running)
     }
 
-    /// Lets what is under way end before it is [stopped](Self::stop): no client is let in and no request begun any more. It
-    /// waits for `patience` at the most, and no longer than `enough` allows, which is asked again and again. Says how many
-    /// requests found no end.
-    pub fn drain(&self, patience: Duration, mut enough: impl FnMut() -> bool) -> usize {
-        /// How long the threads may take to tell those whose time is over.
-        const LAST_WORDS: Duration = Duration::from_millis(100);
-        self.vitals.stop();
-        self.planes.iter().for_each(RunningShard::begin_stop);
-        self.drain.ask();
-        self.planes.iter().for_each(RunningShard::wake);
+    /// Drains pending requests before a [stop](Self::stop): admits no client and begins no request any more. Waits up
+    /// to `patience`, or until `is_cut_off` returns true, which is polled. Returns the number of unfinished requests.
+    pub fn drain(&self, patience: Duration, mut is_cut_off: impl FnMut() -> bool) -> usize {
+        /// Time for the progress threads to answer the requests that have run out of time.
+        const FINAL_REPLIES_MAX: Duration = Duration::from_millis(100);
+        self.supervisor.stop();
+        self.shards.iter().for_each(RunningShard::begin_stop);
+        self.drain.request();
+        self.shards.iter().for_each(RunningShard::wake);
         let mut until = Instant::now() + patience;
-        let mut hurried = false;
+        let mut is_expired = false;
         while self.is_running() && !self.drain.is_over() {
-            if !hurried && (Instant::now() >= until || enough()) {
-                hurried = true;
-                until = Instant::now() + LAST_WORDS;
-                self.drain.hurry();
-                self.planes.iter().for_each(RunningShard::wake);
+            if !is_expired && (Instant::now() >= until || is_cut_off()) {
+                is_expired = true;
+                until = Instant::now() + FINAL_REPLIES_MAX;
+                self.drain.end_grace_period();
+                self.shards.iter().for_each(RunningShard::wake);
             }
-            if hurried && Instant::now() >= until {
+            if is_expired && Instant::now() >= until {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.drain.cut_short()
+        self.drain.unfinished()
     }
 
-    /// Stops it: no new clients, the sessions end, the progress threads end, its memory goes.
+    /// Stops the node: closes the acceptors, ends the sessions and the progress threads, releases the memory.
     pub fn stop(mut self) -> Result<(), StartError> {
         self.end()
     }
 
     fn end(&mut self) -> Result<(), StartError> {
-        self.vitals.stop();
-        self.planes.iter_mut().for_each(RunningShard::close_door);
+        self.supervisor.stop();
+        self.shards.iter_mut().for_each(RunningShard::close_acceptor);
         drop(self.control.take());
-        // All of them end, also if one ended badly.
-        let ends: Vec<_> = self.planes.iter_mut().map(RunningShard::end).collect();
+        // Every shard ends, even if an earlier one ended with an error.
+        let ends: Vec<_> = self.shards.iter_mut().map(RunningShard::end).collect();
         ends.into_iter().collect()
     }
 }
@@ -430,7 +433,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::error!(%error, "the node did not end well");
+            tracing::error!(%error, "the node did not stop cleanly");
         }
     }
 }

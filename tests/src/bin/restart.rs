@@ -112,7 +112,8 @@ fn run(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     let begin = Instant::now();
     daemon.kill()?;
     let gone = Instant::now();
-    let waiting: Vec<_> = handles.into_iter().map(|handle| std::thread::spawn(move || has_working_hint(&handle))).collect();
+    let waiting: Vec<_> =
+        handles.into_iter().map(|handle| std::thread::spawn(move || has_working_hint(&handle))).collect();
     daemon.start_again()?;
     let ready = Instant::now();
     let mut on = Vec::new();

@@ -36,7 +36,7 @@ fn one_line_says_which_fabric_was_taken_and_why() {
     // If this failed, a node with an adapter could run over TCP for months, and nobody would see it.
     let mut daemon = DaemonOptions::new(1).unwrap().start().unwrap();
     let said = daemon.process().stderr();
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("fabric taken")).collect();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("fabric selected")).collect();
     let [line] = lines[..] else { panic!("{lines:?} of\n{said}") };
     assert!(line.contains("iwarp") && line.contains("why") && line.contains("this machine's own"), "{line}");
 }
@@ -56,7 +56,7 @@ fn without_the_library_an_adapter_is_refused_in_words_and_nothing_else_is() {
     let mut command = hidden("ddssd");
     command.args(["--fabric", "auto", "--dir"]).arg(node.path());
     let mut daemon = Process::start(command, node.path(), "hidden").unwrap();
-    daemon.wait_until(PATIENCE, |daemon| daemon.stderr().contains("fabric taken")).unwrap();
+    daemon.wait_until(PATIENCE, |daemon| daemon.stderr().contains("fabric selected")).unwrap();
     daemon.wait_until(PATIENCE, |_| node.join("ddssd.sock").exists()).unwrap();
     let client = ddss::Client::builder().folder(node.path()).connect().unwrap();
     let segment = client.allocate("hidden", ddss::Spec::new(64)).unwrap();

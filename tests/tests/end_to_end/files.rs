@@ -262,7 +262,7 @@ fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
         cut(&register, bytes);
         assert!(daemon.start_again().is_err());
         let told = ended_with(&mut daemon, 4);
-        assert!(told.contains("its register was cut short"), "{told}");
+        assert!(told.contains("its registry is truncated"), "{told}");
     }
     std::fs::write(&register, whole).unwrap();
     daemon.start_again().unwrap();

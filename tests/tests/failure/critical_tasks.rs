@@ -33,7 +33,7 @@ fn ends_badly(daemon: &mut Daemon, part: &str) {
     assert!(panic["at"].as_str().unwrap().contains("supervisor.rs:"), "{panic}");
     assert!(panic["why"].as_str().unwrap().contains(part), "{panic}");
     assert!(
-        fields("a part of the daemon ended by itself: stopping").is_some_and(|fields| fields["part"] == part),
+        fields("a critical task of the daemon failed: stopping").is_some_and(|fields| fields["part"] == part),
         "{said}"
     );
 }
@@ -71,10 +71,10 @@ fn a_daemon_without_its_reception_ends() {
     let mut daemon = daemon(&order);
     let first = client(&daemon);
     let segment = first.allocate("kept", Spec::new(64)).unwrap();
-    std::fs::write(&order, "the reception panics").unwrap();
+    std::fs::write(&order, "the acceptor panics").unwrap();
     let second = Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(500)).connect();
     assert!(second.is_err(), "somebody was let in");
-    ends_badly(&mut daemon, "the reception");
+    ends_badly(&mut daemon, "the acceptor");
     std::fs::remove_file(&order).unwrap();
     daemon.start_again().unwrap();
     segment.put(0, b"goes on").unwrap();

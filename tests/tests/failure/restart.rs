@@ -126,7 +126,7 @@ fn memory_that_does_not_fit_the_daemon_is_said_and_left_alone() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let other = start(&["--node", "2"]);
-    assert!(other.contains("is of node 1") && other.contains("--discard"), "{other}");
+    assert!(other.contains("belongs to node 1") && other.contains("--discard"), "{other}");
     let small = start(&["--node", "1", "--pool-bytes", "1048576"]);
     assert!(small.contains("larger --pool-bytes"), "{small}");
     daemon.start_again().unwrap();

@@ -73,7 +73,7 @@ fn calls_under_way_end_with_done_and_the_daemon_ends_well() {
     });
     let status = daemon.process().wait(PATIENCE).unwrap().expect("all had ended");
     assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
-    assert!(daemon.process().stderr().contains("nothing is under way any more"), "{}", daemon.process().stderr());
+    assert!(daemon.process().stderr().contains("all requests are finished"), "{}", daemon.process().stderr());
     daemon.start_again().unwrap();
     // The same handle, and nothing of it is lost.
     assert_eq!(shared.get(0..8).unwrap()[..], (Strategy::ALL.len() as u64).to_le_bytes());
@@ -214,7 +214,7 @@ fn a_daemon_that_is_still_looking_for_its_cluster_stops_when_told() {
         let mut command = std::process::Command::new(binary("ddssd").unwrap());
         command.arg("--dir").arg(node.path()).args(["--join", place, "--listen", "127.0.0.1:0"]);
         let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
-        daemon.wait_until(PATIENCE, |process| process.stderr().contains("fabric taken")).unwrap();
+        daemon.wait_until(PATIENCE, |process| process.stderr().contains("fabric selected")).unwrap();
         std::thread::sleep(Duration::from_millis(300));
         daemon.ask_to_end().unwrap();
         let told = Instant::now();

@@ -72,7 +72,7 @@ fn soon(client: &mut ScriptedClient, line: &str) -> String {
 fn values_cross_the_adapters_whole() {
     let Some([mut a, b]) = pair("values_cross_the_adapters_whole", "auto") else { return };
     let log = a.process().stderr();
-    let taken: Vec<&str> = log.lines().filter(|line| line.contains("fabric taken")).collect();
+    let taken: Vec<&str> = log.lines().filter(|line| line.contains("fabric selected")).collect();
     assert!(matches!(taken[..], [line] if line.contains("rdma") && line.contains("it has the address")), "{log}");
     let (mut on_a, mut on_b) = (client(&a), client(&b));
     assert_eq!(said(&mut on_a, "allocate x 500000"), "ok 500000 bytes");
@@ -190,7 +190,7 @@ fn where_reads_wait_for_each_other_the_home_answers_strict_gets_and_no_others() 
         Err(error) => return assert!(error.to_string().contains("takes no fence on a read"), "{error}"),
     };
     let log = a.process().stderr();
-    assert!(log.lines().any(|line| line.contains("fabric taken") && line.contains("one after the other")), "{log}");
+    assert!(log.lines().any(|line| line.contains("fabric selected") && line.contains("one after the other")), "{log}");
     let b = b.start().unwrap();
     let mut on_a = client(&a);
     let mut readers = ["write", "strict"].map(|model| {

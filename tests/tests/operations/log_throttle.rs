@@ -91,7 +91,7 @@ fn watch(daemons: &mut [Daemon], change: impl FnOnce(&mut [Daemon]) -> usize) ->
         let counts = counted(&daemon.process().stderr(), from);
         let most = BURST + seconds;
         assert!(counts.values().all(|&count| count <= most), "more than {most} in {seconds} s: {counts:#?}");
-        left_out += counts.get("left out lines of the log").copied().unwrap_or_default();
+        left_out += counts.get("suppressed repeated log lines").copied().unwrap_or_default();
     }
     left_out
 }

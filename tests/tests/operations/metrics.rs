@@ -72,7 +72,7 @@ fn a_monitor_reads_what_the_daemon_counts() {
     };
     assert_eq!(value(&metrics, "ddss_operation_bytes_total{operation=\"put\"}"), Some(20_000.0));
     assert_eq!(value(&metrics, "ddss_commits_total"), Some(20.0));
-    let steps = "ddss_step_seconds_count{operation=\"put\",road=\"here\",step=\"total\"}";
+    let steps = "ddss_step_seconds_count{operation=\"put\",location=\"here\",step=\"total\"}";
     assert!(value(&metrics, steps).unwrap() >= 1.0);
     assert!(metrics.contains("ddss_info{node=\"3\","));
     assert!(!metrics.contains("watched"), "a name got out");

@@ -109,7 +109,7 @@ fn check_config_looks_at_what_the_last_daemon_left() {
     let folder = daemon.folder().to_owned();
     let before = tree(&folder);
     let (code, why) = ddssd(&folder, &["--check-config", "--node", "2"]);
-    assert!(code == 4 && why.contains("is of node 1"), "{code} {why}");
+    assert!(code == 4 && why.contains("belongs to node 1"), "{code} {why}");
     let (code, why) = ddssd(&folder, &["--check-config", "--progress-threads", "16", "--pool-bytes", "1G"]);
     assert!(code == 2 && why.contains("progress threads"), "{code} {why}");
     assert_eq!(ddssd(&folder, &["--check-config", "--node", "2", "--discard"]).0, 0);
@@ -141,7 +141,7 @@ fn a_folder_of_another_format_names_it_and_the_release_that_wrote_it() {
                 for said in [&format!("format {version}"), "format 1", "written by ddssd 0.1.0", "--discard"] {
                     assert!(why.contains(said), "{said} is not in {why}");
                 }
-                assert!(!why.contains("df") && !why.contains("cut short"), "{why}");
+                assert!(!why.contains("df") && !why.contains("truncated"), "{why}");
             }
         }
         std::fs::write(&path, &whole).unwrap();
@@ -157,7 +157,9 @@ fn a_register_without_its_head_is_named_and_left_alone() {
     let path = folder.join("memory/register");
     let whole = std::fs::read(&path).unwrap();
     let foreign = [&b"something else, and longer than a head\n"[..]; 20].concat();
-    for (bytes, part) in [(&whole[..12], "cut short"), (&[][..], "cut short"), (&foreign[..], "no register of ddssd")] {
+    for (bytes, part) in
+        [(&whole[..12], "truncated"), (&[][..], "truncated"), (&foreign[..], "not a segment registry of ddssd")]
+    {
         std::fs::write(&path, bytes).unwrap();
         for words in [&[][..], &["--check-config"]] {
             let (code, why) = ddssd(&folder, words);

@@ -152,7 +152,7 @@ fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
             std::thread::sleep(Duration::from_millis(5));
         }
     };
-    reload(&mut daemon, "log = \"debug\"\nspin-us = 9\n", "these change with the next start");
+    reload(&mut daemon, "log = \"debug\"\nspin-us = 9\n", "these settings change at the next start");
     assert!(daemon.process().stderr().contains("spin-us"));
     drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
     let end = Instant::now() + PATIENCE;

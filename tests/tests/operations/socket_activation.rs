@@ -44,7 +44,7 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
         let mut daemon = spawn(&folder, &socket, &[]);
         let segment = early.join().unwrap();
         segment.put(0, &[1; 8]).unwrap();
-        assert!(daemon.stderr().contains("took the clients' socket from whoever started"), "{}", daemon.stderr());
+        assert!(daemon.stderr().contains("inherited the clients' socket"), "{}", daemon.stderr());
         for (round, stops) in [true, false].into_iter().enumerate() {
             if stops {
                 daemon.end().unwrap();

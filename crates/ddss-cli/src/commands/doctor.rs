@@ -64,7 +64,7 @@ fn daemon(options: &DoctorOptions) -> Finding {
         }
         Err(error) => {
             let start = "start one with `ddssd`, or name its folder with --dir";
-            finding("daemon", State::Bad, ddssd::in_one_line(&error), next_step(&error).unwrap_or(start))
+            finding("daemon", State::Bad, ddssd::format_error_chain(&error), next_step(&error).unwrap_or(start))
         }
     }
 }

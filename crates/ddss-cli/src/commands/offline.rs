@@ -15,7 +15,7 @@ pub(crate) fn after(error: CommandError, place: &Place) -> Result<(OfflineNode, 
         return Err(error);
     }
     let (memory_folder, state_folder) = Settings::segment_folders(place.dir.clone());
-    match OfflineNode::look_everywhere(&memory_folder, &state_folder) {
+    match OfflineNode::read_all(&memory_folder, &state_folder) {
         Ok(remains) => {
             complain(&format!("this is what {} left; the next daemon there goes on with it", remains.node));
             Ok((remains, error))

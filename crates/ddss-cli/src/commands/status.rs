@@ -91,7 +91,7 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
     match cluster {
         Ok(seen) => fact("cluster", seen.in_words()),
         Err(CommandError::Alone { .. }) => fact("cluster", "none: this node is alone"),
-        Err(error) => fact("cluster", ddssd::in_one_line(&error)),
+        Err(error) => fact("cluster", ddssd::format_error_chain(&error)),
     }
     Ok(())
 }

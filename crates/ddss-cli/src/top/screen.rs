@@ -134,7 +134,7 @@ impl<'a> Screen<'a> {
         self.read_at = Instant::now();
         let page = match read(&self.options.place) {
             Ok(page) => page,
-            Err(error) => return self.trouble = Some(ddssd::in_one_line(&error)),
+            Err(error) => return self.trouble = Some(ddssd::format_error_chain(&error)),
         };
         self.trouble = None;
         let same = page.status.daemon.run == self.page.status.daemon.run;

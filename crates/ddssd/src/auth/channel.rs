@@ -1,5 +1,7 @@
-//! What is said after a handshake, sealed: encrypted, in order, each word once. One direction counts for itself,
-//! so a message that is lost, doubled, altered or from another connection does not open.
+//! Sealed messages after a handshake: encrypted, ordered, and each accepted once.
+//!
+//! Each direction has its own counter, so a message that is lost, duplicated, altered or from another connection does
+//! not open.
 
 use snow::TransportState;
 use std::fmt;
@@ -7,7 +9,7 @@ use std::fmt;
 /// Bytes that a seal adds.
 pub(crate) const SEAL_BYTES: usize = 16;
 
-/// A message did not open: it was not said by the other end of this connection, or not in this place.
+/// A message does not open: it is not from the other end of this connection, or out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a message does not open under the key of its connection")]
 pub(crate) struct SealError;
@@ -20,12 +22,12 @@ impl Channel {
         Self(state)
     }
 
-    /// Seals the next message into `sealed`; says how long it is.
+    /// Seals the next message into `sealed`, and returns its length.
     pub(crate) fn seal(&mut self, plain: &[u8], sealed: &mut [u8]) -> Result<usize, SealError> {
         self.0.write_message(plain, sealed).map_err(|_| SealError)
     }
 
-    /// Opens the next message into `plain`; says how long it is.
+    /// Opens the next message into `plain`, and returns its length.
     pub(crate) fn open(&mut self, sealed: &[u8], plain: &mut [u8]) -> Result<usize, SealError> {
         self.0.read_message(sealed, plain).map_err(|_| SealError)
     }

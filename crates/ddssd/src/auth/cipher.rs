@@ -1,5 +1,5 @@
-//! AES-256-GCM with its key expanded once for a connection. `snow`'s own does that anew for each message, which takes longer
-//! than sealing one of the short ones that engines say to each other; all the rest is `snow`'s.
+//! AES-256-GCM with a key that is expanded once for a connection. `snow`'s own cipher expands it for each message,
+//! which takes longer than sealing a short one. `snow` provides everything else.
 
 use aes_gcm::aead::AeadInPlace;
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce};
@@ -9,7 +9,7 @@ use snow::types::{Cipher, Dh, Hash, Random};
 
 const TAG_BYTES: usize = 16;
 
-/// What `snow` asks for its primitives.
+/// Source of `snow`'s primitives.
 pub(super) struct Primitives;
 
 impl CryptoResolver for Primitives {
@@ -27,23 +27,23 @@ impl CryptoResolver for Primitives {
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
         match choice {
-            CipherChoice::AESGCM => Some(Box::new(Expanded(Aes256Gcm::new(&[0; 32].into())))),
+            CipherChoice::AESGCM => Some(Box::new(ExpandedKey(Aes256Gcm::new(&[0; 32].into())))),
             _ => None,
         }
     }
 }
 
-/// A key, ready for use; zeros until one is set, as `snow` begins.
-struct Expanded(Aes256Gcm);
+/// Expanded key; zeros until one is set, which is `snow`'s initial state.
+struct ExpandedKey(Aes256Gcm);
 
-/// Section 12.4 of the Noise specification: four bytes of zeros and the count, its high byte first.
+/// Section 12.4 of the Noise specification: four zero bytes and the big-endian counter.
 fn nonce(count: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&count.to_be_bytes());
     nonce
 }
 
-impl Cipher for Expanded {
+impl Cipher for ExpandedKey {
     fn name(&self) -> &'static str {
         "AESGCM"
     }
@@ -69,7 +69,7 @@ impl Cipher for Expanded {
         let nonce = nonce(count);
         let opened = self.0.decrypt_in_place_detached(Nonce::from_slice(&nonce), authtext, plain, tag.into());
         if opened.is_err() {
-            // Nobody sees what was not said by the other end.
+            // Unauthenticated plaintext must not leave this function.
             plain.fill(0);
         }
         opened.map(|()| length).map_err(|_| snow::Error::Decrypt)
@@ -80,9 +80,9 @@ impl Cipher for Expanded {
 mod tests {
     use super::*;
 
-    // If this failed, a node of this release would not understand one of another, or a message that was altered would open.
+    // If this failed, nodes of two releases could not talk to each other, or an altered message would open.
     #[test]
-    fn it_seals_and_opens_as_the_cipher_of_snow_does() {
+    fn cipher_matches_snow() {
         let both = || {
             let pair: [&dyn CryptoResolver; 2] = [&Primitives, &DefaultResolver];
             pair.map(|from| from.resolve_cipher(&CipherChoice::AESGCM).unwrap())

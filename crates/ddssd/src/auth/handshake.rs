@@ -1,23 +1,24 @@
-//! Two messages with which two nodes prove to each other that they have the cluster's key, and say who they are.
+//! Handshake of two messages: two nodes prove to each other that they have the cluster key, and exchange their
+//! identities.
 //!
-//! Noise, pattern NNpsk0: the key goes in first, so that a stranger's message is refused before any costly
-//! arithmetic; both sides give a fresh Diffie-Hellman share, so that what was recorded stays sealed when the key
-//! gets out later. Both messages have the same fixed size:
+//! The protocol is Noise, pattern NNpsk0. The key is mixed in first, so that a message of an unauthenticated peer is
+//! refused before any costly arithmetic. Both sides send a fresh Diffie-Hellman share, so that recorded traffic stays
+//! sealed if the key leaks later. Both messages have the same fixed size:
 //!
 //! ```text
 //!   0     1          2                 34                        40      56
 //!  +-----+----------+-----------------+-------------------------+-------+
-//!  | 'D' | protocol | ephemeral share | node, planes, run       |  tag  |
+//!  | 'D' | protocol | ephemeral share | node, shards, run       |  tag  |
 //!  +-----+----------+-----------------+-------------------------+-------+
 //!                                      \_ encrypted under the key _/
 //! ```
 //!
-//! 56 bytes is what the narrowest fabric has for its private data (an RDMA connection manager's request over
-//! InfiniBand). The first two bytes are open so that another release can be told from another key; they are bound
-//! into the proof, as is what the connection is for, so that a handshake of one plane is none on another.
+//! 56 bytes is the smallest private data of any fabric (an RDMA connection manager's request over InfiniBand). The
+//! first two bytes are in the clear, so that another release can be told from another key. They are bound into the
+//! proof, as is the purpose of the connection, so that a handshake of one shard is invalid on another.
 //!
-//! The one who answers does not know yet that the first message is not an old one sent again: that is proved by the
-//! first sealed message that opens.
+//! The responder cannot know yet if the first message is a replay: the first sealed message that opens proves that it
+//! is fresh.
 
 use super::channel::Channel;
 use super::cipher::Primitives;
@@ -27,10 +28,10 @@ use snow::{Builder, HandshakeState};
 use std::fmt;
 
 /// Bytes of each of the two messages.
-pub(crate) const HELLO_BYTES: usize = OPEN_BYTES + SHARE_BYTES + PeerHello::BYTES + TAG_BYTES;
+pub(crate) const HELLO_BYTES: usize = CLEAR_BYTES + SHARE_BYTES + PeerHello::BYTES + TAG_BYTES;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
-const OPEN_BYTES: usize = 2;
+const CLEAR_BYTES: usize = 2;
 const SHARE_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
 const MARK: u8 = b'D';
@@ -38,10 +39,10 @@ const MARK: u8 = b'D';
 const _: () = assert!(HELLO_BYTES == 56);
 const _: () = assert!(HELLO_BYTES <= ddss_core::limits::HELLO_BYTES_MAX);
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// Memory and the engines' messages of one plane, through a fabric.
+    /// Memory and engine messages of one shard, through a fabric.
     Data(u8),
     /// Membership and directory.
     Control,
@@ -55,69 +56,70 @@ impl Purpose {
         };
         let mut out = [0; 12];
         out[..10].copy_from_slice(name);
-        if let Purpose::Data(plane) = self {
-            out[4] += plane;
+        if let Purpose::Data(shard) = self {
+            out[4] += shard;
         }
         (out[10], out[11]) = (MARK, protocol);
         out
     }
 }
 
-/// Why a handshake came to nothing. The words are for both sides, and tell a stranger nothing.
+/// Failure of a handshake. Both sides see the text, so it reveals nothing to an unauthenticated peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum TrustError {
-    /// Not one of us, or of another release.
+pub(crate) enum HandshakeError {
+    /// The message is not from DDSS, or from another release.
     #[error(transparent)]
     Hello(#[from] HelloError),
-    /// Another key, or none.
+    /// The peer has another key, or none.
     #[error("another cluster key: use the key of this cluster on all its nodes (ddss cluster token)")]
     WrongKey,
-    /// The other side's daemon has another number of planes.
+    /// The peer has another number of shards.
     #[error(
         "{node} has {theirs} progress thread{} and this one {ours}: all nodes of a cluster need the same number (progress-threads)",
         if *theirs == 1 { "" } else { "s" }
     )]
-    Planes {
-        /// Who it is.
+    ShardCount {
+        /// Peer.
         node: NodeId,
-        /// How many this node has.
+        /// Shards of this node.
         ours: u8,
-        /// How many the other one has.
+        /// Shards of the peer.
         theirs: u8,
     },
-    /// The one who answers is another node than the one that was called.
+    /// Another node answers at the address.
     #[error("{0} answers in its place")]
     WrongNode(NodeId),
-    /// The system has no random bytes, or the cryptography refused.
-    #[error("the handshake cannot be made here")]
+    /// The system has no random bytes, or the cryptography failed.
+    #[error("this node cannot make a handshake: no random bytes, or a failure of the cryptography")]
     Unable,
 }
 
-fn builder<'a>(key: &'a ClusterKey, prologue: &'a [u8]) -> Result<Builder<'a>, TrustError> {
-    let pattern = PATTERN.parse().map_err(|_| TrustError::Unable)?;
-    let builder =
-        Builder::with_resolver(pattern, Box::new(Primitives)).psk(0, key.bytes()).map_err(|_| TrustError::Unable)?;
-    builder.prologue(prologue).map_err(|_| TrustError::Unable)
+fn builder<'a>(key: &'a ClusterKey, prologue: &'a [u8]) -> Result<Builder<'a>, HandshakeError> {
+    let pattern = PATTERN.parse().map_err(|_| HandshakeError::Unable)?;
+    let builder = Builder::with_resolver(pattern, Box::new(Primitives))
+        .psk(0, key.bytes())
+        .map_err(|_| HandshakeError::Unable)?;
+    builder.prologue(prologue).map_err(|_| HandshakeError::Unable)
 }
 
-fn write(state: &mut HandshakeState, ours: &PeerHello) -> Result<[u8; HELLO_BYTES], TrustError> {
+fn write(state: &mut HandshakeState, ours: &PeerHello) -> Result<[u8; HELLO_BYTES], HandshakeError> {
     let mut out = [0; HELLO_BYTES];
     (out[0], out[1]) = (MARK, PeerHello::PROTOCOL);
-    let length = state.write_message(&ours.encode(), &mut out[OPEN_BYTES..]).map_err(|_| TrustError::Unable)?;
-    assert_eq!(length, HELLO_BYTES - OPEN_BYTES, "both messages have one size");
+    let length = state.write_message(&ours.encode(), &mut out[CLEAR_BYTES..]).map_err(|_| HandshakeError::Unable)?;
+    assert_eq!(length, HELLO_BYTES - CLEAR_BYTES, "both messages have one size");
     Ok(out)
 }
 
-fn read(state: &mut HandshakeState, theirs: &[u8]) -> Result<PeerHello, TrustError> {
-    check_open(theirs)?;
+fn read(state: &mut HandshakeState, theirs: &[u8]) -> Result<PeerHello, HandshakeError> {
+    check_clear_part(theirs)?;
     let mut plain = [0; HELLO_BYTES];
-    let length = state.read_message(&theirs[OPEN_BYTES..], &mut plain).map_err(|_| TrustError::WrongKey)?;
+    let length = state.read_message(&theirs[CLEAR_BYTES..], &mut plain).map_err(|_| HandshakeError::WrongKey)?;
     Ok(PeerHello::decode(&plain[..length])?)
 }
 
-/// What can be said of a message without the key.
-fn check_open(theirs: &[u8]) -> Result<(), TrustError> {
+/// Checks the part of a message that needs no key.
+fn check_clear_part(theirs: &[u8]) -> Result<(), HandshakeError> {
     match *theirs {
         [MARK, theirs, ..] if theirs != PeerHello::PROTOCOL => {
             Err(HelloError::Version { ours: PeerHello::PROTOCOL, theirs }.into())
@@ -127,37 +129,37 @@ fn check_open(theirs: &[u8]) -> Result<(), TrustError> {
     }
 }
 
-/// Whether two nodes that have met can work together: the planes of both have to be the same.
-pub(crate) fn agree(ours: &PeerHello, theirs: &PeerHello) -> Result<(), TrustError> {
+/// Checks that two authenticated nodes can work together: both need the same number of shards.
+pub(crate) fn agree(ours: &PeerHello, theirs: &PeerHello) -> Result<(), HandshakeError> {
     let (node, ours, theirs) = (theirs.node, ours.planes, theirs.planes);
-    if ours == theirs { Ok(()) } else { Err(TrustError::Planes { node, ours, theirs }) }
+    if ours == theirs { Ok(()) } else { Err(HandshakeError::ShardCount { node, ours, theirs }) }
 }
 
-/// The side that connects.
+/// Connecting side of a handshake.
 pub(crate) struct Initiator {
     state: Box<HandshakeState>,
     ours: PeerHello,
 }
 
 impl Initiator {
-    /// The first message.
+    /// Starts a handshake, and returns its first message.
     pub(crate) fn begin(
         key: &ClusterKey,
         purpose: Purpose,
         ours: &PeerHello,
-    ) -> Result<(Self, [u8; HELLO_BYTES]), TrustError> {
+    ) -> Result<(Self, [u8; HELLO_BYTES]), HandshakeError> {
         let prologue = purpose.prologue(PeerHello::PROTOCOL);
-        let mut state = builder(key, &prologue)?.build_initiator().map_err(|_| TrustError::Unable)?;
+        let mut state = builder(key, &prologue)?.build_initiator().map_err(|_| HandshakeError::Unable)?;
         let message = write(&mut state, ours)?;
         Ok((Self { state: Box::new(state), ours: *ours }, message))
     }
 
-    /// Takes the answer: who it is, and the channel to it. What comes from there is fresh. That both agree is checked
-    /// here; who answers has to check it, too ([`agree`]), and answers first: so both sides can say what is wrong.
-    pub(crate) fn finish(mut self, answer: &[u8]) -> Result<(PeerHello, Channel), TrustError> {
+    /// Processes the answer. Returns the peer's identity and a channel whose messages are fresh. Checks the agreement
+    /// here; the responder checks it too ([`agree`]) but answers first, so that both sides can report a mismatch.
+    pub(crate) fn finish(mut self, answer: &[u8]) -> Result<(PeerHello, Channel), HandshakeError> {
         let theirs = read(&mut self.state, answer)?;
         agree(&self.ours, &theirs)?;
-        let state = self.state.into_transport_mode().map_err(|_| TrustError::Unable)?;
+        let state = self.state.into_transport_mode().map_err(|_| HandshakeError::Unable)?;
         Ok((theirs, Channel::new(state)))
     }
 }
@@ -168,30 +170,30 @@ impl fmt::Debug for Initiator {
     }
 }
 
-/// What the side that is connected to has after one message.
+/// Result of the responder after one message.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Who asks; fresh only once a sealed message of the channel has opened.
+    /// Peer's identity; fresh only after a sealed message of the channel has opened.
     pub(crate) theirs: PeerHello,
-    /// The second message.
+    /// Second message of the handshake.
     pub(crate) message: [u8; HELLO_BYTES],
-    /// The channel that it opens.
+    /// Channel to the peer.
     pub(crate) channel: Channel,
 }
 
-/// The side that is connected to.
+/// Answers a handshake on the accepting side.
 pub(crate) fn respond(
     key: &ClusterKey,
     purpose: Purpose,
     ours: &PeerHello,
     hello: &[u8],
-) -> Result<Answer, TrustError> {
-    check_open(hello)?;
+) -> Result<Answer, HandshakeError> {
+    check_clear_part(hello)?;
     let prologue = purpose.prologue(PeerHello::PROTOCOL);
-    let mut state = builder(key, &prologue)?.build_responder().map_err(|_| TrustError::Unable)?;
+    let mut state = builder(key, &prologue)?.build_responder().map_err(|_| HandshakeError::Unable)?;
     let theirs = read(&mut state, hello)?;
     let message = write(&mut state, ours)?;
-    let state = state.into_transport_mode().map_err(|_| TrustError::Unable)?;
+    let state = state.into_transport_mode().map_err(|_| HandshakeError::Unable)?;
     Ok(Answer { theirs, message, channel: Channel::new(state) })
 }
 
@@ -205,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn two_nodes_with_one_key_meet_and_each_word_opens_once_and_in_its_place() {
-        // If this broke, no cluster would form, or words could be said twice by somebody on the road.
+    fn nodes_with_one_key_connect_and_each_message_opens_once_in_order() {
+        // If this broke, no cluster would form, or an attacker could replay messages.
         let key = ClusterKey::generate().unwrap();
         let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &hello(1)).unwrap();
         let mut answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
@@ -226,14 +228,15 @@ mod tests {
     }
 
     #[test]
-    fn another_key_another_plane_and_another_release_are_refused_and_told_apart() {
-        // If this broke, a stranger could join or read, or an operator would look for the wrong cause.
+    fn wrong_key_wrong_shard_and_wrong_release_are_refused_with_distinct_errors() {
+        // If this broke, an unauthenticated peer could join or read, or an operator would look for the wrong cause.
         let (key, other) = (ClusterKey::generate().unwrap(), ClusterKey::generate().unwrap());
         let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &hello(1)).unwrap();
-        let refused = |key: &ClusterKey, plane, message: &[u8]| respond(key, plane, &hello(2), message).unwrap_err();
-        assert_eq!(refused(&other, Purpose::Data(0), &first), TrustError::WrongKey);
-        assert_eq!(refused(&key, Purpose::Control, &first), TrustError::WrongKey);
-        assert_eq!(refused(&key, Purpose::Data(1), &first), TrustError::WrongKey);
+        let refused =
+            |key: &ClusterKey, purpose, message: &[u8]| respond(key, purpose, &hello(2), message).unwrap_err();
+        assert_eq!(refused(&other, Purpose::Data(0), &first), HandshakeError::WrongKey);
+        assert_eq!(refused(&key, Purpose::Control, &first), HandshakeError::WrongKey);
+        assert_eq!(refused(&key, Purpose::Data(1), &first), HandshakeError::WrongKey);
         let mut newer = first;
         newer[1] += 1;
         let version = HelloError::Version { ours: PeerHello::PROTOCOL, theirs: PeerHello::PROTOCOL + 1 };
@@ -244,24 +247,24 @@ mod tests {
         for index in 2..HELLO_BYTES {
             let mut altered = first;
             altered[index] ^= 0x40;
-            assert_eq!(refused(&key, Purpose::Data(0), &altered), TrustError::WrongKey, "byte {index}");
+            assert_eq!(refused(&key, Purpose::Data(0), &altered), HandshakeError::WrongKey, "byte {index}");
         }
-        // One who answers without the key is found out by the one who connects.
+        // The connecting side detects a responder without the key.
         let (_, forged) = Initiator::begin(&other, Purpose::Data(0), &hello(2)).unwrap();
-        assert_eq!(initiator.finish(&forged).unwrap_err(), TrustError::WrongKey);
+        assert_eq!(initiator.finish(&forged).unwrap_err(), HandshakeError::WrongKey);
     }
 
     #[test]
-    fn nodes_with_other_numbers_of_planes_both_know_why_they_part() {
-        // If this broke, a node would look for names in a plane where they are not, or nobody would know what to set.
+    fn different_shard_counts_are_reported_on_both_sides() {
+        // If this broke, a node would look for names in the wrong shard, or no log would say which setting to change.
         let key = ClusterKey::generate().unwrap();
         let many = PeerHello { planes: 4, ..hello(1) };
         let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &many).unwrap();
         let answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
         let here = agree(&hello(2), &answer.theirs).unwrap_err();
         let there = initiator.finish(&answer.message).unwrap_err();
-        assert_eq!(here, TrustError::Planes { node: NodeId(1), ours: 1, theirs: 4 });
-        assert_eq!(there, TrustError::Planes { node: NodeId(2), ours: 4, theirs: 1 });
+        assert_eq!(here, HandshakeError::ShardCount { node: NodeId(1), ours: 1, theirs: 4 });
+        assert_eq!(there, HandshakeError::ShardCount { node: NodeId(2), ours: 4, theirs: 1 });
         for (error, words) in [(here, "node 1 has 4 progress threads and"), (there, "node 2 has 1 progress thread and")]
         {
             assert!(error.to_string().contains(words), "{error}");
@@ -270,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn a_first_message_sent_again_gets_an_answer_and_opens_nothing() {
-        // If this broke, who recorded one connection could take a node's place later.
+    fn replayed_hello_opens_no_channel() {
+        // If this broke, an attacker that recorded one connection could take a node's place later.
         let key = ClusterKey::generate().unwrap();
         let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &hello(1)).unwrap();
         let answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();

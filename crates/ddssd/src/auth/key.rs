@@ -1,4 +1,4 @@
-//! The secret that all nodes of one cluster share: 32 random bytes in a file that only its owner may read.
+//! Cluster key, which all nodes of one cluster share: 32 random bytes in a file that only its owner may read.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -7,55 +7,55 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Why there is no key.
+/// Failure to read, write or create a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file cannot be read.
     #[error("cannot read the cluster key {}: copy it from another node, or make a new cluster with `ddss cluster init`", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// Others than the owner may read or change it.
+    /// Users other than the owner may read or change the file.
     #[error("others may read or change the cluster key {}, or it is not this user's: chown it and chmod 600 it", path.display())]
     Exposed {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// What it holds is no key.
+    /// The file holds no key.
     #[error("{} holds no cluster key: 64 hexadecimal digits, as `ddss cluster init` writes them", path.display())]
     NoKey {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A token is no key.
+    /// The token is not a key.
     #[error("that is no cluster token: 64 hexadecimal digits, as `ddss cluster token` shows them")]
     NoToken,
-    /// A key is there already.
+    /// A key exists already.
     #[error("there is a cluster key at {} already: this node belongs to a cluster", path.display())]
     Exists {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write the cluster key {}", path.display())]
     Unwritable {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
     /// The system has no random bytes.
-    #[error("the system has no random bytes to make a key of")]
+    #[error("cannot create a key: the system has no random bytes")]
     NoRandom,
 }
 
-/// The key of a cluster. Whoever has it is a node of the cluster.
+/// Key of a cluster. Every holder is a node of the cluster.
 ///
 /// ```
 /// use ddssd::ClusterKey;
@@ -71,35 +71,35 @@ pub struct ClusterKey([u8; Self::BYTES]);
 impl ClusterKey {
     /// Bytes of a key.
     pub const BYTES: usize = 32;
-    /// The name of its file in a daemon's state folder.
+    /// Name of the key file in the state folder.
     pub const FILE_NAME: &str = "cluster.key";
-    /// More than a key's file holds: what is longer is none.
+    /// Size limit of a key file; a longer file is not a key.
     const FILE_BYTES_MAX: u64 = 256;
 
-    /// A new one.
+    /// Creates a random key.
     pub fn generate() -> Result<Self, KeyError> {
         let mut bytes = [0; Self::BYTES];
         getrandom::fill(&mut bytes).map_err(|_| KeyError::NoRandom)?;
         Ok(Self(bytes))
     }
 
-    /// The bytes themselves.
+    /// Returns the raw bytes.
     pub(super) fn bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
 
-    /// As text, to be carried to another node. It is the whole secret.
+    /// Returns the key as text, to carry it to another node. It is the whole secret.
     pub fn token(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads a key's file, if only its owner could.
+    /// Reads a key file, if no other user can.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         let found = file.metadata().map_err(unreadable)?;
         let user = rustix::process::geteuid().as_raw();
-        // Root's key may be handed to a service that runs as somebody else, never the other way round.
+        // Root may hand its key to a service of another user, never the other way round.
         if found.mode() & 0o077 != 0 || (found.uid() != user && found.uid() != 0) {
             return Err(KeyError::Exposed { path: path.to_owned() });
         }
@@ -108,7 +108,7 @@ impl ClusterKey {
         text.trim().parse().map_err(|_| KeyError::NoKey { path: path.to_owned() })
     }
 
-    /// Writes it to a new file. A key that is there is never overwritten.
+    /// Writes the key to a new file. Never overwrites a key.
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
         let unwritable = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
@@ -148,8 +148,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_key_is_made_once_and_read_only_where_nobody_else_could() {
-        // If this broke, a cluster's secret could be lost by a second init, or used after everybody had read it.
+    fn key_is_never_overwritten_and_exposed_file_is_refused() {
+        // If this broke, a second init could lose a cluster's secret, or a publicly readable key would be used.
         let folder = std::env::temp_dir().join(format!("ddssd-key-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(ClusterKey::FILE_NAME);

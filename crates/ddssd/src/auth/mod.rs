@@ -1,8 +1,9 @@
-//! Who belongs to the cluster, and how two nodes prove it to each other before either believes a word.
+//! Authentication of nodes: two nodes prove to each other that they belong to the cluster before either accepts a
+//! message.
 //!
-//! One key for the cluster ([`ClusterKey`]), Noise with that key mixed in first ([`handshake`]). The data plane
-//! carries the two messages of the handshake as the private data of a connection, the control plane as the first
-//! bytes of a stream; what follows is sealed ([`Channel`]).
+//! `key.rs` holds the [`ClusterKey`], and `handshake.rs` is Noise with that key mixed in first. The data path carries
+//! the two messages of the handshake as the private data of a connection, the control plane as the first bytes of a
+//! stream. Later messages are sealed (`channel.rs`, with `cipher.rs` below it).
 
 mod channel;
 mod cipher;
@@ -10,5 +11,5 @@ mod handshake;
 mod key;
 
 pub(crate) use channel::{Channel, SEAL_BYTES};
-pub(crate) use handshake::{Answer, HELLO_BYTES, Initiator, Purpose, TrustError, agree, respond};
+pub(crate) use handshake::{Answer, HELLO_BYTES, HandshakeError, Initiator, Purpose, agree, respond};
 pub use key::{ClusterKey, KeyError};

@@ -1,10 +1,12 @@
-//! Users by their names, as the system knows them: by `/etc/passwd`, a directory service, or both.
+//! Lookup of user names: `/etc/passwd`, a directory service, or both.
 
 use nix::unistd::User;
 use std::process::{Command, Stdio};
 
-/// The number of a user. With the C library of most systems that is an answer of the name service switch (files, LDAP, sssd);
-/// a program that is linked statically knows the file alone, so `getent` is asked as well where there is one.
+/// Returns the uid of a user name.
+///
+/// Most C libraries answer through the name service switch (files, LDAP, sssd). A statically linked program sees the
+/// file only, so it also asks `getent`, if the system has it.
 pub(crate) fn uid_of(name: &str) -> Result<u32, String> {
     let unknown = || {
         format!(
@@ -14,13 +16,13 @@ pub(crate) fn uid_of(name: &str) -> Result<u32, String> {
     };
     match User::from_name(name) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
-        Ok(None) => by_getent(name).ok_or_else(unknown),
+        Ok(None) => uid_from_getent(name).ok_or_else(unknown),
         Err(errno) => Err(format!("cannot look up the user {name:?}: {errno}; give the quota to the user's number")),
     }
 }
 
-/// Asks the system's own program, by the places where it is and not by a search path.
-fn by_getent(name: &str) -> Option<u32> {
+/// Asks `getent` by its absolute path, and not by the search path.
+fn uid_from_getent(name: &str) -> Option<u32> {
     if cfg!(target_env = "gnu") || name.starts_with('-') {
         return None;
     }
@@ -32,7 +34,7 @@ fn by_getent(name: &str) -> Option<u32> {
     })
 }
 
-/// The number in a line of `/etc/passwd`, if the line is that user's.
+/// Returns the uid in a line of `/etc/passwd`, if the line is that user's.
 fn uid_in(name: &str, line: &str) -> Option<u32> {
     let mut fields = line.lines().next()?.split(':');
     (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
@@ -43,11 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_a_number_or_a_sentence() {
-        // If this broke, a quota would bound another user, or nobody.
+    fn unknown_user_is_reported_with_next_step() {
+        // If this broke, a quota would limit the wrong user, or none.
         assert_eq!(uid_of("root"), Ok(0));
-        let told = uid_of("nobody-of-that-name").unwrap_err();
-        assert!(told.contains("no user") && told.contains("getent passwd nobody-of-that-name"), "{told}");
+        let error = uid_of("nobody-of-that-name").unwrap_err();
+        assert!(error.contains("no user") && error.contains("getent passwd nobody-of-that-name"), "{error}");
         assert_eq!(uid_in("alice", "alice:x:1001:1002::/home/alice:/bin/sh\n"), Some(1001));
         assert_eq!(
             [uid_in("alice", "alicia:x:1:1::"), uid_in("alice", "alice:x:many:1"), uid_in("alice", "")],

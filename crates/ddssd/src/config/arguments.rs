@@ -1,12 +1,12 @@
-//! The command line of `ddssd`. It stands in the library, so that its manual page and its completions are made of the
-//! same words as its help.
+//! Command line of `ddssd`. It is part of the library, so that the manual page and the completions are generated from
+//! the same text as the help.
 
 use super::settings::Settings;
 use crate::exit_code::ExitReason;
 use clap::Parser;
 use std::path::PathBuf;
 
-/// What stands below the flags.
+/// Help text below the flags.
 const HELP: &str = "\
 Examples:
   ddssd                                          one node, for this machine only
@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Look whether the daemon could start with these settings, and end
     #[arg(long, conflicts_with = "print_config")]
     pub check_config: bool,
-    /// Everything else.
+    /// All settings.
     #[command(flatten)]
     pub settings: Settings,
 }

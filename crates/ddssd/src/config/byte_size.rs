@@ -1,4 +1,4 @@
-//! A number of bytes, as every setting takes it: `4294967296`, or `4G`.
+//! A number of bytes in a setting: `4294967296`, or `4G`.
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -20,8 +20,8 @@ impl ByteSize {
     const EXPECTED: &str = "a number of bytes, or one with K, M, G or T";
 }
 
-/// Reads a number, or one of KiB, MiB, GiB, TiB.
-pub(crate) fn amount(text: &str) -> Option<u64> {
+/// Parses a number with an optional suffix for KiB, MiB, GiB or TiB.
+pub(crate) fn parse_amount(text: &str) -> Option<u64> {
     let power = match text.chars().last()?.to_ascii_uppercase() {
         'K' => 10,
         'M' => 20,
@@ -36,7 +36,7 @@ impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        amount(text).map(Self).ok_or_else(|| format!("{text:?} is no size: give {}", Self::EXPECTED))
+        parse_amount(text).map(Self).ok_or_else(|| format!("{text:?} is no size: give {}", Self::EXPECTED))
     }
 }
 
@@ -54,7 +54,7 @@ impl Serialize for ByteSize {
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Takes a number or a text.
+        /// Accepts a number or a text.
         struct Either;
 
         impl Visitor<'_> for Either {
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for ByteSize {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<ByteSize, E> {
-                amount(text).map(ByteSize).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+                parse_amount(text).map(ByteSize).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
             }
         }
 

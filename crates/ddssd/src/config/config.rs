@@ -1,4 +1,4 @@
-//! What a daemon is told. Every value has a default that works; the flags of `ddssd` are these fields.
+//! Configuration of a daemon. Every field has a working default; the flags of `ddssd` set these fields.
 
 use super::host_port::HostPort;
 use super::quotas::QuotaTable;
@@ -8,7 +8,7 @@ use crate::cpu_placement;
 use crate::node::StartError;
 use crate::peers::fabric::FabricChoice;
 use crate::storage::files::UncleanFiles;
-use crate::storage::state_dir::plane_folder;
+use crate::storage::state_dir::shard_folder;
 use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::IdleConfig;
@@ -21,18 +21,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// On which cores the progress threads run.
+/// Cores of the progress threads.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CoreChoice {
-    /// The last cores that no other daemon of this machine took, and never the first; spread over the memory nodes.
+    /// The last cores that no other daemon of this machine has claimed, and never the first; spread over the memory
+    /// nodes.
     #[default]
-    Sensible,
-    /// This one, for the one progress thread.
+    Auto,
+    /// This core, for a single progress thread.
     Core(usize),
-    /// These, one for each progress thread.
+    /// These cores, one for each progress thread.
     Cores(Vec<usize>),
-    /// Wherever the kernel puts it.
+    /// Unpinned: the kernel places the threads.
     Unpinned,
 }
 
@@ -41,7 +42,7 @@ impl FromStr for CoreChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => Ok(CoreChoice::Sensible),
+            "auto" => Ok(CoreChoice::Auto),
             "none" => Ok(CoreChoice::Unpinned),
             numbers => {
                 let cores: Result<Vec<usize>, _> = numbers.split(',').map(str::parse).collect();
@@ -60,7 +61,7 @@ impl FromStr for CoreChoice {
 impl fmt::Display for CoreChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CoreChoice::Sensible => f.write_str("auto"),
+            CoreChoice::Auto => f.write_str("auto"),
             CoreChoice::Core(core) => write!(f, "{core}"),
             CoreChoice::Cores(cores) => {
                 f.write_str(&cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
@@ -70,13 +71,13 @@ impl fmt::Display for CoreChoice {
     }
 }
 
-/// Another node and where it listens.
+/// Another node and its listen address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PeerAddress {
-    /// Which node.
+    /// Node number.
     pub node: NodeId,
-    /// Where.
+    /// Address of its first shard.
     pub address: SocketAddr,
 }
 
@@ -98,7 +99,7 @@ impl fmt::Display for PeerAddress {
     }
 }
 
-/// Where a monitor asks: an address and a port, or a port of this machine's loopback.
+/// Address of the metrics endpoint: an address and a port, or a loopback port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MetricsAddress(pub SocketAddr);
@@ -119,7 +120,7 @@ impl fmt::Display for MetricsAddress {
     }
 }
 
-/// In files they are written as they are on a command line.
+/// Serializes types in files as on a command line.
 macro_rules! as_text {
     ($($kind:ty),*) => {$(
         impl TryFrom<String> for $kind {
@@ -140,76 +141,76 @@ macro_rules! as_text {
 
 as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles);
 
-/// A daemon's configuration.
+/// Configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which node this is.
+    /// Node number.
     pub node: NodeId,
-    /// The folder of its socket and its lock.
+    /// Folder of the socket and the lock.
     pub folder: PathBuf,
-    /// The folder of its shared memory; on a memory file system.
+    /// Folder of the shared memory; on a memory file system.
     pub memory_folder: PathBuf,
-    /// The folder of what survives a restart.
+    /// Folder of the state that survives a restart.
     pub state_folder: PathBuf,
-    /// Where other nodes reach it; port 0 picks one.
+    /// Listen address for other nodes; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// Over what it reaches the others, and they it.
+    /// Fabric to the other nodes.
     pub fabric: FabricChoice,
-    /// Whether the reads of an RDMA adapter wait for each other; `None` asks what adapter it is.
+    /// Fences the reads of an RDMA adapter; `None` decides by the type of the adapter.
     pub fence_reads: Option<bool>,
-    /// Where other nodes find it, if that is not where it listens.
+    /// Address for other nodes, if it differs from the listen address.
     pub advertise: Option<SocketAddr>,
     /// A node of the cluster to join.
     pub join: Option<HostPort>,
-    /// Whether `node` was asked for; if not, a cluster that is joined gives a number.
-    pub node_named: bool,
-    /// The nodes with which a new cluster begins. This one may be among them, so that each node can have the same words.
+    /// True if `node` was configured; otherwise the cluster assigns a number at the join.
+    pub is_node_named: bool,
+    /// Founding nodes of a new cluster. The list may include this node, so that all nodes can share one list.
     pub peers: Vec<PeerAddress>,
-    /// The key of its cluster. Without one the node is alone, and listens to no other.
+    /// Cluster key. Without one the node is alone and does not listen.
     pub key: Option<ClusterKey>,
-    /// How many progress threads it has; its segments are shared out among them by their names.
+    /// Number of progress threads; segments are distributed over them by name.
     pub progress_threads: u8,
-    /// Where they run.
+    /// Cores of the progress threads.
     pub core: CoreChoice,
-    /// How such a thread behaves when there is nothing to do.
+    /// Behaviour of an idle progress thread.
     pub pace: IdleConfig,
-    /// Bytes for segments.
+    /// Size of the memory pool for segments.
     pub pool_bytes: u64,
-    /// Bytes for segments in files.
+    /// Size limit of segments in files.
     pub file_bytes: u64,
-    /// What becomes of those when the machine ended before the daemon did.
+    /// Treatment of file segments after the machine ended before the daemon did.
     pub unclean_files: UncleanFiles,
-    /// Whether the segments that an earlier daemon left are thrown away at the start, and those of this one at its end.
-    /// Else they stay where they are, for the next daemon.
+    /// Discards the segments of an earlier daemon at the start, and this daemon's at its end. Otherwise they stay for
+    /// the next daemon.
     pub discard: bool,
-    /// How long what is under way may take to end when the daemon is told to stop.
+    /// Grace period for pending requests at a stop.
     pub drain: Duration,
-    /// Set from outside when the daemon is told to stop while it still starts: it waits for no cluster then.
-    pub told_to_stop: Arc<AtomicBool>,
-    /// Whether the clients' socket may be one that whoever started this process has made for it.
+    /// Set by a signal handler to stop a daemon that is still starting: it then waits for no cluster.
+    pub stop_requested: Arc<AtomicBool>,
+    /// Allows the clients' socket to be inherited by socket activation.
     pub inherit_socket: bool,
     /// Permission bits of the socket.
     pub socket_mode: u32,
-    /// What each user may have.
+    /// Limits of each user.
     pub quotas: QuotaTable,
-    /// Where a monitor asks over HTTP, if it may.
+    /// Address of the metrics endpoint, if it is enabled.
     pub metrics: Option<SocketAddr>,
-    /// Permission bits of the page on which others see how the daemon is.
+    /// Permission bits of the status page.
     pub status_mode: u32,
 }
 
 impl Config {
-    /// The port that nodes listen on when none is named.
+    /// Default listen port.
     pub const PORT: u16 = 7400;
-    /// Bytes of the pool when nothing is said. They are taken as segments come.
+    /// Default pool size. Pages are taken as segments are allocated.
     pub const POOL_BYTES: u64 = 256 << 20;
 
-    /// Bytes of all segments in files when nothing is said. They are taken as segments come.
+    /// Default size of all segments in files. Pages are taken as segments are allocated.
     pub const FILE_BYTES: u64 = 1 << 30;
-    /// How long what is under way may take to end, when nothing is said: as long as a call that names no deadline.
+    /// Default grace period: as long as a call without a deadline.
     pub const DRAIN: Duration = Duration::from_secs(2);
 
-    /// A node that is alone, reachable only from this machine, with everything it has in one folder.
+    /// Returns the configuration of a standalone node, reachable only from this machine, with all files in one folder.
     pub fn single(folder: &Path) -> Self {
         Self {
             node: NodeId(1),
@@ -219,20 +220,20 @@ impl Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             advertise: None,
             join: None,
-            node_named: true,
+            is_node_named: true,
             fabric: FabricChoice::Auto,
             fence_reads: None,
             peers: Vec::new(),
             key: None,
             progress_threads: 1,
-            core: CoreChoice::Sensible,
+            core: CoreChoice::Auto,
             pace: IdleConfig::default(),
             pool_bytes: Self::POOL_BYTES,
             file_bytes: Self::FILE_BYTES,
             unclean_files: UncleanFiles::Refuse,
             discard: true,
             drain: Self::DRAIN,
-            told_to_stop: Arc::default(),
+            stop_requested: Arc::default(),
             inherit_socket: false,
             socket_mode: 0o600,
             quotas: QuotaTable::default(),
@@ -241,7 +242,7 @@ impl Config {
         }
     }
 
-    /// Whether a node can be started with it, as far as it shows without trying.
+    /// Checks the values, without access to the system's state.
     pub fn check(&self) -> Result<(), StartError> {
         let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
         if !good(self.node) {
@@ -270,30 +271,30 @@ impl Config {
         Ok(())
     }
 
-    /// The same for one of its planes: with a folder of memory and an address of its own, and its part of the bytes.
-    pub(crate) fn of_plane(&self, plane: Shard) -> Self {
+    /// Returns the configuration of one shard: its own memory folder and address, and its part of the bytes.
+    pub(crate) fn for_shard(&self, shard: Shard) -> Self {
         let mut config = self.clone();
-        config.memory_folder = plane_folder(&self.memory_folder, plane.index());
-        config.listen = plane_address(self.listen, plane.index());
-        config.pool_bytes = self.pool_bytes / u64::from(plane.count());
-        config.file_bytes = self.file_bytes / u64::from(plane.count());
+        config.memory_folder = shard_folder(&self.memory_folder, shard.index());
+        config.listen = plane_address(self.listen, shard.index());
+        config.pool_bytes = self.pool_bytes / u64::from(shard.count());
+        config.file_bytes = self.file_bytes / u64::from(shard.count());
         config
     }
 
-    /// Where clients attach.
+    /// Returns the path of the clients' socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join(ddss_ipc::SOCKET_NAME)
     }
 }
 
-/// The file in the state folder that says where a node that has not joined yet is to join.
+/// File in the state folder with the address to join, for a node that has not joined yet.
 pub const JOIN_FILE_NAME: &str = "join";
 
-/// Names the folder of what survives a restart.
+/// Environment variable that names the state folder.
 pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
 
-/// Where a daemon keeps what survives a restart when it is not told: in its own folder if that was named, else where
-/// the user's other services keep theirs (a folder of sockets is often empty after a boot).
+/// Returns the default state folder: below the daemon's folder if that was named, else the user's usual state folder
+/// (socket folders are often emptied at boot).
 pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
     let user_state = || {
         let named = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -312,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_written_as_node_and_address() {
+    fn peer_address_and_core_choice_parse() {
         // If this broke, a cluster could not be configured, or a typo would be taken for a node.
         let peer: PeerAddress = "2=127.0.0.2:7400".parse().unwrap();
         assert_eq!((peer.node, peer.address.port()), (NodeId(2), 7400));

@@ -1,31 +1,31 @@
-//! Variables of the environment that look like ours and are not: whoever mistyped one is told.
+//! Warnings about environment variables that look like settings of DDSS but are none, such as typos.
 
 use super::arguments::Arguments;
 use crate::error_chain::distance;
 use clap::CommandFactory;
 
 const PREFIX: &str = "DDSS_";
-/// Those that are not the daemon's: of clients, of the applications that come with DDSS, and of its tests.
+/// Variables of clients, of the applications that come with DDSS, and of its tests.
 const OTHERS: &[&str] =
     &["DDSS_BIN_DIR", "DDSS_PLACES", "DDSS_STRATEGY", "DDSS_TESTS", "DDSS_TEST_FAULT", "DDSS_TEST_ROLE", "DDSS_WEAKEN"];
-/// Those of the tests of adapters.
+/// Prefix of the variables for adapter tests.
 const OTHER_PREFIX: &str = "DDSS_RDMA_";
 
-/// One sentence for each of these variables that nobody reads.
-pub fn strange_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+/// Returns one warning for each unknown variable with the prefix of DDSS.
+pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     let command = Arguments::command();
     let settings = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str());
     let known: Vec<&str> = settings.chain(OTHERS.iter().copied()).collect();
-    let is_strange =
+    let is_unknown =
         |name: &String| name.starts_with(PREFIX) && !name.starts_with(OTHER_PREFIX) && !known.contains(&name.as_str());
-    let mut strange: Vec<String> = names.filter(is_strange).collect();
-    strange.sort();
-    strange.iter().map(|name| sentence(name, &known)).collect()
+    let mut unknown: Vec<String> = names.filter(is_unknown).collect();
+    unknown.sort();
+    unknown.iter().map(|name| warning(name, &known)).collect()
 }
 
-fn sentence(name: &str, known: &[&str]) -> String {
+fn warning(name: &str, known: &[&str]) -> String {
     let ending = name.trim_start_matches(PREFIX);
-    // Half a name stands for the whole one; else the letters count.
+    // A prefix of a known name suggests that name; otherwise the edit distance decides.
     let near = known.iter().map(|other| {
         let theirs = other.trim_start_matches(PREFIX);
         let letters = if theirs.starts_with(ending) { 0 } else { distance(ending, theirs) };
@@ -44,15 +44,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_that_was_mistyped_is_named_and_others_are_not() {
-        // If this broke, a daemon would run with a default that somebody believes to have changed.
-        let told = |names: &[&str]| strange_variables(names.iter().map(|&name| name.to_owned()));
+    fn mistyped_variable_is_reported_with_suggestion() {
+        // If this broke, a daemon would silently run with a default that the operator meant to change.
+        let warnings = |names: &[&str]| unknown_variables(names.iter().map(|&name| name.to_owned()));
         assert_eq!(
-            told(&["PATH", "DDSS_SPIN", "DDSS_POOL_BYTES", "DDSS_STRATEGY", "DDSS_RDMA_A", "DDSS_CONFIG", "DDSSD_X"]),
+            warnings(&[
+                "PATH",
+                "DDSS_SPIN",
+                "DDSS_POOL_BYTES",
+                "DDSS_STRATEGY",
+                "DDSS_RDMA_A",
+                "DDSS_CONFIG",
+                "DDSSD_X"
+            ]),
             ["DDSS_SPIN in the environment is no setting: did you mean DDSS_SPIN_US?"]
         );
         let long = "DDSS_SOMETHING_QUITE_DIFFERENT";
-        assert_eq!(told(&[long]), [format!("{long} in the environment is no setting")]);
-        assert!(told(&["DDSS_PEER"])[0].ends_with("did you mean DDSS_PEERS?"));
+        assert_eq!(warnings(&[long]), [format!("{long} in the environment is no setting")]);
+        assert!(warnings(&["DDSS_PEER"])[0].ends_with("did you mean DDSS_PEERS?"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where a node to join is: an address, or a host's name of which the addresses are looked up each time it is tried.
+//! Address of a node to join: an IP address, or a host name that is resolved at each attempt.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A host, by its address or its name, and a port.
+/// A host name or IP address, and a port.
 ///
 /// ```
-/// let place: ddssd::HostPort = "node-1.example:7400".parse()?;
-/// assert_eq!(place.to_string(), "node-1.example:7400");
+/// let address: ddssd::HostPort = "node-1.example:7400".parse()?;
+/// assert_eq!(address.to_string(), "node-1.example:7400");
 /// assert!("[::1]:7400".parse::<ddssd::HostPort>().is_ok() && "::1:7400".parse::<ddssd::HostPort>().is_err());
 /// # Ok::<(), String>(())
 /// ```
@@ -25,18 +25,23 @@ pub struct HostPort {
 impl HostPort {
     /// Addresses of one name that are tried.
     const ADDRESSES_MAX: usize = 16;
-    /// How long a name may be (RFC 1035).
+    /// Longest host name (RFC 1035).
     const HOST_BYTES_MAX: usize = 253;
 
-    /// Its addresses at this moment.
-    pub(crate) async fn addresses(&self, limit: Duration) -> io::Result<Vec<SocketAddr>> {
+    /// Resolves the current addresses.
+    pub(crate) async fn resolve(&self, limit: Duration) -> io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);
         }
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nobody said it within {limit:?}"));
+        let late =
+            |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer of the name service within {limit:?}"));
         let found = tokio::time::timeout(limit, tokio::net::lookup_host((self.host.as_str(), self.port)));
         let found: Vec<_> = found.await.map_err(late)??.take(Self::ADDRESSES_MAX).collect();
-        if found.is_empty() { Err(io::Error::new(io::ErrorKind::NotFound, "it has none")) } else { Ok(found) }
+        if found.is_empty() {
+            Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+        } else {
+            Ok(found)
+        }
     }
 }
 
@@ -53,7 +58,7 @@ impl FromStr for HostPort {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(address.into());
         }
-        let wrong = || format!("{text:?} is no place: give HOST:PORT, IP:PORT or [IPV6]:PORT");
+        let wrong = || format!("{text:?} is no address: give HOST:PORT, IP:PORT or [IPV6]:PORT");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let good = |letter: u8| letter.is_ascii_alphanumeric() || b"-._".contains(&letter);
         if host.is_empty() || host.len() > Self::HOST_BYTES_MAX || !host.bytes().all(good) {
@@ -80,8 +85,8 @@ impl TryFrom<String> for HostPort {
 }
 
 impl From<HostPort> for String {
-    fn from(place: HostPort) -> String {
-        place.to_string()
+    fn from(address: HostPort) -> String {
+        address.to_string()
     }
 }
 
@@ -90,8 +95,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_place_is_refused_before_anything_is_looked_up() {
-        // If this broke, a typing error would be told as a network that does not answer.
+    fn invalid_address_is_refused_without_lookup() {
+        // If this broke, a typo would be reported as an unreachable network.
         for good in ["127.0.0.1:7400", "[::1]:7400", "localhost:1", "node-1.rack_2.example:65535"] {
             assert_eq!(good.parse::<HostPort>().unwrap().to_string(), good);
         }
@@ -102,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_and_an_address_is_not() {
+    fn names_are_resolved_and_addresses_are_not() {
         // If this broke, a node could be joined by its address only, or not without a name service.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let find = |text: &str| runtime.block_on(text.parse::<HostPort>().unwrap().addresses(Duration::from_secs(20)));
+        let find = |text: &str| runtime.block_on(text.parse::<HostPort>().unwrap().resolve(Duration::from_secs(20)));
         assert_eq!(find("127.0.0.9:7").unwrap(), ["127.0.0.9:7".parse().unwrap()]);
         assert!(find("localhost:7").unwrap().iter().all(|address| address.ip().is_loopback() && address.port() == 7));
     }

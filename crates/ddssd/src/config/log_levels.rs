@@ -1,16 +1,16 @@
-//! The levels that the log is kept at: one for everything, or one for each module.
+//! Log levels: one for everything, or one for each module.
 
 use crate::error_chain::distance;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The words of `--log`, each of them checked: a word that the log does not know would silence all of it.
+/// Checked value of `--log`: an unknown word would silence the whole log.
 ///
 /// ```
 /// use ddssd::LogLevels;
-/// let levels: LogLevels = "warn,ddssd::links=debug".parse()?;
-/// assert_eq!(levels.directives(), "info,openraft=error,warn,ddssd::links=debug");
+/// let levels: LogLevels = "warn,ddssd::peers=debug".parse()?;
+/// assert_eq!(levels.directives(), "info,openraft=error,warn,ddssd::peers=debug");
 /// assert_eq!("inof".parse::<LogLevels>().unwrap_err(), "\"inof\" is no level: did you mean `info`?");
 /// # Ok::<(), String>(())
 /// ```
@@ -20,11 +20,11 @@ pub struct LogLevels(String);
 
 impl LogLevels {
     const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-    /// Crates of this workspace whose modules are named in a log. A name close to one of them is a mistyped one.
+    /// Crates whose modules appear in a log. A name close to one of them is taken for a typo.
     const CRATES: [&str; 7] = ["ddssd", "ddss_core", "ddss_ipc", "ddss_runtime", "ddss_verbs", "ddss", "openraft"];
 
-    /// The directives for the filter: what nothing is said of is kept at `info`. The library of the group tells of each of
-    /// its steps, and warns of what every election has, so it is quiet unless it is named.
+    /// Returns the directives for the filter, with `info` as the default. The Raft library logs each of its steps, and
+    /// warns at every election, so it is quiet unless named.
     pub fn directives(&self) -> String {
         format!("info,openraft=error,{}", self.0)
     }
@@ -52,7 +52,7 @@ impl LogLevels {
         if Self::LEVELS.contains(&small.as_str()) {
             return Ok(());
         }
-        // Half a word stands for the whole one, and a longer one for the one that it begins with.
+        // A prefix of a level suggests that level, and so does a longer word that begins with it.
         let letters = |level: &str| {
             let is_part = !small.is_empty() && (level.starts_with(&small) || small.starts_with(level));
             if is_part { 0 } else { distance(&small, level) }
@@ -67,7 +67,7 @@ impl LogLevels {
     }
 
     fn check_module(module: &str) -> Result<(), String> {
-        /// Letters that a mistyped name differs in.
+        /// Edit distance up to which a name is taken for a typo.
         const LETTERS_MAX: usize = 2;
         let root = module.split("::").next().unwrap_or_default();
         if Self::CRATES.contains(&root) {
@@ -87,7 +87,7 @@ impl FromStr for LogLevels {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A comma within a span's fields parts nothing: the filter checks such a text.
+        // A comma within a span's fields is no separator: the filter checks such a text.
         if text.contains('[') {
             return Ok(Self(text.to_owned()));
         }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_is_no_level_is_told_with_the_nearest_one() {
+    fn unknown_level_is_reported_with_nearest_one() {
         // If this broke, a daemon would be silent because of one wrong letter.
         for (text, meant) in [
             ("inof", "`info`"),
@@ -143,8 +143,8 @@ mod tests {
             ("ddss-ipc::rings=debug", "`ddss_ipc`"),
             ("ddssd::links", "`ddssd::links=debug`"),
         ] {
-            let told = text.parse::<LogLevels>().unwrap_err();
-            assert!(told.contains(meant), "{text}: {told}");
+            let error = text.parse::<LogLevels>().unwrap_err();
+            assert!(error.contains(meant), "{text}: {error}");
         }
         for good in ["Info", "off", "error, tokio=trace", "ddssd[attach{pid=5,uid=3}]=debug", "openraft=info"] {
             assert_eq!(good.parse::<LogLevels>().map(String::from), Ok(good.to_owned()));

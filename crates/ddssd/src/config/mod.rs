@@ -1,4 +1,8 @@
-//! Settings: arguments, files, environment, and what they mean.
+//! Settings of the daemon.
+//!
+//! `arguments.rs` is the command line and `settings.rs` merges flags, environment and file into the `Config` of
+//! `config.rs`. The other files parse and check single values: sizes, addresses, log levels, quotas. `preflight.rs`
+//! checks a configuration against the system without a start.
 
 pub(crate) mod accounts;
 pub(crate) mod arguments;

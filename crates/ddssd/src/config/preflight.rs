@@ -1,15 +1,15 @@
-//! What keeps a daemon from starting, as far as it shows without starting one: nothing is made, changed or kept.
+//! Checks of a configuration against the system, without starting a daemon and without any lasting change.
 
 use super::config::Config;
 use crate::control::{Identity, control_address, has_left, plane_address};
 use crate::node::{Node, StartError};
 use crate::peers::fabric;
-use crate::shard::shard::check_planes;
+use crate::shard::shard::check_shards;
 use crate::storage::files::Files;
 use crate::storage::memory::{NodeMemory, PoolError};
 use crate::storage::registry::Registry;
 use crate::storage::state_dir;
-use crate::storage::state_dir::{StateDirLock, plane_folder};
+use crate::storage::state_dir::{StateDirLock, shard_folder};
 use ddss_core::{NodeId, Shard};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io;
@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 impl Node {
-    /// Whether a node could be started with this configuration at this moment, by what its folders, its cores, its fabric and
-    /// its addresses are like. It takes each lock and each address for an instant only.
+    /// Checks that a node could start with this configuration now: folders, cores, fabric and addresses. Takes each
+    /// lock and each address for an instant only.
     pub fn check(config: &Config) -> Result<(), StartError> {
         config.check()?;
         let node = check_state(config)?;
@@ -34,7 +34,7 @@ impl Node {
     }
 }
 
-/// The number that the node would have, if that is known before it joins.
+/// Returns the number of the node, if it is known before the join.
 fn check_state(config: &Config) -> Result<Option<NodeId>, StartError> {
     if config.key.is_none() {
         return Ok(Some(config.node));
@@ -42,16 +42,16 @@ fn check_state(config: &Config) -> Result<Option<NodeId>, StartError> {
     let path = &config.state_folder;
     let (left, joins) = (has_left(path), config.join.is_some());
     if left {
-        let named = config.node_named.then_some(config.node);
+        let named = config.is_node_named.then_some(config.node);
         return if joins { Ok(named) } else { Err(StartError::Left { state_folder: path.clone() }) };
     }
     let found = Identity::read(path).map_err(|source| StartError::State { path: path.clone(), source })?;
     match found.map(|identity| NodeId(identity.node)) {
-        Some(found) if config.node_named && config.node != found => {
+        Some(found) if config.is_node_named && config.node != found => {
             Err(StartError::OtherNode { path: path.clone(), found, named: config.node })
         }
         Some(found) => Ok(Some(found)),
-        None if joins && !config.node_named => Ok(None),
+        None if joins && !config.is_node_named => Ok(None),
         None => Ok(Some(config.node)),
     }
 }
@@ -65,19 +65,19 @@ fn check_folders(config: &Config) -> Result<(), StartError> {
         state_dir::check(path)?;
         StateDirLock::check(path)?;
     }
-    for plane in Shard::all(config.progress_threads) {
-        StateDirLock::check(&Files::folder(&config.state_folder, plane.index()))?;
+    for shard in Shard::all(config.progress_threads) {
+        StateDirLock::check(&Files::folder(&config.state_folder, shard.index()))?;
     }
     Ok(())
 }
 
-/// What the last daemon left has to be of this format, this node, and as many progress threads.
+/// Checks that existing segments have this format, this node number and this number of shards.
 fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartError> {
-    check_planes(config)?;
-    for plane in Shard::all(config.progress_threads) {
-        let files = Files::folder(&config.state_folder, plane.index());
+    check_shards(config)?;
+    for shard in Shard::all(config.progress_threads) {
+        let files = Files::folder(&config.state_folder, shard.index());
         Files::check(&files, config.unclean_files)?;
-        for path in [plane_folder(&config.memory_folder, plane.index()), files] {
+        for path in [shard_folder(&config.memory_folder, shard.index()), files] {
             let found = found_node(&path);
             if let Some(found) = found.filter(|&found| node.is_some_and(|node| node != found)) {
                 return Err(PoolError::OtherNode { path, node: found }.into());
@@ -87,9 +87,9 @@ fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartErro
     Ok(())
 }
 
-/// Whose the segments in a folder are.
+/// Returns the owner of the segments in a folder.
 fn found_node(folder: &std::path::Path) -> Option<NodeId> {
-    let path: PathBuf = folder.join(NodeMemory::REGISTER_NAME);
+    let path: PathBuf = folder.join(NodeMemory::REGISTRY_NAME);
     Some(Registry::open_existing(&path).ok()?.node())
 }
 
@@ -102,10 +102,10 @@ fn check_addresses(config: &Config) -> Result<(), StartError> {
         return can_listen(config.listen);
     }
     can_listen(control_address(config.listen))?;
-    Shard::all(config.progress_threads).try_for_each(|plane| can_listen(plane_address(config.listen, plane.index())))
+    Shard::all(config.progress_threads).try_for_each(|shard| can_listen(plane_address(config.listen, shard.index())))
 }
 
-/// Takes an address for an instant, and lets nobody connect meanwhile.
+/// Binds an address for an instant, without listening.
 fn can_listen(address: SocketAddr) -> Result<(), StartError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let taken = || -> io::Result<()> {

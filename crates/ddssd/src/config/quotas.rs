@@ -1,10 +1,10 @@
-//! What each user may have on this node, as it is written in settings, and as the threads share it.
+//! Quotas of users on this node: their syntax in settings, and the table that the threads share.
 //!
-//! A rule is `USER:bytes=SIZE,segments=N,clients=N`, each part of it optional; USER is a number, a name that the system knows, or
-//! `default` for everybody of whom nothing else is said but root.
+//! A rule is `USER:bytes=SIZE,segments=N,clients=N`, each part of it optional. USER is a uid, a user name, or
+//! `default` for all users without a rule of their own except root.
 
 use super::accounts::uid_of;
-use super::byte_size::amount;
+use super::byte_size::parse_amount;
 use ddss_core::engine::{Quota, Quotas};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whom a rule is about.
+/// Users that a rule applies to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum QuotaSubject {
-    Everybody,
+    Default,
     User(u32),
     Named(String),
 }
 
-/// What one may have; nothing is said of what is `None`.
+/// Limits of one user. `None` means that this rule does not limit the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct QuotaLimits {
     bytes: Option<u64>,
@@ -29,7 +29,7 @@ struct QuotaLimits {
     clients: Option<u64>,
 }
 
-/// One rule, as it is written.
+/// One rule in its written form.
 ///
 /// ```
 /// use ddssd::QuotaRule;
@@ -41,33 +41,33 @@ struct QuotaLimits {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct QuotaRule {
-    whom: QuotaSubject,
-    bounds: QuotaLimits,
+    subject: QuotaSubject,
+    limits: QuotaLimits,
 }
 
 impl FromStr for QuotaRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (user, bounds) = text.split_once(':').ok_or_else(|| {
+        let (user, limits) = text.split_once(':').ok_or_else(|| {
             format!("{text:?} is no quota: give USER:bytes=SIZE,segments=N,clients=N, as in default:bytes=1G")
         })?;
-        let whom = match (user, user.parse()) {
-            ("default", _) => QuotaSubject::Everybody,
+        let subject = match (user, user.parse()) {
+            ("default", _) => QuotaSubject::Default,
             ("", _) => return Err(format!("{text:?} names no user")),
             (_, Ok(uid)) => QuotaSubject::User(uid),
             (name, Err(_)) => QuotaSubject::Named(name.to_owned()),
         };
-        let mut rule = Self { whom, bounds: QuotaLimits::default() };
-        for part in bounds.split(',') {
+        let mut rule = Self { subject, limits: QuotaLimits::default() };
+        for part in limits.split(',') {
             let (what, how_much) = part.split_once('=').unwrap_or((part, ""));
             let bound = match what {
-                "bytes" => &mut rule.bounds.bytes,
-                "segments" => &mut rule.bounds.segments,
-                "clients" => &mut rule.bounds.clients,
+                "bytes" => &mut rule.limits.bytes,
+                "segments" => &mut rule.limits.segments,
+                "clients" => &mut rule.limits.clients,
                 _ => return Err(format!("{what:?} in {text:?} has no quota: there are bytes, segments and clients")),
             };
-            let amount = amount(how_much).ok_or_else(|| {
+            let amount = parse_amount(how_much).ok_or_else(|| {
                 format!("{how_much:?} in {text:?} is no amount: give a number, or one with K, M, G or T")
             })?;
             if bound.replace(amount).is_some() {
@@ -80,12 +80,12 @@ impl FromStr for QuotaRule {
 
 impl fmt::Display for QuotaRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.whom {
-            QuotaSubject::Everybody => f.write_str("default"),
+        match &self.subject {
+            QuotaSubject::Default => f.write_str("default"),
             QuotaSubject::User(uid) => write!(f, "{uid}"),
             QuotaSubject::Named(name) => f.write_str(name),
         }?;
-        let QuotaLimits { bytes, segments, clients } = self.bounds;
+        let QuotaLimits { bytes, segments, clients } = self.limits;
         let parts = [("bytes", bytes), ("segments", segments), ("clients", clients)];
         for (index, (what, bound)) in parts.iter().filter_map(|&(what, bound)| Some((what, bound?))).enumerate() {
             write!(f, "{}{what}={bound}", if index == 0 { ':' } else { ',' })?;
@@ -108,63 +108,63 @@ impl From<QuotaRule> for String {
     }
 }
 
-/// All rules, with every name made a number.
+/// All rules, with names resolved to uids.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct QuotaTable {
     quotas: Quotas,
-    clients_of_everybody: Option<u64>,
+    default_clients: Option<u64>,
     clients: BTreeMap<u32, u64>,
 }
 
 impl QuotaTable {
-    /// Of rules; of a user of whom only a part is said, the rest is everybody's.
+    /// Builds the table. The default rule fills the parts that a user's own rule leaves out.
     pub fn new(rules: &[QuotaRule]) -> Result<Self, String> {
-        Self::among(rules, uid_of)
+        Self::with_lookup(rules, uid_of)
     }
 
-    fn among(rules: &[QuotaRule], uid_of: impl Fn(&str) -> Result<u32, String>) -> Result<Self, String> {
+    fn with_lookup(rules: &[QuotaRule], uid_of: impl Fn(&str) -> Result<u32, String>) -> Result<Self, String> {
         let mut everybody = QuotaLimits::default();
         let mut users: BTreeMap<u32, QuotaLimits> = BTreeMap::new();
         let mut named_default = false;
         for rule in rules {
-            let uid = match &rule.whom {
-                QuotaSubject::Everybody if named_default => {
+            let uid = match &rule.subject {
+                QuotaSubject::Default if named_default => {
                     return Err("the quota of default is given twice".to_owned());
                 }
-                QuotaSubject::Everybody => {
-                    (everybody, named_default) = (rule.bounds, true);
+                QuotaSubject::Default => {
+                    (everybody, named_default) = (rule.limits, true);
                     continue;
                 }
                 QuotaSubject::User(uid) => *uid,
                 QuotaSubject::Named(name) => uid_of(name)?,
             };
-            if users.insert(uid, rule.bounds).is_some() {
+            if users.insert(uid, rule.limits).is_some() {
                 return Err(format!("the quota of user {uid} is given twice"));
             }
         }
-        let quota = |bounds: QuotaLimits| Quota {
-            bytes: bounds.bytes.unwrap_or(u64::MAX),
-            segments: bounds.segments.unwrap_or(u64::MAX),
+        let quota = |limits: QuotaLimits| Quota {
+            bytes: limits.bytes.unwrap_or(u64::MAX),
+            segments: limits.segments.unwrap_or(u64::MAX),
         };
-        let mut table = Self { clients_of_everybody: everybody.clients, ..Self::default() };
+        let mut table = Self { default_clients: everybody.clients, ..Self::default() };
         table.quotas.everybody = quota(everybody);
-        for (uid, bounds) in users {
-            // What is said of everybody is not said of root.
+        for (uid, limits) in users {
+            // The default rule does not apply to root.
             let rest = if uid == 0 { QuotaLimits::default() } else { everybody };
-            let bytes = bounds.bytes.or(rest.bytes);
-            let segments = bounds.segments.or(rest.segments);
+            let bytes = limits.bytes.or(rest.bytes);
+            let segments = limits.segments.or(rest.segments);
             table.quotas.users.insert(uid, quota(QuotaLimits { bytes, segments, clients: None }));
-            if let Some(clients) = bounds.clients.or(rest.clients) {
+            if let Some(clients) = limits.clients.or(rest.clients) {
                 table.clients.insert(uid, clients);
             }
         }
         Ok(table)
     }
 
-    /// What each of so many planes allows: an equal part of the bytes and segments, rounded up. Clients attach to a plane
-    /// when they need it, so each plane counts all of them.
-    pub(crate) fn of_plane(&self, planes: u8) -> Self {
-        let part = |all: u64| if all == u64::MAX { all } else { all.div_ceil(planes.max(1).into()) };
+    /// Returns the table of one of `shards` shards: an equal part of the bytes and segments, rounded up. A client
+    /// attaches to a shard when it needs it, so each shard counts all clients.
+    pub(crate) fn for_shard(&self, shards: u8) -> Self {
+        let part = |all: u64| if all == u64::MAX { all } else { all.div_ceil(shards.max(1).into()) };
         let quota = |quota: Quota| Quota { bytes: part(quota.bytes), segments: part(quota.segments) };
         let mut table = self.clone();
         table.quotas.everybody = quota(table.quotas.everybody);
@@ -172,14 +172,14 @@ impl QuotaTable {
         table
     }
 
-    /// How many clients a user may have at the same time.
+    /// Returns the number of clients that a user may have at a time.
     fn clients_of(&self, uid: u32) -> u64 {
-        let everybody = if uid == 0 { None } else { self.clients_of_everybody };
+        let everybody = if uid == 0 { None } else { self.default_clients };
         self.clients.get(&uid).copied().or(everybody).unwrap_or(u64::MAX)
     }
 }
 
-/// The table that is in force, for the progress thread, the reception, and whoever changes it.
+/// The current table, shared by the progress thread, the acceptor and the reload of settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedQuotas(Arc<Shared>);
 
@@ -187,27 +187,27 @@ pub(crate) struct SharedQuotas(Arc<Shared>);
 struct Shared {
     table: Mutex<QuotaTable>,
     changed: AtomicBool,
-    /// Clients that were refused.
+    /// Refused clients.
     refused: AtomicU64,
 }
 
 impl SharedQuotas {
     pub(crate) fn set(&self, table: QuotaTable) {
         *self.0.table.lock().unwrap_or_else(PoisonError::into_inner) = table;
-        // pairs with the swap in `changed`
+        // pairs with the swap in `take_changed`
         self.0.changed.store(true, Ordering::Release);
     }
 
-    /// What the engine is to be told, if it was not yet. A load when there is nothing.
+    /// Returns the engine's quotas if they have changed since the last call. Costs one load otherwise.
     #[inline]
-    pub(crate) fn changed(&self) -> Option<Quotas> {
+    pub(crate) fn take_changed(&self) -> Option<Quotas> {
         if !self.0.changed.load(Ordering::Relaxed) || !self.0.changed.swap(false, Ordering::Acquire) {
             return None;
         }
         Some(self.0.table.lock().unwrap_or_else(PoisonError::into_inner).quotas.clone())
     }
 
-    /// Whether a user who has so many clients may have one more; else why not.
+    /// Checks that a user with `clients` clients may attach one more; the error says why not.
     pub(crate) fn admit(&self, uid: u32, clients: usize) -> Result<(), String> {
         let most = self.0.table.lock().unwrap_or_else(PoisonError::into_inner).clients_of(uid);
         if (clients as u64) < most {
@@ -219,7 +219,7 @@ impl SharedQuotas {
         ))
     }
 
-    /// Clients that were refused so far.
+    /// Returns the number of refused clients.
     pub(crate) fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
@@ -234,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_as_they_are_written() {
-        // If this broke, a user would have more or less than what the operator wrote.
+    fn quota_rules_round_trip_as_text() {
+        // If this broke, a user would have more or less than the operator configured.
         for text in ["default:bytes=1,segments=2,clients=3", "1000:clients=0", "alice:bytes=5"] {
             assert_eq!(text.parse::<QuotaRule>().unwrap().to_string(), text);
         }
@@ -265,10 +265,10 @@ mod tests {
     }
 
     #[test]
-    fn of_a_user_counts_what_is_said_of_him_and_then_what_is_said_of_everybody() {
-        // If this broke, a rule for one user would lift every bound from him that it does not name.
+    fn user_rule_is_completed_by_default_rule() {
+        // If this broke, a user's own rule would lift every default limit that it does not name.
         let accounts = |name: &str| if name == "alice" { Ok(1001) } else { Err(format!("no user {name:?}")) };
-        let table = QuotaTable::among(
+        let table = QuotaTable::with_lookup(
             &rules(&["default:bytes=100,segments=5,clients=2", "alice:bytes=1000", "1002:clients=9"]),
             accounts,
         )
@@ -282,30 +282,30 @@ mod tests {
             (&["alice:bytes=1", "1001:bytes=2"], "1001 is given twice"),
             (&["default:bytes=1", "default:clients=2"], "default is given twice"),
         ] {
-            let error = QuotaTable::among(&rules(texts), accounts).unwrap_err();
+            let error = QuotaTable::with_lookup(&rules(texts), accounts).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
     }
 
     #[test]
-    fn planes_share_what_a_user_may_have() {
-        // If this broke, a user would have his quota once for each progress thread, or less than nothing.
+    fn quota_is_split_over_shards() {
+        // If this broke, a user would have the quota once for each progress thread, or less than nothing.
         let table = QuotaTable::new(&rules(&["default:bytes=100,segments=5,clients=2", "7:segments=0"])).unwrap();
-        assert_eq!(table.of_plane(1), table);
-        let part = table.of_plane(2);
+        assert_eq!(table.for_shard(1), table);
+        let part = table.for_shard(2);
         assert_eq!(part.quotas.of(5), Quota { bytes: 50, segments: 3 });
         assert_eq!(part.quotas.of(7), Quota { bytes: 50, segments: 0 });
         assert_eq!((part.quotas.of(0), part.clients_of(5)), (Quota::default(), 2));
     }
 
     #[test]
-    fn a_table_that_was_changed_is_told_once() {
-        // If this broke, a quota that was raised would be in force with the next start only.
+    fn changed_table_is_returned_once() {
+        // If this broke, a raised quota would apply only after the next start.
         let shared = SharedQuotas::default();
-        assert_eq!(shared.changed(), None);
+        assert_eq!(shared.take_changed(), None);
         shared.set(QuotaTable::new(&rules(&["5:segments=1,clients=1"])).unwrap());
-        assert_eq!(shared.changed().unwrap().of(5).segments, 1);
-        assert_eq!(shared.changed(), None);
+        assert_eq!(shared.take_changed().unwrap().of(5).segments, 1);
+        assert_eq!(shared.take_changed(), None);
         assert!(shared.admit(5, 0).is_ok() && shared.admit(6, 100).is_ok());
         assert!(shared.admit(5, 1).unwrap_err().contains("has 1 clients attached and may have 1"));
         assert_eq!(shared.refused(), 1);

@@ -1,12 +1,12 @@
-//! What a daemon is told, from where, and in which order: flags, then the environment, then the file, then defaults.
-//! One structure for all of them, so that each setting has one name and one meaning everywhere.
+//! Settings of a daemon and their sources: flags, then the environment, then the file, then defaults. One structure
+//! serves all of them, so that each setting has one name and one meaning.
 
 use super::byte_size::ByteSize;
 use super::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
 use super::host_port::HostPort;
 use super::log_levels::LogLevels;
 use super::quotas::{QuotaRule, QuotaTable};
-use super::toml::take_apart;
+use super::toml::expand_tables;
 use crate::auth::ClusterKey;
 use crate::error_chain::distance;
 use crate::node::StartError;
@@ -20,35 +20,35 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why the settings cannot be used.
+/// Failure to read or show the settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// The file cannot be read.
     #[error("cannot read the configuration {}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// The file says something that is not understood.
+    /// The file contains an unknown or invalid setting.
     #[error("{}: {what}", path.display())]
     Wrong {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What, where it stands, and what may have been meant.
+        /// Description with the line and a suggestion.
         what: String,
     },
-    /// They cannot be shown.
+    /// The settings cannot be serialized.
     #[error("cannot show the settings: {0}")]
     Unshowable(String),
 }
 
 macro_rules! settings {
     ($($(#[$meta:meta])* $field:ident: $kind:ty,)*) => {
-        /// Every setting of a daemon; what is `None` was not said.
+        /// All settings of a daemon; `None` means unset.
         #[derive(clap::Args, Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct Settings {
@@ -56,16 +56,16 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// The names as they stand in a file.
+            /// Field names of all settings.
             const NAMES: &[&str] = &[$(stringify!($field),)*];
 
-            /// These settings, and where they say nothing, those.
+            /// Fills the unset values from `other`.
             #[must_use]
             pub fn or(self, other: Settings) -> Settings {
                 Settings { $($field: self.$field.or(other.$field),)* }
             }
 
-            /// The names of the settings that differ.
+            /// Returns the names of the settings that differ.
             pub fn changed(&self, other: &Settings) -> Vec<String> {
                 let mut names = Vec::new();
                 $(if self.$field != other.$field { names.push(stringify!($field).replace('_', "-")); })*
@@ -91,37 +91,37 @@ settings! {
     /// The cluster's key; without one this node is alone [default: cluster.key in the state folder, if it is there]
     #[arg(long, env = "DDSS_KEY_FILE", value_name = "FILE")]
     key_file: PathBuf,
-    /// Where other nodes reach this one; needs a key [default: 127.0.0.1:7400]
+    /// Address on which this node listens for other nodes; needs a key [default: 127.0.0.1:7400]
     #[arg(long, env = "DDSS_LISTEN", value_name = "IP:PORT")]
     listen: SocketAddr,
-    /// Where other nodes find this one, if that is another address than it listens on
+    /// Address for other nodes, if it differs from the listen address
     #[arg(long, env = "DDSS_ADVERTISE", value_name = "IP:PORT")]
     advertise: SocketAddr,
     /// A node of the cluster to join; not needed again after that
     #[arg(long, env = "DDSS_JOIN", value_name = "HOST:PORT")]
     join: HostPort,
-    /// The nodes with which a new cluster begins, the same on each of them; with commas or once for each
+    /// Founding nodes of a new cluster, the same on each of them; separated by commas or repeated
     #[arg(long, env = "DDSS_PEERS", value_name = "N=IP:PORT", value_delimiter = ',', action = clap::ArgAction::Append)]
     peer: Vec<PeerAddress>,
-    /// Road to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, rdma, or
+    /// Fabric to the other nodes: auto (the RDMA adapter that has the listening address, else iwarp), iwarp, rdma, or
     /// rdma:NAME
     #[arg(long, env = "DDSS_FABRIC", value_name = "FABRIC")]
     fabric: FabricChoice,
-    /// Whether an RDMA adapter's reads wait for each other, as they must where it may take them out of order [default: not
-    /// on Soft-RoCE and Soft-iWARP, which do not]
+    /// Make the reads of an RDMA adapter wait for each other, as an adapter that reorders them needs [default: off on
+    /// Soft-RoCE and Soft-iWARP, else on]
     #[arg(long, env = "DDSS_FENCE_READS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     fence_reads: bool,
-    /// Progress threads, 1 to 16, the same on all nodes of a cluster: segments are shared out among them [default: 1]
+    /// Progress threads, 1 to 16, the same on all nodes of a cluster: segments are distributed over them [default: 1]
     #[arg(long, env = "DDSS_PROGRESS_THREADS", value_name = "N")]
     progress_threads: u8,
-    /// Core of the progress thread: a number (with commas one for each thread), auto (the last one that no other daemon took,
-    /// never the first), or none
+    /// Core of the progress thread: a number (with commas one for each thread), auto (the last one that no other
+    /// daemon has claimed, never the first), or none
     #[arg(long, env = "DDSS_CORE", value_name = "CORE")]
     core: CoreChoice,
     /// Microseconds the progress thread spins before it sleeps [default: 50]
     #[arg(long, env = "DDSS_SPIN_US", value_name = "US")]
     spin_us: u64,
-    /// Never sleep: for a core that nobody else uses
+    /// Never sleep: for a core without other work
     #[arg(long, env = "DDSS_BUSY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     busy: bool,
     /// Bytes for segments, a number or one with K, M, G or T [default: 268435456]
@@ -130,29 +130,30 @@ settings! {
     /// Bytes for segments in files, in the state folder; 0: there are none [default: 1073741824]
     #[arg(long, env = "DDSS_FILE_BYTES", value_name = "BYTES")]
     file_bytes: ByteSize,
-    /// Segments in files when the machine ended before the daemon did: refuse (do not start), keep (their bytes may be those
-    /// of several puts), or drop [default: refuse]
+    /// Segments in files after the machine ended before the daemon did: refuse (do not start), keep (their bytes may
+    /// be those of several puts), or drop [default: refuse]
     #[arg(long, env = "DDSS_UNCLEAN_FILES", value_name = "WHAT")]
     unclean_files: UncleanFiles,
     /// Throw away the segments that an earlier daemon left in memory and in files, and those of this one when it stops
     #[arg(long, env = "DDSS_DISCARD", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     discard: bool,
-    /// Milliseconds that calls under way may take to end when the daemon is told to stop; 0: none [default: 2000]
+    /// Milliseconds that pending calls may take to finish when the daemon stops; 0: none [default: 2000]
     #[arg(long, env = "DDSS_DRAIN_MS", value_name = "MS")]
     drain_ms: u64,
     /// Permission bits of the clients' socket, octal [default: 600]
     #[arg(long, env = "DDSS_SOCKET_MODE", value_name = "MODE")]
     socket_mode: Mode,
-    /// What a user may have: USER:bytes=SIZE,segments=N,clients=N; USER is a name, a number, or default for all but root [default: no bound]
+    /// Limits of a user: USER:bytes=SIZE,segments=N,clients=N; USER is a name, a uid, or default for all but root
+    /// [default: no limit]
     #[arg(long, env = "DDSS_QUOTA", value_name = "RULE", value_delimiter = ';', action = clap::ArgAction::Append)]
     quota: Vec<QuotaRule>,
-    /// Where Prometheus and health checks ask; a port alone is one of 127.0.0.1. Off when nothing is said
+    /// Address of the HTTP endpoint for Prometheus and health checks; a port alone is one of 127.0.0.1 [default: off]
     #[arg(long, env = "DDSS_METRICS_LISTEN", value_name = "IP:PORT")]
     metrics_listen: MetricsAddress,
-    /// Permission bits of the status page: who may see counters, processes and users, octal [default: 600]
+    /// Permission bits of the status page (counters, processes and users), octal [default: 600]
     #[arg(long, env = "DDSS_STATUS_MODE", value_name = "MODE")]
     status_mode: Mode,
-    /// What is logged: error, warn, info, debug, trace, or a level for each module [default: info]
+    /// Log level: error, warn, info, debug, trace, or a level for each module [default: info]
     #[arg(long, env = "DDSS_LOG", value_name = "LEVELS")]
     log: LogLevels,
     /// Log lines as JSON
@@ -189,12 +190,12 @@ impl From<Mode> for String {
 }
 
 impl Settings {
-    /// The name of the file in the daemon's folder that is read when no other is named.
+    /// Name of the default settings file in the daemon's folder.
     pub const FILE_NAME: &str = "ddssd.conf";
-    /// A configuration is small; what is longer is something else.
+    /// Size limit of a settings file; a longer file is something else.
     const FILE_BYTES_MAX: u64 = 1 << 20;
 
-    /// Reads a file.
+    /// Reads a settings file.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let unreadable = |source| SettingsError::Unreadable { path: path.to_owned(), source };
         let wrong = |what| SettingsError::Wrong { path: path.to_owned(), what };
@@ -208,7 +209,7 @@ impl Settings {
     fn parse(text: &str) -> Result<Self, String> {
         let mut table: toml::Table =
             text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())?;
-        let grouped = take_apart(&mut table)?;
+        let grouped = expand_tables(&mut table)?;
         for key in table.keys() {
             let names = || Self::NAMES.iter().map(|name| name.replace('_', "-"));
             if names().any(|name| name == *key) {
@@ -221,12 +222,12 @@ impl Settings {
             };
             return Err(format!("unknown setting `{key}`: {hint}"));
         }
-        // As text, so that an error names the line; what was taken apart has none.
+        // From text, so that an error names the line; an expanded table has lost its lines.
         let read = if grouped { table.try_into() } else { toml::from_str(text) };
         read.map_err(|error: toml::de::Error| error.to_string().trim().to_owned())
     }
 
-    /// The file that belongs to these flags: the one that was named, or the one in the folder if it is there.
+    /// Returns the settings file of these flags: the named one, or the one in the folder if it exists.
     pub fn file(&self, named: Option<&Path>) -> Option<PathBuf> {
         let folder = || self.dir.clone().unwrap_or_else(ddss_ipc::default_folder);
         match named {
@@ -235,12 +236,12 @@ impl Settings {
         }
     }
 
-    /// The folder of what survives a restart.
+    /// Returns the folder of the state that survives a restart.
     pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| default_state_folder(self.dir.as_deref()))
     }
 
-    /// With every default filled in, as it will be used.
+    /// Fills in every default.
     #[must_use]
     pub fn resolved(self) -> Settings {
         let user = rustix::process::getuid().as_raw();
@@ -266,7 +267,7 @@ impl Settings {
             fabric: Some(FabricChoice::Auto),
             fence_reads: None,
             progress_threads: Some(1),
-            core: Some(CoreChoice::Sensible),
+            core: Some(CoreChoice::Auto),
             spin_us: Some(IdleConfig::default().spin.as_micros() as u64),
             busy: Some(false),
             pool_bytes: Some(ByteSize(Config::POOL_BYTES)),
@@ -285,18 +286,18 @@ impl Settings {
         self.or(defaults)
     }
 
-    /// Where the daemon in that folder (`None`: the usual one) has its segments: what the environment names, else where the
-    /// last daemon there had them, else as the file in the folder tells.
+    /// Returns the memory folder of the daemon in `dir` (`None`: the usual folder). The environment takes precedence,
+    /// then the last daemon's folder, then the settings file.
     pub fn memory_folder(dir: Option<PathBuf>) -> PathBuf {
         Self::segment_folders(dir).0
     }
 
-    /// The same, and the folder of what survives a restart, where segments in files are.
+    /// Returns the memory folder and the state folder, which holds segments in files.
     pub fn segment_folders(dir: Option<PathBuf>) -> (PathBuf, PathBuf) {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
         let folder = dir.clone().unwrap_or_else(ddss_ipc::client_folder);
-        // A daemon that is found elsewhere than this user's would be was told where it is.
+        // A daemon outside of this user's default folder was configured with that folder.
         let dir = dir.or_else(|| Some(folder.clone()).filter(|folder| *folder != ddss_ipc::default_folder()));
         let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from).or_else(|| last_memory_folder(&folder));
         let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
@@ -308,7 +309,7 @@ impl Settings {
         (all.memory_dir.expect(all_set), all.state_dir.expect(all_set))
     }
 
-    /// As a file that says all of it; what is not set stands there as a comment.
+    /// Formats the settings as a complete file; unset ones stand in it as comments.
     pub fn to_toml(&self) -> Result<String, SettingsError> {
         let mut text = toml::to_string(self).map_err(|error| SettingsError::Unshowable(error.to_string()))?;
         let set: toml::Table =
@@ -327,7 +328,7 @@ impl Settings {
         Ok(text)
     }
 
-    /// What the service takes; reads the key.
+    /// Converts the settings to a configuration; reads the key.
     pub fn into_config(self) -> Result<Config, StartError> {
         let named = self.node.is_some();
         let all = self.resolved();
@@ -339,7 +340,7 @@ impl Settings {
             return Err(StartError::NoKey { state_folder: config.state_folder });
         }
         config.node = NodeId(all.node.unwrap_or(1));
-        config.node_named = named;
+        config.is_node_named = named;
         config.advertise = all.advertise;
         config.join = all.join;
         config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
@@ -365,7 +366,7 @@ impl Settings {
     }
 }
 
-/// Where the last daemon in that folder had its segments: its page is beside them.
+/// Returns the memory folder of the last daemon in `folder`: its status page lies there.
 fn last_memory_folder(folder: &Path) -> Option<PathBuf> {
     let page = folder.join(std::fs::read_link(folder.join(ddss_ipc::STATUS_NAME)).ok()?);
     page.parent().filter(|folder| folder.is_dir()).map(Path::to_owned)
@@ -376,8 +377,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_that_was_mistyped_is_an_error_that_names_the_right_one() {
-        // If this broke, a daemon would run with a default that somebody believes to have changed.
+    fn mistyped_setting_is_refused_with_suggestion() {
+        // If this broke, a daemon would silently run with a default that the operator meant to change.
         let wrong = |text: &str| Settings::parse(text).unwrap_err();
         assert_eq!(wrong("pool-byte = 5"), "unknown setting `pool-byte`: did you mean `pool-bytes`?");
         assert_eq!(wrong("Listen = \"127.0.0.1:1\""), "unknown setting `Listen`: did you mean `listen`?");
@@ -397,8 +398,8 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_of_a_table_is_the_setting_of_that_name() {
-        // If this broke, an operator would open a port where he meant to open it for this machine only.
+    fn table_key_sets_prefixed_setting() {
+        // If this broke, an endpoint meant for this machine only would be open to the network.
         let listen = |text: &str| Settings::parse(text).unwrap().metrics_listen.unwrap().to_string();
         assert_eq!(listen("[metrics]\nlisten = \"7480\""), "127.0.0.1:7480");
         assert_eq!(listen("node = 3\n[metrics]\nlisten = \"10.0.0.1:7480\""), "10.0.0.1:7480");
@@ -412,8 +413,8 @@ mod tests {
     }
 
     #[test]
-    fn flags_come_before_the_file_and_the_file_before_defaults() {
-        // If this broke, an operator's word would be silently ignored.
+    fn flags_override_file_and_file_overrides_defaults() {
+        // If this broke, an operator's setting would be silently ignored.
         let file =
             Settings::parse("node = 4\nspin-us = 7\nbusy = true\ncore = \"none\"\npeer = [\"2=127.0.0.2:7400\"]")
                 .unwrap();
@@ -424,7 +425,7 @@ mod tests {
         assert_eq!(all.pool_bytes, Some(ByteSize(Config::POOL_BYTES)));
         let shown = all.to_toml().unwrap();
         assert_eq!(Settings::parse(&shown).unwrap(), all, "{shown}");
-        // Each setting stands there once: those without a value as comments, in the form that they would have.
+        // Each setting stands there once: unset ones as comments, in their written form.
         for name in Settings::NAMES.iter().map(|name| name.replace('_', "-")) {
             let is_it = |line: &&str| line.trim_start_matches("# ").starts_with(&format!("{name} = "));
             assert_eq!(shown.lines().filter(is_it).count(), 1, "{name}: {shown}");
@@ -436,8 +437,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_differ_are_named() {
-        // If this broke, a reload would say nothing of what it cannot do.
+    fn changed_settings_are_named() {
+        // If this broke, a reload would not report the settings that need a restart.
         let one = Settings { node: Some(1), log: Some(LogLevels::default()), ..Settings::default() };
         let other = Settings { pool_bytes: Some(ByteSize(1)), log: "debug".parse().ok(), ..one.clone() };
         assert_eq!(one.changed(&other), ["pool-bytes", "log"]);

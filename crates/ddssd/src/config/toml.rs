@@ -1,14 +1,14 @@
-//! Tables of a configuration file as the settings that they stand for: `[metrics] listen = ".."` is `metrics-listen`, and
-//! `[quota.alice] bytes = "1G"` is `quota = ["alice:bytes=1G"]`.
+//! Tables of a settings file: `[metrics] listen = ".."` means `metrics-listen`, and `[quota.alice] bytes = "1G"` means
+//! `quota = ["alice:bytes=1G"]`.
 
 use toml::{Table, Value};
 
-/// Tables whose keys are settings of their own, under the table's name.
+/// Tables whose keys are settings, with the table's name as prefix.
 const GROUPS: &[&str] = &["metrics"];
 
-/// Takes the tables apart; whether there were any.
-pub(crate) fn take_apart(settings: &mut Table) -> Result<bool, String> {
-    let mut found = take_quotas_apart(settings)?;
+/// Replaces the tables by their settings. Returns true if there were any.
+pub(crate) fn expand_tables(settings: &mut Table) -> Result<bool, String> {
+    let mut found = expand_quota_tables(settings)?;
     for &group in GROUPS {
         let Some(value) = settings.remove(group) else { continue };
         let Value::Table(inner) = value else {
@@ -25,7 +25,7 @@ pub(crate) fn take_apart(settings: &mut Table) -> Result<bool, String> {
     Ok(found)
 }
 
-fn take_quotas_apart(settings: &mut Table) -> Result<bool, String> {
+fn expand_quota_tables(settings: &mut Table) -> Result<bool, String> {
     let Some(Value::Table(users)) = settings.get("quota") else { return Ok(false) };
     let mut rules = Vec::new();
     for (user, bounds) in users {

@@ -18,7 +18,7 @@ use super::rpc::server::{Context, serve};
 use super::rpc::stream::MEET_MAX;
 use super::rpc::types::{Call, Reply};
 use super::stall::detect_stalls;
-use crate::auth::{ClusterKey, TrustError};
+use crate::auth::{ClusterKey, HandshakeError};
 use crate::config::config::PeerAddress;
 use crate::config::host_port::HostPort;
 use crate::status::StatusPage;
@@ -127,7 +127,7 @@ impl ControlPlane {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::sync_channel(1);
         let body = move || {
-            let _vital = vitals.part(VITAL);
+            let _vital = vitals.register(VITAL);
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(tell.send(Err(ControlError::Start(error.to_string())))),
@@ -140,7 +140,7 @@ impl ControlPlane {
                             // An error is a value that was dropped: then it is to stop as well.
                             _ = stopped => {}
                             // Without a progress thread it is no home of anything, and the cluster shall know.
-                            () = vitals.an_end() => {}
+                            () = vitals.wait_for_failure() => {}
                         }
                         let _ = tokio::time::timeout(Duration::from_secs(1), context.raft.shutdown()).await;
                     }
@@ -274,7 +274,7 @@ async fn admit(
     let mut known: Vec<_> = known.into_iter().collect();
     if let Some(place) = config.join.as_ref().filter(|_| has_no_state) {
         // Its number is of no interest.
-        let found = place.addresses(FIND_MAX).await.unwrap_or_default();
+        let found = place.resolve(FIND_MAX).await.unwrap_or_default();
         known.extend(found.into_iter().map(|address| (NodeId::NOBODY.0, Member { address })));
     }
     let candidate = Candidate { node, ours, registration, has_no_state };
@@ -284,7 +284,7 @@ async fn admit(
 
 /// Runs a task that may come to its end, and must not panic.
 fn spawn(vitals: &Supervisor, task: impl Future<Output = ()> + Send + 'static) {
-    let vital = vitals.part(VITAL);
+    let vital = vitals.register(VITAL);
     tokio::spawn(async move {
         task.await;
         vital.done();
@@ -380,7 +380,7 @@ impl Context {
     async fn found_anew(&self, left: Duration) -> Option<Member> {
         let place = self.join.as_ref().filter(|_| self.leader().is_none())?;
         let turn = self.turn.load(Ordering::Relaxed);
-        let found = place.addresses(left.min(FIND_MAX)).await.inspect_err(|error| {
+        let found = place.resolve(left.min(FIND_MAX)).await.inspect_err(|error| {
             tracing::debug!(%error, %place, "cannot find the place where this node joined");
         });
         let found = found.ok()?;
@@ -453,7 +453,7 @@ pub(crate) fn join(
     ours: SocketAddr,
     (node, planes, incarnation): (Option<u16>, u8, Incarnation),
     limit: Duration,
-    told_to_stop: &AtomicBool,
+    stop_requested: &AtomicBool,
 ) -> Result<NodeId, ControlError> {
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -468,7 +468,7 @@ pub(crate) fn join(
             let mut why = Vec::new();
             let places = match leader.take() {
                 Some(leader) => vec![leader.address],
-                None => address.addresses(FIND_MAX).await.unwrap_or_else(|error| {
+                None => address.resolve(FIND_MAX).await.unwrap_or_else(|error| {
                     why.push(format!("its address cannot be found: {error}"));
                     Vec::new()
                 }),
@@ -510,7 +510,7 @@ pub(crate) fn join(
     let joined = runtime.block_on(async {
         tokio::select! {
             joined = joining => joined,
-            () = is_told(told_to_stop) => Err(ControlError::Stopped { address: address.clone() }),
+            () = is_told(stop_requested) => Err(ControlError::Stopped { address: address.clone() }),
         }
     });
     // A name service that does not answer is waited for by nobody.
@@ -528,7 +528,7 @@ async fn is_told(flag: &AtomicBool) {
 /// Whether asking again changes nothing.
 fn is_for_good(error: &io::Error) -> bool {
     let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
-    matches!(inside, Some(TrustError::Planes { .. }))
+    matches!(inside, Some(HandshakeError::ShardCount { .. }))
 }
 
 #[cfg(test)]
@@ -543,10 +543,10 @@ mod tests {
             let vitals = Supervisor::default();
             spawn(&vitals, async {});
             tokio::task::yield_now().await;
-            assert_eq!(vitals.ended(), None);
+            assert_eq!(vitals.failed_task(), None);
             spawn(&vitals, async { panic!("on purpose") });
-            vitals.an_end().await;
-            assert_eq!(vitals.ended(), Some(VITAL));
+            vitals.wait_for_failure().await;
+            assert_eq!(vitals.failed_task(), Some(VITAL));
         });
     }
 }

@@ -1,21 +1,21 @@
-//! The status page as text for Prometheus (format 0.0.4).
+//! The status page in the text format of Prometheus (0.0.4).
 //!
-//! No client, process or segment is a label here: they come and go, and each would be a series for ever. Who wants to see
-//! them looks at the page (`ddss top`).
+//! Clients, processes and segments are no labels: they come and go, and each would leave a time series for ever. `ddss
+//! top` shows them.
 
 use ddss_core::Failure;
 use ddss_core::status::{Counter, Gauge, Histogram, Kind, PeerRow, Road, Status, Step};
 use ddss_ipc::clock_ns;
 use std::fmt::Write;
 
-/// Bounds of the histograms that are told: powers of two of nanoseconds, from 128 ns to 4.3 s.
+/// Exported histogram bounds: powers of two of nanoseconds, from 128 ns to 4.3 s.
 const BOUNDS: std::ops::RangeInclusive<u32> = 7..=32;
 
 struct Text(String);
 
 impl Text {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing into a string does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(self.0, "# HELP ddss_{name} {help}\n# TYPE ddss_{name} {kind}");
     }
 
@@ -26,28 +26,28 @@ impl Text {
         };
     }
 
-    /// A line for each plane, which is a label where there are several.
+    /// Writes a line for each shard; the shard is a label if there are several.
     fn each(&mut self, all: &[Status], name: &str, labels: &str, value: impl Fn(&Status) -> u64) {
         for status in all {
-            self.line(name, &of_plane(status, labels), value(status));
+            self.line(name, &with_shard(status, labels), value(status));
         }
     }
 }
 
-/// Labels, and with them the plane if there are several.
-fn of_plane(status: &Status, labels: &str) -> String {
-    let plane = status.daemon.plane;
+/// Adds the shard to the labels, if there are several.
+fn with_shard(status: &Status, labels: &str) -> String {
+    let shard = status.daemon.plane;
     match labels {
-        labels if plane.is_only() => labels.to_owned(),
-        "" => format!("plane=\"{}\"", plane.index()),
-        labels => format!("plane=\"{}\",{labels}", plane.index()),
+        labels if shard.is_only() => labels.to_owned(),
+        "" => format!("shard=\"{}\"", shard.index()),
+        labels => format!("shard=\"{}\",{labels}", shard.index()),
     }
 }
 
-/// All of it: what each plane's page says.
+/// Formats the pages of all shards.
 pub(super) fn exposition(all: &[Status]) -> String {
     let mut text = Text(String::with_capacity((32 << 10) * all.len()));
-    whose(&mut text, all);
+    identity(&mut text, all);
     for &counter in Counter::ALL {
         let name = format!("{}_total", counter.name());
         text.head(&name, "counter", counter.help());
@@ -58,7 +58,7 @@ pub(super) fn exposition(all: &[Status]) -> String {
         text.each(all, gauge.name(), "", |status| status.gauge(gauge));
     }
     operations(&mut text, all);
-    text.head("failures_total", "counter", "failures told to clients, by what they were");
+    text.head("failures_total", "counter", "failures reported to clients, by kind");
     for code in 0..u8::MAX {
         let failure = Failure::from_code(code);
         if failure.code() == code {
@@ -67,13 +67,14 @@ pub(super) fn exposition(all: &[Status]) -> String {
         }
     }
     peers(&mut text, all);
-    text.head("step_seconds", "histogram", "how long each step of a request took, of one request in 128");
+    text.head("step_seconds", "histogram", "duration of each step of a request, sampled from one request in 128");
     for &kind in Kind::ALL {
         for &road in Road::ALL {
             for &step in Step::ALL {
-                let labels = format!("operation=\"{}\",road=\"{}\",step=\"{}\"", kind.name(), road.name(), step.name());
+                let labels =
+                    format!("operation=\"{}\",location=\"{}\",step=\"{}\"", kind.name(), road.name(), step.name());
                 for status in all {
-                    histogram(&mut text, &of_plane(status, &labels), status.histogram(kind, road, step));
+                    histogram(&mut text, &with_shard(status, &labels), status.histogram(kind, road, step));
                 }
             }
         }
@@ -81,32 +82,32 @@ pub(super) fn exposition(all: &[Status]) -> String {
     text.0
 }
 
-fn whose(text: &mut Text, all: &[Status]) {
-    text.head("info", "gauge", "which daemon this is");
+fn identity(text: &mut Text, all: &[Status]) {
+    text.head("info", "gauge", "identity of this daemon");
     for status in all {
         let daemon = &status.daemon;
         let labels = format!("node=\"{}\",release=\"{}\"", daemon.node.0, daemon.release);
-        text.line("info", &of_plane(status, &labels), 1);
+        text.line("info", &with_shard(status, &labels), 1);
     }
-    text.head("start_time_seconds", "gauge", "when it was started, in seconds since 1970");
+    text.head("start_time_seconds", "gauge", "start time, in seconds since 1970");
     for status in all {
-        text.line("start_time_seconds", &of_plane(status, ""), status.daemon.started_us as f64 / 1e6);
+        text.line("start_time_seconds", &with_shard(status, ""), status.daemon.started_us as f64 / 1e6);
     }
-    text.head("silent_seconds", "gauge", "how long ago the progress thread gave its last sign of life");
+    text.head("silent_seconds", "gauge", "time since the last sign of life of the progress thread");
     for status in all {
         let silent = clock_ns().saturating_sub(status.daemon.heartbeat_ns) as f64 / 1e9;
-        text.line("silent_seconds", &of_plane(status, ""), silent);
+        text.line("silent_seconds", &with_shard(status, ""), silent);
     }
 }
 
 fn peers(text: &mut Text, all: &[Status]) {
     let each = || all.iter().flat_map(|status| status.peers.iter().map(move |peer| (status, peer)));
-    let label = |status: &Status, peer: &PeerRow| of_plane(status, &format!("peer=\"{}\"", peer.node.0));
-    text.head("peer_connected", "gauge", "whether another node can be reached");
+    let label = |status: &Status, peer: &PeerRow| with_shard(status, &format!("peer=\"{}\"", peer.node.0));
+    text.head("peer_connected", "gauge", "1 if the other node is connected");
     for (status, peer) in each() {
         text.line("peer_connected", &label(status, peer), u8::from(peer.connected));
     }
-    text.head("peer_messages_waiting", "gauge", "messages that wait for room on the road to another node");
+    text.head("peer_messages_waiting", "gauge", "queued messages to another node");
     for (status, peer) in each() {
         text.line("peer_messages_waiting", &label(status, peer), peer.waiting);
     }
@@ -114,7 +115,7 @@ fn peers(text: &mut Text, all: &[Status]) {
 
 fn operations(text: &mut Text, all: &[Status]) {
     let label = |kind: Kind| format!("operation=\"{}\"", kind.name());
-    text.head("operations_total", "counter", "requests that ended, by what was asked and how they ended");
+    text.head("operations_total", "counter", "finished requests, by operation and outcome");
     for &kind in Kind::ALL {
         for outcome in ["done", "failed", "indeterminate"] {
             let labels = format!("{},outcome=\"{outcome}\"", label(kind));
@@ -132,13 +133,13 @@ fn operations(text: &mut Text, all: &[Status]) {
     for &kind in Kind::ALL {
         text.each(all, "operation_bytes_total", &label(kind), |status| status.operation(kind).bytes);
     }
-    text.head("operations_waited_total", "counter", "requests that were not answered at once");
+    text.head("operations_waited_total", "counter", "requests without an immediate reply");
     for &kind in Kind::ALL {
         text.each(all, "operations_waited_total", &label(kind), |status| status.operation(kind).waited);
     }
 }
 
-/// One histogram, if anything was ever measured.
+/// Writes one histogram, if it is not empty.
 fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
     let count = histogram.count();
     if count == 0 {
@@ -149,7 +150,7 @@ fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
         let end = Histogram::bucket_of(1 << power);
         below += histogram.counts()[bucket..end].iter().sum::<u64>();
         bucket = end;
-        // Whole nanoseconds below the next bucket: what lies on the bound belongs to that one.
+        // The bound is inclusive and in whole nanoseconds; a value on the power of two belongs to the next bucket.
         let bound = ((1u64 << power) - 1) as f64 / 1e9;
         text.line("step_seconds_bucket", &format!("{labels},le=\"{bound}\""), below);
     }
@@ -158,7 +159,7 @@ fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
     text.line("step_seconds_count", labels, count);
 }
 
-/// `NodeDown` as `node_down`.
+/// Converts `NodeDown` to `node_down`.
 fn snake(failure: Failure) -> String {
     let mut name = String::new();
     for letter in format!("{failure:?}").chars() {
@@ -179,7 +180,7 @@ mod tests {
     use std::slice::from_ref;
 
     #[test]
-    fn every_line_can_be_read_and_buckets_only_grow() {
+    fn every_line_parses_and_buckets_only_grow() {
         // If this broke, a monitor would show nothing, or percentiles that go backwards.
         let mut page = vec![0; Layout::BYTES];
         let mut set = |at: usize, word: u64| page[at..at + 8].copy_from_slice(&word.to_ne_bytes());
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(values["ddss_commits_total"], 42.0);
         assert_eq!(values["ddss_operations_total{operation=\"get\",outcome=\"done\"}"], 7.0);
         assert_eq!(values["ddss_failures_total{failure=\"node_down\"}"], 3.0);
-        let labels = "operation=\"get\",road=\"away\",step=\"total\"";
+        let labels = "operation=\"get\",location=\"away\",step=\"total\"";
         assert_eq!(values[&format!("ddss_step_seconds_bucket{{{labels},le=\"0.000000127\"}}")], 2.0);
         assert_eq!(values[&format!("ddss_step_seconds_bucket{{{labels},le=\"0.000000255\"}}")], 3.0);
         assert_eq!(values[&format!("ddss_step_seconds_bucket{{{labels},le=\"+Inf\"}}")], 15.0);
@@ -222,15 +223,15 @@ mod tests {
             assert!(value >= last, "{line}");
             last = value;
         }
-        // Of two planes each has its lines, and the types stand once.
+        // With two shards each has its lines, and each type is declared once.
         let all = [0, 1].map(|index| {
             let mut status = status.clone();
             status.daemon.plane = Shard::new(index, 2).unwrap();
             status
         });
         let both = exposition(&all);
-        assert!(both.contains("ddss_commits_total{plane=\"1\"} 42\n"), "{both}");
-        assert!(both.contains("ddss_operations_total{plane=\"0\",operation=\"get\",outcome=\"done\"} 7\n"));
+        assert!(both.contains("ddss_commits_total{shard=\"1\"} 42\n"), "{both}");
+        assert!(both.contains("ddss_operations_total{shard=\"0\",operation=\"get\",outcome=\"done\"} 7\n"));
         let types = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
         let values = |text: &str| text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!((types(&both), values(&both)), (types(&text), 2 * values(&text)));

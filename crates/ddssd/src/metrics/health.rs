@@ -1,17 +1,17 @@
-//! Whether this daemon lives, and whether it should be sent work.
+//! Liveness and readiness of this daemon.
 
 use ddss_core::status::{DaemonState, Gauge, Status};
 use ddss_ipc::clock_ns;
 use serde_json::json;
 use std::time::Duration;
 
-/// The progress thread gives a sign of life each 50 ms. After so long without one it hangs, or gets no time.
+/// Longest silence of a healthy progress thread, which gives a sign of life each 50 ms.
 const SILENT_MAX: Duration = Duration::from_secs(2);
 
-/// What is answered: whether it is so, and why (not), as one line of JSON.
+/// Result of a check, and its reasons as one line of JSON.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Verdict {
-    pub(super) good: bool,
+    pub(super) is_good: bool,
     pub(super) text: String,
 }
 
@@ -20,14 +20,14 @@ fn silence(status: &Status) -> Duration {
 }
 
 fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Vec<String>) -> Verdict {
-    // One thread that hangs is enough: a part of all names is on it. What is told is how the worst of them is.
+    // One hanging thread makes the node unhealthy: it serves a part of all names. The text reports the worst shard.
     let all: Vec<(&Status, Duration)> = all.iter().map(|status| (status, silence(status))).collect();
     let all_reasons: Vec<String> = all
         .iter()
         .flat_map(|&(status, silent)| {
-            let plane = status.daemon.plane;
-            let whose = if plane.is_only() { String::new() } else { format!("plane {}: ", plane.index()) };
-            reasons(status, silent).into_iter().map(move |reason| format!("{whose}{reason}"))
+            let shard = status.daemon.plane;
+            let identity = if shard.is_only() { String::new() } else { format!("shard {}: ", shard.index()) };
+            reasons(status, silent).into_iter().map(move |reason| format!("{identity}{reason}"))
         })
         .collect();
     let bad = all.iter().find(|(status, silent)| !reasons(status, *silent).is_empty()).or(all.first());
@@ -40,45 +40,46 @@ fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Ve
         _ => "unknown",
     };
     let node = all.first().map(|(status, _)| status.daemon.node.0);
-    let good = all_reasons.is_empty();
+    let is_good = all_reasons.is_empty();
     let silent_ms = silent.as_millis() as u64;
-    let text = json!({ what: good, "node": node, "state": state, "silent_ms": silent_ms, "reasons": all_reasons });
-    Verdict { good, text: format!("{text}\n") }
+    let text = json!({ what: is_good, "node": node, "state": state, "silent_ms": silent_ms, "reasons": all_reasons });
+    Verdict { is_good, text: format!("{text}\n") }
 }
 
-fn complaints(status: &Status, silent: Duration) -> Vec<String> {
+fn liveness_problems(status: &Status, silent: Duration) -> Vec<String> {
     let mut reasons = Vec::new();
-    // While it takes in what an older daemon left, nobody is served yet and nobody waits.
+    // A starting daemon restores segments, and no client waits for it yet.
     if silent > SILENT_MAX && status.daemon.state != DaemonState::Starting {
         reasons.push(format!("the progress thread has given no sign of life for {} ms", silent.as_millis()));
     }
     if status.daemon.state == DaemonState::Stopped {
-        reasons.push("it was told to stop".to_owned());
+        reasons.push("it has stopped".to_owned());
     }
     reasons
 }
 
-/// Whether it lives, with all its planes. If not, starting it anew helps.
+/// Checks that all shards are alive. A restart helps if they are not.
 pub(super) fn health(all: &[Status]) -> Verdict {
-    verdict(all, "healthy", complaints)
+    verdict(all, "healthy", liveness_problems)
 }
 
-/// Whether clients are served, and names can be made.
+/// Checks that clients are served and that names can be created.
 pub(super) fn readiness(all: &[Status]) -> Verdict {
     verdict(all, "ready", |status, silent| {
-        let mut reasons = complaints(status, silent);
+        let mut reasons = liveness_problems(status, silent);
         if status.daemon.state == DaemonState::Starting {
-            reasons.push("it takes in what the last daemon left".to_owned());
+            reasons.push("it restores the segments of the last daemon".to_owned());
         }
         if status.daemon.state == DaemonState::Stopping {
-            reasons.push("it was told to stop, and takes nothing new".to_owned());
+            reasons.push("it is stopping, and refuses new requests".to_owned());
         }
         if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Leader) == 0 {
-            reasons.push("the cluster has no leader that this node knows: no name is made or given back".to_owned());
+            reasons.push("no leader of the cluster is known: names cannot be claimed or released".to_owned());
         }
         if status.gauge(Gauge::Clustered) == 1 && status.gauge(Gauge::Majority) == 0 {
-            reasons
-                .push("no majority of the cluster's voters can be reached: no name is made or given back".to_owned());
+            reasons.push(
+                "no majority of the cluster's voters is reachable: names cannot be claimed or released".to_owned(),
+            );
         }
         reasons
     })
@@ -102,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_hangs_starts_or_has_no_leader_is_told_from_a_good_one() {
-        // If this broke, work would be sent to a node that does none, or a node that only starts would be killed.
+    fn hanging_starting_and_leaderless_nodes_are_distinguished() {
+        // If this broke, work would go to a dead node, or a starting node would be killed.
         let now = clock_ns();
         let (old, led) = (now - 3_000_000_000, (Gauge::Leader, 2));
         let (clustered, followed) = ((Gauge::Clustered, 1), (Gauge::Majority, 1));
@@ -119,23 +120,23 @@ mod tests {
         ] {
             let status = status(state, heartbeat, gauges);
             let found = (health(from_ref(&status)), readiness(from_ref(&status)));
-            assert_eq!((found.0.good, found.1.good), (healthy, ready), "{state:?} {gauges:?}: {found:?}");
+            assert_eq!((found.0.is_good, found.1.is_good), (healthy, ready), "{state:?} {gauges:?}: {found:?}");
             let text: serde_json::Value = serde_json::from_str(&found.1.text).unwrap();
             assert_eq!(text["ready"], ready);
             assert_eq!(text["reasons"].as_array().unwrap().is_empty(), ready);
         }
     }
     #[test]
-    fn one_plane_that_hangs_is_a_node_that_does() {
-        // If this broke, a node of which half the names are dead would get all of its work.
+    fn one_hanging_shard_makes_node_unhealthy() {
+        // If this broke, a node with half of its names dead would get all of its work.
         let now = clock_ns();
         let mut all = [status(DaemonState::Serving, now, &[]), status(DaemonState::Serving, now - 3_000_000_000, &[])];
         for (index, status) in (0..).zip(&mut all) {
             status.daemon.plane = Shard::new(index, 2).unwrap();
         }
         let verdict = health(&all);
-        assert!(!verdict.good && verdict.text.contains("plane 1: the progress thread"), "{}", verdict.text);
-        assert!(!verdict.text.contains("plane 0"), "{}", verdict.text);
-        assert!(health(&all[..1]).good);
+        assert!(!verdict.is_good && verdict.text.contains("shard 1: the progress thread"), "{}", verdict.text);
+        assert!(!verdict.text.contains("shard 0"), "{}", verdict.text);
+        assert!(health(&all[..1]).is_good);
     }
 }

@@ -1,7 +1,8 @@
-//! What a monitor asks over HTTP: `/metrics` for Prometheus, `/health`, `/ready`. Off until an address is named.
+//! HTTP endpoint for monitors: `/metrics` for Prometheus, `/health`, `/ready`. Off until an address is configured.
 //!
-//! It reads the status page as any other reader does, on a thread of its own: neither the progress thread nor the control
-//! plane knows of it, and whatever somebody sends there can slow down only this thread.
+//! `server.rs` reads the status page like any other reader, on a thread of its own. The progress thread and the
+//! control plane do not take part, so that a hostile request can delay only this thread. `exposition.rs` and
+//! `health.rs` produce the answers.
 
 mod exposition;
 mod health;

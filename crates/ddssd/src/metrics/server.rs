@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a monitor needs: one question on a connection, a bound on everything, a deadline for all of it.
+//! A minimal HTTP/1.1 server: one request a connection, with limits on sizes and times.
 
 use super::exposition::exposition;
 use super::health::{health, readiness};
@@ -14,22 +14,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Connections at the same time; more are closed at once.
+/// Concurrent connections; more are closed at once.
 const CONNECTIONS_MAX: usize = 32;
-/// Bytes of a question.
+/// Size limit of a request head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// How long a connection may last, whatever happens on it.
+/// Time limit of a connection.
 const CONNECTION_MAX: Duration = Duration::from_secs(5);
-/// Bytes that are thrown away behind a question, so that its end is not taken for a broken connection.
+/// Bytes behind a request that are discarded, so that the client does not see a connection reset.
 const DRAIN_BYTES_MAX: usize = 64 << 10;
-/// How long that may take.
+/// Time limit of that.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
-/// How long what was read out of the page is used again: nobody makes us work by asking often.
-const FRESH: Duration = Duration::from_millis(200);
-/// How long to wait when no connection can be taken (out of descriptors).
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Time for which a copy of the pages is reused: frequent requests cause no more work.
+const CACHE_MAX_AGE: Duration = Duration::from_millis(200);
+/// Pause after a failed accept (out of descriptors).
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The running server. It ends with this value.
+/// The running server. Dropping it ends the server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     address: SocketAddr,
@@ -38,23 +38,23 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Listens; when this returns, questions are answered.
+    /// Starts to listen. On return requests are answered.
     pub(crate) fn start(address: SocketAddr, pages: Vec<StatusPage>) -> Result<Self, StartError> {
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         if !bound.ip().is_loopback() {
-            tracing::warn!(address = %bound, "whoever reaches this address reads this node's counters: there is no password");
+            tracing::warn!(address = %bound, "the metrics address is not a loopback address: every host that reaches it can read this node's counters");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
             runtime.block_on(async {
-                let reader = Arc::new(Reader { pages, last: Mutex::new(None) });
+                let reader = Arc::new(CachedReader { pages, last: Mutex::new(None) });
                 tokio::select! {
                     () = serve(listener, reader) => {}
-                    // An error is a value that was dropped: then it is to stop as well.
+                    // An error means that the sender was dropped, which also stops the server.
                     _ = stopped => {}
                 }
             });
@@ -65,7 +65,7 @@ impl Metrics {
         Ok(Self { address: bound, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the bound address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -75,15 +75,15 @@ impl Drop for Metrics {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in there was reported where it happened.
+            // A panic in the thread has been reported where it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// What was read out of the pages of all planes last, for everybody who asks soon after.
+/// Cached copy of all shards' pages, for the next requests.
 #[derive(Debug)]
-struct Reader {
+struct CachedReader {
     pages: Vec<StatusPage>,
     last: Mutex<Option<(Instant, Arc<Read>)>>,
 }
@@ -94,10 +94,10 @@ struct Read {
     metrics: String,
 }
 
-impl Reader {
+impl CachedReader {
     fn read(&self) -> Option<Arc<Read>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, read)) = last.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
+        if let Some((_, read)) = last.as_ref().filter(|(when, _)| when.elapsed() < CACHE_MAX_AGE) {
             return Some(Arc::clone(read));
         }
         let all = self.pages.iter().map(|page| Status::decode(&page.copy())).collect::<Result<Vec<_>, _>>().ok()?;
@@ -108,39 +108,39 @@ impl Reader {
     }
 }
 
-async fn serve(listener: TcpListener, reader: Arc<Reader>) {
+async fn serve(listener: TcpListener, reader: Arc<CachedReader>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "metrics cannot be served"),
+        Err(error) => return tracing::error!(%error, "cannot serve metrics"),
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "cannot accept a monitor");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
+                tracing::debug!(%error, "cannot accept a metrics connection");
+                tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
         };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
         let reader = Arc::clone(&reader);
         tokio::spawn(async move {
-            // Whoever is too slow is closed on, and may ask again.
-            let _ = tokio::time::timeout(CONNECTION_MAX, converse(stream, &reader)).await;
+            // A slow client loses its connection and may ask again.
+            let _ = tokio::time::timeout(CONNECTION_MAX, serve_connection(stream, &reader)).await;
             drop(permit);
         });
     }
 }
 
-async fn converse(mut stream: TcpStream, reader: &Reader) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, reader: &CachedReader) -> io::Result<()> {
     let answer = match read_head(&mut stream).await? {
         Head::Whole(head) => answer(&head, reader),
-        Head::TooLong => Answer::plain(431, "Request Header Fields Too Large", "the question is too long\n"),
+        Head::TooLong => Answer::plain(431, "Request Header Fields Too Large", "the request is too long\n"),
         Head::Ended => return Ok(()),
     };
     stream.write_all(answer.head().as_bytes()).await?;
-    if answer.with_body {
+    if answer.has_body {
         stream.write_all(answer.body().as_bytes()).await?;
     }
     stream.shutdown().await?;
@@ -154,7 +154,7 @@ enum Head {
     Ended,
 }
 
-/// Reads to the empty line.
+/// Reads up to the empty line.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Head> {
     let mut head = Vec::with_capacity(1024);
     let mut part = [0; 1024];
@@ -194,18 +194,18 @@ struct Answer {
     reason: &'static str,
     kind: &'static str,
     body: Body,
-    with_body: bool,
+    has_body: bool,
 }
 
 impl Answer {
     fn plain(code: u16, reason: &'static str, text: &str) -> Self {
         let kind = "text/plain; charset=utf-8";
-        Self { code, reason, kind, body: Body::Text(text.to_owned()), with_body: true }
+        Self { code, reason, kind, body: Body::Text(text.to_owned()), has_body: true }
     }
 
-    fn verdict(good: bool, text: String) -> Self {
-        let (code, reason) = if good { (200, "OK") } else { (503, "Service Unavailable") };
-        Self { code, reason, kind: "application/json", body: Body::Text(text), with_body: true }
+    fn verdict(is_good: bool, text: String) -> Self {
+        let (code, reason) = if is_good { (200, "OK") } else { (503, "Service Unavailable") };
+        Self { code, reason, kind: "application/json", body: Body::Text(text), has_body: true }
     }
 
     fn body(&self) -> &str {
@@ -225,9 +225,9 @@ impl Answer {
     }
 }
 
-/// What a question is answered with. Only its first line counts.
-fn answer(head: &[u8], reader: &Reader) -> Answer {
-    let malformed = || Answer::plain(400, "Bad Request", "this is no question of HTTP/1.1\n");
+/// Answers a request. Only its first line counts.
+fn answer(head: &[u8], reader: &CachedReader) -> Answer {
+    let malformed = || Answer::plain(400, "Bad Request", "malformed HTTP/1.1 request\n");
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let Some(line) = std::str::from_utf8(line).ok().filter(|line| line.bytes().all(|byte| matches!(byte, b' '..=b'~')))
     else {
@@ -240,7 +240,7 @@ fn answer(head: &[u8], reader: &Reader) -> Answer {
         return malformed();
     };
     if method != "GET" && method != "HEAD" {
-        return Answer::plain(405, "Method Not Allowed", "ask with GET or HEAD\n");
+        return Answer::plain(405, "Method Not Allowed", "use GET or HEAD\n");
     }
     let path = target.split('?').next().unwrap_or_default();
     let known = matches!(path, "/" | "/metrics" | "/health" | "/ready");
@@ -252,19 +252,19 @@ fn answer(head: &[u8], reader: &Reader) -> Answer {
             reason: "OK",
             kind: "text/plain; version=0.0.4; charset=utf-8",
             body: Body::Metrics(read),
-            with_body: true,
+            has_body: true,
         },
         ("/health", Some(read)) => {
             let verdict = health(&read.all);
-            Answer::verdict(verdict.good, verdict.text)
+            Answer::verdict(verdict.is_good, verdict.text)
         }
         ("/ready", Some(read)) => {
             let verdict = readiness(&read.all);
-            Answer::verdict(verdict.good, verdict.text)
+            Answer::verdict(verdict.is_good, verdict.text)
         }
         (_, None) if known => Answer::plain(500, "Internal Server Error", "the status page cannot be read\n"),
-        _ => Answer::plain(404, "Not Found", "there are /metrics, /health and /ready\n"),
+        _ => Answer::plain(404, "Not Found", "not found: use /metrics, /health or /ready\n"),
     };
-    answer.with_body = method == "GET";
+    answer.has_body = method == "GET";
     answer
 }

@@ -1,4 +1,4 @@
-//! The road to the other nodes: which fabric is taken, and one line in the log that says so and why.
+//! Selection of the fabric to the other nodes; one log line states the choice and the reason.
 
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use serde::{Deserialize, Serialize};
@@ -8,16 +8,16 @@ use std::str::FromStr;
 
 use crate::node::StartError;
 
-/// Over what the node reaches its peers. All nodes of a cluster take the same.
+/// Fabric to the peers. All nodes of a cluster use the same one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum FabricChoice {
-    /// The RDMA adapter that has the address on which the node listens, if one has; else iWARP in user space.
+    /// The RDMA adapter that has the listen address, if there is one; otherwise iWARP in user space.
     #[default]
     Auto,
     /// iWARP in user space, over TCP.
     Iwarp,
-    /// The RDMA adapter that has the address on which the node listens; without one the node does not start.
+    /// The RDMA adapter that has the listen address; without one the node does not start.
     Rdma,
     /// The RDMA adapter of this name; without it the node does not start.
     Adapter(String),
@@ -50,7 +50,8 @@ impl fmt::Display for FabricChoice {
     }
 }
 
-/// Opens the fabric for a node that listens on `address`; `fences` as in [`Config::fence_reads`](crate::Config::fence_reads).
+/// Opens the fabric for a node that listens on `address`; `fences` as in
+/// [`Config::fence_reads`](crate::Config::fence_reads).
 pub(crate) fn open(
     choice: &FabricChoice,
     address: SocketAddr,
@@ -69,11 +70,11 @@ pub(crate) fn open(
         }
         FabricChoice::Auto => match adapter(None, "it has the address on which this node listens") {
             Ok(fabric) => return Ok(fabric),
-            Err(error) => crate::error_chain::in_one_line(error.as_ref()),
+            Err(error) => crate::error_chain::format_error_chain(error.as_ref()),
         },
     };
     let fabric = Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?;
-    tracing::info!(fabric = "iwarp", over = "tcp", why, "fabric taken");
+    tracing::info!(fabric = "iwarp", over = "tcp", why, "fabric selected");
     Ok(Box::new(fabric))
 }
 
@@ -94,7 +95,7 @@ fn adapter(
     let fabric = Rdma::new(config)?;
     let reads = if fabric.capabilities().reads_overlap { "together" } else { "one after the other" };
     let over = if fabric.is_iwarp() { "iwarp adapter" } else { "infiniband or roce adapter" };
-    tracing::info!(fabric = "rdma", device = fabric.device(), over, reads, why, "fabric taken");
+    tracing::info!(fabric = "rdma", device = fabric.device(), over, reads, why, "fabric selected");
     Ok(Box::new(fabric))
 }
 
@@ -108,8 +109,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fabric_is_written_as_one_word() {
-        // If this broke, a node would take another road than its owner wrote.
+    fn fabric_choice_round_trips_as_text() {
+        // If this broke, a node would use another fabric than its operator configured.
         assert_eq!("auto".parse(), Ok(FabricChoice::Auto));
         assert_eq!("iwarp".parse(), Ok(FabricChoice::Iwarp));
         assert_eq!("rdma".parse(), Ok(FabricChoice::Rdma));
@@ -119,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_no_adapter_is_reached_over_tcp_or_refused() {
-        // If this failed, a machine without an adapter could not start a node, or would fall back without a word.
+    fn address_without_adapter_uses_iwarp_or_is_refused() {
+        // If this failed, a machine without an adapter could not start a node, or would fall back silently.
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         assert_eq!(open(&FabricChoice::Auto, address, None).unwrap().capabilities().name, "iwarp");
         let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
         assert_eq!(open(&FabricChoice::Auto, everywhere, None).unwrap().capabilities().name, "iwarp");
-        // An address of documentation, which no machine has.
+        // An address of the documentation range, which no machine has.
         let nowhere = SocketAddr::from(([192, 0, 2, 1], 0));
         assert_eq!(open(&FabricChoice::Auto, nowhere, None).unwrap().capabilities().name, "iwarp");
         for choice in [FabricChoice::Rdma, FabricChoice::Adapter("mlx5_99".to_owned())] {

@@ -1,11 +1,13 @@
-//! Who judges first messages, and where. The arithmetic of one handshake takes as long as a hundred calls of a client, and
-//! whoever has recorded a first message can have it done as often as he likes: so the progress thread does none of it. A
-//! fabric with a porch has the doorkeeper stand there; behind any other he has a thread here, the doorman's:
+//! Verification of handshakes, off the progress thread.
+//!
+//! The cryptography of one handshake takes as long as a hundred client calls, and an attacker who has recorded a hello
+//! can replay it at will. So the progress thread does none of it. A fabric that supports an admission filter runs the
+//! verifier on its own acceptor thread; for any other fabric this worker runs it:
 //!
 //! ```text
-//!   progress thread             doorman
-//!   asked ──── Knock ─────────► judge
-//!   meet  ◄─── Checked ───────── and a ring of the bell, if the other one sleeps
+//!   progress thread             handshake worker
+//!   ask    ──── HandshakeRequest ────► judge
+//!   answer ◄─── HandshakeResult ────── and a wake-up, if the progress thread sleeps
 //! ```
 
 use crate::auth::{Answer, ClusterKey, Purpose, respond};
@@ -22,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// How many were judged, by whatever thread.
+/// Number of verified handshakes, shared by all threads.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct HandshakeCounts(Arc<AtomicU64>);
 
@@ -32,14 +34,14 @@ impl HandshakeCounts {
     }
 }
 
-/// Knows the key, and says who may come in.
+/// Admission filter that knows the cluster key.
 pub(crate) struct HandshakeVerifier {
     key: ClusterKey,
     purpose: Purpose,
     ours: PeerHello,
-    judged: HandshakeCounts,
-    /// Of the thread that asks him.
-    _vital: CriticalTask,
+    counts: HandshakeCounts,
+    /// Liveness token of the thread that runs the filter.
+    _liveness: CriticalTask,
 }
 
 impl HandshakeVerifier {
@@ -47,112 +49,112 @@ impl HandshakeVerifier {
         key: ClusterKey,
         purpose: Purpose,
         ours: PeerHello,
-        judged: HandshakeCounts,
-        vital: CriticalTask,
+        counts: HandshakeCounts,
+        liveness: CriticalTask,
     ) -> Self {
-        Self { key, purpose, ours, judged, _vital: vital }
+        Self { key, purpose, ours, counts, _liveness: liveness }
     }
 }
 
 impl AdmissionFilter for HandshakeVerifier {
-    /// The pass is the [`Answer`].
+    /// Verifies a hello; the admission token is the [`Answer`].
     fn evaluate(&mut self, address: SocketAddr, hello: &[u8]) -> Admission {
-        self.judged.0.fetch_add(1, Ordering::Relaxed);
+        self.counts.0.fetch_add(1, Ordering::Relaxed);
         match respond(&self.key, self.purpose, &self.ours, hello) {
             Ok(answer) => Admission::Admit(Box::new(answer)),
             Err(error) => {
                 let reason = error.to_string();
-                tell(address, &reason);
+                log_rejection(address, &reason);
                 Admission::Reject(reason)
             }
         }
     }
 }
 
-/// Logs that a connection was turned away.
-pub(crate) fn tell(address: SocketAddr, reason: &str) {
-    tracing::info!(%address, reason, "turned a connection away");
+/// Logs a rejected connection.
+pub(crate) fn log_rejection(address: SocketAddr, reason: &str) {
+    tracing::info!(%address, reason, "rejected a connection");
 }
 
-/// What one who was admitted brings along.
-pub(crate) fn answer_in(pass: AdmissionToken) -> Option<Answer> {
-    pass.downcast().ok().map(|answer| *answer)
+/// Returns the handshake answer of an admitted peer.
+pub(crate) fn answer_from_token(token: AdmissionToken) -> Option<Answer> {
+    token.downcast().ok().map(|answer| *answer)
 }
 
-/// Somebody who wants to connect.
+/// A peer that asks to connect.
 struct HandshakeRequest {
     peer: PeerId,
     address: SocketAddr,
     hello: ArrayVec<u8, HELLO_BYTES_MAX>,
 }
 
-/// What his first message is worth.
+/// Result of one verification.
 pub(crate) struct HandshakeResult {
     pub(crate) peer: PeerId,
     pub(crate) address: SocketAddr,
     pub(crate) verdict: Admission,
 }
 
-/// The progress thread's end of it. The thread ends with this value.
+/// Progress thread's handle of the worker. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct HandshakeWorker {
-    knocks: Option<SyncSender<HandshakeRequest>>,
-    checked: Receiver<HandshakeResult>,
-    /// Answers that are still to come.
+    requests: Option<SyncSender<HandshakeRequest>>,
+    results: Receiver<HandshakeResult>,
+    /// Results that are still to come.
     waiting: usize,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HandshakeWorker {
-    /// First messages that wait for an answer.
-    const KNOCKS_MAX: usize = 128;
+    /// Hellos that wait for their verification.
+    const REQUESTS_MAX: usize = 128;
 
-    /// Starts the thread, on whatever core the caller may use; it rings when there is an answer.
-    pub(crate) fn start(mut doorkeeper: HandshakeVerifier, inbox: Inbox) -> io::Result<Self> {
-        let (knocks, asked) = sync_channel::<HandshakeRequest>(Self::KNOCKS_MAX);
-        // Whoever is asked about is answered once: there is always room for that.
-        let (answers, checked) = sync_channel(Self::KNOCKS_MAX);
+    /// Starts the thread on any core that the caller may use; it wakes the progress thread for each result.
+    pub(crate) fn start(mut verifier: HandshakeVerifier, inbox: Inbox) -> io::Result<Self> {
+        let (requests, queue) = sync_channel::<HandshakeRequest>(Self::REQUESTS_MAX);
+        // Each request has one result, so this channel never fills up.
+        let (answers, results) = sync_channel(Self::REQUESTS_MAX);
         let body = move || {
-            for HandshakeRequest { peer, address, hello } in asked {
-                let verdict = doorkeeper.evaluate(address, &hello);
+            for HandshakeRequest { peer, address, hello } in queue {
+                let verdict = verifier.evaluate(address, &hello);
                 if answers.send(HandshakeResult { peer, address, verdict }).is_err() {
                     return;
                 }
                 inbox.wake_server();
             }
         };
-        let thread = std::thread::Builder::new().name("ddss-doorman".to_owned()).spawn(body)?;
-        Ok(Self { knocks: Some(knocks), checked, waiting: 0, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name("ddss-handshake".to_owned()).spawn(body)?;
+        Ok(Self { requests: Some(requests), results, waiting: 0, thread: Some(thread) })
     }
 
-    /// Has a first message checked; `false` if too many wait, or it is none.
-    pub(crate) fn ask(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) -> bool {
+    /// Queues a hello for verification. Returns false if the queue is full or the hello is too long.
+    pub(crate) fn submit(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) -> bool {
         let Ok(hello) = ArrayVec::try_from(hello) else { return false };
-        let sent = self.waiting < Self::KNOCKS_MAX
+        let sent = self.waiting < Self::REQUESTS_MAX
             && self
-                .knocks
+                .requests
                 .as_ref()
-                .is_some_and(|knocks| knocks.try_send(HandshakeRequest { peer, address, hello }).is_ok());
+                .is_some_and(|requests| requests.try_send(HandshakeRequest { peer, address, hello }).is_ok());
         self.waiting += usize::from(sent);
         sent
     }
 
-    /// The next answer, if there is one. Costs nothing while nobody was asked about.
-    pub(crate) fn answer(&mut self) -> Option<HandshakeResult> {
+    /// Returns the next result, if there is one. Costs nothing while no request is pending.
+    pub(crate) fn next_result(&mut self) -> Option<HandshakeResult> {
         if self.waiting == 0 {
             return None;
         }
-        let checked = self.checked.try_recv().ok()?;
+        let results = self.results.try_recv().ok()?;
         self.waiting -= 1;
-        Some(checked)
+        Some(results)
     }
 }
 
 impl Drop for HandshakeWorker {
     fn drop(&mut self) {
-        drop(self.knocks.take());
+        drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in there was reported where it happened.
+            // A panic in the thread has been reported where it happened.
             let _ = thread.join();
         }
     }
@@ -168,39 +170,43 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn each_who_knocks_is_answered_once_and_no_more_may_wait_than_fit() {
-        // If this broke, a flood would fill the daemon's memory, or a member would wait for an answer that never comes.
-        let (key, station) = (ClusterKey::generate().unwrap(), IpcServer::open(NodeId(1)).unwrap());
+    fn each_hello_is_verified_once_and_queue_is_bounded() {
+        // If this broke, a flood would fill the daemon's memory, or a member would wait for an answer that never
+        // comes.
+        let (key, server) = (ClusterKey::generate().unwrap(), IpcServer::open(NodeId(1)).unwrap());
         let hello = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
-        let judged = HandshakeCounts::default();
-        let doorkeeper = HandshakeVerifier::new(
+        let counts = HandshakeCounts::default();
+        let verifier = HandshakeVerifier::new(
             key.clone(),
             Purpose::Data(0),
             hello(1),
-            judged.clone(),
-            Supervisor::default().part("it"),
+            counts.clone(),
+            Supervisor::default().register("it"),
         );
-        let mut doorman = HandshakeWorker::start(doorkeeper, station.inbox()).unwrap();
+        let mut handshake_worker = HandshakeWorker::start(verifier, server.inbox()).unwrap();
         let (address, peer) = (SocketAddr::from(([127, 0, 0, 9], 1)), PeerId::from_bits(7));
         let (_, first) = Initiator::begin(&key, Purpose::Data(0), &hello(2)).unwrap();
-        assert!(doorman.ask(peer, address, &first));
-        assert!(!doorman.ask(peer, address, &[0; HELLO_BYTES_MAX + 1]), "longer than any");
-        let more = (0..1000).filter(|_| doorman.ask(peer, address, b"rubbish")).count();
-        assert_eq!(more, HandshakeWorker::KNOCKS_MAX - 1);
+        assert!(handshake_worker.submit(peer, address, &first));
+        assert!(!handshake_worker.submit(peer, address, &[0; HELLO_BYTES_MAX + 1]), "longer than any");
+        let more = (0..1000).filter(|_| handshake_worker.submit(peer, address, b"rubbish")).count();
+        assert_eq!(more, HandshakeWorker::REQUESTS_MAX - 1);
         let end = Instant::now() + Duration::from_secs(20);
         let mut answers = Vec::new();
-        while answers.len() < HandshakeWorker::KNOCKS_MAX && Instant::now() < end {
-            answers.extend(doorman.answer());
+        while answers.len() < HandshakeWorker::REQUESTS_MAX && Instant::now() < end {
+            answers.extend(handshake_worker.next_result());
         }
         let count = answers.len();
         let good = answers.into_iter().filter_map(|HandshakeResult { verdict, .. }| match verdict {
-            Admission::Admit(pass) => answer_in(pass),
+            Admission::Admit(token) => answer_from_token(token),
             Admission::Reject(_) => None,
         });
         let good: Vec<Answer> = good.collect();
-        assert_eq!((count, good.len()), (HandshakeWorker::KNOCKS_MAX, 1));
-        assert_eq!(judged.count(), HandshakeWorker::KNOCKS_MAX as u64);
+        assert_eq!((count, good.len()), (HandshakeWorker::REQUESTS_MAX, 1));
+        assert_eq!(counts.count(), HandshakeWorker::REQUESTS_MAX as u64);
         assert_eq!(good[0].theirs, hello(2));
-        assert!(doorman.answer().is_none() && doorman.ask(peer, address, &first), "there is room again");
+        assert!(
+            handshake_worker.next_result().is_none() && handshake_worker.submit(peer, address, &first),
+            "there is room again"
+        );
     }
 }

@@ -1,17 +1,17 @@
-//! The other nodes: how each is reached, the windows that it may use, the messages that wait for room. Who connects
-//! to whom and how two nodes meet is in `connect.rs`.
+//! Connections to the other nodes: state, memory windows and queued messages of each. `connect.rs` decides which side
+//! connects and which connection wins.
 //!
 //! ```text
 //!             connect                 Connected               Welcome
-//!   Idle ───────────────► Connecting ───────────► Meeting ───────────────► Up
+//!   Idle ───────────────► Connecting ───────► AwaitingWelcome ───────────► Up
 //!    ▲                                                                     │▲
 //!    └──────────────────────────── Closed ─────────────────────────────────┘│ Welcome
 //!                                          Asked, accepted ──► Candidate ───┘
 //! ```
 //!
-//! Both sides try. Where both try at once the connection of the lower node stays. Every message is sealed (see
-//! `trust`); who connected to us is believed with its first message that opens, and only then takes the place of an
-//! older connection: a first message can be an old one that somebody sends again.
+//! Both sides try to connect. If both try at once, the connection of the lower node number stays. Every message is
+//! sealed (see `auth`). An incoming connection is authenticated by its first message that opens, and only then
+//! replaces an older one: its hello could be a replay.
 
 use super::handshake_worker::HandshakeWorker;
 use crate::auth::{Channel, ClusterKey, Initiator, SEAL_BYTES};
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// A message before it is sealed.
 pub(crate) type Plain = ArrayVec<u8, { Message::PLAIN_BYTES_MAX }>;
-/// A message as it goes out.
+/// A sealed message.
 type Wire = ArrayVec<u8, MESSAGE_BYTES_MAX>;
 
 const _: () = assert!(Message::PLAIN_BYTES_MAX + SEAL_BYTES <= MESSAGE_BYTES_MAX);
@@ -42,10 +42,10 @@ pub(crate) enum State {
     },
     Connecting {
         peer: PeerId,
-        shake: Initiator,
+        initiator: Initiator,
     },
-    /// We connected, and the peer is who it should be; it has not yet said where it takes puts.
-    Meeting {
+    /// An authenticated outgoing connection; the peer has not yet sent its staging window.
+    AwaitingWelcome {
         peer: PeerId,
         channel: Channel,
         since: Instant,
@@ -58,7 +58,7 @@ pub(crate) enum State {
     },
 }
 
-/// One who connected and has not yet proved that it is there now.
+/// An incoming connection that has not authenticated itself yet.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) peer: PeerId,
@@ -67,7 +67,7 @@ pub(crate) struct Candidate {
     pub(crate) since: Instant,
 }
 
-/// One other node.
+/// State of one other node.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) node: NodeId,
@@ -76,53 +76,53 @@ pub(crate) struct Link {
     pub(crate) candidates: ArrayVec<Candidate, { Links::CANDIDATES_MAX }>,
     pub(crate) retry_after: Duration,
     pub(crate) run: u32,
-    /// Where the peer takes what we put.
+    /// Peer's staging memory, which takes this node's puts.
     pub(crate) staging: RemoteWindow,
-    /// Where we take what the peer puts.
-    room: (SharedMemory, RegionId),
-    /// The windows over our pool that the peer may use, by the header's place.
+    /// Own staging memory, which takes the peer's puts.
+    staging_memory: (SharedMemory, RegionId),
+    /// Windows over this node's pool that the peer may read, by the place of the header.
     pub(crate) windows: HashMap<u64, RemoteWindow>,
     pub(crate) outbox: VecDeque<Wire>,
-    pub(crate) complained: bool,
-    /// When it was last met, or lost, or heard of first, in microseconds since 1970.
+    pub(crate) has_logged_failure: bool,
+    /// Time of the last change (connected, lost, or first known), in microseconds since 1970.
     pub(crate) since_us: u64,
 }
 
-/// What became of a connection.
+/// Change of a link that the engine must learn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LinkChange {
     Down(NodeId),
 }
 
-/// What came with a message.
+/// Effect of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReceivedMessage {
-    /// A node that is up said so many bytes.
-    Said(NodeId, usize),
-    /// A node is up; if it was up before on another connection, that one went down first.
-    Met {
+    /// A message of a connected node; the number of its bytes.
+    Message(NodeId, usize),
+    /// A node is connected; with `again`, its previous connection ended first.
+    Connected {
         node: NodeId,
         again: bool,
     },
-    Nothing,
+    None,
 }
 
-/// All other nodes.
+/// Links to all other nodes.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) ours: PeerHello,
-    /// Which plane of this node, and of the others.
-    pub(crate) plane: u8,
-    /// Without it nobody is spoken to.
+    /// Shard index, the same on this node and on its peers.
+    pub(crate) shard: u8,
+    /// Cluster key; without it the node talks to no peer.
     pub(crate) key: Option<ClusterKey>,
-    /// Checks those who connect, if the fabric has no porch on which that is done.
-    pub(crate) doorman: Option<HandshakeWorker>,
-    /// What is said of those who are turned away.
+    /// Verifies incoming handshakes, if the fabric has no admission filter.
+    pub(crate) handshake_worker: Option<HandshakeWorker>,
+    /// Links by node.
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) by_peer: HashMap<PeerId, NodeId>,
-    /// The nodes that left the cluster or were removed: each is told so when it connects.
+    /// Nodes that left the cluster or were removed; a node is told so when it connects.
     pub(crate) removed: BTreeSet<NodeId>,
-    /// Messages that went out or wait, and their bytes.
+    /// Messages that were sent or queued, and their bytes.
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
 }
@@ -130,24 +130,29 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(20);
     pub(crate) const RETRY_LAST: Duration = Duration::from_secs(1);
-    /// A connection that is older than this gives way to a new one from the same run of the same node: the other
-    /// side has lost it and we have not noticed yet.
+    /// Age from which a connection gives way to a new one of the same run of the same node: the peer has lost the old
+    /// one, and this side has not noticed yet.
     pub(crate) const SETTLED: Duration = Duration::from_secs(3);
-    /// How long one who connected may take to prove itself.
-    pub(crate) const PROOF_MAX: Duration = Duration::from_secs(5);
-    /// Those of one node's name that may be about to prove themselves at the same time.
+    /// Time for an incoming connection to authenticate itself.
+    pub(crate) const AUTHENTICATION_MAX: Duration = Duration::from_secs(5);
+    /// Unauthenticated connections in the name of one node at a time.
     pub(crate) const CANDIDATES_MAX: usize = 4;
-    /// Those who are let in, or turned away, in one round of the progress thread.
-    pub(crate) const MEETINGS_PER_ROUND: usize = 2;
-    /// Messages that may wait for one peer. More says that it has stopped reading.
+    /// Handshake results that one round of the progress thread takes.
+    pub(crate) const HANDSHAKES_PER_ROUND: usize = 2;
+    /// Queued messages for one peer. A peer with more has stopped reading.
     const OUTBOX_MAX: usize = 1 << 14;
 
-    pub(crate) fn new(ours: PeerHello, plane: u8, key: Option<ClusterKey>, doorman: Option<HandshakeWorker>) -> Self {
+    pub(crate) fn new(
+        ours: PeerHello,
+        shard: u8,
+        key: Option<ClusterKey>,
+        handshake_worker: Option<HandshakeWorker>,
+    ) -> Self {
         let (links, by_peer, removed) = Default::default();
-        Self { ours, plane, key, doorman, links, by_peer, removed, sent: 0, sent_bytes: 0 }
+        Self { ours, shard, key, handshake_worker, links, by_peer, removed, sent: 0, sent_bytes: 0 }
     }
 
-    /// Takes a node in, or notes its new address. It gets memory of its own to put into.
+    /// Adds a node with staging memory of its own, or updates its address.
     pub(crate) fn add(&mut self, fabric: &mut dyn Fabric, member: &PeerAddress) -> Result<(), String> {
         if let Some(link) = self.links.get_mut(&member.node) {
             link.address = member.address;
@@ -166,17 +171,17 @@ impl Links {
             retry_after: Self::RETRY_FIRST,
             run: 0,
             staging: RemoteWindow::default(),
-            room: (memory, region),
+            staging_memory: (memory, region),
             windows: HashMap::new(),
             outbox: VecDeque::new(),
-            complained: false,
+            has_logged_failure: false,
             since_us: wall_us(),
         };
         self.links.insert(member.node, link);
         Ok(())
     }
 
-    /// Every node, as others are told of it.
+    /// Returns a status row for each node.
     pub(crate) fn rows(&self) -> impl Iterator<Item = PeerRow> + '_ {
         self.links.values().map(|link| PeerRow {
             node: link.node,
@@ -192,30 +197,31 @@ impl Links {
         self.links.keys().copied().collect()
     }
 
-    /// The cluster says that a node is dead: what waits for it need not wait longer. It is tried again.
-    pub(crate) fn lose(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
-        if let Some((peer, _)) = self.road_to(node) {
+    /// Closes the connection of a node that the cluster has declared dead, so that pending work fails at once. The
+    /// link is retried.
+    pub(crate) fn close_connection(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
+        if let Some((peer, _)) = self.connection_to(node) {
             fabric.close(peer);
         }
     }
 
-    /// Notes that a node is out of the cluster. Its link ends with the membership.
-    pub(crate) fn forbid(&mut self, node: NodeId) {
+    /// Records that a node is out of the cluster. Its link ends with the membership.
+    pub(crate) fn mark_removed(&mut self, node: NodeId) {
         self.removed.insert(node);
     }
 
-    /// Ends everything with a node for good.
+    /// Removes a node and closes all its connections.
     pub(crate) fn remove(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
         let Some(link) = self.links.remove(&node) else { return };
         for (&peer, _) in self.by_peer.iter().filter(|&(_, &other)| other == node) {
             fabric.close(peer);
         }
         self.by_peer.retain(|_, other| *other != node);
-        fabric.deregister(link.room.1);
+        fabric.deregister(link.staging_memory.1);
     }
 
-    /// The connection of a node that is up, and where that node takes puts.
-    pub(crate) fn road_to(&self, node: NodeId) -> Option<(PeerId, RemoteWindow)> {
+    /// Returns the connection and the staging window of a connected node.
+    pub(crate) fn connection_to(&self, node: NodeId) -> Option<(PeerId, RemoteWindow)> {
         let link = self.links.get(&node)?;
         match link.state {
             State::Up { peer, .. } => Some((peer, link.staging)),
@@ -223,13 +229,14 @@ impl Links {
         }
     }
 
-    /// Where a node's puts are staged here.
+    /// Returns the local staging memory for a node's puts.
     pub(crate) fn staging_of(&self, node: NodeId) -> Option<&SharedMemory> {
-        self.links.get(&node).map(|link| &link.room.0)
+        self.links.get(&node).map(|link| &link.staging_memory.0)
     }
 
-    /// Opens a message into `plain`, and finds out what it changes. Whoever says what does not open is cut off.
-    pub(crate) fn hear(
+    /// Opens a message into `plain` and applies it to the connection's state. Closes the connection of a peer whose
+    /// message does not open.
+    pub(crate) fn receive(
         &mut self,
         fabric: &mut dyn Fabric,
         peer: PeerId,
@@ -238,30 +245,31 @@ impl Links {
     ) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
             fabric.close(peer);
-            return ReceivedMessage::Nothing;
+            return ReceivedMessage::None;
         };
         let opened = match &mut link.state {
             State::Up { peer: current, channel, .. } if *current == peer => {
-                channel.open(sealed, plain).map(|length| ReceivedMessage::Said(link.node, length))
+                channel.open(sealed, plain).map(|length| ReceivedMessage::Message(link.node, length))
             }
-            State::Meeting { peer: current, channel, .. } if *current == peer => {
-                channel.open(sealed, plain).map(|length| self.welcomed(fabric, peer, &plain[..length]))
+            State::AwaitingWelcome { peer: current, channel, .. } if *current == peer => {
+                channel.open(sealed, plain).map(|length| self.handle_welcome(fabric, peer, &plain[..length]))
             }
             _ => match link.candidates.iter_mut().find(|candidate| candidate.peer == peer) {
-                Some(candidate) => {
-                    candidate.channel.open(sealed, plain).map(|length| self.proved(fabric, peer, &plain[..length]))
-                }
-                None => Ok(ReceivedMessage::Nothing),
+                Some(candidate) => candidate
+                    .channel
+                    .open(sealed, plain)
+                    .map(|length| self.authenticate_candidate(fabric, peer, &plain[..length])),
+                None => Ok(ReceivedMessage::None),
             },
         };
         opened.unwrap_or_else(|error| {
-            tracing::warn!(%peer, %error, "closing a connection");
+            tracing::warn!(%peer, %error, "closing a connection whose message does not open");
             fabric.close(peer);
-            ReceivedMessage::Nothing
+            ReceivedMessage::None
         })
     }
 
-    /// Sends a message, or lets it wait for room. A peer that lets too much wait is closed.
+    /// Sends a message, or queues it. Closes the connection of a peer with too many queued messages.
     pub(crate) fn send(&mut self, fabric: &mut dyn Fabric, node: NodeId, plain: &Plain) {
         let Some(link) = self.links.get_mut(&node) else { return };
         if matches!(link.state, State::Up { .. }) {
@@ -271,11 +279,11 @@ impl Links {
         }
     }
 
-    /// Sends what waited, as far as there is room; whether anything still waits.
+    /// Sends queued messages while there is room. Returns true if some are left.
     pub(crate) fn flush(&mut self, fabric: &mut dyn Fabric) -> bool {
         let mut waits = false;
         for link in self.links.values_mut().filter(|link| !link.outbox.is_empty()) {
-            let (State::Up { peer, .. } | State::Meeting { peer, .. }) = link.state else { continue };
+            let (State::Up { peer, .. } | State::AwaitingWelcome { peer, .. }) = link.state else { continue };
             while link.outbox.front().is_some_and(|wire| try_send(fabric, peer, wire)) {
                 link.outbox.pop_front();
             }
@@ -284,8 +292,8 @@ impl Links {
         waits
     }
 
-    /// The window of a node over the segment whose header is at `at`, which is `offset` in its area; made if it is not
-    /// there yet.
+    /// Returns the window of a node over the segment whose header is at `at`, which is `offset` in its area. Creates
+    /// it at the first call.
     pub(crate) fn window(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -321,15 +329,15 @@ impl Links {
         }
     }
 
-    /// Ends the connection of a node.
-    pub(crate) fn cut(&self, fabric: &mut dyn Fabric, node: NodeId) {
-        if let Some((peer, _)) = self.road_to(node) {
-            tracing::warn!(node = node.0, "the peer breaks the rules: closing its connection");
+    /// Closes the connection of a node that violated the protocol.
+    pub(crate) fn close_for_violation(&self, fabric: &mut dyn Fabric, node: NodeId) {
+        if let Some((peer, _)) = self.connection_to(node) {
+            tracing::warn!(node = node.0, "protocol violation: closing the peer's connection");
             fabric.close(peer);
         }
     }
 
-    /// Ends every connection.
+    /// Closes every connection.
     pub(crate) fn close_all(&mut self, fabric: &mut dyn Fabric) {
         for &peer in self.by_peer.keys() {
             fabric.close(peer);
@@ -338,35 +346,37 @@ impl Links {
 }
 
 impl Link {
-    pub(crate) fn back_off(&mut self) -> Duration {
+    pub(crate) fn next_backoff(&mut self) -> Duration {
         let now = self.retry_after;
         self.retry_after = (now * 2).min(Links::RETRY_LAST);
         now
     }
 
-    /// Where the peer may put, opened for one connection.
-    pub(crate) fn open_room(&self, fabric: &mut dyn Fabric, peer: PeerId) -> Option<RemoteWindow> {
-        match fabric.expose(peer, self.room.1, 0, STAGING_BYTES as u64, Rights::WRITE) {
+    /// Exposes the staging memory for one connection of the peer.
+    pub(crate) fn expose_staging(&self, fabric: &mut dyn Fabric, peer: PeerId) -> Option<RemoteWindow> {
+        match fabric.expose(peer, self.staging_memory.1, 0, STAGING_BYTES as u64, Rights::WRITE) {
             Ok(window) => Some(RemoteWindow { key: window.key, base: window.base, bytes: window.bytes }),
             Err(error) => {
-                tracing::warn!(node = self.node.0, %error, "cannot give staging memory");
+                tracing::warn!(node = self.node.0, %error, "cannot create staging memory for the peer");
                 fabric.close(peer);
                 None
             }
         }
     }
 
-    /// Seals a message for the connection that stands, in the order in which it will go out.
+    /// Seals a message for the current connection, in sending order.
     pub(crate) fn post(&mut self, fabric: &mut dyn Fabric, plain: &[u8]) {
-        let (State::Up { peer, channel, .. } | State::Meeting { peer, channel, .. }) = &mut self.state else { return };
+        let (State::Up { peer, channel, .. } | State::AwaitingWelcome { peer, channel, .. }) = &mut self.state else {
+            return;
+        };
         let peer = *peer;
         if self.outbox.len() == Links::OUTBOX_MAX {
-            tracing::warn!(node = self.node.0, "the peer takes no messages: closing its connection");
+            tracing::warn!(node = self.node.0, "the peer reads no messages: closing its connection");
             return fabric.close(peer);
         }
         let mut sealed = [0; MESSAGE_BYTES_MAX];
         let Ok(length) = channel.seal(plain, &mut sealed) else {
-            // The count of sealed words is used up, after 2^64 of them.
+            // The nonce counter is exhausted, after 2^64 messages.
             return fabric.close(peer);
         };
         let mut wire = Wire::from(sealed);
@@ -377,7 +387,7 @@ impl Link {
     }
 }
 
-/// Posts a message; `false` when it has to wait. One that can never go out is gone with its connection.
+/// Posts a message. Returns false if it has to wait. A message that can never be sent is dropped with its connection.
 fn try_send(fabric: &mut dyn Fabric, peer: PeerId, wire: &Wire) -> bool {
     let work = Work::Send { peer, tag: Tag::Send.to_bits(), message: wire, mode: SendMode::default() };
     !matches!(fabric.post(&[work]), Err(error) if matches!(error.kind, PostErrorKind::Busy | PostErrorKind::NotConnected))

@@ -1,4 +1,7 @@
 //! Connections to the other nodes.
+//!
+//! `fabric.rs` selects the fabric. `links.rs` holds the state of each peer, and `connect.rs` sets connections up.
+//! `handshake_worker.rs` verifies incoming handshakes off the progress thread.
 
 pub(crate) mod connect;
 pub(crate) mod fabric;

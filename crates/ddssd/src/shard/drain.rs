@@ -1,11 +1,11 @@
-//! The end of a node that was told to stop: nothing new is begun, and what is under way ends.
+//! Graceful shutdown of a shard: no new request begins, and pending ones finish.
 //!
 //! ```text
-//!   Serving ── asked ─► LastLook ── rings empty, or some rounds ─► Refusing ── all answered, or no time left (Late) ─► Over
+//!   Serving ── request ─► LastPoll ── rings empty, or LAST_ROUNDS ─► Refusing ── all answered, or no time left (Late) ─► Done
 //! ```
 //!
-//! What lies in a ring when the word comes was asked before it, and is begun. From then on a request is answered as
-//! *going down*: it certainly did nothing. One kind is begun all the same: a lock that is let go is what others wait for.
+//! A request that is in a ring at the time of the stop was made before it, and is begun. Later requests fail with
+//! *going down*: they certainly did nothing. The exception is an unlock, because other clients wait for it.
 
 use super::executor::ActionExecutor;
 use ddss_core::{BadRequest, ChannelId, Completion, Entry, Failure, Operation, Outcome, Request};
@@ -14,55 +14,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The word to stop, on its way from whoever was told to each progress thread, and back. Clones share it.
+/// Stop request on its way from the node to each progress thread, and the result on its way back. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drain(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    asked: AtomicBool,
-    hurry: AtomicBool,
-    /// Progress threads that have not come to the end of it.
-    at_it: AtomicUsize,
-    /// Requests that were not answered when their thread did.
-    cut_short: AtomicUsize,
+    requested: AtomicBool,
+    is_expired: AtomicBool,
+    /// Progress threads that have not finished draining.
+    draining: AtomicUsize,
+    /// Requests that were unanswered when their thread finished draining.
+    unfinished: AtomicUsize,
 }
 
 impl Drain {
-    /// Nothing new, from now on.
-    pub(crate) fn ask(&self) {
-        self.0.asked.store(true, Ordering::Release);
+    /// Requests the drain: no new request begins from now on.
+    pub(crate) fn request(&self) {
+        self.0.requested.store(true, Ordering::Release);
     }
 
-    /// There is no time left.
-    pub(crate) fn hurry(&self) {
-        self.0.hurry.store(true, Ordering::Release);
+    /// Ends the grace period.
+    pub(crate) fn end_grace_period(&self) {
+        self.0.is_expired.store(true, Ordering::Release);
     }
 
-    /// Whether every progress thread has come to the end of it.
+    /// Returns true when every progress thread has finished draining.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.at_it.load(Ordering::Acquire) == 0
+        self.0.draining.load(Ordering::Acquire) == 0
     }
 
-    /// Requests that found no end in time.
-    pub(crate) fn cut_short(&self) -> usize {
-        self.0.cut_short.load(Ordering::Relaxed)
+    /// Returns the number of requests that did not finish in time.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.0.unfinished.load(Ordering::Relaxed)
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Serving,
-    /// So many rounds more at the most.
-    LastLook(u32),
-    /// Since when nobody has asked for anything, and everything is answered.
+    /// Remaining rounds, at most.
+    LastPoll(u32),
+    /// Time since when no request has come and all are answered.
     Refusing(Option<Instant>),
-    /// The time is over, and all who waited for another were told.
+    /// The grace period is over, and all waiting operations have failed.
     Late,
-    Over,
+    Done,
 }
 
-/// How far one progress thread is with it.
+/// Drain progress of one progress thread.
 #[derive(Debug)]
 pub(crate) struct DrainState {
     drain: Drain,
@@ -70,95 +70,95 @@ pub(crate) struct DrainState {
 }
 
 impl DrainState {
-    /// In so many rounds every request is taken that full rings of all clients can hold.
+    /// Rounds that suffice to take every request that full rings of all clients hold.
     const LAST_ROUNDS: u32 = 4096;
-    /// Whoever calls again and again does so once more within this time, and is told; else it would find the end of its
-    /// socket, and could not know whether its call was begun.
+    /// A client in a tight loop calls again within this time and gets an answer. Otherwise it would see its socket
+    /// close, and could not know if its call was begun.
     const LINGER: Duration = Duration::from_millis(10);
 
     pub(crate) fn new(drain: Drain) -> Self {
-        drain.0.at_it.fetch_add(1, Ordering::Relaxed);
+        drain.0.draining.fetch_add(1, Ordering::Relaxed);
         Self { drain, stage: Stage::Serving }
     }
 
-    /// Whether there is anything to do about it.
+    /// Returns true if a drain was requested.
     #[inline]
-    pub(crate) fn is_asked(&self) -> bool {
-        self.drain.0.asked.load(Ordering::Relaxed)
+    pub(crate) fn is_requested(&self) -> bool {
+        self.drain.0.requested.load(Ordering::Relaxed)
     }
 
-    /// Whether requests that come now are refused.
-    pub(crate) fn refuses(&self) -> bool {
-        !matches!(self.stage, Stage::Serving | Stage::LastLook(_))
+    /// Returns true if new requests are refused.
+    pub(crate) fn is_refusing(&self) -> bool {
+        !matches!(self.stage, Stage::Serving | Stage::LastPoll(_))
     }
 
-    /// Goes on with it, once a round. True if the engine has something to say.
-    pub(crate) fn go_on(&mut self, station: &mut IpcServer, hands: &mut ActionExecutor) -> bool {
-        let hurry = self.drain.0.hurry.load(Ordering::Acquire);
+    /// Advances the drain, once a round. Returns true if the engine has actions to execute.
+    pub(crate) fn advance(&mut self, server: &mut IpcServer, executor: &mut ActionExecutor) -> bool {
+        let is_expired = self.drain.0.is_expired.load(Ordering::Acquire);
         match self.stage {
             Stage::Serving => {
-                station.warm_ready_channels();
-                self.stage = Stage::LastLook(Self::LAST_ROUNDS);
+                server.warm_ready_channels();
+                self.stage = Stage::LastPoll(Self::LAST_ROUNDS);
             }
-            Stage::LastLook(rounds) if rounds == 0 || hurry || !station.has_requests() => {
+            Stage::LastPoll(rounds) if rounds == 0 || is_expired || !server.has_requests() => {
                 self.stage = Stage::Refusing(None);
-                hands.engine.fail_waiters(hands.now, false);
+                executor.engine.fail_waiters(executor.now, false);
                 return true;
             }
-            Stage::LastLook(rounds) => {
-                station.warm_ready_channels();
-                self.stage = Stage::LastLook(rounds - 1);
+            Stage::LastPoll(rounds) => {
+                server.warm_ready_channels();
+                self.stage = Stage::LastPoll(rounds - 1);
             }
-            Stage::Refusing(_) if hurry => {
+            Stage::Refusing(_) if is_expired => {
                 self.stage = Stage::Late;
-                // Whoever still waits for another has certainly done nothing.
-                hands.engine.fail_waiters(hands.now, true);
+                // An operation that still waits for another client has certainly done nothing.
+                executor.engine.fail_waiters(executor.now, true);
                 return true;
             }
             Stage::Refusing(quiet) => {
                 let now = Instant::now();
                 let since = quiet.unwrap_or(now);
-                let is_quiet = !station.is_busy() && station.is_settled();
+                let is_quiet = !server.is_busy() && server.is_settled();
                 self.stage = Stage::Refusing(is_quiet.then_some(since));
                 if is_quiet && now - since >= Self::LINGER {
-                    self.end(station);
+                    self.end(server);
                 }
             }
-            Stage::Late => self.end(station),
-            Stage::Over => {}
+            Stage::Late => self.end(server),
+            Stage::Done => {}
         }
         false
     }
 
-    fn end(&mut self, station: &IpcServer) {
-        self.stage = Stage::Over;
-        self.drain.0.cut_short.fetch_add(station.requests_in_flight(), Ordering::Relaxed);
-        self.drain.0.at_it.fetch_sub(1, Ordering::Release);
+    fn end(&mut self, server: &IpcServer) {
+        self.stage = Stage::Done;
+        self.drain.0.unfinished.fetch_add(server.requests_in_flight(), Ordering::Relaxed);
+        self.drain.0.draining.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Drop for DrainState {
     fn drop(&mut self) {
-        if self.stage != Stage::Over {
-            self.drain.0.at_it.fetch_sub(1, Ordering::Release);
+        if self.stage != Stage::Done {
+            self.drain.0.draining.fetch_sub(1, Ordering::Release);
         }
     }
 }
 
-/// Serves those that come too late.
-pub(crate) struct Refusing<'a>(pub(crate) &'a mut ActionExecutor);
+/// Request handler during a drain: refuses everything but unlocks.
+pub(crate) struct RefuseRequests<'a>(pub(crate) &'a mut ActionExecutor);
 
-impl RequestHandler for Refusing<'_> {
-    fn handle(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
+impl RequestHandler for RefuseRequests<'_> {
+    fn handle(&mut self, channel: ChannelId, entry: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
         match Request::decode(entry) {
-            Ok(Request { operation: Operation::Unlock { .. }, .. }) => self.0.handle(lane, entry, followed),
+            Ok(Request { operation: Operation::Unlock { .. }, .. }) => self.0.handle(channel, entry, traced),
             Ok(Request { id, .. }) | Err(BadRequest { id, .. }) => {
                 Some(Completion::bare(id, Outcome::Failed(Failure::GoingDown)).encode())
             }
         }
     }
 
-    fn after_reply(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
-        self.0.after_reply(lane, entry, reply, followed);
+    fn after_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
+        self.0.after_reply(channel, entry, reply, traced);
     }
 }

@@ -1,6 +1,6 @@
-//! The reads of a get that are under way: a header, the bytes, a state word; one end.
+//! In-flight reads of a remote get: header, bytes and state word, with one completion.
 
-use super::executor::{ActionExecutor, failure_of};
+use super::executor::{ActionExecutor, failure_from_post};
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
 use ddss_core::engine::{FetchTarget, RangeSet, ServedGetId, StepId};
@@ -8,29 +8,29 @@ use ddss_core::limits::{OPERATIONS_MAX, RANGES_MAX};
 use ddss_core::{Failure, Header, NodeId, Range, RemoteWindow};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
 
-/// What a tag that comes back from the fabric stands for; the low bits are the engine's step.
+/// Completion tag of a fabric work request; the low bits hold the engine's step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tag {
-    /// A read of a fetch.
-    Fetch(StepId),
+    /// A read of a remote get.
+    RemoteGet(StepId),
     /// The write of a staged put.
-    Stage(StepId),
-    /// The write of bytes that a peer asked for.
-    Hand(ServedGetId),
-    /// A message: its end tells nothing that the connection's end does not.
+    StagedPut(StepId),
+    /// The write of a served get.
+    ServedGet(ServedGetId),
+    /// A message: its completion says nothing that the end of the connection does not.
     Send,
 }
 
 impl Tag {
-    const FETCH: u64 = 1;
-    const STAGE: u64 = 2;
-    const HAND: u64 = 3;
+    const REMOTE_GET: u64 = 1;
+    const STAGED_PUT: u64 = 2;
+    const SERVED_GET: u64 = 3;
 
     pub(crate) fn to_bits(self) -> u64 {
         match self {
-            Tag::Fetch(step) => Self::FETCH << StepId::BITS | step.to_bits(),
-            Tag::Stage(step) => Self::STAGE << StepId::BITS | step.to_bits(),
-            Tag::Hand(hand) => Self::HAND << StepId::BITS | hand.to_bits(),
+            Tag::RemoteGet(step) => Self::REMOTE_GET << StepId::BITS | step.to_bits(),
+            Tag::StagedPut(step) => Self::STAGED_PUT << StepId::BITS | step.to_bits(),
+            Tag::ServedGet(hand) => Self::SERVED_GET << StepId::BITS | hand.to_bits(),
             Tag::Send => 0,
         }
     }
@@ -38,9 +38,9 @@ impl Tag {
     pub(crate) fn from_bits(bits: u64) -> Self {
         let step = StepId::from_bits(bits & ((1 << StepId::BITS) - 1));
         match bits >> StepId::BITS {
-            Self::FETCH => Tag::Fetch(step),
-            Self::STAGE => Tag::Stage(step),
-            Self::HAND => Tag::Hand(ServedGetId::from_bits(step.to_bits())),
+            Self::REMOTE_GET => Tag::RemoteGet(step),
+            Self::STAGED_PUT => Tag::StagedPut(step),
+            Self::SERVED_GET => Tag::ServedGet(ServedGetId::from_bits(step.to_bits())),
             _ => Tag::Send,
         }
     }
@@ -52,7 +52,7 @@ struct InflightRead {
     failure: Option<Failure>,
 }
 
-/// All fetches under way, by the index of their step.
+/// All remote gets in flight, by the index of their step.
 #[derive(Debug)]
 pub(crate) struct InflightReads(Box<[InflightRead]>);
 
@@ -61,13 +61,13 @@ impl InflightReads {
         Self(vec![InflightRead::default(); OPERATIONS_MAX].into_boxed_slice())
     }
 
-    /// So many reads of it went out; a failure if not all of them could.
+    /// Records the number of posted reads; a failure if some could not be posted.
     pub(crate) fn begin(&mut self, step: StepId, reads: u8, failure: Option<Failure>) {
         self.0[step.index()] = InflightRead { reads, failure };
     }
 
-    /// One read ended. With the last one: how the fetch went.
-    pub(crate) fn ended(&mut self, step: StepId, failure: Option<Failure>) -> Option<Result<(), Failure>> {
+    /// Records the end of one read. Returns the result with the last one.
+    pub(crate) fn complete_read(&mut self, step: StepId, failure: Option<Failure>) -> Option<Result<(), Failure>> {
         let fetch = &mut self.0[step.index()];
         assert!(fetch.reads > 0, "the fabric ends each read once");
         fetch.reads -= 1;
@@ -77,8 +77,8 @@ impl InflightReads {
 }
 
 impl ActionExecutor {
-    /// Header, bytes, state word again: some reads in one batch, which the home carries out in order.
-    pub(crate) fn fetch(
+    /// Posts header, bytes and state word as one batch of reads, which the home node executes in order.
+    pub(crate) fn post_remote_get(
         &mut self,
         node: NodeId,
         step: StepId,
@@ -91,11 +91,11 @@ impl ActionExecutor {
             FetchTarget::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
             FetchTarget::Pool(at) => self.region_at(at),
         };
-        let (Some((peer, _)), Some((region, from))) = (self.links.road_to(node), into) else {
+        let (Some((peer, _)), Some((region, from))) = (self.links.connection_to(node), into) else {
             return self.engine.refused(step, Failure::NodeDown);
         };
         let mut to = from;
-        let tag = Tag::Fetch(step).to_bits();
+        let tag = Tag::RemoteGet(step).to_bits();
         let read = |region, offset, bytes, address| Work::Read {
             peer,
             tag,
@@ -105,23 +105,23 @@ impl ActionExecutor {
         let (scratch, index) = (self.scratch_region, step.index());
         let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 2 }>::new();
         batch.push(read(scratch, NodeMemory::scratch_line(index), Header::READ_BYTES.into(), 0));
-        for run in runs(&self.engine.ranges(parts)) {
+        for run in merge_adjacent(&self.engine.ranges(parts)) {
             let bytes = u64::from(run.bytes);
             batch.push(read(region, to, bytes, Header::DATA_OFFSET + run.offset));
             to += bytes;
         }
         batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
-        self.tally.read(batch.len(), to - from + u64::from(Header::READ_BYTES) + 8);
+        self.recorder.count_reads(batch.len(), to - from + u64::from(Header::READ_BYTES) + 8);
         match self.fabric.post(&batch) {
-            Ok(()) => self.fetches.begin(step, batch.len() as u8, None),
-            Err(error) if error.index == 0 => self.engine.refused(step, failure_of(error.kind)),
-            Err(error) => self.fetches.begin(step, error.index as u8, Some(failure_of(error.kind))),
+            Ok(()) => self.inflight_reads.begin(step, batch.len() as u8, None),
+            Err(error) if error.index == 0 => self.engine.refused(step, failure_from_post(error.kind)),
+            Err(error) => self.inflight_reads.begin(step, error.index as u8, Some(failure_from_post(error.kind))),
         }
     }
 }
 
-/// What is asked for, as few reads as can be: ranges that lie one behind the other there do so in the arena, too.
-fn runs(ranges: &[Range]) -> ArrayVec<Range, RANGES_MAX> {
+/// Merges adjacent ranges into as few reads as possible; adjacent ranges are adjacent in the arena, too.
+fn merge_adjacent(ranges: &[Range]) -> ArrayVec<Range, RANGES_MAX> {
     let mut runs = ArrayVec::<Range, RANGES_MAX>::new();
     for range in ranges.iter().filter(|range| range.bytes > 0) {
         match runs.last_mut() {
@@ -137,10 +137,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_read_and_others_are_not() {
+    fn adjacent_ranges_are_merged_into_one_read() {
         // If this broke, sixteen pages in a row would cost sixteen requests, or a page would come from a wrong place.
         let range = |offset, bytes| Range { offset, bytes };
-        let of = |ranges: &[Range]| runs(ranges).to_vec();
+        let of = |ranges: &[Range]| merge_adjacent(ranges).to_vec();
         assert_eq!(of(&[range(8, 8), range(16, 100), range(116, 4)]), [range(8, 112)]);
         assert_eq!(of(&[range(16, 8), range(8, 8)]), [range(16, 8), range(8, 8)], "the order is the caller's");
         assert_eq!(of(&[range(0, 8), range(0, 8)]), [range(0, 8); 2]);
@@ -150,23 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_ends_with_its_last_read_and_remembers_a_failure() {
-        // If this broke, a client would be told of bytes that are still on their way, or that never came.
-        let mut fetches = InflightReads::new();
+    fn remote_get_completes_with_last_read_and_reports_failure() {
+        // If this broke, a client would get bytes that are still on their way, or that never came.
+        let mut inflight_reads = InflightReads::new();
         let step = StepId::from_bits(5);
-        fetches.begin(step, 3, None);
-        assert_eq!(fetches.ended(step, None), None);
-        assert_eq!(fetches.ended(step, Some(Failure::NodeDown)), None);
-        assert_eq!(fetches.ended(step, None), Some(Err(Failure::NodeDown)));
-        fetches.begin(step, 1, None);
-        assert_eq!(fetches.ended(step, None), Some(Ok(())));
+        inflight_reads.begin(step, 3, None);
+        assert_eq!(inflight_reads.complete_read(step, None), None);
+        assert_eq!(inflight_reads.complete_read(step, Some(Failure::NodeDown)), None);
+        assert_eq!(inflight_reads.complete_read(step, None), Some(Err(Failure::NodeDown)));
+        inflight_reads.begin(step, 1, None);
+        assert_eq!(inflight_reads.complete_read(step, None), Some(Ok(())));
     }
 
     #[test]
-    fn a_tag_comes_back_as_it_went_out() {
+    fn tag_survives_encoding() {
         // If this broke, the end of one operation would be taken for the end of another.
         let step = StepId::from_bits((1 << StepId::BITS) - 1);
-        for tag in [Tag::Fetch(step), Tag::Stage(step), Tag::Hand(ServedGetId::from_bits(7)), Tag::Send] {
+        for tag in [Tag::RemoteGet(step), Tag::StagedPut(step), Tag::ServedGet(ServedGetId::from_bits(7)), Tag::Send] {
             assert_eq!(Tag::from_bits(tag.to_bits()), tag);
         }
     }

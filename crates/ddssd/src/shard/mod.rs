@@ -1,6 +1,12 @@
-//! The part of a node that one progress thread serves.
+//! One shard of a node: the part that one progress thread serves.
+//!
+//! `shard.rs` opens and starts a shard. `event_loop.rs` is the loop of its thread: `request_handler.rs` handles the
+//! clients' requests, `executor.rs` executes the actions that the engine decides, and `inflight_reads.rs` tracks
+//! remote gets. `background.rs` slices long work on memory, `drain.rs` is the graceful end, and `latency_estimate.rs`
+//! publishes the average latency.
 
 pub(crate) mod background;
+pub(crate) mod client_arena;
 pub(crate) mod drain;
 pub(crate) mod event_loop;
 pub(crate) mod executor;

@@ -1,7 +1,8 @@
-//! A client's request on its way through this node: what it has in the arena is copied, the engine decides, and what is
-//! answered on the spot is handed back to the ring that it came from.
+//! Handling of one client request: its text is copied out of the arena, the engine decides, and an immediate reply
+//! goes back to the ring that the request came from.
 
-use super::executor::{ActionExecutor, CHECKED, arena_of};
+use super::client_arena::{CHECKED, arena_of};
+use super::executor::ActionExecutor;
 use ddss_core::engine::{Commit, InlineCommit};
 use ddss_core::limits::TEXT_BYTES_MAX;
 use ddss_core::{
@@ -15,63 +16,65 @@ impl RequestHandler for ActionExecutor {
     }
 
     #[inline(always)]
-    fn handle(&mut self, lane: ChannelId, entry: &Entry, followed: Option<TracedRequest>) -> Option<Entry> {
+    fn handle(&mut self, channel: ChannelId, entry: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
         if Request::is_null(entry) {
-            // Whoever has a lane is attached, and there is nothing to decide.
+            // The owner of a channel is attached, and a null request needs no decision.
             self.engine.note_null();
             return Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode());
         }
-        if let Some(seen) = self.engine.inline_get(lane, entry) {
-            return Some(self.memory.seen(entry[1], &seen));
+        if let Some(seen) = self.engine.inline_get(channel, entry) {
+            return Some(self.memory.encode_inline_get(entry[1], &seen));
         }
-        if let Some(answered) = self.put_small(lane, entry) {
+        if let Some(answered) = self.try_inline_put(channel, entry) {
             return Some(answered);
         }
-        ask(self, lane, entry);
-        self.commit_first();
-        // Nearly always the last thing to do is the reply to this very request, and often the only one.
+        submit_request(self, channel, entry);
+        self.execute_first_commit();
+        // The last action is nearly always the reply to this very request, and often the only one.
         let answered = loop {
             match self.engine.last_reply() {
-                Some(reply) if reply.lane == lane => break Some(self.memory.encoded(&reply.completion, reply.data)),
+                Some(reply) if reply.lane == channel => {
+                    break Some(self.memory.encode_completion(&reply.completion, reply.data));
+                }
                 Some(&reply) => self.reply(reply.lane, &reply.completion, reply.data),
                 None => match self.engine.next_action() {
-                    Some(action) => self.perform_one(action),
-                    None => break self.reply_to(lane, entry[1]),
+                    Some(action) => self.execute(action),
+                    None => break self.reply_to(channel, entry[1]),
                 },
             }
         };
         if answered.is_none() {
-            self.pulse.began(lane, entry[1]);
-            self.tally.waits(lane, entry, followed);
+            self.latency.begin_sample(channel, entry[1]);
+            self.recorder.begin_wait(channel, entry, traced);
         }
         answered
     }
 
-    /// Counts it when the answer is out: nobody waits for a count.
+    /// Counts the reply after it is visible, so that the client does not wait for the count.
     #[inline(always)]
-    fn after_reply(&mut self, lane: ChannelId, entry: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
-        self.tally.answered(lane, entry, reply, followed);
+    fn after_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
+        self.recorder.record_reply(channel, entry, reply, traced);
     }
 }
 
 impl ActionExecutor {
-    /// A put of which nothing but the commit is left to do, and its answer.
+    /// Executes an inline put that needs nothing but its commit, and returns the reply.
     #[inline(always)]
-    fn put_small(&mut self, lane: ChannelId, entry: &Entry) -> Option<Entry> {
-        self.see_time();
-        let commit = self.engine.inline_put(self.now, lane, entry)?;
+    fn try_inline_put(&mut self, channel: ChannelId, entry: &Entry) -> Option<Entry> {
+        self.refresh_time();
+        let commit = self.engine.inline_put(self.now, channel, entry)?;
         let InlineCommit { at, offset, bytes, words, version, timestamp } = commit;
         let ranges = [Range { offset, bytes: bytes.into() }];
         self.memory.commit(at, (version, timestamp), &ranges, |area, data| {
-            let held = words.map(u64::to_le_bytes);
-            area.write(data + offset as usize, &held.as_flattened()[..usize::from(bytes)]).expect(CHECKED);
+            let inline = words.map(u64::to_le_bytes);
+            area.write(data + offset as usize, &inline.as_flattened()[..usize::from(bytes)]).expect(CHECKED);
         });
         Some(Completion { version, timestamp, ..Completion::bare(RequestId(entry[1]), Outcome::Done) }.encode())
     }
 
-    /// Does a commit that is the first thing to do and in its place.
+    /// Executes the commit in place if it is the first action.
     #[inline]
-    fn commit_first(&mut self) {
+    fn execute_first_commit(&mut self) {
         let Self { engine, memory, arenas, .. } = self;
         let Some(&Commit { at, offset, client, ref from, version, timestamp }) = engine.first_commit() else { return };
         let ranges = [Range { offset, bytes: from.length() }];
@@ -91,28 +94,28 @@ impl ActionExecutor {
 }
 
 #[inline(always)]
-fn ask(hands: &mut ActionExecutor, lane: ChannelId, entry: &Entry) {
-    hands.see_time();
+fn submit_request(executor: &mut ActionExecutor, channel: ChannelId, entry: &Entry) {
+    executor.refresh_time();
     match Request::decode(entry) {
         Ok(request) => {
-            hands.has_company |= Request::has_working_hint(entry);
+            executor.has_company |= Request::has_working_hint(entry);
             if text_range(&request.operation).is_some() {
-                return ask_by_text(hands, lane, &request);
+                return submit_with_text(executor, channel, &request);
             }
-            hands.engine.request(hands.now, lane, &request, &[]);
+            executor.engine.request(executor.now, channel, &request, &[]);
         }
-        Err(refused) => hands.engine.refuse(lane, refused.id, refused.failure),
+        Err(refused) => executor.engine.refuse(channel, refused.id, refused.failure),
     }
 }
 
 #[cold]
-fn ask_by_text(hands: &mut ActionExecutor, lane: ChannelId, request: &Request) {
+fn submit_with_text(executor: &mut ActionExecutor, channel: ChannelId, request: &Request) {
     let mut text = [0; TEXT_BYTES_MAX];
-    let length = copy_text(hands, lane.client, &request.operation, &mut text);
-    hands.engine.request(hands.now, lane, request, &text[..length]);
+    let length = copy_text(executor, channel.client, &request.operation, &mut text);
+    executor.engine.request(executor.now, channel, request, &text[..length]);
 }
 
-/// What an operation has in the arena for the engine to read.
+/// Returns the range of an operation's text or table in the arena.
 #[inline]
 fn text_range(operation: &Operation) -> Option<ArenaRange> {
     match operation {
@@ -125,10 +128,10 @@ fn text_range(operation: &Operation) -> Option<ArenaRange> {
     }
 }
 
-/// Names, specifications, queries and tables are copied out of the arena once, before anybody looks at them.
-fn copy_text(hands: &ActionExecutor, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
+/// Copies names, specifications, queries and tables out of the arena once, before they are validated.
+fn copy_text(executor: &ActionExecutor, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
     let Some(range) = text_range(operation) else { return 0 };
-    let Some(arena) = hands.arena(client) else { return 0 };
+    let Some(arena) = executor.arena(client) else { return 0 };
     let length = (range.bytes as usize).min(text.len());
     arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
 }

@@ -1,5 +1,6 @@
-//! One plane of a node: a progress thread with everything that only it has, and the door through which clients come to it.
-//! A node has one or several; they share the process, the control plane and the settings, and no memory.
+//! One shard of a node: a progress thread with its own memory, fabric and acceptor.
+//!
+//! A node has one or several shards. They share the process, the control plane and the settings, but no memory.
 
 use super::drain::Drain;
 use super::event_loop::{EventLoop, EventLoopParts};
@@ -10,277 +11,278 @@ use crate::control::ControlBridge;
 use crate::cpu_placement::CorePlacement;
 use crate::node::StartError;
 use crate::peers::handshake_worker::{HandshakeCounts, HandshakeVerifier, HandshakeWorker};
-use crate::status::{PageIdentity, Recorder, StatusPage, let_through};
+use crate::status::{PageIdentity, Recorder, StatusPage, allow_readers};
 use crate::storage::area_access::AreaAudiences;
 use crate::storage::files::Files;
 use crate::storage::memory::{NodeMemory, PoolError};
 use crate::storage::registry::{Entry, Head, Registry};
 use crate::storage::state_dir;
-use crate::storage::state_dir::{StateDirError, StateDirLock, plane_folder};
+use crate::storage::state_dir::{StateDirError, StateDirLock, shard_folder};
 use crate::supervisor::Supervisor;
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::DaemonState;
 use ddss_core::{Name, PeerHello, Shard};
 use ddss_ipc::{Acceptor, AcceptorConfig, Inbox, InheritedSocket, IpcServer, UserLimit, socket_name};
-use ddss_runtime::{ProgressThread, prefer_memory_node};
+use ddss_runtime::{ProgressThread, prefer_memory_node as prefer_memory};
 use ddss_verbs::Fabric;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-/// A plane whose memory is open and whose page can be read; its thread does not run yet.
+/// A shard with open memory and a readable status page; its thread does not run yet.
 pub(crate) struct PreparedShard {
-    plane: Shard,
+    shard: Shard,
     config: Config,
     run: u32,
-    seat: CorePlacement,
+    placement: CorePlacement,
     fabric: Box<dyn Fabric>,
     memory: NodeMemory,
     page: StatusPage,
 }
 
-/// What this thread is the first to touch comes from that memory node from now on.
-fn ask_for_memory_of(node: usize) {
-    if let Err(error) = prefer_memory_node(node) {
-        tracing::warn!(node, %error, "cannot ask for memory beside the progress thread's core");
+/// Prefers a memory node for all pages that this thread touches first.
+fn prefer_memory_node(node: usize) {
+    if let Err(error) = prefer_memory(node) {
+        tracing::warn!(node, %error, "cannot prefer the memory node of the progress thread's core");
     }
 }
 
-/// Does something on a thread that takes its memory from that node, where there are several.
-fn beside<T: Send>(node: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
+/// Runs `work` on a thread that allocates on the given memory node, on a machine with several.
+fn on_memory_node<T: Send>(node: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
     let Some(node) = node else { return work() };
     let body = || {
-        ask_for_memory_of(node);
+        prefer_memory_node(node);
         work()
     };
     std::thread::scope(|scope| scope.spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
 impl PreparedShard {
-    /// Opens what an earlier daemon left, or makes it.
+    /// Opens the files of an earlier daemon, or creates them.
     pub(crate) fn open(
         config: &Config,
-        plane: Shard,
+        shard: Shard,
         run: u32,
-        seat: CorePlacement,
+        placement: CorePlacement,
         fabric: Box<dyn Fabric>,
     ) -> Result<Self, StartError> {
-        let config = config.of_plane(plane);
+        let config = config.for_shard(shard);
         state_dir::make(&config.memory_folder)?;
-        let mut memory =
-            beside(seat.memory, || NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes))?;
-        let in_files = Files::folder(&config.state_folder, plane.index());
-        memory.set_file_bytes(Files::find(in_files, config.node, config.file_bytes, config.unclean_files)?);
+        let mut memory = on_memory_node(placement.memory, || {
+            NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)
+        })?;
+        let in_files = Files::folder(&config.state_folder, shard.index());
+        memory.enable_files(Files::open(in_files, config.node, config.file_bytes, config.unclean_files)?);
         let unusable = |source| StateDirError::Unusable { path: config.memory_folder.clone(), source };
-        let_through(&config.memory_folder, config.status_mode).map_err(unusable)?;
-        let identity = PageIdentity { node: config.node, run, core: seat.core, plane, mode: config.status_mode };
+        allow_readers(&config.memory_folder, config.status_mode).map_err(unusable)?;
+        let identity = PageIdentity { node: config.node, run, core: placement.core, shard, mode: config.status_mode };
         let page = StatusPage::make(&config.folder, &config.memory_folder, identity)?;
-        Ok(Self { plane, config, run, seat, fabric, memory, page })
+        Ok(Self { shard, config, run, placement, fabric, memory, page })
     }
 
-    /// Its page.
+    /// Returns the status page.
     pub(crate) fn page(&self) -> &StatusPage {
         &self.page
     }
 
-    /// Starts its thread; when this returns it has taken in what was left, and waits for its door to be opened.
+    /// Starts the progress thread. On return it has restored its segments; clients cannot attach yet.
     pub(crate) fn start(
         self,
-        desk: Option<ControlBridge>,
+        bridge: Option<ControlBridge>,
         drain: Drain,
-        vitals: &Supervisor,
+        supervisor: &Supervisor,
     ) -> Result<RunningShard, StartError> {
-        let Self { plane, config, run, seat, mut fabric, memory, page } = self;
-        let socket = config.folder.join(socket_name(plane.index()));
+        let Self { shard, config, run, placement, mut fabric, memory, page } = self;
+        let socket = config.folder.join(socket_name(shard.index()));
         let at_socket = |source| StartError::Socket { path: socket.clone(), source };
-        // Whoever started the daemon may have made the first plane's socket.
-        let may_inherit = config.inherit_socket && plane.index() == 0;
+        // Socket activation passes the socket of the first shard.
+        let may_inherit = config.inherit_socket && shard.index() == 0;
         let inherited = if may_inherit { InheritedSocket::take().map_err(at_socket)? } else { None };
         if inherited.is_some() {
-            tracing::info!(socket = %socket.display(), "took the clients' socket from whoever started this daemon");
+            tracing::info!(socket = %socket.display(), "inherited the clients' socket from the service manager");
         }
-        let station = IpcServer::open(config.node).map_err(at_socket)?;
+        let server = IpcServer::open(config.node).map_err(at_socket)?;
         let audiences = AreaAudiences::default();
         let quotas = SharedQuotas::default();
-        quotas.set(config.quotas.of_plane(plane.count()));
-        let doorkeeper = quotas.clone();
-        let mut reception = AcceptorConfig::new(&station);
-        reception.socket_mode = config.socket_mode;
-        reception.shards = plane.count();
-        reception.area_access = audiences.views();
-        // The reception's thread has what is asked there until it ends.
-        let vital = vitals.part("the reception");
-        reception.user_limit = UserLimit::new(move |uid, clients| {
-            vital.look();
-            doorkeeper.admit(uid, clients)
+        quotas.set(config.quotas.for_shard(shard.count()));
+        let user_quotas = quotas.clone();
+        let mut acceptor = AcceptorConfig::new(&server);
+        acceptor.socket_mode = config.socket_mode;
+        acceptor.shards = shard.count();
+        acceptor.area_access = audiences.access_check();
+        // The acceptor's thread owns this closure until it ends.
+        let liveness = supervisor.register("the acceptor");
+        acceptor.user_limit = UserLimit::new(move |uid, clients| {
+            liveness.check_fault();
+            user_quotas.admit(uid, clients)
         });
-        let inbox = station.inbox();
-        let closed = (reception, inherited);
-        let hello = PeerHello { node: config.node, run, planes: plane.count() };
-        let judged = HandshakeCounts::default();
-        let doorkeeper = |key| {
+        let inbox = server.inbox();
+        let unopened = (acceptor, inherited);
+        let hello = PeerHello { node: config.node, run, planes: shard.count() };
+        let handshakes = HandshakeCounts::default();
+        let verifier = |key| {
             HandshakeVerifier::new(
                 key,
-                Purpose::Data(plane.index()),
+                Purpose::Data(shard.index()),
                 hello,
-                judged.clone(),
-                vitals.part("the doorkeeper"),
+                handshakes.clone(),
+                supervisor.register("the handshake verifier"),
             )
         };
-        let mut doorman = None;
-        if let Some(doorkeeper) = config.key.clone().map(doorkeeper) {
+        let mut handshake_worker = None;
+        if let Some(verifier) = config.key.clone().map(verifier) {
             if fabric.capabilities().has_admission_filter {
-                fabric.set_admission_filter(Box::new(doorkeeper)).map_err(StartError::Network)?;
+                fabric.set_admission_filter(Box::new(verifier)).map_err(StartError::Network)?;
             } else {
-                doorman = Some(HandshakeWorker::start(doorkeeper, station.inbox()).map_err(StartError::Network)?);
+                handshake_worker = Some(HandshakeWorker::start(verifier, server.inbox()).map_err(StartError::Network)?);
             }
         }
-        let tally = Recorder::new(config.node, page.clone(), CLIENTS_MAX);
-        let kept_config = config.clone();
-        let (tell_names, names) = mpsc::sync_channel(1);
-        let (kept_quotas, core, near, pace) = (quotas.clone(), seat.core, seat.memory, config.pace);
-        let vital = vitals.part("a progress thread");
-        let progress = ProgressThread::start(&thread_name(plane), core, pace, move || {
-            near.into_iter().for_each(ask_for_memory_of);
+        let recorder = Recorder::new(config.node, page.clone(), CLIENTS_MAX);
+        let config_copy = config.clone();
+        let (names_sender, names) = mpsc::sync_channel(1);
+        let (quotas_copy, core, memory_node, pace) = (quotas.clone(), placement.core, placement.memory, config.pace);
+        let liveness = supervisor.register("a progress thread");
+        let progress = ProgressThread::start(&thread_name(shard), core, pace, move || {
+            memory_node.into_iter().for_each(prefer_memory_node);
             let parts = EventLoopParts {
-                plane,
-                station,
+                shard,
+                server,
                 fabric,
                 memory,
                 audiences,
-                tally,
+                recorder,
                 quotas,
-                desk,
+                bridge,
                 drain,
-                doorman,
-                judged,
-                vital,
+                handshake_worker,
+                handshakes,
+                liveness,
             };
-            let made = EventLoop::new(&config, parts, run)?;
-            // Whoever asked has stopped listening only if the start has failed.
-            let _ = tell_names.send(made.names());
+            let event_loop = EventLoop::new(&config, parts, run)?;
+            // The receiver is gone only if the start has failed.
+            let _ = names_sender.send(event_loop.names());
             #[cfg(test)]
-            let made = crate::tests::no_alloc::Counted::new(made, &config.folder);
-            Ok::<_, StartError>(made)
+            let event_loop = crate::tests::no_alloc::Counted::new(event_loop, &config.folder);
+            Ok::<_, StartError>(event_loop)
         })?;
         let names = names.recv().unwrap_or_default();
-        let (progress, closed) = (Some(progress), Some(closed));
-        let (reception, quotas) = (None, kept_quotas);
+        let (progress, unopened) = (Some(progress), Some(unopened));
+        let (acceptor, quotas) = (None, quotas_copy);
         Ok(RunningShard {
-            plane,
-            reception,
+            shard,
+            acceptor,
             progress,
-            closed,
+            unopened,
             quotas,
             names,
             page,
             socket,
             inbox,
-            config: kept_config,
-            seat,
+            config: config_copy,
+            placement,
         })
     }
 }
 
-fn thread_name(plane: Shard) -> String {
-    // The kernel keeps 15 letters.
-    if plane.is_only() { "ddss-progress".to_owned() } else { format!("ddss-progres-{}", plane.index()) }
+fn thread_name(shard: Shard) -> String {
+    // The kernel keeps 15 characters.
+    if shard.is_only() { "ddss-progress".to_owned() } else { format!("ddss-progres-{}", shard.index()) }
 }
 
-/// A plane whose thread runs.
+/// A shard with a running thread.
 #[derive(Debug)]
 pub(crate) struct RunningShard {
-    plane: Shard,
-    // The order counts: the door is closed before the thread ends.
-    reception: Option<Acceptor>,
+    shard: Shard,
+    // Drop order matters: the acceptor closes before the thread ends.
+    acceptor: Option<Acceptor>,
     progress: Option<ProgressThread>,
-    /// What the door needs until it is opened.
-    closed: Option<(AcceptorConfig, Option<InheritedSocket>)>,
+    /// Parts of the acceptor, until it is opened.
+    unopened: Option<(AcceptorConfig, Option<InheritedSocket>)>,
     inbox: Inbox,
     quotas: SharedQuotas,
     names: Vec<(Name, bool)>,
     page: StatusPage,
     socket: PathBuf,
     config: Config,
-    seat: CorePlacement,
+    placement: CorePlacement,
 }
 
 impl RunningShard {
-    /// From now on clients can attach.
-    pub(crate) fn open_door(&mut self) -> Result<(), StartError> {
-        let Some((config, inherited)) = self.closed.take() else { return Ok(()) };
+    /// Lets clients attach from now on.
+    pub(crate) fn open_acceptor(&mut self) -> Result<(), StartError> {
+        let Some((config, inherited)) = self.unopened.take() else { return Ok(()) };
         let at_socket = |source| StartError::Socket { path: self.socket.clone(), source };
         let sink = self.inbox.sink();
         let opened = match inherited {
             Some(inherited) => Acceptor::start_at(inherited, &self.socket, config, sink),
             None => Acceptor::start(&self.socket, config, sink),
         };
-        self.reception = Some(opened.map_err(at_socket)?);
+        self.acceptor = Some(opened.map_err(at_socket)?);
         Ok(())
     }
 
-    /// The names that it found; with each, whether it was first at home elsewhere.
+    /// Takes the names that the start found; with each, true if another node was its first home.
     pub(crate) fn take_names(&mut self) -> Vec<(Name, bool)> {
         std::mem::take(&mut self.names)
     }
 
-    /// Its page.
+    /// Returns the status page.
     pub(crate) fn page(&self) -> &StatusPage {
         &self.page
     }
 
-    /// Where clients attach.
+    /// Returns the path of the socket that clients attach to.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The core of its thread, if it has one.
+    /// Returns the core of the thread, if it is pinned.
     pub(crate) fn core(&self) -> Option<usize> {
-        self.seat.core
+        self.placement.core
     }
 
-    /// Takes its part of what each user may have.
+    /// Applies this shard's part of each user's quota.
     pub(crate) fn set_quotas(&self, quotas: &QuotaTable) {
-        self.quotas.set(quotas.of_plane(self.plane.count()));
+        self.quotas.set(quotas.for_shard(self.shard.count()));
     }
 
-    /// Whether its thread still runs.
+    /// Returns true while the thread runs.
     pub(crate) fn is_running(&self) -> bool {
         self.progress.as_ref().is_some_and(ProgressThread::is_running)
     }
 
-    /// It was told to stop: nobody is let in any more, and whoever looks is told.
+    /// Begins the stop: refuses new clients and publishes the state.
     pub(crate) fn begin_stop(&self) {
         self.page.set_state(DaemonState::Stopping);
-        if let Some(reception) = &self.reception {
-            reception.stop_accepting();
+        if let Some(acceptor) = &self.acceptor {
+            acceptor.stop_accepting();
         }
     }
 
-    /// Has its thread look what it is told.
+    /// Wakes the thread, to notice a changed flag.
     pub(crate) fn wake(&self) {
         self.inbox.wake_server();
     }
 
-    /// Lets nobody in any more; the sessions end.
-    pub(crate) fn close_door(&mut self) {
-        if let Some(reception) = self.reception.take() {
-            reception.stop();
+    /// Closes the acceptor and ends all sessions.
+    pub(crate) fn close_acceptor(&mut self) {
+        if let Some(acceptor) = self.acceptor.take() {
+            acceptor.stop();
         }
     }
 
-    /// Ends its thread.
+    /// Ends the thread.
     pub(crate) fn end(&mut self) -> Result<(), StartError> {
-        self.close_door();
+        self.close_acceptor();
         let Some(progress) = self.progress.take() else { return Ok(()) };
         let ended = progress.stop();
         self.page.set_state(DaemonState::Stopped);
         if self.config.discard {
             let Config { folder, memory_folder, state_folder, .. } = &self.config;
             NodeMemory::discard(memory_folder);
-            Files::discard(&Files::folder(state_folder, self.plane.index()));
-            StatusPage::discard(folder, memory_folder, self.plane.index());
-            if self.plane.index() > 0 {
-                // Made for it alone. Whatever else somebody put there keeps it.
+            Files::discard(&Files::folder(state_folder, self.shard.index()));
+            StatusPage::discard(folder, memory_folder, self.shard.index());
+            if self.shard.index() > 0 {
+                // Remove the folder that was made for this shard; it stays if it holds other files.
                 let _ = std::fs::remove_dir(memory_folder);
             }
         }
@@ -288,72 +290,72 @@ impl RunningShard {
     }
 }
 
-/// Throws away what planes of earlier daemons left, however many those had. Says so, and throws nothing away, if a daemon
-/// works with the files: it may have made their folder when it had run for a while.
+/// Discards the shards of earlier daemons, whatever their number was. Refuses, and discards nothing, if a daemon uses
+/// the files: it may have created their folder after its start.
 pub(crate) fn discard_all(config: &Config) -> Result<(), StateDirError> {
-    let planes = || 0..PLANES_MAX as u8;
-    let in_files = planes().map(|plane| Files::folder(&config.state_folder, plane)).filter(|folder| folder.exists());
-    // Held until they are empty; a plane of this daemon takes its own anew.
-    let _locks = in_files.map(|folder| StateDirLock::take_itself(&folder)).collect::<Result<Vec<_>, _>>()?;
-    planes().for_each(|plane| discard(config, plane));
+    let shards = || 0..PLANES_MAX as u8;
+    let in_files = shards().map(|shard| Files::folder(&config.state_folder, shard)).filter(|folder| folder.exists());
+    // Locked until the folders are empty; each shard of this daemon locks its own again.
+    let _locks = in_files.map(|folder| StateDirLock::lock_folder(&folder)).collect::<Result<Vec<_>, _>>()?;
+    shards().for_each(|shard| discard(config, shard));
     Ok(())
 }
 
-fn discard(config: &Config, plane: u8) {
-    let memory_folder = plane_folder(&config.memory_folder, plane);
-    Files::discard(&Files::folder(&config.state_folder, plane));
+fn discard(config: &Config, shard: u8) {
+    let memory_folder = shard_folder(&config.memory_folder, shard);
+    Files::discard(&Files::folder(&config.state_folder, shard));
     if !memory_folder.exists() {
         return;
     }
     NodeMemory::discard(&memory_folder);
-    StatusPage::discard(&config.folder, &memory_folder, plane);
-    if plane > 0 {
-        // A door that a killed daemon left would have clients wait behind it for one that never comes.
-        let _ = std::fs::remove_file(config.folder.join(socket_name(plane)));
+    StatusPage::discard(&config.folder, &memory_folder, shard);
+    if shard > 0 {
+        // Clients would wait at the socket of a killed daemon for a shard that never comes.
+        let _ = std::fs::remove_file(config.folder.join(socket_name(shard)));
         let _ = std::fs::remove_dir(&memory_folder);
     }
 }
 
-/// Refuses segments that were shared out among another number of planes: in this one they would be found by nobody.
-/// Without such the number may change.
-pub(crate) fn check_planes(config: &Config) -> Result<(), PoolError> {
-    let registers = |plane: u8| {
-        let folders = [plane_folder(&config.memory_folder, plane), Files::folder(&config.state_folder, plane)];
-        folders.into_iter().filter(|folder| folder.join(NodeMemory::REGISTER_NAME).exists())
+/// Refuses segments that were distributed over another number of shards: clients could not find them. Without segments
+/// the number may change.
+pub(crate) fn check_shards(config: &Config) -> Result<(), PoolError> {
+    let registry_folders = |shard: u8| {
+        let folders = [shard_folder(&config.memory_folder, shard), Files::folder(&config.state_folder, shard)];
+        folders.into_iter().filter(|folder| folder.join(NodeMemory::REGISTRY_NAME).exists())
     };
-    // Of which format all of it is comes before anything in it is opened.
-    (0..PLANES_MAX as u8).flat_map(registers).try_for_each(|folder| NodeMemory::check_register(&folder))?;
+    // Check the format of every registry before any of them is opened.
+    (0..PLANES_MAX as u8).flat_map(registry_folders).try_for_each(|folder| NodeMemory::check_registry(&folder))?;
     let mut found: Vec<(u8, Option<Name>)> = Vec::new();
-    for plane in 0..PLANES_MAX as u8 {
-        for folder in registers(plane) {
-            let path = folder.join(NodeMemory::REGISTER_NAME);
+    for shard in 0..PLANES_MAX as u8 {
+        for folder in registry_folders(shard) {
+            let path = folder.join(NodeMemory::REGISTRY_NAME);
             if Registry::head(&path).is_ok_and(|head| head == Head::Unclaimed) {
                 continue;
             }
             let opened = Registry::open_existing(&path).map_err(|source| PoolError::File { path, source })?;
             found.extend(opened.entries().filter_map(|entry| match entry {
-                Entry::Live(record) => Some((plane, Some(record.name))),
-                // Of what makes no sense nobody knows the name: it stays where it is, for who takes it in.
-                Entry::Broken => Some((plane, None)),
+                Entry::Live(record) => Some((shard, Some(record.name))),
+                // The name of a broken record is unknown: it stays in its shard, for recovery.
+                Entry::Broken => Some((shard, None)),
                 Entry::Free(_) => None,
             }));
         }
     }
     let fits = |count: u8| {
-        found.iter().all(|&(plane, name)| match name {
-            Some(name) => Shard::index_of(&name, count) == plane,
-            None => plane < count,
+        found.iter().all(|&(shard, name)| match name {
+            Some(name) => Shard::index_of(&name, count) == shard,
+            None => shard < count,
         })
     };
     if !fits(config.progress_threads) {
         let before = (1..=PLANES_MAX as u8).find(|&count| fits(count));
         let (path, segments) = (config.memory_folder.clone(), found.len());
-        return Err(PoolError::OtherPlanes { path, before: before.unwrap_or(PLANES_MAX as u8), segments });
+        return Err(PoolError::OtherShardCount { path, before: before.unwrap_or(PLANES_MAX as u8), segments });
     }
     Ok(())
 }
 
-/// Throws away what planes left that are no more, which is nothing that anybody could find.
-pub(crate) fn discard_other_planes(config: &Config) {
-    (config.progress_threads..PLANES_MAX as u8).for_each(|plane| discard(config, plane));
+/// Discards the files of shards that no longer exist. [`check_shards`] has found no segment in them.
+pub(crate) fn discard_other_shards(config: &Config) {
+    (config.progress_threads..PLANES_MAX as u8).for_each(|shard| discard(config, shard));
 }

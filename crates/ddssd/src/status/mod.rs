@@ -1,20 +1,19 @@
-//! What this daemon tells of itself: counted by the progress thread in its own memory, and written by it, now and then and
-//! before it sleeps, into a page that stays when the daemon ends. Nobody is asked, nothing waits.
+//! Status of this daemon. The progress thread counts in private memory, and writes to a shared page from time to time
+//! and before it sleeps. The page outlives the daemon. Readers need no reply and delay nothing.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! | --- | --- |
-//! | `page.rs` | the file: made anew at each start, the one before it kept |
-//! | `recorder.rs` | counts requests, clients, everything else; decides what is written when |
-//! | `top_segments.rs` | the segments with the most calls, in a table that is never longer |
-//! | `inflight.rs` | requests that were not answered at once, until they are |
+//! | `page.rs` | the file: created at each start; the one before is kept |
+//! | `recorder.rs` | counts requests, clients and events; decides what is written when |
+//! | `top_segments.rs` | the segments with the most calls, in a table of fixed size |
+//! | `inflight.rs` | requests without an immediate reply, until they are answered |
 //!
-//! What each word means stands in `crates/ddss-core/src/status/`, who may read it in
-//! `docs/decisions/0019-status-page.md`.
+//! `crates/ddss-core/src/status/` defines each word, and `docs/decisions/0019-status-page.md` the readers.
 
 mod inflight;
 mod page;
 mod recorder;
 mod top_segments;
 
-pub(crate) use page::{PageIdentity, StatusPage, let_through, wall_us};
-pub(crate) use recorder::{ClientSeen, Gauges, Recorder};
+pub(crate) use page::{PageIdentity, StatusPage, allow_readers, wall_us};
+pub(crate) use recorder::{ClientInfo, Gauges, Recorder};

@@ -1,7 +1,7 @@
-//! The file of the page: `status` beside the segments, found through a link in the daemon's folder.
+//! The status page: a file `status` beside the segments, found through a link in the daemon's folder.
 //!
-//! Each run makes its own and puts it in the place of the one before, which stays as `status.before`: after a crash it
-//! says how far that daemon had come. A reader that has the old file open reads on in the old file.
+//! Each run creates its own page, and renames the one before to `status.before`: after a crash it shows the last state
+//! of that daemon. A reader with the old file open continues to read the old file.
 
 use crate::storage::memory::PoolError;
 use ddss_core::status::{Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, Step};
@@ -16,18 +16,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const CHECKED: &str = "the layout keeps every word inside the page";
 
-/// Whose page it is.
+/// Identity of a page's daemon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageIdentity {
     pub(crate) node: NodeId,
     pub(crate) run: u32,
     pub(crate) core: Option<usize>,
-    pub(crate) plane: Shard,
+    pub(crate) shard: Shard,
     /// Permission bits of the file.
     pub(crate) mode: u32,
 }
 
-/// The page, mapped. Clones name the same one; each word has one writer.
+/// The mapped page. Clones share it; each word has one writer.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusPage {
     memory: SharedMemory,
@@ -38,7 +38,7 @@ impl StatusPage {
     const BEFORE_NAME: &str = "status.before";
     const FRESH_NAME: &str = "status.new";
 
-    /// Makes the page of this run, and lets the daemon's folder show the way to it.
+    /// Creates the page of this run, and links it from the daemon's folder.
     pub(crate) fn make(folder: &Path, memory_folder: &Path, identity: PageIdentity) -> Result<Self, PoolError> {
         let path = memory_folder.join(Self::NAME);
         let fresh = memory_folder.join(Self::FRESH_NAME);
@@ -47,7 +47,7 @@ impl StatusPage {
         let mut made = make();
         for name in [Self::BEFORE_NAME, Self::NAME] {
             if made.is_err() {
-                // A full file system must not keep a node from its segments: what earlier runs show makes room.
+                // A full file system must not keep a node from its segments: pages of earlier runs make room.
                 remove(&memory_folder.join(name)).map_err(system(&path))?;
                 made = make();
             }
@@ -60,18 +60,18 @@ impl StatusPage {
             _ => {}
         }
         std::fs::rename(&fresh, &path).map_err(system(&path))?;
-        let link = folder.join(status_name(identity.plane.index()));
-        show_the_way(&path, &link).map_err(system(&link))?;
+        let link = folder.join(status_name(identity.shard.index()));
+        link_page(&path, &link).map_err(system(&link))?;
         Ok(page)
     }
 
-    /// Takes everything away that has a name.
-    pub(crate) fn discard(folder: &Path, memory_folder: &Path, plane: u8) {
+    /// Removes all files of the page.
+    pub(crate) fn discard(folder: &Path, memory_folder: &Path, shard: u8) {
         for name in [Self::NAME, Self::BEFORE_NAME, Self::FRESH_NAME] {
-            // Somebody else may have tidied up.
+            // Another process may have removed the files already.
             let _ = std::fs::remove_file(memory_folder.join(name));
         }
-        let _ = std::fs::remove_file(folder.join(status_name(plane)));
+        let _ = std::fs::remove_file(folder.join(status_name(shard)));
     }
 
     fn begin(&self, identity: PageIdentity) {
@@ -92,30 +92,30 @@ impl StatusPage {
         self.set(IdentityWord::Release.at(), half(0));
         self.set(IdentityWord::Release.at() + 8, half(8));
         self.set(IdentityWord::Core.at(), identity.core.map_or(0, |core| core as u64 + 1));
-        let plane = identity.plane;
-        self.set(IdentityWord::Plane.at(), u64::from(plane.index()) | u64::from(plane.count()) << 32);
+        let shard = identity.shard;
+        self.set(IdentityWord::Plane.at(), u64::from(shard.index()) | u64::from(shard.count()) << 32);
         self.set_state(DaemonState::Starting);
         self.beat(wall_us());
         Layout::begin(|at, word| self.set(at, word));
     }
 
-    /// How far the daemon has come.
+    /// Publishes the state of the daemon.
     pub(crate) fn set_state(&self, state: DaemonState) {
         self.set(IdentityWord::State.at(), state.code());
     }
 
-    /// A sign of life.
+    /// Records a sign of life.
     pub(crate) fn beat(&self, wall_us: u64) {
         self.set(IdentityWord::HeartbeatNs.at(), clock_ns());
         self.set(IdentityWord::HeartbeatUs.at(), wall_us);
     }
 
-    /// When the last sign of life was given.
+    /// Returns the time of the last sign of life.
     pub(crate) fn heartbeat_ns(&self) -> u64 {
         self.word(IdentityWord::HeartbeatNs.at())
     }
 
-    /// How long there was no sign of life.
+    /// Returns the time since the last sign of life.
     pub(crate) fn silence(&self) -> Duration {
         Duration::from_nanos(clock_ns().saturating_sub(self.heartbeat_ns()))
     }
@@ -128,14 +128,14 @@ impl StatusPage {
         self.set(Layout::gauge_at(gauge), value);
     }
 
-    /// Notes how long a step took.
-    pub(crate) fn note(&self, kind: Kind, road: Road, step: Step, ns: u64) {
+    /// Adds the duration of a step to its histogram.
+    pub(crate) fn add_sample(&self, kind: Kind, road: Road, step: Step, ns: u64) {
         let at = Layout::histogram_at(kind, road, step);
         self.add(at + Histogram::bucket_of(ns) * size_of::<u64>(), 1);
         self.add(at + Layout::SUM_AT, ns);
     }
 
-    /// Writes a row.
+    /// Writes or erases a row.
     pub(crate) fn set_row<R: Row>(&self, section: Section, index: usize, row: Option<&R>) {
         let at = section.at + index % section.rows * section.row_bytes;
         let (load, store) = (|offset| self.word(at + offset), |offset, word| self.set_last(at + offset, word));
@@ -150,7 +150,7 @@ impl StatusPage {
         self.memory.store(at, value, Ordering::Relaxed).expect(CHECKED);
     }
 
-    /// Sets a word that is seen no sooner than those before it.
+    /// Stores a word that becomes visible after all earlier ones.
     fn set_last(&self, at: usize, value: u64) {
         self.memory.store(at, value, Ordering::Release).expect(CHECKED);
     }
@@ -163,13 +163,13 @@ impl StatusPage {
         self.memory.load(at, Ordering::Relaxed).expect(CHECKED)
     }
 
-    /// A copy, as a reader makes it.
+    /// Copies the page, as a reader does.
     pub(crate) fn copy(&self) -> Vec<u8> {
         (0..Layout::BYTES).step_by(size_of::<u64>()).flat_map(|at| self.word(at).to_ne_bytes()).collect()
     }
 }
 
-/// Microseconds since 1970.
+/// Returns microseconds since 1970.
 pub(crate) fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
@@ -186,9 +186,9 @@ fn system(path: &Path) -> impl Fn(io::Error) -> PoolError {
     move |source| PoolError::File { path: path.clone(), source: MemoryError::System { tried: "name", source } }
 }
 
-/// Puts a link in its place, or in the place of an older one. What is below the link's own folder is named from there on: whoever
-/// looks from outside a container finds that folder under another path.
-fn show_the_way(path: &Path, link: &Path) -> io::Result<()> {
+/// Creates a link, or replaces an older one. A target below the link's own folder is relative: outside of a container
+/// that folder has another path.
+fn link_page(path: &Path, link: &Path) -> io::Result<()> {
     let (path, link) = (std::path::absolute(path)?, std::path::absolute(link)?);
     let below = link.parent().and_then(|folder| path.strip_prefix(folder).ok());
     let path = below.unwrap_or(&path);
@@ -198,9 +198,8 @@ fn show_the_way(path: &Path, link: &Path) -> io::Result<()> {
     std::fs::rename(&fresh, &link)
 }
 
-/// Lets those who may read the page through the folder in which it lies. They see no other file of it: those are their
-/// owner's only.
-pub(crate) fn let_through(memory_folder: &Path, mode: u32) -> io::Result<()> {
+/// Lets readers of the page enter its folder. All other files in it stay private to their owner.
+pub(crate) fn allow_readers(memory_folder: &Path, mode: u32) -> io::Result<()> {
     let through = (mode & 0o044) >> 2;
     let found = std::fs::metadata(memory_folder)?.permissions().mode() & 0o777;
     if found & through == through {
@@ -216,13 +215,13 @@ mod tests {
     use ddss_ipc::{STATUS_NAME, read_all_statuses, read_status};
 
     #[test]
-    fn each_run_has_its_own_page_and_keeps_the_one_before() {
-        // If this broke, a crashed daemon's last words would be lost with its restart, or mixed with those of the next.
+    fn each_run_has_own_page_and_keeps_previous_one() {
+        // If this broke, a crashed daemon's last state would be lost at its restart, or mixed with that of the next.
         let folder = std::env::temp_dir().join(format!("ddssd-page-{}", std::process::id()));
         let memory_folder = folder.join("memory");
         std::fs::create_dir_all(&memory_folder).unwrap();
-        let plane = Shard::new(0, 2).unwrap();
-        let identity = |run| PageIdentity { node: NodeId(3), run, core: Some(1), plane, mode: 0o640 };
+        let shard = Shard::new(0, 2).unwrap();
+        let identity = |run| PageIdentity { node: NodeId(3), run, core: Some(1), shard, mode: 0o640 };
         let first = StatusPage::make(&folder, &memory_folder, identity(1)).unwrap();
         first.set_counter(Counter::Commits, 5);
         first.set_state(DaemonState::Serving);
@@ -240,11 +239,11 @@ mod tests {
         assert_eq!(std::fs::read_link(folder.join(STATUS_NAME)).unwrap(), Path::new("memory/status"));
         let mode = std::fs::metadata(folder.join(STATUS_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
-        // The page of the other plane, of an earlier run and then of this one.
+        // The page of the other shard, of an earlier run and then of this one.
         let second = memory_folder.join("plane-1");
         std::fs::create_dir_all(&second).unwrap();
         for (run, count) in [(1, 1), (2, 2)] {
-            StatusPage::make(&folder, &second, PageIdentity { plane: Shard::new(1, 2).unwrap(), ..identity(run) })
+            StatusPage::make(&folder, &second, PageIdentity { shard: Shard::new(1, 2).unwrap(), ..identity(run) })
                 .unwrap();
             let all = read_all_statuses(&folder).unwrap();
             assert_eq!(all.iter().map(|status| status.daemon.plane.index()).collect::<Vec<_>>(), [0, 1][..count]);

@@ -1,25 +1,25 @@
-//! Counts everything, and writes it into the page: counts each millisecond and before the thread sleeps, rows when they
-//! have changed, what has to be looked up twenty times a second.
+//! Counts all requests and events, and writes them to the status page. Counters are written each millisecond and
+//! before the thread sleeps, rows when they have changed, gauges twenty times a second.
 //!
-//! What a call costs here is a few additions in memory that no other core looks at. Clocks are read only for a request
-//! that is followed (`crates/ddss-ipc/src/trace_sampling.rs` says which).
+//! A call costs a few additions in memory that no other core reads. Clocks are read only for traced requests
+//! (`crates/ddss-ipc/src/trace_sampling.rs` selects them).
 
-use super::inflight::{Asked, InflightRequest, InflightRequests, Way};
+use super::inflight::{InflightRequest, InflightRequests, RequestSubject, StepTimes};
 use super::page::StatusPage;
-use super::top_segments::{TopSegments, Touch};
+use super::top_segments::{AccessKind, TopSegments};
 use ddss_core::engine::Counters;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, PeerRow, Road, SampleRow, Step, Tally as Column};
 use ddss_core::{ChannelId, ClientId, Entry, Message, NodeId, Outcome, SegmentId};
 use ddss_ipc::{ServerCounts, Session, Strategy, TracedRequest, clock_ns};
 
-/// A client and whether its row has to be written.
+/// Row of a client, and a flag for its next write.
 #[derive(Clone, Copy, Debug)]
 struct ClientState {
     row: ClientRow,
     dirty: bool,
 }
 
-/// What has to be looked up, now and then.
+/// Values that are polled from time to time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauges {
     pub(crate) segments: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Gauges {
     pub(crate) lock_waiters: usize,
 }
 
-/// Everything that is counted.
+/// All counters of one shard.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     node: NodeId,
@@ -43,21 +43,21 @@ pub(crate) struct Recorder {
     clients: Vec<Option<ClientState>>,
     dirty: Vec<u32>,
     attached: usize,
-    lanes: usize,
+    channels: usize,
     arena_bytes: u64,
-    busiest: TopSegments,
-    flights: InflightRequests,
+    top_segments: TopSegments,
+    inflight: InflightRequests,
     samples: u64,
-    /// When the network last brought something, while a request was followed.
-    noticed_ns: u64,
+    /// Time of the last network event, while a traced request was in flight.
+    last_event_ns: u64,
     wall_us: u64,
     peers: usize,
     flushes: u32,
 }
 
 impl Recorder {
-    /// How often what was looked up is written until calls count half as much: about a second.
-    const FLUSHES_PER_COOL: u32 = 16;
+    /// Gauge writes between two halvings of the segments' heat: about a second.
+    const FLUSHES_PER_DECAY: u32 = 16;
 
     pub(crate) fn new(node: NodeId, page: StatusPage, clients_max: usize) -> Self {
         Self {
@@ -69,60 +69,60 @@ impl Recorder {
             clients: vec![None; clients_max],
             dirty: Vec::with_capacity(clients_max),
             attached: 0,
-            lanes: 0,
+            channels: 0,
             arena_bytes: 0,
-            busiest: TopSegments::new(),
-            flights: InflightRequests::new(),
+            top_segments: TopSegments::new(),
+            inflight: InflightRequests::new(),
             samples: 0,
-            noticed_ns: 0,
+            last_event_ns: 0,
             wall_us: 0,
             peers: 0,
             flushes: 0,
         }
     }
 
-    /// Counts one more.
+    /// Adds one to a counter.
     #[inline]
     pub(crate) fn count(&mut self, counter: Counter) {
         self.counters[counter.index()] += 1;
     }
 
-    /// Counts some more.
+    /// Adds `many` to a counter.
     #[inline]
     pub(crate) fn add(&mut self, counter: Counter, many: u64) {
         self.counters[counter.index()] += many;
     }
 
-    /// Some reads were posted, of so many bytes together.
-    pub(crate) fn read(&mut self, reads: usize, bytes: u64) {
+    /// Counts posted reads and their bytes.
+    pub(crate) fn count_reads(&mut self, reads: usize, bytes: u64) {
         self.add(Counter::FabricReads, reads as u64);
         self.add(Counter::FabricReadBytes, bytes);
     }
 
-    /// A write was posted.
-    pub(crate) fn wrote(&mut self, bytes: u32) {
+    /// Counts a posted write.
+    pub(crate) fn count_write(&mut self, bytes: u32) {
         self.count(Counter::FabricWrites);
         self.add(Counter::FabricWriteBytes, bytes.into());
     }
 
-    /// So many have wanted to connect.
-    pub(crate) fn asked(&mut self, many: u64) {
+    /// Sets the number of verified handshakes.
+    pub(crate) fn set_handshakes(&mut self, many: u64) {
         self.counters[Counter::ConnectionsAsked.index()] = many;
     }
 
-    /// What was sent so far.
-    pub(crate) fn sent(&mut self, messages: u64, bytes: u64) {
+    /// Sets the number of sent messages and their bytes.
+    pub(crate) fn set_sent(&mut self, messages: u64, bytes: u64) {
         self.counters[Counter::FabricMessages.index()] = messages;
         self.counters[Counter::FabricMessageBytes.index()] = bytes;
     }
 
-    /// What quotas did not allow so far.
-    pub(crate) fn refused(&mut self, many: u64) {
+    /// Sets the number of requests that a quota has refused.
+    pub(crate) fn set_refusals(&mut self, many: u64) {
         self.counters[Counter::QuotaRefusals.index()] = many;
     }
 
-    /// Another node said something.
-    pub(crate) fn heard(&mut self, message: &Message) {
+    /// Counts a message from another node.
+    pub(crate) fn count_message(&mut self, message: &Message) {
         self.count(Counter::MessagesHeard);
         let answers = matches!(
             message,
@@ -133,8 +133,8 @@ impl Recorder {
 
     // Clients.
 
-    pub(crate) fn attached(&mut self, session: &ClientSeen, wall_us: u64) {
-        let &ClientSeen { client, pid, uid, gid, strategy, lanes, arena_bytes } = session;
+    pub(crate) fn attach(&mut self, session: &ClientInfo, wall_us: u64) {
+        let &ClientInfo { client, pid, uid, gid, strategy, lanes, arena_bytes } = session;
         self.count(Counter::Attached);
         let row = ClientRow {
             client,
@@ -151,107 +151,113 @@ impl Recorder {
             bytes_put: 0,
             under_way: 0,
         };
-        self.left(client.index);
+        self.free_slot(client.index);
         if let Some(place) = self.clients.get_mut(client.index as usize) {
             *place = Some(ClientState { row, dirty: true });
             self.dirty.push(client.index);
             self.attached += 1;
-            self.lanes += usize::from(lanes);
+            self.channels += usize::from(lanes);
             self.arena_bytes += arena_bytes;
         }
     }
 
-    /// Whoever has this slot has it no longer.
-    fn left(&mut self, index: u32) {
-        let Some(guest) = self.clients.get_mut(index as usize).and_then(Option::take) else { return };
-        if guest.dirty {
+    /// Frees a client slot.
+    fn free_slot(&mut self, index: u32) {
+        let Some(client_state) = self.clients.get_mut(index as usize).and_then(Option::take) else { return };
+        if client_state.dirty {
             self.dirty.retain(|&other| other != index);
         }
-        if guest.row.under_way > 0 {
-            self.flights.forget(guest.row.client);
+        if client_state.row.under_way > 0 {
+            self.inflight.remove_client(client_state.row.client);
         }
         self.attached -= 1;
-        self.lanes -= usize::from(guest.row.lanes);
-        self.arena_bytes -= guest.row.arena_bytes;
+        self.channels -= usize::from(client_state.row.lanes);
+        self.arena_bytes -= client_state.row.arena_bytes;
         self.page.set_row::<ClientRow>(Layout::CLIENTS, index as usize, None);
     }
 
-    pub(crate) fn gone(&mut self, client: ClientId) {
-        if self.guest(client).is_some() {
-            self.left(client.index);
+    pub(crate) fn detach(&mut self, client: ClientId) {
+        if self.client_state(client).is_some() {
+            self.free_slot(client.index);
             self.count(Counter::Left);
         }
     }
 
     #[inline]
-    fn guest(&mut self, client: ClientId) -> Option<&mut ClientState> {
-        self.clients.get_mut(client.index as usize)?.as_mut().filter(|guest| guest.row.client == client)
+    fn client_state(&mut self, client: ClientId) -> Option<&mut ClientState> {
+        self.clients.get_mut(client.index as usize)?.as_mut().filter(|client_state| client_state.row.client == client)
     }
 
     // Requests.
 
-    /// A request was answered on the spot.
+    /// Records a request with an immediate reply.
     #[inline]
-    pub(crate) fn answered(
+    pub(crate) fn record_reply(
         &mut self,
-        lane: ChannelId,
+        channel: ChannelId,
         request: &Entry,
         reply: &Entry,
-        followed: Option<TracedRequest>,
+        traced: Option<TracedRequest>,
     ) {
         if request[1] != reply[1] {
-            return self.answered_another(lane, request, reply, followed);
+            return self.record_other_reply(channel, request, reply, traced);
         }
-        let asked = Asked::of(request);
+        let subject = RequestSubject::of(request);
         let outcome = outcome_of(reply);
-        self.ended(lane.client, &asked, outcome, 0);
-        if let Some(followed) = followed {
-            self.follow_here(lane, request[1], &asked, outcome, followed);
+        self.count_outcome(channel.client, &subject, outcome, 0);
+        if let Some(traced) = traced {
+            self.record_local_trace(channel, request[1], &subject, outcome, traced);
         }
     }
 
-    /// What was answered is an older request of the same lane.
+    /// The reply belongs to an older request of the same channel.
     #[cold]
-    fn answered_another(&mut self, lane: ChannelId, request: &Entry, reply: &Entry, followed: Option<TracedRequest>) {
-        self.waits(lane, request, followed);
-        self.landed(lane, reply);
+    fn record_other_reply(
+        &mut self,
+        channel: ChannelId,
+        request: &Entry,
+        reply: &Entry,
+        traced: Option<TracedRequest>,
+    ) {
+        self.begin_wait(channel, request, traced);
+        self.complete(channel, reply);
     }
 
-    /// A request waits for somebody.
-    pub(crate) fn waits(&mut self, lane: ChannelId, request: &Entry, followed: Option<TracedRequest>) {
-        let asked = Asked::of(request);
-        self.operations[asked.kind.index()][Column::Waited.index()] += 1;
-        let way = followed.map(|TracedRequest { submitted_ns, taken_ns }| Way {
+    /// Records a request that has to wait.
+    pub(crate) fn begin_wait(&mut self, channel: ChannelId, request: &Entry, traced: Option<TracedRequest>) {
+        let subject = RequestSubject::of(request);
+        self.operations[subject.kind.index()][Column::Waited.index()] += 1;
+        let times = traced.map(|TracedRequest { submitted_ns, taken_ns }| StepTimes {
             submitted_ns,
             taken_ns,
             posted_ns: clock_ns(),
         });
-        if self.flights.begin(lane, request[1], InflightRequest { asked, way }) {
-            if let Some(guest) = self.guest(lane.client) {
-                guest.row.under_way += 1;
+        if self.inflight.begin(channel, request[1], InflightRequest { subject, times }) {
+            if let Some(client_state) = self.client_state(channel.client) {
+                client_state.row.under_way += 1;
             }
         } else {
             self.count(Counter::Untracked);
         }
     }
 
-    /// One that waited has its answer.
-    pub(crate) fn landed(&mut self, lane: ChannelId, reply: &Entry) {
-        let Some(InflightRequest { asked, way }) = self.flights.end(lane, reply[1]) else { return };
+    /// Records the reply to a request that had to wait.
+    pub(crate) fn complete(&mut self, channel: ChannelId, reply: &Entry) {
+        let Some(InflightRequest { subject, times }) = self.inflight.end(channel, reply[1]) else { return };
         let outcome = outcome_of(reply);
-        self.ended(lane.client, &asked, outcome, 1);
-        if let Some(way) = way {
-            self.follow_away(lane, reply[1], &asked, outcome, way);
+        self.count_outcome(channel.client, &subject, outcome, 1);
+        if let Some(times) = times {
+            self.record_remote_trace(channel, reply[1], &subject, outcome, times);
         }
     }
 
     #[inline]
-    fn ended(&mut self, client: ClientId, asked: &Asked, outcome: Outcome, waited: u64) {
-        let counts = &mut self.operations[asked.kind.index()];
+    fn count_outcome(&mut self, client: ClientId, subject: &RequestSubject, outcome: Outcome, waited: u64) {
+        let counts = &mut self.operations[subject.kind.index()];
         let (done, failure) = match outcome {
             Outcome::Done => {
                 counts[Column::Done.index()] += 1;
-                counts[Column::Bytes.index()] += asked.bytes;
+                counts[Column::Bytes.index()] += subject.bytes;
                 (true, None)
             }
             Outcome::Failed(failure) => {
@@ -266,68 +272,82 @@ impl Recorder {
         if let Some(failure) = failure {
             self.failures[usize::from(failure.code()) % Layout::FAILURES] += 1;
         }
-        let touch = match asked.kind {
-            Kind::Get | Kind::GetMany => Touch::Get,
-            Kind::Put | Kind::PutMany | Kind::Atomic => Touch::Put,
-            _ => Touch::Other,
+        let access = match subject.kind {
+            Kind::Get | Kind::GetMany => AccessKind::Get,
+            Kind::Put | Kind::PutMany | Kind::Atomic => AccessKind::Put,
+            _ => AccessKind::Other,
         };
-        if done && asked.kind == Kind::Release {
-            self.busiest.forget(SegmentId::from_bits(asked.segment));
-        } else if done && asked.segment != 0 {
-            self.busiest.touch(asked.segment, touch, asked.bytes);
+        if done && subject.kind == Kind::Release {
+            self.top_segments.remove(SegmentId::from_bits(subject.segment));
+        } else if done && subject.segment != 0 {
+            self.top_segments.count(subject.segment, access, subject.bytes);
         }
-        let Some(Some(guest)) = self.clients.get_mut(client.index as usize) else { return };
-        let row = &mut guest.row;
+        let Some(Some(client_state)) = self.clients.get_mut(client.index as usize) else { return };
+        let row = &mut client_state.row;
         row.operations += 1;
         row.failed += u64::from(!done);
         row.under_way = row.under_way.saturating_sub(waited);
-        match touch {
-            Touch::Get if done => row.bytes_got += asked.bytes,
-            Touch::Put if done => row.bytes_put += asked.bytes,
+        match access {
+            AccessKind::Get if done => row.bytes_got += subject.bytes,
+            AccessKind::Put if done => row.bytes_put += subject.bytes,
             _ => {}
         }
-        if !guest.dirty {
-            guest.dirty = true;
+        if !client_state.dirty {
+            client_state.dirty = true;
             self.dirty.push(client.index);
         }
     }
 
-    // Those that are followed.
+    // Traced requests.
 
-    /// The network has brought something. Called before anybody looks what it is.
+    /// Records the time of a network event. The event loop calls it before it handles the events.
     #[inline]
-    pub(crate) fn notice(&mut self) {
-        if self.flights.follows() {
-            self.noticed_ns = clock_ns();
+    pub(crate) fn mark_event_time(&mut self) {
+        if self.inflight.has_traced() {
+            self.last_event_ns = clock_ns();
         }
     }
 
     #[cold]
-    fn follow_here(&mut self, lane: ChannelId, request: u64, asked: &Asked, outcome: Outcome, followed: TracedRequest) {
+    fn record_local_trace(
+        &mut self,
+        channel: ChannelId,
+        request: u64,
+        subject: &RequestSubject,
+        outcome: Outcome,
+        traced: TracedRequest,
+    ) {
         let now = clock_ns();
-        let TracedRequest { submitted_ns, taken_ns } = followed;
+        let TracedRequest { submitted_ns, taken_ns } = traced;
         let mut steps = [None; Step::COUNT];
         steps[Step::Submit.index()] = submitted_ns.map(|from| taken_ns.saturating_sub(from));
         steps[Step::Post.index()] = Some(now.saturating_sub(taken_ns));
         steps[Step::Total.index()] = Some(now.saturating_sub(submitted_ns.unwrap_or(taken_ns)));
-        let away = asked.segment_id().is_some_and(|segment| self.is_remote(segment));
-        self.sample(lane, request, asked, outcome, if away { Road::Away } else { Road::Here }, steps);
+        let away = subject.segment_id().is_some_and(|segment| self.is_remote(segment));
+        self.sample(channel, request, subject, outcome, if away { Road::Away } else { Road::Here }, steps);
     }
 
     #[cold]
-    fn follow_away(&mut self, lane: ChannelId, request: u64, asked: &Asked, outcome: Outcome, way: Way) {
+    fn record_remote_trace(
+        &mut self,
+        channel: ChannelId,
+        request: u64,
+        subject: &RequestSubject,
+        outcome: Outcome,
+        times: StepTimes,
+    ) {
         let now = clock_ns();
-        let Way { submitted_ns, taken_ns, posted_ns } = way;
-        // Time may have brought the answer, or another client.
-        let complete_ns = if self.noticed_ns > posted_ns { self.noticed_ns } else { now };
+        let StepTimes { submitted_ns, taken_ns, posted_ns } = times;
+        // A deadline or another client, and no network event, may have completed the request.
+        let complete_ns = if self.last_event_ns > posted_ns { self.last_event_ns } else { now };
         let mut steps = [None; Step::COUNT];
         steps[Step::Submit.index()] = submitted_ns.map(|from| taken_ns.saturating_sub(from));
         steps[Step::Post.index()] = Some(posted_ns.saturating_sub(taken_ns));
         steps[Step::Complete.index()] = Some(complete_ns.saturating_sub(posted_ns));
         steps[Step::Reply.index()] = Some(now.saturating_sub(complete_ns));
         steps[Step::Total.index()] = Some(now.saturating_sub(submitted_ns.unwrap_or(taken_ns)));
-        let here = asked.segment_id().is_some_and(|segment| !self.is_remote(segment));
-        self.sample(lane, request, asked, outcome, if here { Road::Here } else { Road::Away }, steps);
+        let here = subject.segment_id().is_some_and(|segment| !self.is_remote(segment));
+        self.sample(channel, request, subject, outcome, if here { Road::Here } else { Road::Away }, steps);
     }
 
     fn is_remote(&self, segment: SegmentId) -> bool {
@@ -336,50 +356,50 @@ impl Recorder {
 
     fn sample(
         &mut self,
-        lane: ChannelId,
+        channel: ChannelId,
         request: u64,
-        asked: &Asked,
+        subject: &RequestSubject,
         outcome: Outcome,
         road: Road,
         steps_ns: [Option<u64>; Step::COUNT],
     ) {
         for (&step, ns) in Step::ALL.iter().zip(steps_ns) {
             if let Some(ns) = ns {
-                self.page.note(asked.kind, road, step, ns);
+                self.page.add_sample(subject.kind, road, step, ns);
             }
         }
         self.samples += 1;
         let row = SampleRow {
             number: self.samples,
             ended_us: self.wall_us,
-            kind: asked.kind,
+            kind: subject.kind,
             road,
             outcome,
-            lane: lane.index,
-            client: lane.client,
+            lane: channel.index,
+            client: channel.client,
             request,
-            segment: asked.segment_id(),
-            bytes: asked.bytes,
+            segment: subject.segment_id(),
+            bytes: subject.bytes,
             steps_ns,
         };
         self.page.set_row(Layout::SAMPLE_ROWS, self.samples as usize, Some(&row));
     }
 
-    /// A segment was released: its row is free.
-    pub(crate) fn released(&mut self, segment: SegmentId) {
+    /// Records the release of a segment, which frees its row.
+    pub(crate) fn record_release(&mut self, segment: SegmentId) {
         self.count(Counter::SegmentsReleased);
-        self.busiest.forget(segment);
+        self.top_segments.remove(segment);
     }
 
-    // Writing it down.
+    // Writing to the page.
 
-    /// The time, as the thread read it last.
+    /// Sets the time that the thread has read last.
     pub(crate) fn set_time(&mut self, wall_us: u64) {
         self.wall_us = wall_us;
     }
 
-    /// Writes every count, each row that has changed, and a sign of life.
-    pub(crate) fn flush(&mut self, engine: Counters, station: ServerCounts) {
+    /// Writes all counters, changed rows and a sign of life.
+    pub(crate) fn flush(&mut self, engine: Counters, server: ServerCounts) {
         for (counter, value) in [
             (Counter::Requests, engine.requests + engine.malformed),
             (Counter::Malformed, engine.malformed),
@@ -391,12 +411,12 @@ impl Recorder {
             (Counter::CacheHits, engine.cache_hits),
             (Counter::LocksGranted, engine.locks_granted),
             (Counter::LocksBroken, engine.locks_broken),
-            (Counter::RepliesLate, station.replies_to_gone_clients),
-            (Counter::RepliesUnasked, station.replies_unsolicited),
-            (Counter::Wakes, station.wakes),
-            (Counter::Parks, station.sleeps),
+            (Counter::RepliesLate, server.replies_to_gone_clients),
+            (Counter::RepliesUnasked, server.replies_unsolicited),
+            (Counter::Wakes, server.wakes),
+            (Counter::Parks, server.sleeps),
             (Counter::Sampled, self.samples),
-            (Counter::SegmentRowsLost, self.busiest.lost),
+            (Counter::SegmentRowsLost, self.top_segments.lost),
         ] {
             self.counters[counter.index()] = value;
         }
@@ -412,17 +432,17 @@ impl Recorder {
             self.page.set(Layout::failure_at(code), value);
         }
         for index in self.dirty.drain(..) {
-            if let Some(Some(guest)) = self.clients.get_mut(index as usize) {
-                guest.dirty = false;
-                self.page.set_row(Layout::CLIENTS, index as usize, Some(&guest.row));
+            if let Some(Some(client_state)) = self.clients.get_mut(index as usize) {
+                client_state.dirty = false;
+                self.page.set_row(Layout::CLIENTS, index as usize, Some(&client_state.row));
             }
         }
         let page = &self.page;
-        self.busiest.flush(|index, row| page.set_row(Layout::SEGMENT_ROWS, index, row));
+        self.top_segments.flush(|index, row| page.set_row(Layout::SEGMENT_ROWS, index, row));
         self.page.beat(self.wall_us);
     }
 
-    /// Writes what had to be looked up.
+    /// Writes the gauges.
     pub(crate) fn flush_gauges(&mut self, gauges: &Gauges, latency_ns: u64, peers: impl Iterator<Item = PeerRow>) {
         let (mut known, mut connected) = (0, 0);
         for peer in peers.take(Layout::PEERS.rows) {
@@ -436,7 +456,7 @@ impl Recorder {
         self.peers = known;
         for (gauge, value) in [
             (Gauge::Clients, self.attached as u64),
-            (Gauge::Lanes, self.lanes as u64),
+            (Gauge::Lanes, self.channels as u64),
             (Gauge::ArenaBytes, self.arena_bytes),
             (Gauge::Segments, gauges.segments as u64),
             (Gauge::PoolBytes, gauges.pool_bytes),
@@ -453,15 +473,15 @@ impl Recorder {
             self.page.set_gauge(gauge, value);
         }
         self.flushes += 1;
-        if self.flushes.is_multiple_of(Self::FLUSHES_PER_COOL) {
-            self.busiest.cool();
+        if self.flushes.is_multiple_of(Self::FLUSHES_PER_DECAY) {
+            self.top_segments.decay();
         }
     }
 }
 
-/// What is told of a client when it attaches.
+/// Data of a client that its row shows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientSeen {
+pub(crate) struct ClientInfo {
     client: ClientId,
     pid: u32,
     uid: u32,
@@ -471,7 +491,7 @@ pub(crate) struct ClientSeen {
     arena_bytes: u64,
 }
 
-impl ClientSeen {
+impl ClientInfo {
     pub(crate) fn of(session: &Session) -> Self {
         let who = session.credentials();
         let strategy = match session.strategy() {
@@ -492,7 +512,7 @@ impl ClientSeen {
     }
 }
 
-/// How a request ended, as its completion says.
+/// Decodes the outcome of a completion.
 #[inline]
 fn outcome_of(reply: &Entry) -> Outcome {
     Outcome::from_bytes(((reply[0] >> 32) as u16).to_le_bytes())

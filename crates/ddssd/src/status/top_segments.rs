@@ -1,12 +1,12 @@
-//! The segments with the most calls. Four places for each hash; who comes new takes the place of the one that had the
-//! fewest calls of late, so that a crowd of segments that are used once does not drive out one that is used always.
+//! The segments with the most calls, in a 4-way set-associative table. A new segment replaces the one with the fewest
+//! recent calls of its set, so that many segments that are used once do not displace a busy one.
 
 use ddss_core::SegmentId;
 use ddss_core::status::{Layout, SegmentRow};
 
-/// What is done to a segment.
+/// Kind of access to a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Touch {
+pub(super) enum AccessKind {
     Get,
     Put,
     Other,
@@ -15,7 +15,7 @@ pub(super) enum Touch {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     segment: u64,
-    /// Calls of late: halved from time to time.
+    /// Recent calls: halved from time to time.
     heat: u32,
     dirty: bool,
     gets: u64,
@@ -30,14 +30,14 @@ impl Place {
         Self { segment: 0, heat: 0, dirty: false, gets: 0, puts: 0, others: 0, bytes_got: 0, bytes_put: 0 };
 }
 
-/// The table.
+/// Table of the busiest segments.
 #[derive(Debug)]
 pub(super) struct TopSegments {
     places: Box<[Place]>,
-    /// Where the last call was: the next one is often there, too.
+    /// Place of the last call: the next one is often the same.
     last: usize,
     dirty: Vec<u32>,
-    /// Places that were taken from a segment that was there.
+    /// Segments that were displaced by others.
     pub(super) lost: u64,
 }
 
@@ -50,24 +50,24 @@ impl TopSegments {
         Self { places, last: 0, dirty: Vec::with_capacity(Layout::SEGMENTS), lost: 0 }
     }
 
-    /// A call that happened.
+    /// Counts a call.
     #[inline]
-    pub(super) fn touch(&mut self, segment: u64, touch: Touch, bytes: u64) {
+    pub(super) fn count(&mut self, segment: u64, access: AccessKind, bytes: u64) {
         if self.places[self.last].segment != segment {
             self.last = self.find(segment);
         }
         let place = &mut self.places[self.last];
         place.heat = place.heat.saturating_add(1);
-        match touch {
-            Touch::Get => {
+        match access {
+            AccessKind::Get => {
                 place.gets += 1;
                 place.bytes_got += bytes;
             }
-            Touch::Put => {
+            AccessKind::Put => {
                 place.puts += 1;
                 place.bytes_put += bytes;
             }
-            Touch::Other => place.others += 1,
+            AccessKind::Other => place.others += 1,
         }
         if !place.dirty {
             place.dirty = true;
@@ -89,8 +89,8 @@ impl TopSegments {
         first + coldest
     }
 
-    /// A segment is gone: its place is free.
-    pub(super) fn forget(&mut self, segment: SegmentId) {
+    /// Frees the place of a released segment.
+    pub(super) fn remove(&mut self, segment: SegmentId) {
         let index = self.places.iter().position(|place| place.segment == segment.to_bits());
         if let Some(index) = index {
             let dirty = std::mem::replace(&mut self.places[index], Place::EMPTY).dirty;
@@ -101,12 +101,12 @@ impl TopSegments {
         }
     }
 
-    /// Time went on: what was long ago counts less.
-    pub(super) fn cool(&mut self) {
+    /// Halves the heat of all segments, so that old calls count less.
+    pub(super) fn decay(&mut self) {
         self.places.iter_mut().for_each(|place| place.heat /= 2);
     }
 
-    /// Passes on each row that has changed, or that nobody has any more.
+    /// Passes on each row that has changed or is free again.
     pub(super) fn flush(&mut self, mut write: impl FnMut(usize, Option<&SegmentRow>)) {
         for index in self.dirty.drain(..) {
             let place = &mut self.places[index as usize];
@@ -125,16 +125,16 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn a_busy_segment_stays_among_many_that_are_used_once() {
-        // If this broke, the segment that makes the load would be the one that nobody is shown.
+    fn busy_segment_survives_many_segments_used_once() {
+        // If this broke, the segment that causes the load would be missing in the table.
         let mut table = TopSegments::new();
         let mut seen = HashMap::new();
         for round in 0..200_000u64 {
-            table.touch(1, Touch::Get, 8);
-            table.touch(2, Touch::Put, 9);
-            table.touch(1000 + round, Touch::Other, 0);
+            table.count(1, AccessKind::Get, 8);
+            table.count(2, AccessKind::Put, 9);
+            table.count(1000 + round, AccessKind::Other, 0);
             if round % 10_000 == 0 {
-                table.cool();
+                table.decay();
             }
         }
         assert!(table.lost > 100_000);
@@ -148,11 +148,11 @@ mod tests {
         assert_eq!((seen[&1].gets, seen[&1].bytes_got), (200_000, 1_600_000));
         assert_eq!((seen[&2].puts, seen[&2].bytes_put), (200_000, 1_800_000));
         table.flush(|_, _| panic!("nothing has changed"));
-        table.forget(SegmentId::from_bits(1));
+        table.remove(SegmentId::from_bits(1));
         let mut gone = 0;
         table.flush(|_, row| gone += usize::from(row.is_none()));
         assert_eq!(gone, 1);
-        table.touch(1, Touch::Get, 1);
+        table.count(1, AccessKind::Get, 1);
         table.flush(|_, row| assert_eq!(row.unwrap().gets, 1));
     }
 }

@@ -1,21 +1,21 @@
-//! Segments in files: a folder on a disk with a register, an undo record and areas of its own, mapped as those in memory
-//! are. It is made with the first such segment.
+//! Segments in files: a folder on disk with a registry, an undo log and areas of its own, mapped like those in memory.
+//! The first file segment creates it.
 //!
-//! The kernel writes the pages back when it likes, in any order; this file sees that they are all written when the daemon
-//! stops, and that nobody takes pages for whole of which nobody knows. For that it keeps a mark:
+//! The kernel writes pages back at any time and in any order. This file syncs all pages when the daemon stops, and
+//! refuses pages whose state is unknown. A mark file records the state:
 //!
 //! ```text
 //!   BOOT open      a daemon of that boot of the machine works here, or died here
 //!   BOOT clean     the daemon has stopped, and everything was on the disk by then
 //! ```
 //!
-//! Within one boot the pages are those that were written last, however the daemon died. *Open* and of another boot says
-//! that the machine ended first: what is on the disk may be a mix of several puts.
+//! Within one boot the page cache holds the last writes, however the daemon died. *Open* with another boot means that
+//! the machine ended first: the disk may hold a mix of several puts.
 
 use super::memory::{NodeMemory, PoolError};
 use super::registry::{Registry, Unusable};
 use super::state_dir;
-use super::state_dir::{StateDirLock, plane_folder};
+use super::state_dir::{StateDirLock, shard_folder};
 use super::undo_log::UndoLog;
 use ddss_core::NodeId;
 use ddss_ipc::{MemoryError, SharedMemory};
@@ -26,16 +26,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What becomes of segments in files when the machine ended before the daemon did.
+/// Treatment of file segments after the machine ended before the daemon did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum UncleanFiles {
-    /// The daemon does not start, and says so.
+    /// Refuse to start.
     #[default]
     Refuse,
-    /// They are taken as they are on the disk: the bytes of one may be those of several puts.
+    /// Keep the bytes on the disk: a segment may hold a mix of several puts.
     Keep,
-    /// They are thrown away.
+    /// Discard the segments.
     Drop,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for UncleanFiles {
     }
 }
 
-/// Where segments in files are kept, whether or not there is one.
+/// Storage of file segments; the folder may not exist yet.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -70,7 +70,7 @@ pub(crate) struct Files {
 
 #[derive(Debug)]
 struct Open {
-    register: Registry,
+    registry: Registry,
     undo: UndoLog,
     _lock: StateDirLock,
 }
@@ -78,32 +78,32 @@ struct Open {
 impl Files {
     const MARK_NAME: &str = "boot";
 
-    /// Their folder for one plane, in that of what survives a restart.
-    pub(crate) fn folder(state_folder: &Path, plane: u8) -> PathBuf {
-        plane_folder(&state_folder.join("segments"), plane)
+    /// Returns the folder of one shard's file segments, below the state folder.
+    pub(crate) fn folder(state_folder: &Path, shard: u8) -> PathBuf {
+        shard_folder(&state_folder.join("segments"), shard)
     }
 
-    /// Takes in what is there.
-    pub(crate) fn find(folder: PathBuf, node: NodeId, bytes: u64, unclean: UncleanFiles) -> Result<Self, PoolError> {
+    /// Opens the existing files, if there are any.
+    pub(crate) fn open(folder: PathBuf, node: NodeId, bytes: u64, unclean: UncleanFiles) -> Result<Self, PoolError> {
         let mut files = Self { folder, node, bytes, open: None };
-        if files.folder.join(NodeMemory::REGISTER_NAME).exists() {
+        if files.folder.join(NodeMemory::REGISTRY_NAME).exists() {
             Self::check(&files.folder, unclean)?;
             match (Self::is_unclean(&files.folder), unclean) {
                 (true, UncleanFiles::Keep) => {
-                    tracing::warn!(path = %files.folder.display(), "took segments in files as the machine left them");
+                    tracing::warn!(path = %files.folder.display(), "using segments in files as the machine left them: they may hold a mix of several puts");
                 }
                 (true, UncleanFiles::Drop) => {
-                    tracing::warn!(path = %files.folder.display(), "threw away the segments in files");
+                    tracing::warn!(path = %files.folder.display(), "discarded the segments in files");
                     Self::discard(&files.folder);
                 }
                 (true, UncleanFiles::Refuse) | (false, _) => {}
             }
-            files.start()?;
+            files.open_folder()?;
         }
         Ok(files)
     }
 
-    /// Throws them away.
+    /// Discards all file segments of a folder.
     pub(crate) fn discard(folder: &Path) {
         if folder.exists() {
             NodeMemory::discard(folder);
@@ -111,64 +111,64 @@ impl Files {
         }
     }
 
-    /// How long an area is.
+    /// Returns the size of an area.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where an area is.
+    /// Returns the path of an area.
     pub(crate) fn area_path(&self, area: usize) -> PathBuf {
         NodeMemory::area_path(&self.folder, area)
     }
 
-    fn start(&mut self) -> Result<&Open, PoolError> {
+    fn open_folder(&mut self) -> Result<&Open, PoolError> {
         if self.open.is_none() {
             let at = |name: &str| self.folder.join(name);
             let file = |path: PathBuf| move |source| PoolError::File { path, source };
             state_dir::make(&self.folder).map_err(PoolError::Folder)?;
-            let lock = StateDirLock::take_itself(&self.folder).map_err(PoolError::Folder)?;
-            NodeMemory::check_register(&self.folder)?;
-            let register = at(NodeMemory::REGISTER_NAME);
-            let register = Registry::open(&register).map_err(file(register.clone()))?;
-            register.claim(self.node).map_err(|unusable| match unusable {
+            let lock = StateDirLock::lock_folder(&self.folder).map_err(PoolError::Folder)?;
+            NodeMemory::check_registry(&self.folder)?;
+            let registry = at(NodeMemory::REGISTRY_NAME);
+            let registry = Registry::open(&registry).map_err(file(registry.clone()))?;
+            registry.claim(self.node).map_err(|unusable| match unusable {
                 Unusable::Version(found) => PoolError::other_release(&self.folder, found, String::new()),
                 Unusable::Node(node) => PoolError::OtherNode { path: self.folder.clone(), node },
             })?;
             let undo = at(NodeMemory::UNDO_NAME);
             let undo = UndoLog::open(&undo).map_err(file(undo.clone()))?;
             self.mark("open").map_err(|source| PoolError::File { path: at(Self::MARK_NAME), source: lost(source) })?;
-            self.open = Some(Open { register, undo, _lock: lock });
+            self.open = Some(Open { registry, undo, _lock: lock });
         }
         Ok(self.open.as_ref().expect("it was just opened"))
     }
 
-    /// The register, made if it is not there yet.
-    pub(crate) fn register(&mut self) -> Result<&Registry, MemoryError> {
-        self.start().map(|open| &open.register).map_err(|error| lost(io::Error::other(error)))
+    /// Returns the registry, and creates it if needed.
+    pub(crate) fn open_registry(&mut self) -> Result<&Registry, MemoryError> {
+        self.open_folder().map(|open| &open.registry).map_err(|error| lost(io::Error::other(error)))
     }
 
-    /// The register, if there is one.
-    pub(crate) fn known(&self) -> Option<&Registry> {
-        self.open.as_ref().map(|open| &open.register)
+    /// Returns the registry, if it exists.
+    pub(crate) fn registry(&self) -> Option<&Registry> {
+        self.open.as_ref().map(|open| &open.registry)
     }
 
-    /// The undo record of what is in files.
+    /// Returns the undo log, if it exists.
     pub(crate) fn undo(&self) -> Option<&UndoLog> {
         self.open.as_ref().map(|open| &open.undo)
     }
 
-    /// Everything is on the disk when this returns.
+    /// Syncs everything to the disk and marks the folder clean.
     pub(crate) fn close<'a>(&'a self, areas: impl Iterator<Item = &'a SharedMemory>) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        for memory in areas.chain([open.register.memory(), open.undo.memory()]) {
+        for memory in areas.chain([open.registry.memory(), open.undo.memory()]) {
             rustix::fs::fsync(memory.descriptor())?;
         }
         self.mark("clean")
     }
 
-    /// Refuses files that are not known to be whole, unless it was said what becomes of them.
+    /// Refuses files in an unknown state, unless `unclean` says how to treat them.
     pub(crate) fn check(folder: &Path, unclean: UncleanFiles) -> Result<(), PoolError> {
-        let is_there = folder.join(NodeMemory::REGISTER_NAME).exists();
+        let is_there = folder.join(NodeMemory::REGISTRY_NAME).exists();
         if is_there && unclean == UncleanFiles::Refuse && Self::is_unclean(folder) {
             return Err(PoolError::Unclean { path: folder.to_owned() });
         }
@@ -179,8 +179,8 @@ impl Files {
         let mark = std::fs::read_to_string(folder.join(Self::MARK_NAME)).unwrap_or_default();
         match mark.trim().split_once(' ') {
             Some((_, "clean")) => false,
-            Some((boot, "open")) => boot != this_boot(),
-            // It was being written.
+            Some((boot, "open")) => boot != current_boot_id(),
+            // The mark itself was being written.
             _ => true,
         }
     }
@@ -188,7 +188,7 @@ impl Files {
     fn mark(&self, state: &str) -> io::Result<()> {
         let (path, fresh) = (self.folder.join(Self::MARK_NAME), self.folder.join("boot.new"));
         let mut file = File::create(&fresh)?;
-        writeln!(file, "{} {state}", this_boot())?;
+        writeln!(file, "{} {state}", current_boot_id())?;
         file.sync_all()?;
         std::fs::rename(&fresh, &path)?;
         File::open(&self.folder)?.sync_all()
@@ -199,8 +199,8 @@ fn lost(source: io::Error) -> MemoryError {
     MemoryError::System { tried: "use the files of", source }
 }
 
-/// The number that the kernel gave this boot.
-fn this_boot() -> String {
+/// Returns the kernel's id of this boot.
+fn current_boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     if text.trim().is_empty() { "unknown".to_owned() } else { text.trim().to_owned() }
 }
@@ -210,19 +210,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_machine_that_ended_first_are_not_taken_for_whole() {
-        // If this broke, a get after a loss of power could return a mix of several puts, and nobody would know.
+    fn files_after_machine_crash_are_refused_unless_configured() {
+        // If this broke, a get after a power loss could silently return a mix of several puts.
         let state = std::env::temp_dir().join(format!("ddssd-files-{}", std::process::id()));
-        let find = |unclean| Files::find(Files::folder(&state, 0), NodeId(1), 1 << 20, unclean);
+        let find = |unclean| Files::open(Files::folder(&state, 0), NodeId(1), 1 << 20, unclean);
         let mark = |text: &str| std::fs::write(Files::folder(&state, 0).join(Files::MARK_NAME), text).unwrap();
-        let there = || Files::folder(&state, 0).join(NodeMemory::REGISTER_NAME).exists();
+        let there = || Files::folder(&state, 0).join(NodeMemory::REGISTRY_NAME).exists();
         std::fs::create_dir_all(&state).unwrap();
         let mut files = find(UncleanFiles::Refuse).unwrap();
-        assert!(!there(), "nobody has asked for a file yet");
-        files.register().unwrap();
-        assert!(matches!(find(UncleanFiles::Refuse), Err(PoolError::Folder(_))), "a second one works there");
+        assert!(!there(), "no file segment exists yet");
+        files.open_registry().unwrap();
+        assert!(matches!(find(UncleanFiles::Refuse), Err(PoolError::Folder(_))), "another daemon has the lock");
         drop(files);
-        // It died, and the machine did not; then the machine did.
+        // First only the daemon died; then the machine did.
         drop(find(UncleanFiles::Refuse).unwrap());
         for torn in ["another-boot open\n", "another-boot op", ""] {
             mark(torn);
@@ -233,14 +233,14 @@ mod tests {
             );
         }
         let files = find(UncleanFiles::Keep).unwrap();
-        assert!(files.known().is_some());
+        assert!(files.registry().is_some());
         files.close(std::iter::empty()).unwrap();
         drop(files);
         mark("another-boot clean\n");
         drop(find(UncleanFiles::Refuse).unwrap());
         mark("another-boot open\n");
         let files = find(UncleanFiles::Drop).unwrap();
-        assert_eq!(files.known().unwrap().entries().count(), 0);
+        assert_eq!(files.registry().unwrap().entries().count(), 0);
         std::fs::remove_dir_all(&state).unwrap();
     }
 }

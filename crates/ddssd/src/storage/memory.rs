@@ -1,6 +1,8 @@
-//! The memory of one node: the areas in which segments live, with a register of them and the undo record of the commit
-//! under way; the same once more for segments in [files](super::files); a scratch line for each operation. (What peers write into is theirs one by one: `peers/links.rs`.) This file does what the
-//! engine's actions say about bytes.
+//! Memory of one shard: the areas that hold segments, the segment registry, and the undo log of the current commit.
+//!
+//! [Files](super::files) hold the same once more for file segments. A scratch line for each operation takes remote
+//! headers. (The staging memory of each peer is in `peers/links.rs`.) This file executes the memory part of the
+//! engine's actions.
 
 use super::files::Files;
 use super::registry::{Entry, Head, Registry, Unusable};
@@ -15,93 +17,93 @@ use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-/// Why a node has no memory.
+/// Failure to open the memory of a node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// A file of shared memory cannot be made.
+    /// Creating a file of shared memory failed.
     #[error("cannot make shared memory at {}: is there room (df), and may this user write there?", path.display())]
     File {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: MemoryError,
     },
-    /// Memory without a name cannot be had.
+    /// Creating anonymous memory failed.
     #[error("cannot make {bytes} bytes of shared memory")]
     Anonymous {
-        /// How large.
+        /// Requested size.
         bytes: usize,
-        /// Why.
+        /// Cause.
         #[source]
         source: MemoryError,
     },
-    /// The memory that is there was left by another release.
+    /// The segments were written by another release.
     #[error(
         "the segments in {} have format {found}{by}, and ddssd {} reads format {}: start the release that wrote them \
-         (`ddss export` and `ddss import` carry segments over), or throw them away with --discard",
+         (`ddss export` and `ddss import` carry segments over), or discard them with --discard",
         path.display(), env!("CARGO_PKG_VERSION"), Registry::VERSION
     )]
     OtherRelease {
-        /// Where.
+        /// Folder of the segments.
         path: PathBuf,
-        /// Their format.
+        /// Format that was found.
         found: u64,
-        /// The release that wrote them, as a part of the sentence, if they name it.
+        /// Release that wrote them, as a part of the sentence; empty if unknown.
         by: String,
     },
-    /// What is there in the place of a register is none.
+    /// The registry file is not a registry.
     #[error(
-        "{} is no register of ddssd: give another --memory-dir or --state-dir, or put the register back as it was, or throw \
-         the segments away with --discard", path.display()
+        "{} is not a segment registry of ddssd: give another --memory-dir or --state-dir, or restore the file, or discard \
+         the segments with --discard", path.display()
     )]
-    NoRegister {
-        /// Which file.
+    NotARegistry {
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The memory that is there cannot be taken in.
-    #[error("cannot go on with the segments in {}: {what}; or throw them away with --discard", path.display())]
+    /// The segments are inconsistent.
+    #[error("cannot restore the segments in {}: {what}; or discard them with --discard", path.display())]
     Broken {
-        /// Where.
+        /// Folder of the segments.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the inconsistency.
         what: String,
     },
-    /// The segments that are there were shared out among another number of planes.
+    /// The segments are distributed over another number of shards.
     #[error(
-        "the {segments} segments in {} are shared out among {before} progress threads: start with --progress-threads {before}, \
-         or release them before the number is changed, or throw them away with --discard", path.display()
+        "the {segments} segments in {} are distributed over {before} progress threads: start with --progress-threads {before}, \
+         or release them before you change the number, or discard them with --discard", path.display()
     )]
-    OtherPlanes {
-        /// Where.
+    OtherShardCount {
+        /// Folder of the segments.
         path: PathBuf,
-        /// How many there were.
+        /// Number of shards that fits.
         before: u8,
-        /// How many segments there are.
+        /// Number of segments.
         segments: usize,
     },
-    /// Segments in files may be a mix of several puts.
+    /// File segments may hold a mix of several puts.
     #[error(
-        "the machine ended before the daemon that kept segments in {} had: their bytes may be those of several puts. \
-         --unclean-files keep goes on with them all the same, --unclean-files drop throws them away", path.display()
+        "the machine ended before the daemon with segments in {} did: their bytes may be a mix of several puts. \
+         --unclean-files keep uses them nevertheless, --unclean-files drop discards them", path.display()
     )]
     Unclean {
-        /// Where.
+        /// Folder of the segments.
         path: PathBuf,
     },
-    /// The folder of segments in files cannot be used.
+    /// The folder of the file segments is unusable.
     #[error(transparent)]
     Folder(StateDirError),
-    /// The memory that is there is of another node.
+    /// The memory belongs to another node.
     #[error(
-        "the memory in {} is of {node}: give this daemon that number, or another --memory-dir, or throw the segments away \
+        "the memory in {} belongs to {node}: give this daemon that number, or another --memory-dir, or discard the segments \
          with --discard", path.display()
     )]
     OtherNode {
-        /// Where.
+        /// Folder of the memory.
         path: PathBuf,
-        /// Whose.
+        /// Owner of the memory.
         node: NodeId,
     },
 }
@@ -113,13 +115,13 @@ impl PoolError {
     }
 }
 
-/// All memory of one node that is not a client's.
+/// All memory of one shard, apart from the clients' arenas.
 #[derive(Debug)]
 pub(crate) struct NodeMemory {
     folder: PathBuf,
     areas: Vec<Option<Area>>,
     area_bytes: usize,
-    pub(crate) register: Registry,
+    pub(crate) registry: Registry,
     undo: UndoLog,
     files: Option<Files>,
     pub(crate) scratch: SharedMemory,
@@ -131,24 +133,24 @@ struct Area {
     memory: SharedMemory,
 }
 
-/// What an engine's action says was checked by the engine before.
+/// The area of a home's own buffers comes first.
 const _: () = assert!(OWN_AREA == 0);
 
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
-    pub(crate) const REGISTER_NAME: &str = "register";
+    pub(crate) const REGISTRY_NAME: &str = "register";
     pub(crate) const UNDO_NAME: &str = "undo";
-    /// Where in a scratch line the state word goes that is read after the bytes.
+    /// Offset in a scratch line of the state word that is read after the bytes.
     const STATE_AFTER: u64 = 48;
 
-    /// Opens the memory that is in `folder`, or makes it.
+    /// Opens the memory in `folder`, or creates it.
     pub(crate) fn open(folder: &Path, node: NodeId, pool_bytes: u64) -> Result<Self, PoolError> {
         let at = |name: &str| folder.join(name);
         let file = |path: PathBuf| move |source| PoolError::File { path, source };
-        Self::check_register(folder)?;
-        let register = Registry::open(&at(Self::REGISTER_NAME)).map_err(file(at(Self::REGISTER_NAME)))?;
-        register.claim(node).map_err(|unusable| match unusable {
+        Self::check_registry(folder)?;
+        let registry = Registry::open(&at(Self::REGISTRY_NAME)).map_err(file(at(Self::REGISTRY_NAME)))?;
+        registry.claim(node).map_err(|unusable| match unusable {
             Unusable::Version(found) => PoolError::other_release(folder, found, String::new()),
             Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
         })?;
@@ -159,65 +161,65 @@ impl NodeMemory {
         let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
         let own = Area { storage: Storage::Memory, memory: anonymous("ddss-own", area_bytes)? };
         let (areas, files) = (vec![Some(own)], None);
-        Ok(Self { folder: folder.to_owned(), areas, area_bytes, register, undo, files, scratch })
+        Ok(Self { folder: folder.to_owned(), areas, area_bytes, registry, undo, files, scratch })
     }
 
-    /// Refuses a register of another format, and what is left of one, before anything is made or opened in the folder.
-    pub(crate) fn check_register(folder: &Path) -> Result<(), PoolError> {
-        let path = folder.join(Self::REGISTER_NAME);
+    /// Refuses a registry that is truncated or of another format, before anything is created or opened in the folder.
+    pub(crate) fn check_registry(folder: &Path) -> Result<(), PoolError> {
+        let path = folder.join(Self::REGISTRY_NAME);
         let has_areas = || (0..AREAS_MAX).any(|area| Self::area_path(folder, area).exists());
-        let is_cut_short = match Registry::head(&path) {
+        let is_truncated = match Registry::head(&path) {
             Ok(Head::Other { version, release }) => return Err(PoolError::other_release(folder, version, release)),
-            Ok(Head::Foreign) => return Err(PoolError::NoRegister { path }),
-            Ok(Head::Part) => true,
-            Ok(Head::Ours | Head::Unclaimed) => Registry::is_cut_short(&path, has_areas()),
+            Ok(Head::Foreign) => return Err(PoolError::NotARegistry { path }),
+            Ok(Head::Truncated) => true,
+            Ok(Head::Current | Head::Unclaimed) => Registry::is_truncated(&path, has_areas()),
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => false,
             Err(source) => {
                 let source = MemoryError::System { tried: "read the file of", source };
                 return Err(PoolError::File { path, source });
             }
         };
-        if is_cut_short {
-            let what = "its register was cut short: put that file back as it was".to_owned();
+        if is_truncated {
+            let what = "its registry is truncated: restore that file".to_owned();
             return Err(PoolError::Broken { path: folder.to_owned(), what });
         }
         Ok(())
     }
 
-    /// Segments may be in files as well.
-    pub(crate) fn set_file_bytes(&mut self, files: Files) {
+    /// Enables file segments.
+    pub(crate) fn enable_files(&mut self, files: Files) {
         self.files = Some(files);
     }
 
-    /// Whatever is in files is on the disk when this returns.
+    /// Syncs all file segments to the disk.
     pub(crate) fn close_files(&self) -> std::io::Result<()> {
         let in_files = self.areas.iter().flatten().filter(|area| area.storage == Storage::File);
         self.files.as_ref().map_or(Ok(()), |files| files.close(in_files.map(|area| &area.memory)))
     }
 
-    /// What is written down of all segments, wherever they are kept.
+    /// Returns the registry entries of all segments in memory and in files.
     pub(crate) fn entries(&self) -> Vec<(Storage, Entry)> {
         let of = |storage| move |entry| (storage, entry);
-        let files = self.files.as_ref().and_then(Files::known);
+        let files = self.files.as_ref().and_then(Files::registry);
         let in_files = files.into_iter().flat_map(Registry::entries).map(of(Storage::File));
-        self.register.entries().map(of(Storage::Memory)).chain(in_files).collect()
+        self.registry.entries().map(of(Storage::Memory)).chain(in_files).collect()
     }
 
-    /// Throws the segments away, and everything that has a name. Who has them mapped sees that they are gone; their
-    /// memory goes with the last mapping.
+    /// Discards all segments and named files. A client with a mapping sees that its segment is gone; the memory is
+    /// freed with the last mapping.
     pub(crate) fn discard(folder: &Path) {
-        if let Ok(register) = Registry::open_existing(&folder.join(Self::REGISTER_NAME)) {
-            for entry in register.entries() {
+        if let Ok(registry) = Registry::open_existing(&folder.join(Self::REGISTRY_NAME)) {
+            for entry in registry.entries() {
                 let Entry::Live(record) = entry else { continue };
                 let path = Self::area_path(folder, area_of(record.at));
                 let Ok(area) = SharedMemory::open_file(&path) else { continue };
-                // A place that makes no sense is nobody's header.
+                // A place outside of the area has no header.
                 let line = (offset_of(record.at) + Header::SEGMENT_OFFSET) as usize;
                 let _ = area.store(line, 0, Ordering::Release);
             }
         }
-        // Somebody else may have tidied up.
-        for name in [Self::REGISTER_NAME, Self::UNDO_NAME] {
+        // Another process may have removed the files already.
+        for name in [Self::REGISTRY_NAME, Self::UNDO_NAME] {
             let _ = std::fs::remove_file(folder.join(name));
         }
         for area in 0..AREAS_MAX {
@@ -225,13 +227,13 @@ impl NodeMemory {
         }
     }
 
-    /// Where an area is.
+    /// Returns the path of an area.
     pub(crate) fn area_path(folder: &Path, area: usize) -> PathBuf {
         folder.join(format!("area-{area}"))
     }
 
-    /// Where an area of a kind is, and how long.
-    pub(crate) fn place_of(&self, area: usize, storage: Storage) -> (PathBuf, usize) {
+    /// Returns the path and size of an area of a storage kind.
+    pub(crate) fn area_file(&self, area: usize, storage: Storage) -> (PathBuf, usize) {
         match (storage, &self.files) {
             (Storage::File, Some(files)) => {
                 let bytes = usize::try_from(files.bytes()).unwrap_or(usize::MAX / 2);
@@ -241,7 +243,7 @@ impl NodeMemory {
         }
     }
 
-    /// The memory of an area, opened or made if it is not yet. What one kind of storage has is never the other's.
+    /// Returns the memory of an area, which is opened or created at the first call. The storage kinds share no area.
     pub(crate) fn open_area(&mut self, area: usize, storage: Storage) -> Result<&SharedMemory, MemoryError> {
         if self.areas.len() <= area {
             self.areas.resize_with(area + 1, || None);
@@ -250,23 +252,23 @@ impl NodeMemory {
             if storage == Storage::File
                 && let Some(files) = &mut self.files
             {
-                files.register()?;
+                files.open_registry()?;
             }
-            let (path, bytes) = self.place_of(area, storage);
+            let (path, bytes) = self.area_file(area, storage);
             self.areas[area] = Some(Area { storage, memory: SharedMemory::open_sparse_file(&path, bytes)? });
         }
         Ok(&self.areas[area].as_ref().expect("it was just opened").memory)
     }
 
-    /// The same of one that is there.
-    pub(crate) fn known_area(&self, area: usize) -> Option<(Storage, &SharedMemory)> {
+    /// Returns an open area.
+    pub(crate) fn open_area_at(&self, area: usize) -> Option<(Storage, &SharedMemory)> {
         let area = self.areas.get(area)?.as_ref()?;
         Some((area.storage, &area.memory))
     }
 
-    /// What the commit under way to a place replaces is kept beside the segment: it has to live as long.
+    /// Returns the undo log for a place: it must live as long as the segment, so it has the same storage.
     #[inline]
-    fn undo_of(&self, place: u64) -> &UndoLog {
+    fn undo_log_for(&self, place: u64) -> &UndoLog {
         let storage = self.areas[area_of(place)].as_ref().map(|area| area.storage);
         match (storage, &self.files) {
             (Some(Storage::File), Some(files)) => files.undo().expect("it was opened with the area"),
@@ -274,146 +276,148 @@ impl NodeMemory {
         }
     }
 
-    fn register_for(&mut self, storage: Storage) -> Result<&Registry, MemoryError> {
+    fn registry_for(&mut self, storage: Storage) -> Result<&Registry, MemoryError> {
         match (storage, &mut self.files) {
-            (Storage::File, Some(files)) => files.register(),
-            _ => Ok(&self.register),
+            (Storage::File, Some(files)) => files.open_registry(),
+            _ => Ok(&self.registry),
         }
     }
 
-    /// Writes again what is written down of a segment.
+    /// Rewrites the registry record of a segment.
     pub(crate) fn rewrite(&mut self, record: &Record) {
-        match self.register_for(record.spec.storage) {
-            Ok(register) => register.rewrite(record),
-            Err(error) => tracing::error!(%error, name = record.name.as_str(), "cannot write a segment down again"),
+        match self.registry_for(record.spec.storage) {
+            Ok(registry) => registry.rewrite(record),
+            Err(error) => {
+                tracing::error!(%error, name = record.name.as_str(), "cannot rewrite a segment's registry record")
+            }
         }
     }
 
-    /// Strikes a segment; its id stays.
-    pub(crate) fn strike(&self, segment: SegmentId) {
-        let in_files = self.files.as_ref().and_then(Files::known).filter(|register| register.holds(segment));
-        in_files.unwrap_or(&self.register).strike(segment);
+    /// Removes a segment's record; its id stays used.
+    pub(crate) fn remove(&self, segment: SegmentId) {
+        let in_files = self.files.as_ref().and_then(Files::registry).filter(|registry| registry.has_record(segment));
+        in_files.unwrap_or(&self.registry).remove(segment);
     }
 
-    /// The memory of a place, and the offset of that place in it.
+    /// Returns the area memory of a place, and the offset in it.
     #[inline]
-    pub(crate) fn at(&self, place: u64) -> (&SharedMemory, usize) {
+    pub(crate) fn area_at(&self, place: u64) -> (&SharedMemory, usize) {
         let area = self.areas.get(area_of(place)).and_then(Option::as_ref).expect(CHECKED);
         (&area.memory, offset_of(place) as usize)
     }
 
-    /// A completion as a ring entry, with the bytes of the pool that it carries.
+    /// Encodes a completion as a ring entry, with the pool bytes that it carries.
     #[inline(always)]
-    pub(crate) fn encoded(&self, completion: &Completion, data: Option<(u64, u8)>) -> ddss_core::Entry {
+    pub(crate) fn encode_completion(&self, completion: &Completion, data: Option<(u64, u8)>) -> ddss_core::Entry {
         let mut entry = completion.encode();
         if let Some((at, bytes)) = data {
-            let mut carried = [0; INLINE_REPLY_BYTES_MAX];
-            let (area, from) = self.at(at);
-            area.read(from, &mut carried[..usize::from(bytes)]).expect(CHECKED);
-            for (word, bytes) in entry[4..].iter_mut().zip(carried.as_chunks().0) {
+            let mut inline = [0; INLINE_REPLY_BYTES_MAX];
+            let (area, from) = self.area_at(at);
+            area.read(from, &mut inline[..usize::from(bytes)]).expect(CHECKED);
+            for (word, bytes) in entry[4..].iter_mut().zip(inline.as_chunks().0) {
                 *word = u64::from_le_bytes(*bytes);
             }
         }
         entry
     }
 
-    /// The answer to a small get, with its bytes.
+    /// Encodes the reply to an inline get, with its bytes.
     #[inline(always)]
-    pub(crate) fn seen(&self, request: u64, seen: &InlineResult) -> ddss_core::Entry {
+    pub(crate) fn encode_inline_get(&self, request: u64, seen: &InlineResult) -> ddss_core::Entry {
         let &InlineResult { at, bytes, version, timestamp } = seen;
         let request = RequestId(request);
         let done = Completion { version, timestamp, inline: true, ..Completion::bare(request, Outcome::Done) };
-        self.encoded(&done, Some((at, bytes)))
+        self.encode_completion(&done, Some((at, bytes)))
     }
 
-    /// Where the scratch line of an operation begins.
+    /// Returns the offset of an operation's scratch line.
     pub(crate) fn scratch_line(index: usize) -> u64 {
         (index * LINE_BYTES) as u64
     }
 
-    /// Where the state word that is read last goes.
+    /// Returns the offset of the state word that is read last.
     pub(crate) fn scratch_state_after(index: usize) -> u64 {
         Self::scratch_line(index) + Self::STATE_AFTER
     }
 
-    /// What a fetch read of a remote header, and the state word after it.
-    pub(crate) fn fetched(&self, index: usize) -> (Header, u64) {
+    /// Returns the remote header that a get has read, and the state word after it.
+    pub(crate) fn scratch_header(&self, index: usize) -> (Header, u64) {
         let line = Self::scratch_line(index) as usize;
         (read_header(&self.scratch, line), load(&self.scratch, line + Self::STATE_AFTER as usize))
     }
 
-    /// What the header at that place says.
+    /// Returns the header at a place.
     pub(crate) fn header(&self, at: u64) -> Header {
-        let (area, offset) = self.at(at);
+        let (area, offset) = self.area_at(at);
         read_header(area, offset)
     }
 
-    /// A fresh segment: its memory holds zeroes already.
+    /// Creates a segment; its memory is zeroed already.
     pub(crate) fn format(&mut self, record: &Record, header: &Header, bytes: u64) -> Result<(), MemoryError> {
         self.reserve(record.at, record.spec.storage, bytes)?;
-        self.write_down(record, header)
+        self.publish(record, header)
     }
 
-    /// Sees that the pages of a range are there.
+    /// Reserves the pages of a range.
     pub(crate) fn reserve(&mut self, at: u64, storage: Storage, bytes: u64) -> Result<(), MemoryError> {
         let bytes = bytes.next_multiple_of(BLOCK_BYTES as u64);
         let area = self.open_area(area_of(at), storage)?;
         area.reserve(offset_of(at) as usize, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    /// A segment whose pages are there: header first, then the record that makes it live.
-    pub(crate) fn write_down(&mut self, record: &Record, header: &Header) -> Result<(), MemoryError> {
-        let (area, at) = self.at(record.at);
+    /// Publishes a segment with reserved pages: header first, then the record that makes it live.
+    pub(crate) fn publish(&mut self, record: &Record, header: &Header) -> Result<(), MemoryError> {
+        let (area, at) = self.area_at(record.at);
         store(area, at + Header::TIMESTAMP_OFFSET as usize, header.timestamp, Ordering::Relaxed);
         store(area, at + Header::BYTES_OFFSET as usize, header.bytes, Ordering::Relaxed);
         store(area, at + Header::LOCKED_OFFSET as usize, header.locked, Ordering::Relaxed);
         store(area, at + Header::STATE_OFFSET as usize, header.state, Ordering::Release);
         store(area, at + Header::SEGMENT_OFFSET as usize, header.segment, Ordering::Release);
-        self.register_for(record.spec.storage)?.write(record)
+        self.registry_for(record.spec.storage)?.write(record)
     }
 
-    /// Brings a part of a segment to its other place: so many bytes, from `done` on. Nobody finds it there before its record
-    /// says so.
+    /// Copies `bytes` bytes of a segment to its new place, from offset `done` on. The new place is used only after its
+    /// record is written.
     pub(crate) fn relocate(&mut self, record: &Record, from: u64, done: u64, bytes: u64) -> Result<(), MemoryError> {
         self.reserve(record.at + done, record.spec.storage, bytes)?;
-        let ((old, from_at), (new, to_at)) = (self.at(from + done), self.at(record.at + done));
+        let ((old, from_at), (new, to_at)) = (self.area_at(from + done), self.area_at(record.at + done));
         SharedMemory::copy(old, from_at, new, to_at, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    /// Which version the bytes of a copy are.
-    pub(crate) fn stamp(&self, at: u64, version: Version, timestamp: Timestamp) {
-        let (area, offset) = self.at(at);
+    /// Records the version of a replica's bytes.
+    pub(crate) fn set_version(&self, at: u64, version: Version, timestamp: Timestamp) {
+        let (area, offset) = self.area_at(at);
         store(area, offset + Header::TIMESTAMP_OFFSET as usize, timestamp.0, Ordering::Release);
         store(area, offset + Header::STATE_OFFSET as usize, Header::committed(version), Ordering::Release);
     }
 
-    /// Nobody lives there any more.
+    /// Invalidates the header at a place.
     pub(crate) fn erase(&self, at: u64) {
-        let (area, offset) = self.at(at);
+        let (area, offset) = self.area_at(at);
         store(area, offset + Header::SEGMENT_OFFSET as usize, 0, Ordering::Release);
     }
 
-    /// Makes a range zeroes and gives its pages back.
+    /// Zeroes a range and releases its pages.
     pub(crate) fn clear(&self, at: u64, bytes: u64) -> Result<(), MemoryError> {
-        let (area, offset) = self.at(at);
+        let (area, offset) = self.area_at(at);
         area.clear(offset, (bytes as usize).next_multiple_of(BLOCK_BYTES))
     }
 
-    /// Who holds the lock alone.
-    pub(crate) fn mark(&self, at: u64, holder: LockToken) {
-        let (area, offset) = self.at(at);
+    /// Records the exclusive lock holder in the header.
+    pub(crate) fn set_lock_holder(&self, at: u64, holder: LockToken) {
+        let (area, offset) = self.area_at(at);
         store(area, offset + Header::LOCKED_OFFSET as usize, holder.0, Ordering::Release);
     }
 
-    /// One word of a segment.
-    pub(crate) fn word(&self, at: u64) -> u64 {
-        let (area, offset) = self.at(at);
+    /// Returns one word of a segment.
+    pub(crate) fn load_word(&self, at: u64) -> u64 {
+        let (area, offset) = self.area_at(at);
         load(area, offset)
     }
 
-    /// Writes bytes between two steps of the state word, so that who reads it before and after cannot take a mix for
-    /// a whole; `ranges` says which, counted from the segment's first byte. `write` gets the area and the segment's
-    /// first byte in it. A daemon that dies in here leaves what the next one can [undo](UndoLog).
+    /// Writes bytes between two steps of the state word, so that a reader that checks it before and after cannot take
+    /// a mix for a whole. `ranges` are relative to the segment's first byte. `write` gets the area and the offset of
+    /// that byte in it. If the daemon dies in here, the next one can [undo](UndoLog) the commit.
     pub(crate) fn commit(
         &self,
         at: u64,
@@ -421,23 +425,24 @@ impl NodeMemory {
         ranges: &[Range],
         write: impl FnOnce(&SharedMemory, usize),
     ) {
-        let (area, offset) = self.at(at);
-        self.undo_of(at).keep(area, at, version, ranges);
+        let (area, offset) = self.area_at(at);
+        self.undo_log_for(at).save(area, at, version, ranges);
         let before = Version(version.0 - 1);
         store(area, offset + Header::STATE_OFFSET as usize, Header::writing(before), Ordering::Relaxed);
-        // pairs with the reader's Acquire of the state word: who sees a new byte sees the odd state.
+        // pairs with the reader's Acquire of the state word: a reader that sees a new byte sees the odd state.
         fence(Ordering::Release);
         write(area, offset + Header::DATA_OFFSET as usize);
         store(area, offset + Header::TIMESTAMP_OFFSET as usize, timestamp.0, Ordering::Relaxed);
         store(area, offset + Header::STATE_OFFSET as usize, Header::committed(version), Ordering::Release);
     }
 
-    /// Ends what the last daemon had begun to commit to that segment as if it had never begun. False if that cannot be
-    /// done: then the bytes are nobody's.
-    pub(crate) fn undo(&self, record: &Record) -> bool {
+    /// Undoes a commit that the last daemon had begun. Returns false if that is impossible: then the bytes are
+    /// undefined.
+    pub(crate) fn undo_commit(&self, record: &Record) -> bool {
         let state = self.header(record.at).state;
         let version = Version((state >> 1) + 1);
-        state & 1 == 0 || self.undo_of(record.at).put_back(self.at(record.at).0, record.at, version, record.spec.bytes)
+        state & 1 == 0
+            || self.undo_log_for(record.at).restore(self.area_at(record.at).0, record.at, version, record.spec.bytes)
     }
 }
 

@@ -1,10 +1,9 @@
-//! What a daemon that does not run left in its memory: which segments, and what their headers say. Looked at and not
-//! touched, for the commands of operators.
+//! Read-only inspection of the segments of a daemon that does not run, for operators' commands.
 
 use super::files::Files;
 use super::memory::NodeMemory;
 use super::registry::{Entry, Registry};
-use super::state_dir::plane_folder;
+use super::state_dir::shard_folder;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, PLANES_MAX};
 use ddss_core::{Header, NodeId, Record};
@@ -13,41 +12,41 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Why what was left cannot be looked at.
+/// No segments can be read in the folder.
 #[derive(Debug, thiserror::Error)]
-#[error("no daemon left segments in {}", path.display())]
+#[error("no segments of a daemon in {}", path.display())]
 pub struct OfflineError {
     path: PathBuf,
     #[source]
     source: MemoryError,
 }
 
-/// What a daemon left.
+/// Segments of a stopped daemon.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct OfflineNode {
-    /// Which node it was.
+    /// Node number of the daemon.
     pub node: NodeId,
-    /// Its segments, in the order of their names.
+    /// Segments in the order of their names.
     pub segments: Vec<OfflineSegment>,
 }
 
-/// A segment that was left.
+/// A segment of a stopped daemon.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct OfflineSegment {
-    /// What was written down of it.
+    /// Registry record.
     pub record: Record,
-    /// Its header. An odd state is a put that had begun: the next daemon undoes it. `None` if there is none where it
-    /// should be: then the next daemon will not start with this memory.
+    /// Header. An odd state is an unfinished put, which the next daemon undoes. `None` if the header is missing: the
+    /// next daemon will refuse this memory.
     pub header: Option<Header>,
 }
 
 impl OfflineNode {
-    /// Looks into a daemon's memory folder, and at what it has in files below its state folder.
-    pub fn look_everywhere(memory_folder: &Path, state_folder: &Path) -> Result<Self, OfflineError> {
-        let in_files = Self::look(&Files::folder(state_folder, 0));
-        match (Self::look(memory_folder), in_files) {
+    /// Reads the memory folder of a daemon, and the file segments below its state folder.
+    pub fn read_all(memory_folder: &Path, state_folder: &Path) -> Result<Self, OfflineError> {
+        let in_files = Self::read_memory(&Files::folder(state_folder, 0));
+        match (Self::read_memory(memory_folder), in_files) {
             (Ok(mut all), Ok(in_files)) if all.node == in_files.node => {
                 all.segments.extend(in_files.segments);
                 all.segments.sort_by(|one, other| one.record.name.as_str().cmp(other.record.name.as_str()));
@@ -58,27 +57,27 @@ impl OfflineNode {
         }
     }
 
-    /// Looks into a daemon's memory folder. While a daemon runs there it is to be asked instead: what it is just writing
-    /// down may be seen in part.
-    pub fn look(memory_folder: &Path) -> Result<Self, OfflineError> {
-        let others = (1..PLANES_MAX as u8).map(|plane| plane_folder(memory_folder, plane));
-        let mut others = others.filter_map(|folder| Self::look_at_plane(&folder).ok());
-        // What is in files may be of any of the planes.
-        let mut all = Self::look_at_plane(memory_folder).or_else(|none| others.next().ok_or(none))?;
+    /// Reads the memory folder of a daemon. Ask a running daemon instead: a record that it is writing may be seen in
+    /// part.
+    pub fn read_memory(memory_folder: &Path) -> Result<Self, OfflineError> {
+        let others = (1..PLANES_MAX as u8).map(|shard| shard_folder(memory_folder, shard));
+        let mut others = others.filter_map(|folder| Self::read_shard(&folder).ok());
+        // File segments may exist in any of the shards.
+        let mut all = Self::read_shard(memory_folder).or_else(|none| others.next().ok_or(none))?;
         others.for_each(|other| all.segments.extend(other.segments));
         all.segments.sort_by(|one, other| one.record.name.as_str().cmp(other.record.name.as_str()));
         Ok(all)
     }
 
-    fn look_at_plane(memory_folder: &Path) -> Result<Self, OfflineError> {
-        let path = memory_folder.join(NodeMemory::REGISTER_NAME);
-        let register = Registry::open_existing(&path).map_err(|source| OfflineError { path, source })?;
-        let mut records: Vec<Record> = register
+    fn read_shard(memory_folder: &Path) -> Result<Self, OfflineError> {
+        let path = memory_folder.join(NodeMemory::REGISTRY_NAME);
+        let registry = Registry::open_existing(&path).map_err(|source| OfflineError { path, source })?;
+        let mut records: Vec<Record> = registry
             .entries()
             .filter_map(|entry| if let Entry::Live(record) = entry { Some(record) } else { None })
             .collect();
-        // One that was being written down again stands there whole, too, and is the one that counts.
-        if let Some(intent) = register.intent() {
+        // A record that was being rewritten is complete in the intent, which takes precedence.
+        if let Some(intent) = registry.intent() {
             records.retain(|record| record.segment.index() != intent.segment.index());
             records.push(intent);
         }
@@ -88,7 +87,7 @@ impl OfflineNode {
             let header = area.as_ref().and_then(|area| header_at(area, &record));
             OfflineSegment { record, header }
         });
-        Ok(Self { node: register.node(), segments: segments.collect() })
+        Ok(Self { node: registry.node(), segments: segments.collect() })
     }
 }
 
@@ -97,7 +96,7 @@ fn open_area(folder: &Path, area: usize) -> Option<SharedMemory> {
     known.then(|| SharedMemory::open_file(&NodeMemory::area_path(folder, area)).ok())?
 }
 
-/// The header where the record says, if it is that segment's.
+/// Returns the header at the record's place, if it belongs to that segment.
 fn header_at(area: &SharedMemory, record: &Record) -> Option<Header> {
     let line = offset_of(record.at);
     let word = |offset: u64| area.load(usize::try_from(line.checked_add(offset)?).ok()?, Ordering::Acquire).ok();
@@ -117,17 +116,17 @@ mod tests {
     use crate::{Config, Node};
 
     #[test]
-    fn what_a_daemon_left_is_seen_and_left_alone() {
-        // If this broke, an operator would not know what a dead daemon's memory holds, or would change it by looking.
-        let folder = std::env::temp_dir().join(format!("ddssd-remains-{}", std::process::id()));
+    fn stopped_daemons_segments_are_read_without_change() {
+        // If this broke, an operator could not see a dead daemon's memory, or would change it by looking.
+        let folder = std::env::temp_dir().join(format!("ddssd-offline-{}", std::process::id()));
         let mut config = Config::single(&folder);
         (config.discard, config.pool_bytes) = (false, 1 << 20);
         let memory = config.memory_folder.clone();
         Node::start(config).unwrap().stop().unwrap();
-        let empty = OfflineNode::look(&memory).unwrap();
+        let empty = OfflineNode::read_memory(&memory).unwrap();
         assert_eq!((empty.node, empty.segments.len()), (NodeId(1), 0));
         std::fs::remove_dir_all(&folder).unwrap();
-        let told = OfflineNode::look(&memory).unwrap_err().to_string();
-        assert!(told.contains("no daemon left segments in"), "{told}");
+        let told = OfflineNode::read_memory(&memory).unwrap_err().to_string();
+        assert!(told.contains("no segments of a daemon in"), "{told}");
     }
 }

@@ -1,5 +1,6 @@
-//! What the last daemon left, taken in: every put that was acknowledged is there, and none that was not is there in
-//! part. What was under way is gone with it: locks, lines, windows, and the memory of what nobody holds.
+//! Recovery of the last daemon's segments: every acknowledged put is complete, and every other put has had no effect.
+//!
+//! Volatile state is gone: locks, lock queues, windows, and memory without an owner.
 
 use super::memory::{NodeMemory, PoolError};
 use super::registry::Entry;
@@ -9,41 +10,48 @@ use ddss_core::{Audience, Failure, Header, LockToken, Record, Storage, Timestamp
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What was found.
+/// Result of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct RecoveryReport {
     pub(crate) segments: usize,
     pub(crate) bytes: u64,
-    /// Puts that the last daemon had begun and not ended.
+    /// Unfinished puts that were undone.
     pub(crate) undone: usize,
-    /// The areas that are in use, and who may read each.
+    /// Areas in use, and the audience of each.
     pub(crate) areas: BTreeMap<usize, (Audience, Storage)>,
 }
 
-/// Takes in what is in the memory. Nothing is changed before everything has been looked at.
-pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engine) -> Result<Found, PoolError> {
+/// Restores the segments. Changes nothing before everything has been checked.
+pub(crate) fn restore(
+    folder: &Path,
+    memory: &mut NodeMemory,
+    engine: &mut Engine,
+) -> Result<RecoveryReport, PoolError> {
     let broken = |what: String| PoolError::Broken { path: folder.to_owned(), what };
     let entries = memory.entries();
     check_lengths(memory, &entries)?;
-    let mut found = Found::default();
+    let mut found = RecoveryReport::default();
     let mut live = BTreeSet::new();
     let mut taken: Vec<Vec<(u64, u64)>> = vec![Vec::new(); AREAS_MAX];
     for &(storage, entry) in &entries {
         match entry {
             Entry::Live(record) => {
                 if record.spec.storage != storage {
-                    return Err(broken(format!("{:?} is written down where it does not belong", record.name)));
+                    return Err(broken(format!(
+                        "{:?} has its record in the registry of another storage kind",
+                        record.name
+                    )));
                 }
-                let bytes = take_in(memory, engine, &record, &mut found).map_err(&broken)?;
+                let bytes = restore_segment(memory, engine, &record, &mut found).map_err(&broken)?;
                 taken[area_of(record.at)].push((offset_of(record.at), bytes));
                 live.insert(record.segment.index());
                 found.segments += 1;
                 found.bytes += record.spec.bytes;
                 found.areas.insert(area_of(record.at), (record.permissions.audience(), storage));
             }
-            // An index may have been used here and there, one after the other.
+            // An index may have been used in memory and in files, one after the other.
             Entry::Free(_) => {}
-            Entry::Broken => return Err(broken("its register makes no sense".to_owned())),
+            Entry::Broken => return Err(broken("its registry has an invalid record".to_owned())),
         }
     }
     for &(_, entry) in &entries {
@@ -53,35 +61,40 @@ pub(crate) fn restore(folder: &Path, memory: &mut NodeMemory, engine: &mut Engin
             engine.restore_free(last);
         }
     }
-    let floor = memory.register.floor();
+    let floor = memory.registry.floor();
     engine.restore_clock(floor);
     for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {
-        clear_the_rest(memory, area, taken)
+        clear_unused(memory, area, taken)
             .map_err(|source| PoolError::File { path: NodeMemory::area_path(folder, area), source })?;
     }
     Ok(found)
 }
 
-/// A file that was cut short would be made as long as it was, with zeroes where somebody's bytes have been.
+/// Refuses a truncated file: opening it would restore its length, with zeroes in the place of data.
 fn check_lengths(memory: &NodeMemory, entries: &[(Storage, Entry)]) -> Result<(), PoolError> {
     let mut lengths = BTreeMap::new();
     for (storage, entry) in entries {
         let Entry::Live(record) = entry else { continue };
-        let path = memory.place_of(area_of(record.at), *storage).0;
+        let path = memory.area_file(area_of(record.at), *storage).0;
         let measure = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let found = *lengths.entry(path.clone()).or_insert_with_key(measure);
         let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
         if offset_of(record.at).saturating_add(bytes) > found {
             let name = record.name.as_str();
             let what =
-                format!("it was cut short to {found} bytes and {name:?} lies behind them: put it back as it was");
+                format!("the file is truncated to {found} bytes and {name:?} lies behind them: restore the file");
             return Err(PoolError::Broken { path, what });
         }
     }
     Ok(())
 }
 
-fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found: &mut Found) -> Result<u64, String> {
+fn restore_segment(
+    memory: &mut NodeMemory,
+    engine: &mut Engine,
+    record: &Record,
+    found: &mut RecoveryReport,
+) -> Result<u64, String> {
     let name = &record.name;
     let keeps = record.spec.keeps();
     let bytes = Header::bytes_with(record.spec.bytes, keeps).next_multiple_of(BLOCK_BYTES as u64);
@@ -89,7 +102,7 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     if !(OWN_AREA + 1..AREAS_MAX).contains(&area_of(record.at)) {
         return Err(format!("{name:?} lies outside of every area"));
     }
-    let other = memory.known_area(area_of(record.at)).is_some_and(|(storage, _)| storage != record.spec.storage);
+    let other = memory.open_area_at(area_of(record.at)).is_some_and(|(storage, _)| storage != record.spec.storage);
     if other {
         return Err(format!("{name:?} lies in an area that is both in memory and in a file"));
     }
@@ -101,37 +114,37 @@ fn take_in(memory: &mut NodeMemory, engine: &mut Engine, record: &Record, found:
     }
     let before = memory.header(record.at);
     if (before.segment, before.bytes) != (record.known_as.to_bits(), record.spec.bytes) {
-        return Err(format!("the header of {name:?} says something else than the register"));
+        return Err(format!("the header of {name:?} contradicts the registry"));
     }
-    if !memory.undo(record) {
-        return Err(format!("{name:?} was being written, and what was there before is not known"));
+    if !memory.undo_commit(record) {
+        return Err(format!("{name:?} was being written, and the undo log does not have its old bytes"));
     }
-    memory.mark(record.at, LockToken::default());
+    memory.set_lock_holder(record.at, LockToken::default());
     let header = memory.header(record.at);
     if let Some(line) = Header::history_offset(record.spec.bytes, keeps, Version(header.state >> 1)) {
-        // It may have died between a commit and this.
-        memory.keep(record.at, record.at + line, &header);
+        // The daemon may have died between the commit and its history copy.
+        memory.store_version(record.at, record.at + line, &header);
     }
     found.undone += usize::from(header.state != before.state);
     let (version, timestamp) = (Version(header.state >> 1), Timestamp(header.timestamp));
     let restored = engine.restore(record, version, timestamp);
     restored.map_err(|failure| match failure {
         Failure::NoSpace if record.spec.storage == Storage::File => {
-            format!("{name:?} and what else is in files need a larger --file-bytes")
+            format!("{name:?} and the other segments in files need a larger --file-bytes")
         }
-        Failure::NoSpace => format!("{name:?} and what else is there need a larger --pool-bytes"),
-        _ => format!("{name:?} lies where another segment is"),
+        Failure::NoSpace => format!("{name:?} and the other segments need a larger --pool-bytes"),
+        _ => format!("{name:?} overlaps another segment"),
     })?;
     Ok(bytes)
 }
 
-/// Whatever nobody holds becomes zeroes again, for the next segment.
-fn clear_the_rest(memory: &NodeMemory, area: usize, taken: &mut [(u64, u64)]) -> Result<(), ddss_ipc::MemoryError> {
-    let known = memory.known_area(area).filter(|_| !taken.is_empty());
+/// Zeroes the memory that no segment uses, for the next segment.
+fn clear_unused(memory: &NodeMemory, area: usize, taken: &mut [(u64, u64)]) -> Result<(), ddss_ipc::MemoryError> {
+    let known = memory.open_area_at(area).filter(|_| !taken.is_empty());
     for storage in [Storage::Memory, Storage::File] {
         if known.is_none_or(|(used, _)| used != storage) {
-            // Nobody has it mapped who could still find anything in it.
-            let _ = std::fs::remove_file(memory.place_of(area, storage).0);
+            // No client that has it mapped could still find anything in it.
+            let _ = std::fs::remove_file(memory.area_file(area, storage).0);
         }
     }
     let Some((_, memory)) = known else { return Ok(()) };
@@ -155,7 +168,7 @@ mod tests {
 
     const BYTES: usize = 10_000;
     const POOL: u64 = 1 << 20;
-    /// In the first area for segments.
+    /// A place in the first area for segments.
     const AT: u64 = 1 << 48 | 8192;
 
     fn record() -> Record {
@@ -206,20 +219,20 @@ mod tests {
     }
 
     fn bytes(memory: &NodeMemory) -> Vec<u8> {
-        let (area, at) = memory.at(record().at);
+        let (area, at) = memory.area_at(record().at);
         let mut bytes = vec![0; BYTES];
         area.read(at + Header::DATA_OFFSET as usize, &mut bytes).unwrap();
         bytes
     }
 
     #[test]
-    fn a_commit_that_its_daemon_did_not_end_has_never_been() {
+    fn unfinished_commit_is_undone_after_crash() {
         // If this broke, a crash of the daemon would leave half of a put in the place of an acknowledged one.
         for written in [0, 1, 2500, 5000] {
             let folder = folder("half");
             let memory = formatted(&folder);
             put(&memory, 1, 7, 6000);
-            memory.mark(record().at, LockToken(7));
+            memory.set_lock_holder(record().at, LockToken(7));
             let before = (bytes(&memory), memory.header(record().at));
             catch_unwind(AssertUnwindSafe(|| put(&memory, 2, 8, written))).unwrap_err();
             assert_eq!(memory.header(record().at).state & 1, 1);
@@ -227,10 +240,10 @@ mod tests {
             let (mut memory, mut engine) = open(&folder);
             let found = restore(&folder, &mut memory, &mut engine).unwrap();
             let areas = BTreeMap::from([(1, (record().permissions.audience(), Storage::Memory))]);
-            assert_eq!(found, Found { segments: 1, bytes: BYTES as u64, undone: 1, areas });
+            assert_eq!(found, RecoveryReport { segments: 1, bytes: BYTES as u64, undone: 1, areas });
             assert_eq!(bytes(&memory), before.0);
             assert_eq!(memory.header(record().at), Header { locked: 0, ..before.1 });
-            // And it goes on from there.
+            // Later puts work.
             put(&memory, 2, 9, 6000);
             assert_eq!(bytes(&memory)[8], 9);
             std::fs::remove_dir_all(&folder).unwrap();
@@ -238,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_was_ended_stays_whatever_the_undo_record_says() {
-        // If this broke, a crash would take back a put that others have read.
+    fn finished_commit_survives_crash() {
+        // If this broke, a crash would take back a put that clients have read.
         let folder = folder("whole");
         let memory = formatted(&folder);
         put(&memory, 1, 7, 6000);
@@ -251,28 +264,34 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_not_written_down_leaves_no_bytes() {
-        // If this broke, the next segment in that place would show what a dead daemon had begun.
+    fn unpublished_segment_leaves_no_bytes() {
+        // If this broke, the next segment in that place would show the bytes of a dead daemon.
         let folder = folder("unwritten");
         let memory = formatted(&folder);
-        let (area, at) = memory.at(record().at);
+        let (area, at) = memory.area_at(record().at);
         area.write(at + 100, b"secret").unwrap();
-        memory.register.strike(record().segment);
+        memory.registry.remove(record().segment);
         drop(memory);
         let (mut memory, mut engine) = open(&folder);
-        assert_eq!(restore(&folder, &mut memory, &mut engine).unwrap(), Found::default());
+        assert_eq!(restore(&folder, &mut memory, &mut engine).unwrap(), RecoveryReport::default());
         assert!(bytes(&formatted(&folder)).iter().all(|&byte| byte == 0));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
-    fn memory_that_contradicts_itself_is_refused_and_left_alone() {
+    fn inconsistent_memory_is_refused_and_unchanged() {
         // If this broke, a daemon would serve bytes that belong to another segment.
         type Break = fn(&NodeMemory);
         let breaks: [(Break, &str); 3] = [
-            (|memory| memory.at(AT).0.store(8192 + 16, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "header"),
-            (|memory| memory.at(AT).0.store(8192, 77, std::sync::atomic::Ordering::Relaxed).unwrap(), "being written"),
-            (|memory| memory.register.write(&Record { at: AT + 4096, ..record() }).unwrap(), "header"),
+            (
+                |memory| memory.area_at(AT).0.store(8192 + 16, 77, std::sync::atomic::Ordering::Relaxed).unwrap(),
+                "header",
+            ),
+            (
+                |memory| memory.area_at(AT).0.store(8192, 77, std::sync::atomic::Ordering::Relaxed).unwrap(),
+                "being written",
+            ),
+            (|memory| memory.registry.write(&Record { at: AT + 4096, ..record() }).unwrap(), "header"),
         ];
         for (break_it, why) in breaks {
             let folder = folder("broken");

@@ -1,5 +1,5 @@
-//! What the commit under way replaces. A daemon that dies in the middle of one leaves an odd state word in a header;
-//! the next daemon puts the old bytes back, as if the put had never been.
+//! Undo log of the current commit. A daemon that dies in the middle of a commit leaves an odd state word in a header;
+//! the next daemon restores the old bytes, as if the put had never been.
 //!
 //! ```text
 //!   0     8         16          24       32             64
@@ -8,8 +8,8 @@
 //!  +-----+---------+-----------+--------+--------------+---------------------------
 //! ```
 //!
-//! One record is enough: only the progress thread commits, one put at a time. It is written before the state word turns
-//! odd, and counts only while that word is odd.
+//! One record is enough: only the progress thread commits, one put at a time. The record is written before the state
+//! word turns odd, and is valid only while that word is odd.
 
 use ddss_core::limits::{BLOCK_BYTES, LINE_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Header, Range, Version, engine::offset_of};
@@ -19,7 +19,7 @@ use std::sync::atomic::{Ordering, fence};
 
 const CHECKED: &str = "a commit is no larger than a transfer";
 
-/// The undo record.
+/// Undo log of one shard.
 #[derive(Debug)]
 pub(crate) struct UndoLog {
     memory: SharedMemory,
@@ -32,18 +32,18 @@ impl UndoLog {
     const RANGES_AT: usize = 24;
     const BYTES_AT: usize = LINE_BYTES;
     const RANGE_WORDS: usize = 16;
-    /// Each range begins at a word.
+    /// Each range starts at a word boundary.
     const BYTES: usize =
         (Self::BYTES_AT + TRANSFER_BYTES_MAX + RANGES_MAX * (Self::RANGE_WORDS + 8)).next_multiple_of(BLOCK_BYTES);
 
-    /// Opens the record at `path`, or makes it.
+    /// Opens the log at `path`, or creates it.
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
         let memory = SharedMemory::open_sparse_file(path, Self::BYTES)?;
         memory.reserve(0, Self::BYTES)?;
         Ok(Self { memory })
     }
 
-    /// The memory in which it is.
+    /// Returns the memory of the log.
     pub(crate) fn memory(&self) -> &SharedMemory {
         &self.memory
     }
@@ -56,9 +56,9 @@ impl UndoLog {
         self.memory.load(at, Ordering::Acquire).expect(CHECKED)
     }
 
-    /// Keeps what `version` of the segment at `at` is about to replace in its area: the ranges count from its first
+    /// Saves the bytes that `version` of the segment at `at` is about to replace; the ranges count from its first
     /// byte.
-    pub(crate) fn keep(&self, area: &SharedMemory, at: u64, version: Version, ranges: &[Range]) {
+    pub(crate) fn save(&self, area: &SharedMemory, at: u64, version: Version, ranges: &[Range]) {
         let header = offset_of(at) as usize;
         let timestamp = area.load(header + Header::TIMESTAMP_OFFSET as usize, Ordering::Relaxed).expect(CHECKED);
         self.set(Self::AT, at);
@@ -73,13 +73,13 @@ impl UndoLog {
             SharedMemory::copy(area, from, &self.memory, to + Self::RANGE_WORDS, length as usize).expect(CHECKED);
             to += Self::RANGE_WORDS + (length as usize).next_multiple_of(8);
         }
-        // Whoever finds the odd state word, be it after a crash, finds this.
+        // Any reader of the odd state word, also after a crash, sees this record.
         fence(Ordering::Release);
     }
 
-    /// Puts back what the put of `version` to the segment at `at` had begun to replace. False if this record is about
-    /// something else.
-    pub(crate) fn put_back(&self, area: &SharedMemory, at: u64, version: Version, bytes: u64) -> bool {
+    /// Restores the bytes that the put of `version` to the segment at `at` had begun to replace. Returns false if the
+    /// record belongs to another commit.
+    pub(crate) fn restore(&self, area: &SharedMemory, at: u64, version: Version, bytes: u64) -> bool {
         if (self.word(Self::AT), self.word(Self::VERSION_AT)) != (at, version.0) {
             return false;
         }

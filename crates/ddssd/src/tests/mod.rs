@@ -1,4 +1,4 @@
-//! Tests of the daemon against hostile peers, and of what it allocates.
+//! Tests of the daemon against hostile peers, and of its allocations.
 
 #[cfg(test)]
 pub(crate) mod byzantine_peer;

@@ -1,4 +1,4 @@
-//! While clients call, a node's progress thread allocates nothing: counted round by round, with whole nodes.
+//! The progress thread allocates nothing for client calls: measured in every round of whole nodes.
 
 use crate::auth::ClusterKey;
 use crate::shard::event_loop::EventLoop;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What the progress threads of this process allocated since they began, by the folders of their nodes.
+/// Allocations of each progress thread in this process, by the folder of its node.
 static COUNTS: Mutex<Vec<(PathBuf, Arc<AtomicU64>)>> = Mutex::new(Vec::new());
 
-/// A node of which each round is counted.
+/// An event loop with counted allocations.
 pub(crate) struct Counted {
     node: EventLoop,
     allocations: Arc<AtomicU64>,
@@ -70,7 +70,7 @@ impl ProgressTask for Counted {
     }
 }
 
-/// A node that ends with this value.
+/// A node that stops when it is dropped.
 struct Home {
     service: Option<Node>,
     folder: PathBuf,
@@ -129,7 +129,7 @@ impl Caller {
         Some(self.ask(operation)).filter(|completion| completion.outcome == Outcome::Done)
     }
 
-    /// Asks for something with a text in the arena.
+    /// Sends a request with a text in the arena.
     fn by_text(&mut self, text: &[u8], operation: impl Fn(ArenaRange) -> Operation) -> Completion {
         let range = ArenaRange { slot: 0, bytes: text.len() as u32 };
         self.attachment.arena().write(0, text).unwrap();
@@ -143,8 +143,8 @@ impl Caller {
         OpenedSegment::decode(&made.data).segment
     }
 
-    /// One of each call that clients make again and again; nothing if one of them was not done: on a machine that is busy
-    /// with something else two nodes lose each other now and then.
+    /// Makes one call of each frequent kind. Returns `None` if a call failed: on a busy machine two nodes lose each
+    /// other now and then.
     fn round(&mut self, segment: SegmentId, sizes: &[u32]) -> Option<()> {
         let range = |bytes| ArenaRange { slot: 1, bytes };
         self.done(Operation::Null)?;
@@ -176,19 +176,25 @@ impl Caller {
 
 /// Rounds of one stretch.
 const ROUNDS: usize = 20;
-/// Stretches of which one has to be without an allocation: what has nothing to do with calls (a node is heard of, a window
-/// is opened) may come between once. What is allocated for calls is allocated in each.
+/// Attempts, of which one has to be without an allocation: rare work apart from calls (a new node, a new window) may
+/// allocate in between. Allocations for calls would show in every stretch.
 const STRETCHES: usize = 20;
 
-/// Whether these nodes allocate nothing in some stretch of calls; else what they allocated in each.
-fn silent(homes: &[&Home], caller: &mut Caller, segment: SegmentId, sizes: &[u32]) -> Result<(), Vec<u64>> {
+/// Checks that these nodes allocate nothing in some stretch of calls. Returns the allocations of each stretch
+/// otherwise.
+fn check_no_allocations(
+    homes: &[&Home],
+    caller: &mut Caller,
+    segment: SegmentId,
+    sizes: &[u32],
+) -> Result<(), Vec<u64>> {
     let sum = || homes.iter().map(|home| home.allocations()).sum::<u64>();
     let mut counts = Vec::new();
     for turn in 0..=STRETCHES {
         let before = sum();
         let done = (0..ROUNDS).try_for_each(|_| caller.round(segment, sizes)).is_some();
         let count = sum() - before;
-        // The first one is to get warm.
+        // The first stretch warms up.
         if turn > 0 && done && count == 0 {
             return Ok(());
         }
@@ -198,30 +204,30 @@ fn silent(homes: &[&Home], caller: &mut Caller, segment: SegmentId, sizes: &[u32
 }
 
 #[test]
-fn a_node_allocates_nothing_for_the_calls_of_its_clients() {
-    // If this failed, every caller would wait for the allocator now and then, and a long-lived node would grow.
+fn node_does_not_allocate_for_client_calls() {
+    // If this failed, every client would wait for the allocator now and then, and a long-lived node would grow.
     let home = Home::start("one", |_| {});
     for strategy in Strategy::ALL {
         let mut caller = home.client(strategy);
         let segment = caller.allocate(&format!("segment-{strategy}"));
-        // The answer is out before the round that gave it is counted.
+        // The reply is visible before its round is counted.
         let patience = Instant::now() + Duration::from_secs(20);
         while home.allocations() == 0 {
             assert!(Instant::now() < patience, "nothing is counted");
             std::thread::yield_now();
         }
-        assert_eq!(silent(&[&home], &mut caller, segment, &[8, 4096, 1 << 16]), Ok(()), "{strategy}");
+        assert_eq!(check_no_allocations(&[&home], &mut caller, segment, &[8, 4096, 1 << 16]), Ok(()), "{strategy}");
     }
 }
 
 #[test]
-fn neither_of_two_nodes_allocates_for_calls_between_them() {
-    // If this failed, the same would be true of a home and of whoever asks it.
+fn two_nodes_do_not_allocate_for_remote_calls() {
+    // If this failed, the same would be true of a home and its remote clients.
     let key = ClusterKey::generate().unwrap();
     let first = Home::start("first", |config| config.key = Some(key.clone()));
     let second = Home::start("second", |config| {
         (config.key, config.join) = (Some(key.clone()), Some(first.address().into()));
-        (config.node, config.node_named) = (NodeId(2), true);
+        (config.node, config.is_node_named) = (NodeId(2), true);
     });
     let segment = first.client(Strategy::Auto).allocate("between");
     let mut caller = second.client(Strategy::Auto);
@@ -230,7 +236,7 @@ fn neither_of_two_nodes_allocates_for_calls_between_them() {
         assert!(Instant::now() < patience, "the nodes do not find each other");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // What a larger transfer needed is given back when its connection becomes quiet, which on a busy machine it does
+    // Buffers of a larger transfer are freed when the connection becomes quiet, which on a busy machine happens
     // between any two calls.
-    assert_eq!(silent(&[&first, &second], &mut caller, segment, &[8, 4096]), Ok(()));
+    assert_eq!(check_no_allocations(&[&first, &second], &mut caller, segment, &[8, 4096]), Ok(()));
 }

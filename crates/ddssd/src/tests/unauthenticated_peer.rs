@@ -1,4 +1,4 @@
-//! What a hostile peer gets: one that has no key, one that sends again what it recorded, and a member that lies.
+//! Tests against a hostile peer: without the key, with a recorded handshake, or a member with invalid messages.
 
 use crate::auth::{Channel, ClusterKey, Initiator, Purpose};
 use crate::{AdminAnswer, AdminAsk, Config, Node, PeerAddress};
@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A machine that runs other tests takes its time.
+/// Generous limit: the machine may run other tests.
 const PATIENCE: Duration = Duration::from_secs(20);
-pub(crate) const WHO: Principal = Principal { uid: 0, gid: 0 };
+pub(crate) const PRINCIPAL: Principal = Principal { uid: 0, gid: 0 };
 
-/// A node of its own cluster that expects node 2 at an address where nobody is.
+/// A clustered node that expects node 2 at an unused address.
 pub(crate) struct Home {
     service: Option<Node>,
     key: ClusterKey,
@@ -22,7 +22,7 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn start(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("ddssd-strangers-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("ddssd-unauthenticated-{name}-{}", std::process::id()));
         let key = ClusterKey::generate().unwrap();
         let mut config = Config::single(&folder);
         config.pool_bytes = 1 << 20;
@@ -51,7 +51,7 @@ impl Drop for Home {
     }
 }
 
-/// What a connection came to, as the one who made it sees it.
+/// An event on a connection, as the caller sees it.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Seen {
     Connected(Vec<u8>),
@@ -75,7 +75,7 @@ impl Caller {
         self.fabric.connect(home.address(), hello).unwrap()
     }
 
-    /// The next thing that happens on a connection.
+    /// Returns the next event of a connection.
     fn next(&mut self, peer: PeerId) -> Option<Seen> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -88,7 +88,7 @@ impl Caller {
         None
     }
 
-    /// Takes what has happened.
+    /// Collects the events of the fabric.
     pub(crate) fn look(&mut self) {
         self.events.clear();
         self.fabric.poll(&mut self.events);
@@ -121,12 +121,12 @@ impl Caller {
     }
 }
 
-/// A member of the cluster that is up.
+/// A connected member of the cluster.
 pub(crate) struct Member {
     pub(crate) caller: Caller,
     pub(crate) peer: PeerId,
     pub(crate) channel: Channel,
-    /// Where the home takes what it puts.
+    /// Staging window of the home.
     pub(crate) staging: RemoteWindow,
 }
 
@@ -141,11 +141,11 @@ impl Member {
         (member, hello)
     }
 
-    /// Connects and proves that it has the key; the home does not believe yet that it is there now.
+    /// Connects and proves that it has the key; the home has yet to see that the handshake is fresh.
     pub(crate) fn greet(home: &Home, run: u32) -> (Self, Vec<u8>) {
         let mut caller = Caller::new();
         let end = Instant::now() + PATIENCE;
-        // A node that begins its cluster needs a moment until it knows its members.
+        // A founding node needs a moment until it knows its members.
         let (shake, hello, peer, answer) = loop {
             let ours = PeerHello { node: NodeId(2), run, planes: 1 };
             let (shake, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
@@ -174,10 +174,10 @@ impl Member {
         Some(Seen::Said(plain[..length].to_vec()))
     }
 
-    /// The same, whatever else it says before.
-    pub(crate) fn is_served_after_all(&mut self) -> bool {
+    /// Checks that the home still answers, after any number of other messages.
+    pub(crate) fn is_still_served(&mut self) -> bool {
         self.say(
-            &Message::Lookup { step: 77, who: WHO, name: Name::new("nothing").unwrap() }
+            &Message::Lookup { step: 77, who: PRINCIPAL, name: Name::new("nothing").unwrap() }
                 .encode(Timestamp::default(), &[]),
         );
         loop {
@@ -188,10 +188,10 @@ impl Member {
         }
     }
 
-    /// Whether the home still answers on this connection.
+    /// Checks that the home still answers with its next message.
     pub(crate) fn is_served(&mut self) -> bool {
         self.say(
-            &Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }
+            &Message::Lookup { step: 7, who: PRINCIPAL, name: Name::new("nothing").unwrap() }
                 .encode(Timestamp::default(), &[]),
         );
         let Some(Seen::Said(plain)) = self.hear() else { return false };
@@ -201,8 +201,8 @@ impl Member {
 }
 
 #[test]
-fn who_has_no_key_is_turned_away_with_a_reason_and_reads_nothing() {
-    // If this broke, whoever reaches the port would be a node: read every segment, and write to it.
+fn peer_without_key_is_rejected_with_reason() {
+    // If this broke, any peer that reaches the port could read and write every segment.
     let home = Home::start("no-key");
     let mut caller = Caller::new();
     let other = ClusterKey::generate().unwrap();
@@ -232,8 +232,8 @@ fn who_has_no_key_is_turned_away_with_a_reason_and_reads_nothing() {
 }
 
 #[test]
-fn a_member_that_is_removed_is_cut_off_and_turned_away() {
-    // If this broke, a removed node would read and write the segments of those who removed it.
+fn removed_member_is_disconnected_and_rejected() {
+    // If this broke, a removed node could read and write the segments of its former cluster.
     let home = Home::start("removed");
     let (mut member, _) = Member::meet(&home, 1);
     assert!(member.is_served());
@@ -243,7 +243,7 @@ fn a_member_that_is_removed_is_cut_off_and_turned_away() {
     assert!(member.caller.ends(member.peer), "it is connected still");
     let ours = PeerHello { node: NodeId(2), run: 2, planes: 1 };
     let (mut caller, end) = (Caller::new(), Instant::now() + PATIENCE);
-    // The membership ends a moment before the word is there.
+    // The membership may end a moment before the reason is known.
     loop {
         let (_, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
         let peer = caller.call(&home, &hello);
@@ -257,8 +257,8 @@ fn a_member_that_is_removed_is_cut_off_and_turned_away() {
 }
 
 #[test]
-fn a_first_message_that_is_sent_again_takes_nobodys_place() {
-    // If this broke, one recorded packet would be enough to cut a node off from its cluster, for as long as one likes.
+fn replayed_hello_does_not_replace_connection() {
+    // If this broke, an attacker could cut a node off from its cluster with one recorded packet.
     let home = Home::start("replay");
     let (first, recorded) = Member::meet(&home, 1);
     drop(first);
@@ -266,7 +266,7 @@ fn a_first_message_that_is_sent_again_takes_nobodys_place() {
     assert!(living.is_served());
     let mut caller = Caller::new();
     for turn in 0..6 {
-        // An answer comes, since the message is good; more than candidates may wait are tried.
+        // The recorded message is valid, so it is answered; try more often than there are candidate slots.
         let peer = caller.call(&home, &recorded);
         let Some(Seen::Connected(_)) = caller.next(peer) else { panic!("turn {turn}: not even answered") };
         assert!(living.is_served(), "turn {turn}");
@@ -276,19 +276,19 @@ fn a_first_message_that_is_sent_again_takes_nobodys_place() {
         }
     }
     assert!(living.is_served());
-    // A real new run of the node does take the place.
+    // A real new run of the node does replace the connection.
     let (mut reborn, _) = Member::meet(&home, 3);
     assert!(reborn.is_served());
     assert!(living.caller.ends(living.peer), "the old connection stays");
 }
 
 #[test]
-fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
-    // If this broke, one node with a fault would take the others with it.
-    let home = Home::start("liar");
+fn member_with_invalid_messages_loses_only_its_connection() {
+    // If this broke, one faulty node would take the others with it.
+    let home = Home::start("attacker");
     let found = |node| {
         let segment = ddss_core::SegmentId::new(NodeId(node), 0, 1);
-        let permissions = ddss_core::Permissions { owner: WHO, mode: 0o600 };
+        let permissions = ddss_core::Permissions { owner: PRINCIPAL, mode: 0o600 };
         let facts = ddss_core::SegmentInfo {
             segment,
             bytes: 4096,
@@ -303,18 +303,18 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
             .to_vec()
     };
     let welcome = Message::Welcome { staging: RemoteWindow::default() }.encode(Timestamp::default(), &[]).to_vec();
-    let lies = [vec![], vec![99], vec![2, 1], vec![7; 480], welcome, found(1), found(2)];
-    for (run, lie) in lies.into_iter().enumerate() {
+    let attacks = [vec![], vec![99], vec![2, 1], vec![7; 480], welcome, found(1), found(2)];
+    for (run, attack) in attacks.into_iter().enumerate() {
         let (mut member, _) = Member::meet(&home, run as u32 + 1);
-        member.say(&lie);
-        assert!(member.caller.ends(member.peer), "lie {run} is believed");
-        assert!(home.is_running(), "lie {run} ended the daemon");
+        member.say(&attack);
+        assert!(member.caller.ends(member.peer), "attack {run} is accepted");
+        assert!(home.is_running(), "attack {run} ended the daemon");
     }
-    // Words in the open, words said twice, and words of another connection.
+    // Messages in the clear, replayed messages, and messages of another connection.
     for (run, turn) in (100..).zip(0..3) {
         let (mut member, _) = Member::meet(&home, run);
         let mut sealed = [0; 600];
-        let lookup = Message::Lookup { step: 7, who: WHO, name: Name::new("nothing").unwrap() }
+        let lookup = Message::Lookup { step: 7, who: PRINCIPAL, name: Name::new("nothing").unwrap() }
             .encode(Timestamp::default(), &[]);
         let length = match turn {
             0 => {
@@ -330,7 +330,7 @@ fn a_member_that_lies_loses_its_connection_and_nothing_else_happens() {
             member = Member::meet(&home, run + 1000).0;
         }
         member.caller.say(member.peer, &sealed[..length]);
-        assert!(member.caller.ends(member.peer), "turn {turn} is believed");
+        assert!(member.caller.ends(member.peer), "turn {turn} is accepted");
     }
     assert!(Member::meet(&home, 5000).0.is_served());
 }
