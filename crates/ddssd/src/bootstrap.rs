@@ -3,7 +3,9 @@
 use crate::auth::ClusterKey;
 use crate::config::config::Config;
 use crate::config::host_port::HostPort;
-use crate::control::{Identity, Incarnation, control_address, forget, has_come_back, has_left, join, plane_address};
+use crate::control::{
+    Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, has_left, join, shard_address,
+};
 use crate::node::StartError;
 use crate::shard::event_loop::EventLoop;
 use crate::storage::state_dir;
@@ -46,7 +48,7 @@ impl Bootstrap {
         }
         if has_left {
             // The daemon may have written state after it left; discard it.
-            forget(&config.state_folder).map_err(state)?;
+            delete_cluster_state(&config.state_folder).map_err(state)?;
         }
         let (bound, listener) = listen(fabrics, config.listen)?;
         let address = config.advertise.unwrap_or(bound);
@@ -75,7 +77,7 @@ impl Bootstrap {
             identity.write(&config.state_folder).map_err(state)?;
         }
         if has_left {
-            has_come_back(&config.state_folder).map_err(state)?;
+            clear_left_mark(&config.state_folder).map_err(state)?;
         }
         let Identity { node, founder } = identity;
         let join = config.join.clone();
@@ -99,7 +101,7 @@ fn listen(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<(Socke
         let control = listener.local_addr().map_err(listen_error(address))?;
         let data = SocketAddr::new(control.ip(), control.port() - 1);
         // A fabric cannot stop listening, so probe the other shards' ports before the first fabric listens.
-        let mut others = (1..).take(fabrics.len() - 1).map(|shard| plane_address(data, shard));
+        let mut others = (1..).take(fabrics.len() - 1).map(|shard| shard_address(data, shard));
         if tried < PORTS_TRIED_MAX && others.any(|address| TcpListener::bind(address).is_err()) {
             continue;
         }
@@ -116,7 +118,7 @@ fn listen(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<(Socke
 fn listen_on_all(fabrics: &mut [Box<dyn Fabric>], address: SocketAddr) -> Result<SocketAddr, StartError> {
     let mut first = address;
     for (shard, fabric) in (0..).zip(fabrics) {
-        let bound = EventLoop::listen(fabric.as_mut(), plane_address(address, shard))?;
+        let bound = EventLoop::listen(fabric.as_mut(), shard_address(address, shard))?;
         if shard == 0 {
             first = bound;
         }

@@ -67,7 +67,7 @@ pub use config::host_port::HostPort;
 pub use config::log_levels::LogLevels;
 pub use config::quotas::{QuotaRule, QuotaTable};
 pub use config::settings::{Mode, Settings, SettingsError};
-pub use control::{ADMIN_NAME, AdminAnswer, AdminAsk, ControlError, NodeReport};
+pub use control::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, ControlError, NodeReport};
 pub use ephemeral::EphemeralNode;
 pub use error_chain::format_error_chain;
 pub use exit_code::ExitReason;

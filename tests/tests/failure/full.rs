@@ -150,7 +150,7 @@ fn a_full_log_stops_new_names_and_nothing_else() {
     kept.put(0, &pattern(2, 64)).unwrap();
     assert_eq!(kept.get(..).unwrap()[..], pattern(2, 64)[..]);
     let log = daemon.process().stderr();
-    assert!(log.contains("no room for the cluster's log") && log.contains("No space left"), "{log}");
+    assert!(log.contains("no disk space for the cluster's log") && log.contains("No space left"), "{log}");
     // It is told as what it is, each time.
     assert_eq!(refused.failure(), Some(Failure::LogUnwritable), "{refused}");
     let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();

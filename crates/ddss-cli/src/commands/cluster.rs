@@ -5,7 +5,7 @@ use crate::error::{ASK, CommandError};
 use crate::output::table::Table;
 use crate::output::terminal_text::say;
 use ddss::Client;
-use ddssd::{AdminAnswer, AdminAsk, ClusterKey, NodeReport};
+use ddssd::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
 use serde_json::json;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -22,10 +22,10 @@ pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandErr
         ClusterCommand::Token(place) => token(place, json),
         ClusterCommand::Join(options) => join(options, json),
         ClusterCommand::Leave(LeaveOptions { force, place }) => {
-            left(ask(place, &AdminAsk::Leave { force: *force })?, "left the cluster: the daemon ends", json)
+            left(ask(place, &AdminRequest::Leave { force: *force })?, "left the cluster: the daemon ends", json)
         }
         ClusterCommand::Remove(options) => {
-            let answer = ask(&options.place, &AdminAsk::Remove { node: options.node.0, force: options.force })?;
+            let answer = ask(&options.place, &AdminRequest::Remove { node: options.node.0, force: options.force })?;
             left(answer, &format!("{} is out of the cluster", options.node), json)
         }
         ClusterCommand::Status(place) => status(place, json),
@@ -84,7 +84,7 @@ fn named(variable: &str) -> Option<PathBuf> {
 }
 
 /// Asks the daemon; one that has no control plane is alone.
-fn ask(place: &Place, ask: &AdminAsk) -> Result<AdminAnswer, CommandError> {
+fn ask(place: &Place, ask: &AdminRequest) -> Result<AdminResponse, CommandError> {
     let folder = place.folder();
     match ask.ask(&folder) {
         Ok(answer) => Ok(answer),
@@ -98,13 +98,13 @@ fn ask(place: &Place, ask: &AdminAsk) -> Result<AdminAnswer, CommandError> {
 }
 
 /// What the daemon says of a node that is to go.
-fn left(answer: AdminAnswer, words: &str, json: bool) -> Result<(), CommandError> {
+fn left(answer: AdminResponse, words: &str, json: bool) -> Result<(), CommandError> {
     match answer {
-        AdminAnswer::Left { dropped } if json => println!("{}", json!({ "done": true, "dropped": dropped })),
-        AdminAnswer::Left { dropped: 0 } => say(words, 2),
-        AdminAnswer::Left { dropped: 1 } => say(&format!("{words}; 1 segment was only there and is gone"), 2),
-        AdminAnswer::Left { dropped } => say(&format!("{words}; {dropped} segments were only there and are gone"), 2),
-        AdminAnswer::Refused(why) => return Err(CommandError::Refused(why)),
+        AdminResponse::Left { dropped } if json => println!("{}", json!({ "done": true, "dropped": dropped })),
+        AdminResponse::Left { dropped: 0 } => say(words, 2),
+        AdminResponse::Left { dropped: 1 } => say(&format!("{words}; 1 segment was only there and is gone"), 2),
+        AdminResponse::Left { dropped } => say(&format!("{words}; {dropped} segments were only there and are gone"), 2),
+        AdminResponse::Refused(why) => return Err(CommandError::Refused(why)),
         _ => return Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
     }
     Ok(())
@@ -112,11 +112,11 @@ fn left(answer: AdminAnswer, words: &str, json: bool) -> Result<(), CommandError
 
 /// The nodes as the daemon sees them, and who leads them.
 pub(crate) fn look(place: &Place) -> Result<Seen, CommandError> {
-    match ask(place, &AdminAsk::Status)? {
-        AdminAnswer::Status { node, leader, nodes, names, majority } => {
+    match ask(place, &AdminRequest::Status)? {
+        AdminResponse::Status { node, leader, nodes, names, majority } => {
             Ok(Seen { node, leader, nodes, names, majority })
         }
-        AdminAnswer::Refused(why) => Err(CommandError::Refused(why)),
+        AdminResponse::Refused(why) => Err(CommandError::Refused(why)),
         _ => Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
     }
 }

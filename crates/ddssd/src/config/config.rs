@@ -3,7 +3,7 @@
 use super::host_port::HostPort;
 use super::quotas::QuotaTable;
 use crate::auth::ClusterKey;
-use crate::control::plane_address;
+use crate::control::shard_address;
 use crate::cpu_placement;
 use crate::node::StartError;
 use crate::peers::fabric::FabricChoice;
@@ -275,7 +275,7 @@ impl Config {
     pub(crate) fn for_shard(&self, shard: Shard) -> Self {
         let mut config = self.clone();
         config.memory_folder = shard_folder(&self.memory_folder, shard.index());
-        config.listen = plane_address(self.listen, shard.index());
+        config.listen = shard_address(self.listen, shard.index());
         config.pool_bytes = self.pool_bytes / u64::from(shard.count());
         config.file_bytes = self.file_bytes / u64::from(shard.count());
         config

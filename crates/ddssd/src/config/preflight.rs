@@ -1,7 +1,7 @@
 //! Checks of a configuration against the system, without starting a daemon and without any lasting change.
 
 use super::config::Config;
-use crate::control::{Identity, control_address, has_left, plane_address};
+use crate::control::{Identity, control_address, has_left, shard_address};
 use crate::node::{Node, StartError};
 use crate::peers::fabric;
 use crate::shard::shard::check_shards;
@@ -102,7 +102,7 @@ fn check_addresses(config: &Config) -> Result<(), StartError> {
         return can_listen(config.listen);
     }
     can_listen(control_address(config.listen))?;
-    Shard::all(config.progress_threads).try_for_each(|shard| can_listen(plane_address(config.listen, shard.index())))
+    Shard::all(config.progress_threads).try_for_each(|shard| can_listen(shard_address(config.listen, shard.index())))
 }
 
 /// Binds an address for an instant, without listening.

@@ -1,8 +1,10 @@
-//! What an operator asks a running daemon about its cluster: one line of JSON in, one out, through a socket beside
-//! the clients' one that only the daemon's user and root may use.
+//! Admin socket: the operator's requests to a running daemon about its cluster.
+//!
+//! One line of JSON in, one line out. The socket lies beside the clients' socket; only the daemon's user and root may
+//! use it.
 
 use super::failure_detector::DEAD_AFTER;
-use super::membership::identity::{forget, remove};
+use super::membership::identity::{delete_cluster_state, remove_file_if_present};
 use super::raft::types::Member;
 use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};
@@ -17,83 +19,83 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-/// The name of the socket in the daemon's folder.
-pub const ADMIN_NAME: &str = "ddssd.admin";
+/// File name of the socket in the daemon's folder.
+pub const ADMIN_SOCKET_NAME: &str = "ddssd.admin";
 
-/// How long an answer may take.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long it may take to take a node out: another leader may have to be found, and a lease has to run out.
-const TAKE_OUT_MAX: Duration = Duration::from_secs(9);
-/// Bytes of a question.
-const ASK_BYTES_MAX: u64 = 4096;
+/// Maximum time of one response.
+const RESPONSE_MAX: Duration = Duration::from_secs(10);
+/// Maximum time to remove a node: a new leader may have to be found, and a lease has to expire.
+const REMOVE_MAX: Duration = Duration::from_secs(9);
+/// Maximum size of a request.
+const REQUEST_BYTES_MAX: u64 = 4096;
 
-/// What is asked.
+/// A request of the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum AdminAsk {
-    /// How is the cluster?
+pub enum AdminRequest {
+    /// Reports the state of the cluster.
     Status,
-    /// This node leaves it for good.
+    /// Removes this node from the cluster for good.
     Leave {
-        /// Also if segments go with it.
+        /// Leaves even if segments are lost.
         force: bool,
     },
-    /// That node will not come back.
+    /// Removes a node that will not come back.
     Remove {
-        /// Which.
+        /// Id of the node.
         node: u16,
-        /// Also if it is alive, and segments go with it.
+        /// Removes the node even if it is alive or segments are lost.
         #[serde(default)]
         force: bool,
     },
 }
 
-/// What is answered.
+/// A response to the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum AdminAnswer {
-    /// How the cluster is, as this node sees it.
+pub enum AdminResponse {
+    /// State of the cluster as this node sees it.
     Status {
-        /// This node.
+        /// Id of this node.
         node: u16,
-        /// The leader, if there is one that this node knows.
+        /// The leader, if this node knows one.
         leader: Option<u16>,
-        /// Every node.
+        /// All nodes of the cluster.
         nodes: Vec<NodeReport>,
-        /// Names in the directory.
+        /// Number of names in the directory.
         names: usize,
-        /// Whether most voters can be reached, as far as this node knows.
+        /// True if a majority of the voters is reachable, as far as this node knows.
         majority: bool,
     },
-    /// The node is out, and so many segments are gone with it.
+    /// The node is no longer a member.
     Left {
-        /// How many.
+        /// Number of segments that were lost with the node.
         dropped: usize,
     },
-    /// It is not.
+    /// The request was refused, with the reason.
     Refused(String),
 }
 
 /// One node of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// Its number.
+    /// Node id.
     pub node: u16,
-    /// Where its data plane listens; its control plane is one port above.
+    /// Address of its data plane; its control plane listens one port above.
     pub address: SocketAddr,
-    /// Whether it votes.
+    /// True if the node votes.
     pub voter: bool,
-    /// Whether the cluster has agreed that it is alive.
+    /// True if the cluster has agreed that the node is alive.
     pub alive: bool,
-    /// How many lives it had.
+    /// Number of times that the cluster has found the node alive anew.
     pub epoch: u64,
 }
 
-impl AdminAsk {
-    /// Asks the daemon that works in `folder`.
-    pub fn ask(&self, folder: &Path) -> io::Result<AdminAnswer> {
-        let mut stream = std::os::unix::net::UnixStream::connect(folder.join(ADMIN_NAME))?;
-        stream.set_read_timeout(Some(ANSWER_MAX * 2))?;
+impl AdminRequest {
+    /// Sends the request to the daemon that works in `folder`.
+    pub fn ask(&self, folder: &Path) -> io::Result<AdminResponse> {
+        let mut stream = std::os::unix::net::UnixStream::connect(folder.join(ADMIN_SOCKET_NAME))?;
+        stream.set_read_timeout(Some(RESPONSE_MAX * 2))?;
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
         stream.write_all(&line)?;
@@ -103,10 +105,10 @@ impl AdminAsk {
     }
 }
 
-/// Opens the socket and answers until the runtime ends.
-pub(super) fn open(context: &Context, folder: &Path, state_folder: &Path) -> io::Result<()> {
-    let path = folder.join(ADMIN_NAME);
-    // The folder is locked, so what is there was left by a daemon that died.
+/// Opens the socket and serves requests until the runtime ends.
+pub(super) fn serve_admin_socket(context: &Context, folder: &Path, state_folder: &Path) -> io::Result<()> {
+    let path = folder.join(ADMIN_SOCKET_NAME);
+    // The folder is locked, so an existing socket was left behind by a daemon that died.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -117,9 +119,9 @@ pub(super) fn open(context: &Context, folder: &Path, state_folder: &Path) -> io:
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (context, state_folder) = (context.clone(), state_folder.clone());
-            tokio::spawn(tokio::time::timeout(ANSWER_MAX, async move {
-                if let Err(error) = converse(&context, stream, state_folder).await {
-                    tracing::debug!(%error, "an operator's question came to nothing");
+            tokio::spawn(tokio::time::timeout(RESPONSE_MAX, async move {
+                if let Err(error) = serve_connection(&context, stream, state_folder).await {
+                    tracing::debug!(%error, "an admin request failed");
                 }
             }));
         }
@@ -127,75 +129,77 @@ pub(super) fn open(context: &Context, folder: &Path, state_folder: &Path) -> io:
     Ok(())
 }
 
-async fn converse(context: &Context, mut stream: UnixStream, state_folder: PathBuf) -> io::Result<()> {
+async fn serve_connection(context: &Context, mut stream: UnixStream, state_folder: PathBuf) -> io::Result<()> {
     let user = stream.peer_cred()?.uid();
     if user != 0 && user != rustix::process::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let (read, mut write) = stream.split();
     let mut line = String::new();
-    tokio::io::BufReader::new(read.take(ASK_BYTES_MAX)).read_line(&mut line).await?;
+    tokio::io::BufReader::new(read.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
-        Ok(AdminAsk::Status) => context.status(),
-        Ok(AdminAsk::Remove { node, force }) => context.take_out(node, force, false).await,
-        Ok(AdminAsk::Leave { force }) => context.leave(force, &state_folder).await?,
-        Err(error) => AdminAnswer::Refused(error.to_string()),
+        Ok(AdminRequest::Status) => context.status(),
+        Ok(AdminRequest::Remove { node, force }) => context.request_removal(node, force, false).await,
+        Ok(AdminRequest::Leave { force }) => context.leave(force, &state_folder).await?,
+        Err(error) => AdminResponse::Refused(error.to_string()),
     };
     let mut answer = serde_json::to_vec(&answer)?;
     answer.push(b'\n');
-    let told = write.write_all(&answer).await;
-    if context.left.load(Ordering::Acquire) {
-        // Not before the operator is told.
-        context.caller.removal.leave();
+    let sent = write.write_all(&answer).await;
+    if context.has_left.load(Ordering::Acquire) {
+        // Departs after the response: the departure ends this process.
+        context.rpc_client.removal.finish_leave();
     }
-    told
+    sent
 }
 
 impl Context {
-    fn status(&self) -> AdminAnswer {
+    fn status(&self) -> AdminResponse {
         let leader = self.raft.metrics().borrow().current_leader;
         let (voters, majority, now) = (self.voters(), !self.majority.is_lost(), Instant::now());
         let mut nodes: Vec<NodeReport> = self
             .members()
             .into_iter()
             .map(|(node, Member { address })| {
-                let life = self.keeper.look(|directory| directory.life(node));
-                // Without a majority no death can be agreed on: this leader says what it sees.
-                let alive = life.alive && (majority || !self.is_leader() || self.answers(node, now, DEAD_AFTER));
+                let life = self.state_machine.read(|directory| directory.node_status(node));
+                // Without a majority no death can be decided: this leader reports its own view.
+                let alive = life.alive && (majority || !self.is_leader() || self.is_answering(node, now, DEAD_AFTER));
                 NodeReport { node, address, voter: voters.contains(&node.into()), alive, epoch: life.epoch }
             })
             .collect();
         nodes.sort_by_key(|report| report.node);
-        let names = self.keeper.look(|directory| directory.names().count());
+        let names = self.state_machine.read(|directory| directory.names().count());
         let leader = leader.and_then(|leader| leader.try_into().ok());
-        AdminAnswer::Status { node: self.node, leader, nodes, names, majority }
+        AdminResponse::Status { node: self.node, leader, nodes, names, majority }
     }
 
-    /// Goes for good, and forgets the cluster.
-    async fn leave(&self, force: bool, state_folder: &Path) -> io::Result<AdminAnswer> {
-        // From when the cluster knows it, each answer says that this node is no member: that is what it asks for.
-        self.caller.removal.set_leaves(true);
-        let answer = self.take_out(self.node, force, true).await;
-        if let AdminAnswer::Left { dropped } = answer {
-            self.left.store(true, Ordering::Release);
-            forget(state_folder)?;
-            remove(state_folder, JOIN_FILE_NAME)?;
+    /// Leaves the cluster for good and deletes the cluster's state on this node.
+    async fn leave(&self, force: bool, state_folder: &Path) -> io::Result<AdminResponse> {
+        // Once the removal is decided, each reply says *not a member*: this node asked for that.
+        self.rpc_client.removal.set_leaving(true);
+        let answer = self.request_removal(self.node, force, true).await;
+        if let AdminResponse::Left { dropped } = answer {
+            self.has_left.store(true, Ordering::Release);
+            delete_cluster_state(state_folder)?;
+            remove_file_if_present(state_folder, JOIN_FILE_NAME)?;
             tracing::warn!(dropped, "left the cluster: stopping; the next start needs --join");
         } else {
-            self.caller.removal.set_leaves(false);
+            self.rpc_client.removal.set_leaving(false);
         }
         Ok(answer)
     }
 
-    async fn take_out(&self, node: u16, force: bool, leaves: bool) -> AdminAnswer {
-        match self.ask_leader(&Call::Remove { node, force, leaves }, TAKE_OUT_MAX).await {
-            // Asked again, since the first answer was lost.
-            Ok(Reply::NotMember) if leaves => AdminAnswer::Left { dropped: 0 },
-            Ok(Reply::NotMember) => AdminAnswer::Refused("this node was removed from the cluster".to_owned()),
-            Ok(Reply::Removed { dropped }) => AdminAnswer::Left { dropped },
-            Ok(Reply::Refused(why)) => AdminAnswer::Refused(why),
-            Ok(_) => AdminAnswer::Refused("the leader answers another question".to_owned()),
-            Err(error) => AdminAnswer::Refused(format!("the cluster's leader does not answer: {error}")),
+    async fn request_removal(&self, node: u16, force: bool, leaves: bool) -> AdminResponse {
+        match self.ask_leader(&Call::Remove { node, force, leaves }, REMOVE_MAX).await {
+            // A repeated request whose first reply was lost.
+            Ok(Reply::NotMember) if leaves => AdminResponse::Left { dropped: 0 },
+            Ok(Reply::NotMember) => AdminResponse::Refused("this node was removed from the cluster".to_owned()),
+            Ok(Reply::Removed { dropped }) => AdminResponse::Left { dropped },
+            Ok(Reply::Refused(why)) => AdminResponse::Refused(why),
+            Ok(_) => AdminResponse::Refused(
+                "the leader sent a reply of the wrong type: run the same release on all nodes".to_owned(),
+            ),
+            Err(error) => AdminResponse::Refused(format!("the cluster's leader does not answer: {error}")),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Where the progress thread and the control plane meet: neither ever waits for the other.
+//! Message queues between a progress thread and the control plane: neither side ever waits for the other.
 //!
-//! What the progress thread asks is bounded by the engine's tables; what it is told, by what the cluster decides.
+//! The engine's tables bound the requests; the decisions of the cluster bound the events.
 
-use super::raft::network::plane_address;
+use super::raft::network::shard_address;
 use crate::config::config::PeerAddress;
 use ddss_core::engine::{ClaimId, Proposal, RoleAssignment, StepId};
 use ddss_core::{Failure, Name, NodeId, SegmentId, Shard};
@@ -15,89 +15,91 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as asynchronous;
 
-/// What the progress thread asks.
+/// A request of the progress thread.
 #[derive(Debug)]
 pub(crate) enum ControlRequest {
-    /// This node wants to be the home of a name.
+    /// Claims a name: this node wants to be its home.
     Claim { claim: ClaimId, name: Name, within: Duration },
-    /// It is the home no longer.
+    /// Gives a name back.
     Disclaim { claim: ClaimId, name: Name },
-    /// Where is that name, at this moment, in the whole cluster?
+    /// Looks up a name with the newest state of the whole cluster.
     Confirm { step: StepId, name: Name, within: Duration },
-    /// Something about a mirrored segment is to be decided; it is asked again if it is not.
+    /// Proposes a change of a replicated segment; the engine repeats it until it is decided.
     Decide(Proposal),
 }
 
-/// What the progress thread is told.
+/// An event for the progress thread.
 #[derive(Clone, Debug)]
 pub(crate) enum ControlEvent {
-    /// A name has another home, or none.
+    /// The home of a name has changed; `None` means that the name is free.
     Name { name: Name, home: Option<NodeId> },
-    /// All names there are.
+    /// All names of the directory.
     Names(Vec<(Name, NodeId)>),
-    /// All other nodes there are.
+    /// All other members.
     Members(Vec<PeerAddress>),
     /// The cluster has declared a node dead.
     Dead(NodeId),
-    /// It was found alive again.
+    /// A node was found alive again.
     Alive(NodeId),
-    /// It left or was removed: its number is nobody's any more.
-    Gone(NodeId),
-    /// What the cluster has decided about a mirrored segment.
-    Duty(RoleAssignment),
-    /// A mirrored segment was released.
-    NoDuty(SegmentId),
-    /// Until then nobody else is the home of what is at home here; all that was decided before was told before.
+    /// A node left or was removed: its id is not used again.
+    Removed(NodeId),
+    /// The cluster has decided the roles of a replicated segment.
+    RoleAssigned(RoleAssignment),
+    /// A replicated segment was released.
+    RoleReleased(SegmentId),
+    /// A lease: until this time no other node takes over a segment of this home. Earlier decisions were delivered
+    /// before.
     Lease { until: Instant },
-    /// What became of a claim.
+    /// Result of a claim.
     Claimed { claim: ClaimId, result: Result<(), Failure> },
-    /// A name is given back, or will be as soon as the cluster can be reached.
+    /// Result of a disclaim: the name is free, or will be as soon as the cluster is reachable.
     Disclaimed { claim: ClaimId, result: Result<(), Failure> },
-    /// Whether most voters of the cluster can be reached.
+    /// True if a majority of the voters is reachable.
     Majority(bool),
-    /// Where a name is.
+    /// Result of a confirmation: the home of the name.
     Confirmed { step: StepId, result: Result<Option<NodeId>, Failure> },
 }
 
 #[derive(Debug)]
 struct Waker {
-    /// Something lies on the desk.
-    rung: AtomicBool,
-    wake: OwnedFd,
+    /// Events are waiting in the queue.
+    signaled: AtomicBool,
+    eventfd: OwnedFd,
 }
 
-/// The control plane's side.
+/// The control plane's sender of events to one shard.
 #[derive(Clone, Debug)]
 pub(crate) struct EventSender {
-    tells: mpsc::Sender<ControlEvent>,
-    bell: Arc<Waker>,
+    events: mpsc::Sender<ControlEvent>,
+    waker: Arc<Waker>,
 }
 
 impl EventSender {
-    pub(crate) fn tell(&self, tell: ControlEvent) {
-        // A progress thread that has ended hears nothing, and needs to hear nothing.
-        if self.tells.send(tell).is_err() {
+    pub(crate) fn send(&self, event: ControlEvent) {
+        // A progress thread that has ended needs no events.
+        if self.events.send(event).is_err() {
             return;
         }
-        // pairs with the Acquire in `ControlBridge::is_rung`
-        self.bell.rung.store(true, Ordering::Release);
+        // pairs with the Acquire in `ControlBridge::is_signaled`
+        self.waker.signaled.store(true, Ordering::Release);
         // A full counter is as readable as a fresh one.
-        let _ = rustix::io::write(&self.bell.wake, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.waker.eventfd, &1u64.to_ne_bytes());
     }
 }
 
-/// The control plane's side of the desks of all planes: what concerns one plane is told that one, the rest all of them.
-/// Only answers are none of its business: they go to whoever asked.
+/// Event senders of all shards. An event that concerns one shard goes to this shard, all others go to all shards.
+///
+/// Responses do not pass here: they go to the shard that asked.
 #[derive(Clone, Debug)]
 pub(crate) struct EventSenders(Arc<[EventSender]>);
 
 impl EventSenders {
-    /// Of all planes, the first one first.
-    pub(crate) fn new(tellers: impl IntoIterator<Item = EventSender>) -> Self {
-        Self(tellers.into_iter().collect())
+    /// Collects the senders of all shards, in the order of the shards.
+    pub(crate) fn new(senders: impl IntoIterator<Item = EventSender>) -> Self {
+        Self(senders.into_iter().collect())
     }
 
-    /// How many planes there are.
+    /// Number of shards.
     fn count(&self) -> u8 {
         self.0.len() as u8
     }
@@ -106,79 +108,83 @@ impl EventSenders {
         Shard::all(self.count()).zip(&*self.0)
     }
 
-    /// One plane's; a number that none has is nobody's.
-    fn tell_one(&self, plane: u8, tell: ControlEvent) {
-        if let Some(teller) = self.0.get(usize::from(plane)) {
-            teller.tell(tell);
+    /// Sends to one shard; an event for a shard that does not exist is dropped.
+    fn send_to(&self, shard: u8, event: ControlEvent) {
+        if let Some(sender) = self.0.get(usize::from(shard)) {
+            sender.send(event);
         }
     }
 
-    pub(crate) fn tell(&self, tell: ControlEvent) {
-        match tell {
-            ControlEvent::Name { ref name, .. } => self.tell_one(Shard::index_of(name, self.count()), tell),
-            ControlEvent::Duty(ref duty) => self.tell_one(duty.segment.plane(), tell),
-            ControlEvent::NoDuty(segment) => self.tell_one(segment.plane(), tell),
-            ControlEvent::Names(names) => self.each().for_each(|(plane, teller)| {
-                let theirs = names.iter().filter(|(name, _)| plane.has(name)).copied();
-                teller.tell(ControlEvent::Names(theirs.collect()));
+    pub(crate) fn send(&self, event: ControlEvent) {
+        match event {
+            ControlEvent::Name { ref name, .. } => self.send_to(Shard::index_of(name, self.count()), event),
+            ControlEvent::RoleAssigned(ref role) => self.send_to(role.segment.plane(), event),
+            ControlEvent::RoleReleased(segment) => self.send_to(segment.plane(), event),
+            ControlEvent::Names(names) => self.each().for_each(|(shard, sender)| {
+                let of_shard = names.iter().filter(|(name, _)| shard.has(name)).copied();
+                sender.send(ControlEvent::Names(of_shard.collect()));
             }),
-            ControlEvent::Members(members) => self.each().for_each(|(plane, teller)| {
-                let at = |member: &PeerAddress| plane_address(member.address, plane.index());
-                let theirs = members.iter().map(|member| PeerAddress { address: at(member), ..*member });
-                teller.tell(ControlEvent::Members(theirs.collect()));
+            ControlEvent::Members(members) => self.each().for_each(|(shard, sender)| {
+                let at = |member: &PeerAddress| shard_address(member.address, shard.index());
+                let of_shard = members.iter().map(|member| PeerAddress { address: at(member), ..*member });
+                sender.send(ControlEvent::Members(of_shard.collect()));
             }),
-            everybodys => self.0.iter().for_each(|teller| teller.tell(everybodys.clone())),
+            event => self.0.iter().for_each(|sender| sender.send(event.clone())),
         }
     }
 }
 
-/// The progress thread's side.
+/// The progress thread's side of the bridge.
 #[derive(Debug)]
 pub(crate) struct ControlBridge {
-    asks: asynchronous::UnboundedSender<ControlRequest>,
-    tells: mpsc::Receiver<ControlEvent>,
-    bell: Arc<Waker>,
+    requests: asynchronous::UnboundedSender<ControlRequest>,
+    events: mpsc::Receiver<ControlEvent>,
+    waker: Arc<Waker>,
 }
 
 impl ControlBridge {
-    /// What is taken from it in one round.
+    /// Maximum number of events that the progress thread takes in one round.
     pub(crate) const BATCH: usize = 64;
 
-    /// The two sides, and what is asked.
+    /// Opens a bridge; returns both sides and the receiver of requests.
     pub(crate) fn open() -> io::Result<(ControlBridge, EventSender, asynchronous::UnboundedReceiver<ControlRequest>)> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let bell = Arc::new(Waker { rung: AtomicBool::new(false), wake });
-        let (asks, asked) = asynchronous::unbounded_channel();
-        let (tell, tells) = mpsc::channel();
-        Ok((ControlBridge { asks, tells, bell: Arc::clone(&bell) }, EventSender { tells: tell, bell }, asked))
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let waker = Arc::new(Waker { signaled: AtomicBool::new(false), eventfd });
+        let (requests, request_receiver) = asynchronous::unbounded_channel();
+        let (event_sender, events) = mpsc::channel();
+        Ok((
+            ControlBridge { requests, events, waker: Arc::clone(&waker) },
+            EventSender { events: event_sender, waker },
+            request_receiver,
+        ))
     }
 
-    /// Asks; `false` if nobody is there to answer any more.
-    pub(crate) fn ask(&self, ask: ControlRequest) -> bool {
-        self.asks.send(ask).is_ok()
+    /// Sends a request; returns false if the control plane has ended.
+    pub(crate) fn send_request(&self, request: ControlRequest) -> bool {
+        self.requests.send(request).is_ok()
     }
 
-    pub(crate) fn is_rung(&self) -> bool {
-        self.bell.rung.load(Ordering::Acquire)
+    pub(crate) fn is_signaled(&self) -> bool {
+        self.waker.signaled.load(Ordering::Acquire)
     }
 
-    /// The bell is heard: whoever rings after this rings anew.
-    pub(crate) fn heard(&self) {
-        self.bell.rung.store(false, Ordering::SeqCst);
-        let _ = rustix::io::read(&self.bell.wake, &mut [0; 8]);
+    /// Clears the signal, before the events are read: a later event signals anew.
+    pub(crate) fn clear_signal(&self) {
+        self.waker.signaled.store(false, Ordering::SeqCst);
+        let _ = rustix::io::read(&self.waker.eventfd, &mut [0; 8]);
     }
 
-    /// There is more than one round takes.
-    pub(crate) fn ring_again(&self) {
-        self.bell.rung.store(true, Ordering::SeqCst);
+    /// Keeps the signal set, because more events wait than one round takes.
+    pub(crate) fn signal_again(&self) {
+        self.waker.signaled.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn next(&self) -> Option<ControlEvent> {
-        self.tells.try_recv().ok()
+    pub(crate) fn next_event(&self) -> Option<ControlEvent> {
+        self.events.try_recv().ok()
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.wake.as_fd()
+        self.waker.eventfd.as_fd()
     }
 }
 
@@ -187,33 +193,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_plane_hears_what_is_its_own() {
-        // If this broke, a plane would answer for names that it does not have, or connect to another plane's port.
-        let (desks, tellers): (Vec<_>, Vec<_>) = (0..2)
+    fn event_goes_only_to_its_shard() {
+        // If this broke, a shard would answer for names of other shards, or connect to the port of another shard.
+        let (bridges, senders): (Vec<_>, Vec<_>) = (0..2)
             .map(|_| {
-                let (desk, teller, _) = ControlBridge::open().unwrap();
-                (desk, teller)
+                let (bridge, sender, _) = ControlBridge::open().unwrap();
+                (bridge, sender)
             })
             .unzip();
-        let tellers = EventSenders::new(tellers);
+        let senders = EventSenders::new(senders);
         let names = ["a", "b"].map(|name| Name::new(name).unwrap());
-        assert_eq!(names.map(|name| Shard::index_of(&name, 2)), [1, 0], "one of each plane");
+        assert_eq!(names.map(|name| Shard::index_of(&name, 2)), [1, 0], "one of each shard");
         let home = Some(NodeId(1));
-        names.into_iter().for_each(|name| tellers.tell(ControlEvent::Name { name, home }));
-        tellers.tell(ControlEvent::Names(names.map(|name| (name, NodeId(1))).into()));
+        names.into_iter().for_each(|name| senders.send(ControlEvent::Name { name, home }));
+        senders.send(ControlEvent::Names(names.map(|name| (name, NodeId(1))).into()));
         let address = "127.0.0.2:7400".parse().unwrap();
-        tellers.tell(ControlEvent::Members(vec![PeerAddress { node: NodeId(2), address }]));
-        tellers.tell(ControlEvent::NoDuty(SegmentId::new(NodeId(1), 0, 1).on_plane(1)));
-        tellers.tell(ControlEvent::NoDuty(SegmentId::new(NodeId(1), 0, 1).on_plane(9)));
-        tellers.tell(ControlEvent::Dead(NodeId(2)));
-        for (desk, (name, port, duties)) in desks.iter().zip([(names[1], 7400, 0), (names[0], 7402, 1)]) {
-            assert!(desk.is_rung());
-            let heard: Vec<ControlEvent> = std::iter::from_fn(|| desk.next()).collect();
-            assert!(matches!(&heard[0], ControlEvent::Name { name: told, .. } if *told == name), "{heard:?}");
-            assert!(matches!(&heard[1], ControlEvent::Names(told) if told[..] == [(name, NodeId(1))]), "{heard:?}");
-            assert!(matches!(&heard[2], ControlEvent::Members(told) if told[0].address.port() == port), "{heard:?}");
-            assert_eq!(heard.iter().filter(|tell| matches!(tell, ControlEvent::NoDuty(_))).count(), duties);
-            assert!(matches!(heard.last(), Some(ControlEvent::Dead(NodeId(2)))));
+        senders.send(ControlEvent::Members(vec![PeerAddress { node: NodeId(2), address }]));
+        senders.send(ControlEvent::RoleReleased(SegmentId::new(NodeId(1), 0, 1).on_plane(1)));
+        senders.send(ControlEvent::RoleReleased(SegmentId::new(NodeId(1), 0, 1).on_plane(9)));
+        senders.send(ControlEvent::Dead(NodeId(2)));
+        for (bridge, (name, port, duties)) in bridges.iter().zip([(names[1], 7400, 0), (names[0], 7402, 1)]) {
+            assert!(bridge.is_signaled());
+            let received: Vec<ControlEvent> = std::iter::from_fn(|| bridge.next_event()).collect();
+            assert!(matches!(&received[0], ControlEvent::Name { name: got, .. } if *got == name), "{received:?}");
+            assert!(matches!(&received[1], ControlEvent::Names(got) if got[..] == [(name, NodeId(1))]), "{received:?}");
+            assert!(
+                matches!(&received[2], ControlEvent::Members(got) if got[0].address.port() == port),
+                "{received:?}"
+            );
+            assert_eq!(received.iter().filter(|event| matches!(event, ControlEvent::RoleReleased(_))).count(), duties);
+            assert!(matches!(received.last(), Some(ControlEvent::Dead(NodeId(2)))));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What hostile peers of the control plane get, without a key and with it.
+//! Attacks on the control plane, by unauthenticated peers and by byzantine members.
 
 use super::control_address;
-use super::raft::network::LocalIdentity;
+use super::raft::network::RpcClient;
 use super::raft::types::{Command, Member};
 use super::rpc::batches::BATCH_CALLS_MAX;
 use super::rpc::stream::RpcStream;
@@ -15,27 +15,27 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-struct Home {
-    service: Option<Node>,
-    caller: LocalIdentity,
+struct TestNode {
+    node: Option<Node>,
+    rpc_client: RpcClient,
     folder: PathBuf,
 }
 
-impl Home {
+impl TestNode {
     fn start(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("ddssd-hostile-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("ddssd-attack-{name}-{}", std::process::id()));
         let key = ClusterKey::generate().unwrap();
         let mut config = Config::single(&folder);
         (config.pool_bytes, config.key) = (1 << 20, Some(key.clone()));
-        let service = Some(Node::start(config).unwrap());
-        let caller = LocalIdentity::new(key, PeerHello { node: NodeId(9), run: 1, planes: 1 });
-        Self { service, caller, folder }
+        let node = Some(Node::start(config).unwrap());
+        let rpc_client = RpcClient::new(key, PeerHello { node: NodeId(9), run: 1, planes: 1 });
+        Self { node, rpc_client, folder }
     }
 
     fn member(&self) -> Member {
-        Member { address: self.service.as_ref().unwrap().address().unwrap() }
+        Member { address: self.node.as_ref().unwrap().address().unwrap() }
     }
 
     fn control(&self) -> SocketAddr {
@@ -43,24 +43,24 @@ impl Home {
     }
 
     async fn ask(&self, call: Call) -> Reply {
-        self.caller.ask(self.member(), &call, PATIENCE).await.unwrap()
+        self.rpc_client.ask(self.member(), &call, TEST_TIMEOUT).await.unwrap()
     }
 
-    /// Whether it still decides: a name is claimed and given back.
-    async fn is_served(&self, name: &str) {
-        let end = Instant::now() + PATIENCE;
+    /// Checks that the control plane still decides: claims a name.
+    async fn check_claim(&self, name: &str) {
+        let end = Instant::now() + TEST_TIMEOUT;
         let claim = Command::Claim { name: name.to_owned(), home: 1, claim: 1 };
         while !matches!(self.ask(Call::Propose(claim.clone())).await, Reply::Applied(_)) {
             assert!(Instant::now() < end, "nothing is decided any more");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(self.service.as_ref().unwrap().is_running());
+        assert!(self.node.as_ref().unwrap().is_running());
     }
 }
 
-impl Drop for Home {
+impl Drop for TestNode {
     fn drop(&mut self) {
-        drop(self.service.take());
+        drop(self.node.take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -69,58 +69,64 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// Everything that the other side says until it hangs up.
-async fn answers_to(address: SocketAddr, words: &[u8]) -> Vec<u8> {
+/// Sends bytes and returns all bytes that the peer sends until it closes the connection.
+async fn exchange_bytes(address: SocketAddr, words: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // It may hang up in the middle of what we say.
+    // The peer may close the connection during the write.
     let _ = stream.write_all(words).await;
     let mut said = Vec::new();
-    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it hangs up in time");
+    let _ = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut said))
+        .await
+        .expect("the connection was not closed in time");
     said
 }
 
 #[test]
-fn strangers_learn_nothing_and_keep_nobody_waiting() {
-    // If this broke, whoever reaches the port could join, or stop those who belong to the cluster from being heard.
+fn unauthenticated_peers_learn_nothing_and_delay_no_member() {
+    // If this broke, a peer without the key could join, or delay the members.
     block_on(async {
-        let home = Home::start("stranger");
+        let test_node = TestNode::start("stranger");
         let other = ClusterKey::generate().unwrap();
         let ours = PeerHello { node: NodeId(2), run: 1, planes: 1 };
         let (_, wrong_key) = Initiator::begin(&other, Purpose::Control, &ours).unwrap();
-        let (_, wrong_plane) = Initiator::begin(&home.caller.key, Purpose::Data(0), &ours).unwrap();
+        let (_, wrong_plane) = Initiator::begin(&test_node.rpc_client.key, Purpose::Data(0), &ours).unwrap();
         for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096], &wrong_key, &wrong_plane] {
-            assert!(answers_to(home.control(), words).await.is_empty(), "{words:?} was answered");
+            assert!(exchange_bytes(test_node.control(), words).await.is_empty(), "{words:?} was answered");
         }
-        // Those who say nothing, or half of it, are left after a while and block nobody until then.
+        // Connections with no or half a handshake are closed after a while, and block no member until then.
         let mut silent = Vec::new();
         for length in 0..100 {
-            let mut stream = TcpStream::connect(home.control()).await.unwrap();
+            let mut stream = TcpStream::connect(test_node.control()).await.unwrap();
             stream.write_all(&wrong_key[..length % HELLO_BYTES]).await.unwrap();
             silent.push(stream);
         }
-        home.is_served("among-strangers").await;
+        test_node.check_claim("among-strangers").await;
         for mut stream in silent {
-            let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 1])).await;
-            assert!(matches!(ended, Ok(Ok(0) | Err(_))), "a silent stranger is kept");
+            let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read(&mut [0; 1])).await;
+            assert!(matches!(ended, Ok(Ok(0) | Err(_))), "a silent peer stays connected");
         }
-        // A first message that is sent again is answered, and what follows it is not believed.
-        let (_, good) = Initiator::begin(&home.caller.key, Purpose::Control, &ours).unwrap();
+        // A replayed first message is answered, and the data after it is rejected.
+        let (_, good) = Initiator::begin(&test_node.rpc_client.key, Purpose::Control, &ours).unwrap();
         let again = [&good[..], &[40, 0], &[7; 40]].concat();
-        assert_eq!(answers_to(home.control(), &again).await.len(), HELLO_BYTES);
-        home.is_served("after-strangers").await;
+        assert_eq!(exchange_bytes(test_node.control(), &again).await.len(), HELLO_BYTES);
+        test_node.check_claim("after-strangers").await;
     });
 }
 
 #[test]
-fn a_member_that_talks_nonsense_changes_nothing() {
-    // If this broke, one node with a fault could fill the directory of all with names that nobody can use.
+fn invalid_calls_of_a_member_change_nothing() {
+    // If this broke, one faulty node could fill the directory with unusable names.
     block_on(async {
-        let home = Home::start("nonsense");
-        home.is_served("before").await;
+        let test_node = TestNode::start("nonsense");
+        test_node.check_claim("before").await;
         for word in ["null", "{}", "{\"Propose\":{\"Claim\":{}}}", "\"Append\"", "[[[[[[[[", &"9".repeat(100_000)] {
-            let (_, mut wire) = RpcStream::connect(home.control(), &home.caller.key, &home.caller.ours).await.unwrap();
+            let (_, mut wire) =
+                RpcStream::connect(test_node.control(), &test_node.rpc_client.key, &test_node.rpc_client.ours)
+                    .await
+                    .unwrap();
             wire.send(&serde_json::Value::String(word.to_owned())).await.unwrap();
-            let heard = tokio::time::timeout(PATIENCE, wire.receive::<Reply>()).await.expect("it answers or hangs up");
+            let heard =
+                tokio::time::timeout(TEST_TIMEOUT, wire.receive::<Reply>()).await.expect("neither a reply nor a close");
             assert!(heard.is_err(), "{word} was answered with {heard:?}");
         }
         let claim = |name: &str, home| Command::Claim { name: name.to_owned(), home, claim: 1 };
@@ -134,40 +140,43 @@ fn a_member_that_talks_nonsense_changes_nothing() {
             Command::Gone { node: 60_000 },
         ];
         for command in senseless {
-            let reply = home.ask(Call::Propose(command.clone())).await;
+            let reply = test_node.ask(Call::Propose(command.clone())).await;
             assert!(matches!(reply, Reply::Refused(_)), "{command:?}: {reply:?}");
         }
         let nowhere = Member { address: "127.0.0.9:9".parse().unwrap() };
-        let reply = home.ask(Call::Announce { node: 77, member: nowhere, run: 1 }).await;
+        let reply = test_node.ask(Call::Announce { node: 77, member: nowhere, run: 1 }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("no member")), "{reply:?}");
-        let reply = home.ask(Call::Join { node: Some(1), member: nowhere }).await;
+        let reply = test_node.ask(Call::Join { node: Some(1), member: nowhere }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("belongs to")), "{reply:?}");
-        let reply = home.ask(Call::Remove { node: 1, force: true, leaves: false }).await;
+        let reply = test_node.ask(Call::Remove { node: 1, force: true, leaves: false }).await;
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("only node")), "{reply:?}");
         let many = vec![Call::Newest; BATCH_CALLS_MAX + 1];
         let nested = vec![Call::Batch(Vec::new())];
         for calls in [many, nested, vec![Call::Remove { node: 1, force: true, leaves: false }]] {
-            let reply = home.ask(Call::Batch(calls)).await;
+            let reply = test_node.ask(Call::Batch(calls)).await;
             assert!(matches!(&reply, Reply::Refused(why) if why.contains("batch")), "{reply:?}");
         }
-        home.is_served("after").await;
+        test_node.check_claim("after").await;
     });
 }
 
 #[test]
-fn a_removed_node_is_answered_nothing_and_changes_nothing() {
-    // If this broke, a node that was removed could vote, claim its old names, or remove those who removed it.
+fn removed_node_is_refused_and_changes_nothing() {
+    // If this broke, a removed node could vote, claim its old names, or remove members.
     block_on(async {
-        let home = Home::start("removed");
-        home.is_served("before").await;
+        let test_node = TestNode::start("removed");
+        test_node.check_claim("before").await;
         let gone = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
         let ask_as = async |node: u16, call: Call| {
-            let caller = LocalIdentity::new(home.caller.key.clone(), gone(node));
-            caller.ask(home.member(), &call, PATIENCE).await.unwrap()
+            let rpc_client = RpcClient::new(test_node.rpc_client.key.clone(), gone(node));
+            rpc_client.ask(test_node.member(), &call, TEST_TIMEOUT).await.unwrap()
         };
         let nowhere = Member { address: "127.0.0.9:9".parse().unwrap() };
-        assert!(matches!(home.ask(Call::Join { node: Some(7), member: nowhere }).await, Reply::Joined { node: 7 }));
-        let removed = home.ask(Call::Remove { node: 7, force: true, leaves: false }).await;
+        assert!(matches!(
+            test_node.ask(Call::Join { node: Some(7), member: nowhere }).await,
+            Reply::Joined { node: 7 }
+        ));
+        let removed = test_node.ask(Call::Remove { node: 7, force: true, leaves: false }).await;
         assert!(matches!(removed, Reply::Removed { dropped: 0 }), "{removed:?}");
         let claim = Command::Claim { name: "old".to_owned(), home: 7, claim: 1 };
         let vote = openraft::raft::VoteRequest::new(openraft::Vote::new(1_000, 7), None);
@@ -187,15 +196,15 @@ fn a_removed_node_is_answered_nothing_and_changes_nothing() {
             assert!(matches!(reply, Reply::NotMember), "{call:?}: {reply:?}");
         }
         assert!(matches!(ask_as(8, Call::Probe).await, Reply::Done));
-        // Neither does another node's word bring it back.
-        let said = home.ask(Call::Propose(claim)).await;
+        // A proposal of another node does not bring it back either.
+        let said = test_node.ask(Call::Propose(claim)).await;
         assert!(matches!(&said, Reply::NotNow(why) if why.contains("no member")), "{said:?}");
-        let again = home.ask(Call::Join { node: Some(7), member: nowhere }).await;
+        let again = test_node.ask(Call::Join { node: Some(7), member: nowhere }).await;
         assert!(matches!(&again, Reply::Refused(why) if why.contains("was removed")), "{again:?}");
-        let joined = home.ask(Call::Join { node: None, member: nowhere }).await;
+        let joined = test_node.ask(Call::Join { node: None, member: nowhere }).await;
         assert!(matches!(joined, Reply::Joined { node } if node != 7), "{joined:?}");
-        let never = home.ask(Call::Remove { node: 700, force: true, leaves: false }).await;
+        let never = test_node.ask(Call::Remove { node: 700, force: true, leaves: false }).await;
         assert!(matches!(&never, Reply::Refused(why) if why.contains("no member")), "{never:?}");
-        home.is_served("after").await;
+        test_node.check_claim("after").await;
     });
 }

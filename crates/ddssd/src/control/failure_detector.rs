@@ -1,8 +1,8 @@
-//! What has to be looked after: who is alive, who votes, whether this node is known to the cluster as it is now, and
-//! whether the names it holds are the ones that it has.
+//! Periodic checks of the control plane: liveness of the nodes, choice of the voters, registration of this node, and
+//! reconciliation of the names that it owns with the directory.
 
 use super::owned_names::OwnedNames;
-use super::raft::types::{Answer, Command};
+use super::raft::types::{Command, CommandResult};
 use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};
 use crate::status::StatusPage;
@@ -12,38 +12,39 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often all of it is looked at.
-const PAUSE: Duration = Duration::from_millis(250);
-/// How often at the beginning, and for how long.
-const PAUSE_QUICK: Duration = Duration::from_millis(20);
-const QUICK_FOR: Duration = Duration::from_secs(3);
-/// A node that has not answered the leader for so long is declared dead.
+/// Interval between two rounds.
+const ROUND_INTERVAL: Duration = Duration::from_millis(250);
+/// Interval between two rounds at the start, and the duration of this phase.
+const START_ROUND_INTERVAL: Duration = Duration::from_millis(20);
+const START_PHASE: Duration = Duration::from_secs(3);
+/// A node that has not answered the leader for this time is declared dead.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(3);
-/// One that has answered within this is alive.
+/// A node that has answered within this time is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
-/// How long a node counts as one that hangs after it has said so, which it does every 400 ms and in questions of up to a second.
+/// Time for which a stall report counts. A stalled node repeats it every 400 ms, in calls of up to a second.
 const STALLED_FOR: Duration = Duration::from_secs(2);
-/// How long one question of this kind may take.
-const ASK_MAX: Duration = Duration::from_secs(1);
-/// How long a leader may take to look after the others: what it waits for then has no majority any more.
-const LEAD_MAX: Duration = Duration::from_secs(5);
-/// A node that has not heard of a leader for so long asks whether it is a member still, and as often.
+/// Maximum time of one call.
+const CALL_MAX: Duration = Duration::from_secs(1);
+/// Maximum time of a leader's round: a longer wait means that the majority is lost.
+const LEADER_ROUND_MAX: Duration = Duration::from_secs(5);
+/// A node that has not heard from a leader for this time asks whether it is still a member. Also the interval of this
+/// question.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
-/// Names that are set right in one round.
-const SWEEP_MAX: usize = 64;
+/// Maximum number of names that are corrected in one round.
+const RECONCILE_NAMES_MAX: usize = 64;
 
-/// Looks after everything until the runtime ends.
-pub(crate) async fn watch(context: Context, run: u32, held: OwnedNames, pages: Vec<StatusPage>) {
+/// Runs the periodic checks until the runtime ends.
+pub(crate) async fn run_periodic_checks(context: Context, run: u32, owned_names: OwnedNames, pages: Vec<StatusPage>) {
     let mut leading_since = None;
     let began = Instant::now();
     let mut probed = began;
     loop {
-        // Nodes that start together want to know each other soon.
-        let pause = if began.elapsed() < QUICK_FOR { PAUSE_QUICK } else { PAUSE };
-        pages.iter().for_each(|page| context.show(page));
+        // Nodes that start together should find each other quickly.
+        let pause = if began.elapsed() < START_PHASE { START_ROUND_INTERVAL } else { ROUND_INTERVAL };
+        pages.iter().for_each(|page| context.publish_status(page));
         tokio::time::sleep(pause).await;
         let now = Instant::now();
-        if context.left.load(Ordering::Acquire) || context.caller.removal.is_out() {
+        if context.has_left.load(Ordering::Acquire) || context.rpc_client.removal.is_out() {
             return show_no_leader(&pages);
         }
         if let Err(error) = &context.raft.metrics().borrow().running_state {
@@ -51,18 +52,18 @@ pub(crate) async fn watch(context: Context, run: u32, held: OwnedNames, pages: V
             return show_no_leader(&pages);
         }
         if context.is_leader() {
-            // A leader that was none for a moment is a new one.
+            // A leader that lost the leadership for a moment counts as a new leader.
             let term = context.raft.metrics().borrow().current_term;
             let since = match leading_since {
                 Some((known, since)) if known == term => since,
                 _ => now,
             };
             leading_since = Some((term, since));
-            // Without a majority nothing of it can be decided, and would be waited for.
+            // Without a majority nothing can be decided, and each proposal would wait.
             if context.has_majority() {
-                let led = tokio::time::timeout(LEAD_MAX, context.lead(now, since)).await;
+                let led = tokio::time::timeout(LEADER_ROUND_MAX, context.run_leader_round(now, since)).await;
                 if led.is_err() {
-                    tracing::debug!("what the leader looks after takes too long");
+                    tracing::debug!("the leader's periodic checks take too long");
                 }
             }
         } else {
@@ -72,12 +73,12 @@ pub(crate) async fn watch(context: Context, run: u32, held: OwnedNames, pages: V
                 context.probe_if_quiet(now, began).await;
             }
         }
-        context.announce_ourselves(run).await;
-        context.sweep(&held).await;
+        context.announce_self(run).await;
+        context.reconcile_names(&owned_names).await;
     }
 }
 
-/// Nobody keeps these pages any more, and no name is made or given back through this node.
+/// Marks the status pages as leaderless: they are no longer updated, and this node makes and frees no names.
 fn show_no_leader(pages: &[StatusPage]) {
     pages.iter().for_each(|page| page.set_gauge(Gauge::Leader, 0));
 }
@@ -86,12 +87,12 @@ fn show_no_leader(pages: &[StatusPage]) {
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     node: u16,
-    leads: bool,
-    answers: bool,
-    votes: bool,
+    is_leader: bool,
+    is_answering: bool,
+    is_voter: bool,
 }
 
-/// Who should vote: one, three or five, those who answer first, then those who do already, then by number.
+/// Selects one, three or five voters: first nodes that answer, then present voters, then the lowest ids.
 fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
     let mut nodes: Vec<Candidate> = nodes.collect();
     let count = match nodes.len() {
@@ -99,132 +100,136 @@ fn choose_voters(nodes: impl Iterator<Item = Candidate>) -> BTreeSet<u64> {
         3..5 => 3,
         _ => 5,
     };
-    // The leader stays as long as it may: a change of leader is a pause for everybody.
-    nodes.sort_by_key(|other| (!other.leads, !other.answers, !other.votes, other.node));
-    nodes.into_iter().take(count).map(|other| other.node.into()).collect()
+    // The leader stays a voter as long as possible: a change of leader pauses the whole cluster.
+    nodes.sort_by_key(|node| (!node.is_leader, !node.is_answering, !node.is_voter, node.node));
+    nodes.into_iter().take(count).map(|node| node.node.into()).collect()
 }
 
 impl Context {
-    /// Tells those who look at the page how the cluster is. These words are written by nobody else.
-    fn show(&self, page: &StatusPage) {
+    /// Publishes the state of the cluster on a status page. No other task writes these gauges.
+    fn publish_status(&self, page: &StatusPage) {
         let leader = self.raft.metrics().borrow().current_leader.unwrap_or(0);
         page.set_gauge(Gauge::Leader, leader);
         page.set_gauge(Gauge::Members, self.members().len() as u64);
-        page.set_gauge(Gauge::Names, self.keeper.look(|directory| directory.names().count()) as u64);
+        page.set_gauge(Gauge::Names, self.state_machine.read(|directory| directory.names().count()) as u64);
     }
 
-    /// Whether a node answers the leader, and has not said that it hangs. A leader that is new gives everybody time.
-    pub(crate) fn answers(&self, node: u16, now: Instant, within: Duration) -> bool {
-        if self.stalled.when(node).is_some_and(|when| now.duration_since(when) <= STALLED_FOR) {
+    /// Returns true if a node answers the leader and has not reported a stall. A new leader first gives all nodes
+    /// time.
+    pub(crate) fn is_answering(&self, node: u16, now: Instant, within: Duration) -> bool {
+        if self.stall_reports.time_of(node).is_some_and(|when| now.duration_since(when) <= STALLED_FOR) {
             return false;
         }
-        node == self.node || self.heard.when(node).is_some_and(|when| now.duration_since(when) <= within)
+        node == self.node || self.last_contact.time_of(node).is_some_and(|when| now.duration_since(when) <= within)
     }
 
-    async fn lead(&self, now: Instant, since: Instant) {
-        let _one_at_a_time = self.members.lock().await;
-        self.leaving.tidy(self.raft.metrics().borrow().current_term, now);
-        if let Err(reply) = self.found().await {
+    async fn run_leader_round(&self, now: Instant, since: Instant) {
+        let _one_at_a_time = self.membership_lock.lock().await;
+        self.decommissioning.drop_stale(self.raft.metrics().borrow().current_term, now);
+        if let Err(reply) = self.complete_founding().await {
             return tracing::debug!(?reply, "cannot end the founding of the cluster yet");
         }
         let members = self.members();
         for &(node, _) in &members {
-            let life = self.keeper.look(|directory| directory.life(node));
-            let silent = || now.duration_since(since) > DEAD_AFTER && !self.answers(node, now, DEAD_AFTER);
-            let mut doom = None;
+            let life = self.state_machine.read(|directory| directory.node_status(node));
+            let silent = || now.duration_since(since) > DEAD_AFTER && !self.is_answering(node, now, DEAD_AFTER);
+            let mut guard = None;
             let command = if life.alive && silent() {
-                // From here on it gets no lease, and it has none any more.
-                doom = self.doomed.doom(node, silent);
-                if doom.is_none() {
+                // From here on the node gets no lease, and its last lease has expired.
+                guard = self.fenced_nodes.fence(node, silent);
+                if guard.is_none() {
                     continue;
                 }
                 Command::Dead { node, epoch: life.epoch }
-            } else if !life.alive && life.epoch > 0 && self.answers(node, now, ALIVE_WITHIN) {
+            } else if !life.alive && life.epoch > 0 && self.is_answering(node, now, ALIVE_WITHIN) {
                 Command::Alive { node, run: life.run }
             } else {
                 continue;
             };
             if let Err(error) = self.raft.client_write(command).await {
-                tracing::debug!(node, %error, "cannot say how a node is");
+                tracing::debug!(node, %error, "cannot propose the liveness of a node");
             }
-            drop(doom);
+            drop(guard);
         }
-        self.end_removals().await;
+        self.finish_removals().await;
         let (voters, wanted) = (self.voters(), self.wanted_voters(now, None));
         if voters != wanted {
-            tracing::info!(?voters, ?wanted, "changing who votes");
+            tracing::info!(?voters, ?wanted, "changing the voters");
             if let Err(error) = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(wanted), true).await {
-                tracing::debug!(%error, "cannot change who votes");
+                tracing::debug!(%error, "cannot change the voters");
             }
         }
     }
 
-    /// Who should vote, as this leader sees it.
+    /// Selects the voters as this leader sees the nodes.
     pub(crate) fn wanted_voters(&self, now: Instant, without: Option<u16>) -> BTreeSet<u64> {
         let voters = self.voters();
         let nodes = self.members().into_iter().filter(|&(node, _)| Some(node) != without);
         choose_voters(nodes.map(|(node, _)| Candidate {
             node,
-            leads: node == self.node,
-            answers: self.answers(node, now, DEAD_AFTER),
-            votes: voters.contains(&node.into()),
+            is_leader: node == self.node,
+            is_answering: self.is_answering(node, now, DEAD_AFTER),
+            is_voter: voters.contains(&node.into()),
         }))
     }
 
-    /// Asks another node whether this one is a member still, if it has not heard of a leader for a while: the cluster says
-    /// nothing to a node that it has removed. Each time another one; what the answer says is learned where it comes in.
+    /// Asks another node whether this node is still a member, if no leader was heard for a while.
+    ///
+    /// The cluster sends nothing to a node that it has removed. Each call goes to another node; `RpcClient` handles a
+    /// *not a member* reply.
     async fn probe_if_quiet(&self, now: Instant, began: Instant) {
         let leader = self.raft.metrics().borrow().current_leader.and_then(|leader| u16::try_from(leader).ok());
-        let heard = leader.and_then(|leader| self.heard.when(leader)).unwrap_or(began);
+        let heard = leader.and_then(|leader| self.last_contact.time_of(leader)).unwrap_or(began);
         if now.duration_since(heard) >= QUIET_AFTER
-            && let Some(member) = self.somebody()
-            && let Err(error) = self.caller.ask(member, &Call::Probe, ASK_MAX).await
+            && let Some(member) = self.next_other_member()
+            && let Err(error) = self.rpc_client.ask(member, &Call::Probe, CALL_MAX).await
         {
-            tracing::debug!(%member, %error, "cannot ask whether this node is a member still");
+            tracing::debug!(%member, %error, "cannot ask another node whether this node is still a member");
         }
     }
 
-    /// Tells the cluster that this node is there, in this run and at this place, until the cluster knows it.
-    async fn announce_ourselves(&self, run: u32) {
-        let life = self.keeper.look(|directory| directory.life(self.node));
-        let known = self.keeper.members().into_iter().find(|&(node, _)| node == self.node);
-        // A node that hangs is no good to anybody, and is alive again when it goes on.
-        let is_known = life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.ours);
+    /// Announces this node, its run and its address to the cluster, until the cluster knows them.
+    async fn announce_self(&self, run: u32) {
+        let life = self.state_machine.read(|directory| directory.node_status(self.node));
+        let known = self.state_machine.members().into_iter().find(|&(node, _)| node == self.node);
+        // A stalled node is useless to clients; it is alive again when its progress threads go on.
+        let is_known = life.alive && life.run == run && known.is_some_and(|(_, member)| member == self.own_member);
         if self.stall.is_stalled() {
             return;
         }
-        if self.caller.removal.is_out() {
+        if self.rpc_client.removal.is_out() {
             return;
         }
-        if let Err(why) = self.is_still_itself().await {
-            return self.step_aside(&why).await;
+        if let Err(why) = self.check_not_superseded().await {
+            return self.stop_superseded(&why).await;
         }
         if is_known && self.is_registered() {
             return;
         }
-        // Not before this node has written down what it hears: without it, it would be taken for one that has lost it.
+        // Registers only after this node has stored its membership: otherwise it would look like a node that lost its
+        // state.
         if self.members().iter().any(|&(node, _)| node == self.node)
             && let Err(why) = self.register().await
         {
-            return self.step_aside(&why).await;
+            return self.stop_superseded(&why).await;
         }
-        let call = Call::Announce { node: self.node, member: self.ours, run };
-        match self.ask_leader(&call, ASK_MAX).await {
+        let call = Call::Announce { node: self.node, member: self.own_member, run };
+        match self.ask_leader(&call, CALL_MAX).await {
             Ok(Reply::Refused(why)) => tracing::warn!(why, "the cluster does not know this node"),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "cannot reach the cluster's leader yet"),
         }
     }
 
-    /// Gives back names that the directory holds for this node and that it does not have, as after a crash between a
-    /// claim and the segment it was for; and claims those that it has and that the directory does not know.
-    async fn sweep(&self, held: &OwnedNames) {
+    /// Disclaims names that the directory holds for this node and that it does not have, as after a crash between a
+    /// claim and the creation of its segment. Claims names that it has and that the directory does not know.
+    async fn reconcile_names(&self, owned_names: &OwnedNames) {
         let node = self.node;
-        // Another start may have names by now of which this one knows nothing.
+        // A later start of this node may own names that this start does not know.
         if !self.is_registered() {
             return;
         }
-        let stale = self.keeper.look(|directory| held.compare(directory, node, SWEEP_MAX));
+        let stale = self.state_machine.read(|directory| owned_names.reconcile(directory, node, RECONCILE_NAMES_MAX));
         for command in stale {
             let name = match &command {
                 Command::Claim { name, .. } | Command::Disclaim { name, .. } | Command::Yield { name, .. } => {
@@ -232,19 +237,19 @@ impl Context {
                 }
                 _ => continue,
             };
-            match self.ask_leader(&Call::Propose(command), ASK_MAX).await {
-                // The cluster knew it all the time, and this node has not caught up: it will see so.
-                Ok(Reply::Applied(Answer::Taken { home })) if home == node => {}
-                Ok(Reply::Applied(Answer::Taken { home })) => {
+            match self.ask_leader(&Call::Propose(command), CALL_MAX).await {
+                // The directory is right and this node lags behind: it will catch up.
+                Ok(Reply::Applied(CommandResult::Taken { home })) if home == node => {}
+                Ok(Reply::Applied(CommandResult::Taken { home })) => {
                     tracing::error!(
                         name,
                         home,
                         "a segment of this node has a name that another node holds: release one of them"
                     );
-                    held.give_up(&name);
+                    owned_names.abandon(&name);
                 }
                 Ok(Reply::NotMember) => return,
-                Ok(_) => tracing::info!(name, "set a name right in the cluster's directory"),
+                Ok(_) => tracing::info!(name, "corrected a name in the cluster's directory"),
                 Err(_) => return,
             }
         }
@@ -256,15 +261,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_odd_number_votes_and_votes_go_to_those_who_answer() {
-        // If this broke, the death of a minority would be the end of all names, or votes would wander without need.
+    fn voter_count_is_odd_and_answering_nodes_are_preferred() {
+        // If this broke, the death of a minority would stop all names, or votes would move without need.
         let all: &[u16] = &[1, 2, 3, 4, 5, 6, 7];
         let chosen = |nodes: &[u16], leader: u16, silent: &[u16], voters: &[u16]| {
             let candidates = nodes.iter().map(|&node| Candidate {
                 node,
-                leads: node == leader,
-                answers: !silent.contains(&node),
-                votes: voters.contains(&node),
+                is_leader: node == leader,
+                is_answering: !silent.contains(&node),
+                is_voter: voters.contains(&node),
             });
             choose_voters(candidates).into_iter().collect::<Vec<u64>>()
         };
@@ -276,7 +281,7 @@ mod tests {
             (&all[..4], 1, &[2], &[1, 2, 3], &[1, 3, 4]),
             (&all[..5], 1, &[], &[1, 2, 3], &[1, 2, 3, 4, 5]),
             (all, 7, &[], &[3, 4, 5, 6, 7], &[3, 4, 5, 6, 7]),
-            // Two die: their votes go to those who learned, and not back when they are alive again.
+            // Two nodes die: their votes go to learners, and do not return when the nodes are alive again.
             (&all[..6], 3, &[1, 2], &[1, 2, 3, 4, 5], &[1, 3, 4, 5, 6]),
             (all, 3, &[1, 2], &[1, 2, 3, 4, 5], &[3, 4, 5, 6, 7]),
             (all, 3, &[], &[3, 4, 5, 6, 7], &[3, 4, 5, 6, 7]),

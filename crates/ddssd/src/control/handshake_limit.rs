@@ -1,19 +1,21 @@
-//! How often the first messages of one address are answered. Half a handshake takes as long as some entries of the log, on the
-//! thread that decides for the cluster, and whoever has recorded a good first message can ask for it as often as he likes.
+//! Rate limit of handshakes for each source address.
+//!
+//! Half a handshake costs as much as some log entries, on the thread that decides for the cluster. A peer that has
+//! recorded one valid first message could otherwise replay it without end.
 
 use ddss_core::RateLimiter;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One address is answered so many times at once: all nodes of a cluster may be on one machine, and each has a few streams.
-const BURST: u32 = 64;
-/// Then once in so long: less than a hundredth of a core goes into it.
-const EVERY: Duration = Duration::from_millis(10);
-/// Addresses whose pace is known.
+/// Burst of one address: all nodes of a cluster may run on one machine, and each opens a few streams.
+const BURST_HANDSHAKES: u32 = 64;
+/// Interval of one address after the burst: handshakes take less than a hundredth of a core.
+const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum number of tracked addresses.
 const ADDRESSES_MAX: usize = 256;
 
-/// The pace of each address.
+/// Rate limiter of handshakes by source address.
 #[derive(Debug)]
 pub(crate) struct HandshakeLimit {
     pace: Mutex<RateLimiter<IpAddr>>,
@@ -22,26 +24,29 @@ pub(crate) struct HandshakeLimit {
 
 impl Default for HandshakeLimit {
     fn default() -> Self {
-        Self { pace: Mutex::new(RateLimiter::new(BURST, EVERY, ADDRESSES_MAX)), began: Instant::now() }
+        Self {
+            pace: Mutex::new(RateLimiter::new(BURST_HANDSHAKES, HANDSHAKE_INTERVAL, ADDRESSES_MAX)),
+            began: Instant::now(),
+        }
     }
 }
 
 impl HandshakeLimit {
-    /// Judges a first message when it is its address's turn. One that is not good takes a fiftieth of the time and no turn: who
-    /// has none keeps nobody waiting.
-    pub(super) async fn judge<T, E>(&self, from: IpAddr, judge: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    /// Verifies a first message when the limit of its address allows it. An invalid message costs a fiftieth of the
+    /// time and uses no permit, so an unauthenticated peer delays no other peer.
+    pub(super) async fn verify<T, E>(&self, from: IpAddr, verify: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         loop {
             let wait = {
-                // One at a time, or those who wait for the same turn would all have it.
+                // Verify under the lock: otherwise all tasks that wait for one permit would get it.
                 let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = self.began.elapsed();
                 let turn = pace.turn_of(from, now);
                 if turn <= now {
-                    let judged = judge();
-                    if judged.is_ok() {
+                    let verified = verify();
+                    if verified.is_ok() {
                         pace.took_turn(from, now);
                     }
-                    return judged;
+                    return verified;
                 }
                 turn - now
             };
@@ -56,33 +61,37 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn an_address_that_asks_without_end_is_answered_at_a_pace_and_nobody_waits_for_it() {
-        // If this broke, somebody with one recorded message would have all the time of the thread that decides for the cluster.
+    fn flooding_address_is_rate_limited_and_other_addresses_are_not_delayed() {
+        // If this broke, a peer with one recorded message could occupy the thread that decides for the cluster.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let (paced, began) = (Arc::new(HandshakeLimit::default()), Instant::now());
-            let [crowd, other] = [9, 2].map(|last: u8| IpAddr::from([10, 0, 0, last]));
-            // Bad ones take no turns.
+            let (limit, began) = (Arc::new(HandshakeLimit::default()), Instant::now());
+            let [flooding, other] = [9, 2].map(|last: u8| IpAddr::from([10, 0, 0, last]));
+            // Invalid messages use no permits.
             for _ in 0..1000 {
-                assert_eq!(paced.judge(crowd, || Err::<(), _>("bad")).await, Err("bad"));
+                assert_eq!(limit.verify(flooding, || Err::<(), _>("bad")).await, Err("bad"));
             }
-            let many = 2 * BURST;
-            let judged: Vec<_> = (0..many)
+            let many = 2 * BURST_HANDSHAKES;
+            let tasks: Vec<_> = (0..many)
                 .map(|_| {
-                    let paced = Arc::clone(&paced);
-                    tokio::spawn(async move { paced.judge(crowd, || Ok::<_, ()>(())).await })
+                    let limit = Arc::clone(&limit);
+                    tokio::spawn(async move { limit.verify(flooding, || Ok::<_, ()>(())).await })
                 })
                 .collect();
-            let at_once = || judged.iter().filter(|task| task.is_finished()).count();
-            while at_once() < BURST as usize {
-                assert!(began.elapsed() < Duration::from_secs(20), "{} of {BURST} were let in at once", at_once());
+            let finished_count = || tasks.iter().filter(|task| task.is_finished()).count();
+            while finished_count() < BURST_HANDSHAKES as usize {
+                assert!(
+                    began.elapsed() < Duration::from_secs(20),
+                    "{} of {BURST_HANDSHAKES} were verified at once",
+                    finished_count()
+                );
                 tokio::task::yield_now().await;
             }
-            assert_eq!(paced.judge(other, || Ok::<_, ()>(())).await, Ok(()));
-            for task in judged {
-                assert_eq!(task.await.unwrap(), Ok(()), "each has its turn");
+            assert_eq!(limit.verify(other, || Ok::<_, ()>(())).await, Ok(()));
+            for task in tasks {
+                assert_eq!(task.await.unwrap(), Ok(()), "each message gets its permit");
             }
-            let least = EVERY * (many - BURST - 1);
+            let least = HANDSHAKE_INTERVAL * (many - BURST_HANDSHAKES - 1);
             assert!(began.elapsed() >= least, "{many} were answered within {:?}", began.elapsed());
         });
     }

@@ -1,9 +1,13 @@
-//! The control plane: who is in the cluster, and which node is the home of which name. One Raft group, on a thread
-//! of its own, apart from the progress thread; the two speak through a [`ControlBridge`].
+//! The control plane: the membership of the cluster and the directory of names and their homes.
 //!
-//! Three or five nodes vote (one, where there are fewer than three), every other node learns, so a name is looked
-//! up where it is asked for. What a node does not find it asks the leader about once, so that nobody is told *not
-//! found* of what another node has made before.
+//! It is one Raft group on a thread of its own, apart from the progress thread. The two talk through a
+//! [`ControlBridge`]. Three or five nodes vote (one node, in clusters of fewer than three); every other node is a
+//! learner, so each node resolves names locally. A name that is missing locally is confirmed with the leader once. So
+//! no client gets *not found* for a name that another node has created before.
+//!
+//! Files: `runtime` starts the thread and its tasks; `raft/` holds the replicated state, `rpc/` the calls between
+//! control planes, `membership/` joining and leaving. `failure_detector`, `majority` and `stall` decide which nodes
+//! are usable; `replication` handles leases and failover.
 
 mod admin;
 mod bridge;
@@ -20,11 +24,11 @@ mod rpc;
 mod runtime;
 mod stall;
 
-pub use admin::{ADMIN_NAME, AdminAnswer, AdminAsk, NodeReport};
+pub use admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
 pub use runtime::ControlError;
 
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
-pub(crate) use membership::identity::{Identity, forget, has_come_back, has_left};
+pub(crate) use membership::identity::{Identity, clear_left_mark, delete_cluster_state, has_left};
 pub(crate) use membership::incarnation::Incarnation;
-pub(crate) use raft::network::{control_address, plane_address};
+pub(crate) use raft::network::{control_address, shard_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

@@ -1,6 +1,6 @@
-//! The names that this node answers for in the directory.
+//! The names that this node owns in the directory.
 
-use super::raft::directory::{Directory, Holder};
+use super::raft::directory::{Directory, NameOwner};
 use super::raft::types::Command;
 use ddss_core::Name;
 use std::collections::{HashMap, HashSet};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Each with its claim; without one, whatever the directory says.
+    /// Claim of each name; `None` accepts the claim in the directory.
     claims: HashMap<String, Option<u64>>,
-    /// Segments that were first at home elsewhere, found at the start: held if the directory says so.
+    /// Segments of other homes, found at the start: owned if the directory says so.
     adopted: HashSet<String>,
 }
 
-/// The names that this node has or is about to have.
+/// The names that this node owns or is about to own. Clones share the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnedNames(Arc<Mutex<Names>>);
 
@@ -23,8 +23,8 @@ impl OwnedNames {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of the segments that were found at the start.
-    pub(super) fn take_up(&self, found: &[(Name, bool)]) {
+    /// Adds the names of the segments that were found at the start.
+    pub(super) fn add_recovered(&self, found: &[(Name, bool)]) {
         let mut names = self.names();
         for (name, is_adopted) in found {
             let name = name.as_str().to_owned();
@@ -44,7 +44,7 @@ impl OwnedNames {
         self.names().claims.remove(name)
     }
 
-    /// Takes a name back that was to be claimed so.
+    /// Removes a name if its claim is still the given one.
     pub(super) fn remove_claim(&self, name: &str, claim: u64) {
         let mut names = self.names();
         if names.claims.get(name) == Some(&Some(claim)) {
@@ -52,23 +52,23 @@ impl OwnedNames {
         }
     }
 
-    pub(super) fn give_up(&self, name: &str) {
+    pub(super) fn abandon(&self, name: &str) {
         self.remove(name);
     }
 
-    /// What has to be said so that directory and node agree.
-    pub(super) fn compare(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
+    /// Returns the commands that make the directory and this node agree, at most `max`.
+    pub(super) fn reconcile(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
         let mut names = self.names();
         let Names { claims, adopted } = &mut *names;
         let mut commands = Vec::new();
-        for (name, Holder { claim, mirrored, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
+        for (name, NameOwner { claim, mirrored, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
             if adopted.remove(name) {
                 claims.insert(name.to_owned(), None);
             }
             match (claims.get_mut(name), mirrored) {
                 (Some(ours @ None), _) => *ours = Some(claim),
                 (Some(Some(ours)), _) if *ours == claim => {}
-                // It came back without what it had: its mirror has it.
+                // The home came back without the segment: its replica has it.
                 (_, Some(mirrored)) if mirrored.paired => {
                     let (name, epoch) = (name.to_owned(), mirrored.epoch);
                     commands.extend((!mirrored.vacant).then_some(Command::Yield { name, home: node, epoch }));
@@ -79,7 +79,7 @@ impl OwnedNames {
                 return commands;
             }
         }
-        // A segment with a mirror that is at home elsewhere by now is here as a copy.
+        // A replicated segment that has its home elsewhere by now is a replica here.
         let is_ours = |name: &String| match directory.holder(name) {
             None => true,
             Some(holder) => holder.home != node && holder.mirrored.is_none(),
@@ -96,29 +96,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_gives_back_what_it_does_not_have_and_keeps_what_it_has() {
-        // If this broke, a crash would leave names that nobody can use, or a restart would give away names in use.
+    fn reconciliation_disclaims_lost_names_and_keeps_owned_names() {
+        // If this broke, a crash would leave unusable names, or a restart would give away names in use.
         let mut directory = Directory::default();
         for (name, home, claim) in [("mine", 1, 5), ("lost", 1, 6), ("older", 1, 7), ("theirs", 2, 8), ("found", 1, 9)]
         {
             directory.apply(&Command::Claim { name: name.to_owned(), home, claim }, |_| {});
         }
-        let held = OwnedNames::default();
+        let owned = OwnedNames::default();
         let names =
             [("mine", Some(5)), ("older", Some(70)), ("found", None), ("unknown", None), ("under way", Some(1))];
-        held.names().claims.extend(names.map(|(name, claim)| (name.to_owned(), claim)));
+        owned.names().claims.extend(names.map(|(name, claim)| (name.to_owned(), claim)));
         let disclaim = |name: &str, claim| Command::Disclaim { name: name.to_owned(), claim };
         let claim = |name: &str| Command::Claim { name: name.to_owned(), home: 1, claim: 0 };
-        let said = held.compare(&directory, 1, 64);
-        assert_eq!(said, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
-        assert_eq!(held.names().claims["found"], Some(9), "taken up under the claim that the directory has");
-        assert_eq!(held.compare(&directory, 1, 1).len(), 1, "bounded");
+        let commands = owned.reconcile(&directory, 1, 64);
+        assert_eq!(commands, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
+        assert_eq!(owned.names().claims["found"], Some(9), "adopts the claim of the directory");
+        assert_eq!(owned.reconcile(&directory, 1, 1).len(), 1, "bounded");
     }
 
     #[test]
-    fn a_name_whose_mirror_has_it_is_never_given_away() {
-        // If this broke, a home that comes back empty would take its mirror's copy with it, and one that was relieved would
-        // claim what is another's.
+    fn name_with_synced_replica_is_yielded_not_disclaimed() {
+        // If this broke, a home that returns empty would delete its replica, and a replaced home would claim the name
+        // of the new home.
         let mut directory = Directory::default();
         for (index, name) in ["copied", "empty", "moved"].into_iter().enumerate() {
             let (name, claim) = (name.to_owned(), index as u64 + 1);
@@ -130,13 +130,14 @@ mod tests {
         directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
         let name = |text: &str| Name::new(text).unwrap();
         let old_home = OwnedNames::default();
-        old_home.take_up(&[(name("copied"), false), (name("moved"), false)]);
+        old_home.add_recovered(&[(name("copied"), false), (name("moved"), false)]);
         let lost = Command::Yield { name: "empty".to_owned(), home: 1, epoch: 1 };
-        assert_eq!(old_home.compare(&directory, 1, 64), [lost]);
-        // The new home finds it after a restart, under the old home's id, and a copy that nobody knows of any more.
+        assert_eq!(old_home.reconcile(&directory, 1, 64), [lost]);
+        // The new home finds the segment after a restart, under the id of the old home; a stray replica stays
+        // unclaimed.
         let new_home = OwnedNames::default();
-        new_home.take_up(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
-        assert_eq!(new_home.compare(&directory, 2, 64), []);
+        new_home.add_recovered(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
+        assert_eq!(new_home.reconcile(&directory, 2, 64), []);
         assert_eq!(new_home.names().claims["moved"], Some(9));
     }
 }

@@ -1,21 +1,21 @@
-//! The control plane of one node: its thread, what it starts, and what it does for the progress thread.
+//! The control plane of one node: its thread and tasks, and its service for the progress threads.
 
 use super::admin;
 use super::bridge::{ControlEvent, ControlRequest, EventSender, EventSenders};
-use super::failure_detector::watch;
+use super::failure_detector::run_periodic_checks;
 use super::majority::{NoMajority, watch_majority};
 use super::membership::founding::founders;
 use super::membership::incarnation::{Incarnation, Registration};
-use super::membership::registration::Candidate;
+use super::membership::registration::StartCheck;
 use super::membership::removal::Removal;
 use super::owned_names::OwnedNames;
 use super::raft::log::LogStore;
-use super::raft::network::{LastContact, LocalIdentity, Network};
+use super::raft::network::{LastContact, RaftNetworkClient, RpcClient};
 use super::raft::state_machine::StateMachine;
-use super::raft::types::{Answer, Command, Member, Raft};
-use super::replication::hold_lease;
+use super::raft::types::{Command, CommandResult, Member, Raft};
+use super::replication::renew_leases;
 use super::rpc::server::{Context, serve};
-use super::rpc::stream::MEET_MAX;
+use super::rpc::stream::CONNECT_MAX;
 use super::rpc::types::{Call, Reply};
 use super::stall::detect_stalls;
 use crate::auth::{ClusterKey, HandshakeError};
@@ -36,81 +36,81 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc as asynchronous, oneshot};
 
-/// Why the control plane could not start.
+/// Error of the start of the control plane.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// What it wrote down cannot be used.
+    /// The stored state is unusable.
     #[error("cannot use the cluster's state in {}", path.display())]
     State {
-        /// Where.
+        /// Path of the state folder.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         #[source]
         source: io::Error,
     },
-    /// It could not be started.
+    /// The thread or a task could not be started.
     #[error("cannot start the control plane: {0}")]
     Start(String),
-    /// The daemon was told to stop before the cluster had let it in.
+    /// The daemon was told to stop before the cluster had admitted it.
     #[error("told to stop while joining the cluster at {address}")]
     Stopped {
-        /// Where it was tried.
+        /// Address of the cluster.
         address: HostPort,
     },
-    /// The cluster knows another one under this number.
+    /// The cluster knows another node under this id.
     #[error("this node may not be node {node} with the state in {}: {why}", path.display())]
     Refused {
-        /// Which number.
+        /// Node id.
         node: u16,
-        /// The state folder.
+        /// State folder.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         why: String,
     },
     /// The cluster could not be joined.
     #[error("cannot join the cluster at {address}: {why}")]
     Join {
-        /// Where it was tried.
+        /// Address of the cluster.
         address: HostPort,
-        /// Why.
+        /// Reason of the failure.
         why: String,
     },
 }
 
-/// What a control plane is told.
+/// Configuration of a control plane.
 #[derive(Debug)]
 pub(crate) struct ControlConfig {
     pub(crate) node: NodeId,
     pub(crate) run: u32,
     pub(crate) incarnation: Incarnation,
-    /// How many planes this node has.
+    /// Number of shards of this node.
     pub(crate) planes: u8,
     pub(crate) key: ClusterKey,
-    /// Where other nodes reach this one's data plane.
+    /// Address of this node's data plane, as other nodes reach it.
     pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
     pub(crate) state_folder: PathBuf,
     pub(crate) folder: PathBuf,
-    /// The nodes with which it begins, if it begins a cluster.
+    /// Founding nodes, if this node founds a cluster.
     pub(crate) peers: Vec<PeerAddress>,
-    /// Whether it may begin one.
+    /// True if this node may found a cluster.
     pub(crate) founder: bool,
-    /// Who knows where the cluster is, when it is nowhere else.
+    /// Address of the cluster to join; used if no known member answers.
     pub(crate) join: Option<HostPort>,
-    /// The segments that it has already; with each, whether it was first at home elsewhere.
+    /// Names of recovered segments; the flag is true for a segment of another home.
     pub(crate) names: Vec<(Name, bool)>,
-    /// Where others see how the cluster is: the pages of all planes.
+    /// Status pages of all shards, for the state of the cluster.
     pub(crate) pages: Vec<StatusPage>,
 }
 
-/// The control plane's side of one plane's desk: where it tells, and what it is asked.
+/// The control plane's side of one bridge: sender of events, receiver of requests.
 pub(crate) type BridgeEnd = (EventSender, asynchronous::UnboundedReceiver<ControlRequest>);
 
-/// What it is called among the parts of the node.
-const VITAL: &str = "the control plane";
+/// Name of the control plane as a critical task.
+const TASK_NAME: &str = "the control plane";
 
-/// The running control plane. It ends with this value.
+/// The running control plane; dropping it stops the thread.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     stop: Option<oneshot::Sender<()>>,
@@ -118,40 +118,40 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts it; when this returns, other nodes are answered.
+    /// Starts the control plane; when this returns, it answers other nodes.
     pub(crate) fn start(
         config: ControlConfig,
-        desks: Vec<BridgeEnd>,
-        vitals: Supervisor,
+        bridges: Vec<BridgeEnd>,
+        supervisor: Supervisor,
     ) -> Result<Self, ControlError> {
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = mpsc::sync_channel(1);
+        let (started, start_result) = mpsc::sync_channel(1);
         let body = move || {
-            let _vital = vitals.register(VITAL);
+            let _vital = supervisor.register(TASK_NAME);
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
-                Err(error) => return drop(tell.send(Err(ControlError::Start(error.to_string())))),
+                Err(error) => return drop(started.send(Err(ControlError::Start(error.to_string())))),
             };
             runtime.block_on(async {
-                match begin(config, desks, &vitals).await {
+                match start_control_plane(config, bridges, &supervisor).await {
                     Ok(context) => {
-                        let _ = tell.send(Ok(()));
+                        let _ = started.send(Ok(()));
                         tokio::select! {
-                            // An error is a value that was dropped: then it is to stop as well.
+                            // An error means that the sender was dropped: stop as well.
                             _ = stopped => {}
-                            // Without a progress thread it is no home of anything, and the cluster shall know.
-                            () = vitals.wait_for_failure() => {}
+                            // Without a progress thread this node can be no home, and the cluster must notice.
+                            () = supervisor.wait_for_failure() => {}
                         }
                         let _ = tokio::time::timeout(Duration::from_secs(1), context.raft.shutdown()).await;
                     }
-                    Err(error) => drop(tell.send(Err(error))),
+                    Err(error) => drop(started.send(Err(error))),
                 }
             });
             runtime.shutdown_timeout(Duration::from_millis(100));
         };
         let thread = std::thread::Builder::new().name("ddss-control".to_owned()).spawn(body);
         let thread = thread.map_err(|error| ControlError::Start(error.to_string()))?;
-        let began = told.recv().unwrap_or_else(|_| Err(ControlError::Start("its thread ended".to_owned())));
+        let began = start_result.recv().unwrap_or_else(|_| Err(ControlError::Start("its thread ended".to_owned())));
         let plane = Self { stop: Some(stop), thread: Some(thread) };
         began.map(|()| plane)
     }
@@ -161,7 +161,7 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in there was logged by the runtime; the node ends all the same.
+            // The runtime has logged a panic; the node stops all the same.
             let _ = thread.join();
         }
     }
@@ -183,53 +183,57 @@ fn group_config() -> Result<Config, ControlError> {
     config.validate().map_err(|error| ControlError::Start(error.to_string()))
 }
 
-async fn begin(config: ControlConfig, desks: Vec<BridgeEnd>, vitals: &Supervisor) -> Result<Context, ControlError> {
+async fn start_control_plane(
+    config: ControlConfig,
+    bridges: Vec<BridgeEnd>,
+    supervisor: &Supervisor,
+) -> Result<Context, ControlError> {
     let state = |source| ControlError::State { path: config.state_folder.clone(), source };
     let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
     let node = config.node.0;
     let ours = Member { address: config.address };
     let hello = PeerHello { node: config.node, run: config.run, planes: config.planes };
-    let caller = LocalIdentity::new(config.key.clone(), hello).of_member(Removal::new(vitals.clone()));
-    let tellers = EventSenders::new(desks.iter().map(|(teller, _)| teller.clone()));
-    let heard = LastContact::default();
+    let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(Removal::new(supervisor.clone()));
+    let events = EventSenders::new(bridges.iter().map(|(events, _)| events.clone()));
+    let last_contact = LastContact::default();
     let log = LogStore::open(&config.state_folder).map_err(state)?;
-    let keeper = StateMachine::open(&config.state_folder, node, tellers.clone()).map_err(state)?;
+    let state_machine = StateMachine::open(&config.state_folder, node, events.clone()).map_err(state)?;
     let log_full = log.full();
     let registration = Registration { incarnation: config.incarnation, run: config.run };
-    admit(&config, registration, &caller, &log, &keeper).await?;
-    let network = Network { caller: caller.clone(), heard: heard.clone() };
+    check_start(&config, registration, &rpc_client, &log, &state_machine).await?;
+    let network = RaftNetworkClient { rpc_client: rpc_client.clone(), last_contact: last_contact.clone() };
     let group = Arc::new(group_config()?);
-    let raft = Raft::new(node.into(), group, network, log, keeper.clone()).await;
+    let raft = Raft::new(node.into(), group, network, log, state_machine.clone()).await;
     let raft = raft.map_err(|error| failed(&error))?;
-    let (doomed, deciding) = Default::default();
-    let (members, turn) = Default::default();
-    let (majority, stall, stalled) = Default::default();
-    let (leaving, left) = Default::default();
+    let (fenced_nodes, proposals_in_flight) = Default::default();
+    let (membership_lock, next_member) = Default::default();
+    let (majority, stall, stall_reports) = Default::default();
+    let (decommissioning, has_left) = Default::default();
     let context = Context {
         raft,
-        keeper,
-        caller,
-        heard,
+        state_machine,
+        rpc_client,
+        last_contact,
         registration,
         majority,
         stall,
-        stalled,
+        stall_reports,
         node,
-        ours,
-        members,
-        turn,
-        doomed,
-        leaving,
-        left,
-        deciding,
+        own_member: ours,
+        membership_lock,
+        next_member,
+        fenced_nodes,
+        decommissioning,
+        has_left,
+        proposals_in_flight,
         log_full,
-        join: config.join.clone(),
-        peers: config.peers.into(),
+        join_address: config.join.clone(),
+        founding_peers: config.peers.into(),
     };
     let initialized = context.raft.is_initialized().await.map_err(|error| failed(&error))?;
     if config.founder && !initialized {
-        let founders = founders(node, ours, &context.peers);
-        // The others of the founders may have been faster, with the same words.
+        let founders = founders(node, ours, &context.founding_peers);
+        // Another founder may have been faster, with the same membership.
         if founders.contains_key(&node.into())
             && let Err(error) = context.raft.initialize(founders).await
         {
@@ -239,30 +243,30 @@ async fn begin(config: ControlConfig, desks: Vec<BridgeEnd>, vitals: &Supervisor
     let listener =
         config.listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(config.listener));
     let listener = listener.map_err(|error| failed(&error))?;
-    let held = OwnedNames::default();
-    held.take_up(&config.names);
-    admin::open(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
-    spawn(vitals, serve(context.clone(), listener));
-    spawn(vitals, watch_majority(context.clone(), config.pages.clone(), tellers.clone()));
-    spawn(vitals, detect_stalls(context.stall.clone(), config.pages.clone()));
-    spawn(vitals, watch(context.clone(), config.run, held.clone(), config.pages));
-    spawn(vitals, hold_lease(context.clone(), config.run, tellers));
-    for (teller, asked) in desks {
-        tokio::spawn(attend(context.clone(), asked, teller, held.clone(), config.run));
+    let owned_names = OwnedNames::default();
+    owned_names.add_recovered(&config.names);
+    admin::serve_admin_socket(&context, &config.folder, &config.state_folder).map_err(|error| failed(&error))?;
+    spawn_critical(supervisor, serve(context.clone(), listener));
+    spawn_critical(supervisor, watch_majority(context.clone(), config.pages.clone(), events.clone()));
+    spawn_critical(supervisor, detect_stalls(context.stall.clone(), config.pages.clone()));
+    spawn_critical(supervisor, run_periodic_checks(context.clone(), config.run, owned_names.clone(), config.pages));
+    spawn_critical(supervisor, renew_leases(context.clone(), config.run, events));
+    for (events, requests) in bridges {
+        tokio::spawn(serve_requests(context.clone(), requests, events, owned_names.clone(), config.run));
     }
     Ok(context)
 }
 
-/// Asks those of whom this node knows whether it may begin.
-async fn admit(
+/// Asks the known nodes if this node may start.
+async fn check_start(
     config: &ControlConfig,
     registration: Registration,
-    caller: &LocalIdentity,
+    rpc_client: &RpcClient,
     log: &LogStore,
-    keeper: &StateMachine,
+    state_machine: &StateMachine,
 ) -> Result<(), ControlError> {
     let (node, ours) = (config.node.0, Member { address: config.address });
-    let mut known: BTreeMap<u16, Member> = keeper.members().into_iter().collect();
+    let mut known: BTreeMap<u16, Member> = state_machine.members().into_iter().collect();
     if let Some(membership) = log.membership() {
         let nodes = membership.nodes().filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member)));
         known = nodes.collect();
@@ -273,73 +277,75 @@ async fn admit(
     }
     let mut known: Vec<_> = known.into_iter().collect();
     if let Some(place) = config.join.as_ref().filter(|_| has_no_state) {
-        // Its number is of no interest.
-        let found = place.resolve(FIND_MAX).await.unwrap_or_default();
+        // The node id does not matter here.
+        let found = place.resolve(RESOLVE_MAX).await.unwrap_or_default();
         known.extend(found.into_iter().map(|address| (NodeId::NOBODY.0, Member { address })));
     }
-    let candidate = Candidate { node, ours, registration, has_no_state };
-    let admitted = candidate.is_admitted(caller, known).await;
+    let candidate = StartCheck { node, ours, registration, has_no_state };
+    let admitted = candidate.check(rpc_client, known).await;
     admitted.map_err(|why| ControlError::Refused { node, path: config.state_folder.clone(), why })
 }
 
-/// Runs a task that may come to its end, and must not panic.
-fn spawn(vitals: &Supervisor, task: impl Future<Output = ()> + Send + 'static) {
-    let vital = vitals.register(VITAL);
+/// Spawns a critical task that may return but must not panic.
+fn spawn_critical(supervisor: &Supervisor, task: impl Future<Output = ()> + Send + 'static) {
+    let vital = supervisor.register(TASK_NAME);
     tokio::spawn(async move {
         task.await;
         vital.done();
     });
 }
 
-/// Does what a progress thread asks, each on its own.
-async fn attend(
+/// Serves the requests of a progress thread, each in a task of its own.
+async fn serve_requests(
     context: Context,
-    mut asked: asynchronous::UnboundedReceiver<ControlRequest>,
-    teller: EventSender,
-    held: OwnedNames,
+    mut requests: asynchronous::UnboundedReceiver<ControlRequest>,
+    events: EventSender,
+    owned_names: OwnedNames,
     run: u32,
 ) {
-    while let Some(ask) = asked.recv().await {
-        let (context, teller, held) = (context.clone(), teller.clone(), held.clone());
+    while let Some(request) = requests.recv().await {
+        let (context, events, owned_names) = (context.clone(), events.clone(), owned_names.clone());
         tokio::spawn(async move {
-            let tell = match ask {
-                ControlRequest::Decide(decision) => return context.decide(&held, run, &decision).await,
+            let event = match request {
+                ControlRequest::Decide(decision) => {
+                    return context.propose_replication(&owned_names, run, &decision).await;
+                }
                 ControlRequest::Claim { claim, name, within } => {
-                    let result = context.claim(&held, &name, number(run, claim), within).await;
+                    let result = context.claim(&owned_names, &name, unique_claim_id(run, claim), within).await;
                     ControlEvent::Claimed { claim, result }
                 }
                 ControlRequest::Disclaim { claim, name } => {
-                    ControlEvent::Disclaimed { claim, result: context.disclaim(&held, &name).await }
+                    ControlEvent::Disclaimed { claim, result: context.disclaim(&owned_names, &name).await }
                 }
                 ControlRequest::Confirm { step, name, within } => {
                     ControlEvent::Confirmed { step, result: context.confirm(&name, within).await }
                 }
             };
-            teller.tell(tell);
+            events.send(event);
         });
     }
 }
 
-/// A number that no other claim of this node has, in this run or an older one.
-fn number(run: u32, claim: ClaimId) -> u64 {
+/// Returns a claim id that is unique over all runs of this node.
+fn unique_claim_id(run: u32, claim: ClaimId) -> u64 {
     u64::from(run) << 32 | claim.to_bits() & 0xffff_ffff
 }
 
 impl Context {
-    /// How long a name that is given back is waited for. What the cluster does not hear in that time, it is told later.
+    /// Maximum wait for a disclaim. If the cluster is not reached in time, reconciliation repeats it.
     const DISCLAIM_MAX: Duration = Duration::from_secs(2);
-    /// How long until the leader is asked again.
-    const AGAIN: Duration = Duration::from_millis(20);
+    /// Interval between two attempts to reach the leader.
+    const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-    /// Asks the leader, whoever it is by now, until it answers or time is up. An error of the kind *storage full* says that it
-    /// has no room to write down what was asked, and [`NoMajority`] in one that nothing can be decided.
+    /// Calls the present leader until it replies or the limit is over. An error of the kind *storage full* means that
+    /// the leader has no disk space for its log. [`NoMajority`] means that no majority can decide.
     pub(crate) async fn ask_leader(&self, call: &Call, limit: Duration) -> io::Result<Reply> {
         let end = Instant::now() + limit;
         let mut named: Option<Member> = None;
         let (mut full, mut no_majority) = (false, false);
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = end.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 full |= self.is_leader() && self.log_full.is_full();
                 if !full && (no_majority || self.majority.is_lost()) {
                     return Err(io::Error::other(NoMajority));
@@ -348,13 +354,15 @@ impl Context {
                 return Err(kind.into());
             }
             let reply = if self.is_leader() {
-                tokio::time::timeout(left, self.answer(call.clone())).await.map_err(|_| io::ErrorKind::TimedOut.into())
+                tokio::time::timeout(remaining, self.answer(call.clone()))
+                    .await
+                    .map_err(|_| io::ErrorKind::TimedOut.into())
             } else {
-                match named.take().or_else(|| self.leader()).or_else(|| self.somebody()) {
+                match named.take().or_else(|| self.leader()).or_else(|| self.next_other_member()) {
                     Some(member) if call.is_short() => {
-                        self.caller.ask_in_batch(member, call.clone(), left.min(MEET_MAX)).await
+                        self.rpc_client.ask_in_batch(member, call.clone(), remaining.min(CONNECT_MAX)).await
                     }
-                    Some(member) => self.caller.ask(member, call, left.min(MEET_MAX)).await,
+                    Some(member) => self.rpc_client.ask(member, call, remaining.min(CONNECT_MAX)).await,
                     None => Err(io::ErrorKind::NotConnected.into()),
                 }
             };
@@ -362,63 +370,64 @@ impl Context {
             no_majority = matches!(reply, Ok(Reply::NoMajority)) || no_majority && reply.is_err();
             match reply {
                 Ok(Reply::NotLeader(leader)) => named = leader,
-                Ok(Reply::NotNow(why)) => tracing::debug!(why, "the leader cannot do it now"),
+                Ok(Reply::NotNow(why)) => tracing::debug!(why, "the leader cannot serve the call now"),
                 Ok(Reply::NoMajority) => tracing::debug!("the leader has no majority"),
-                Ok(Reply::LogFull) => tracing::debug!("the leader has no room for its log"),
+                Ok(Reply::LogFull) => tracing::debug!("the leader has no disk space for its log"),
                 Ok(reply) => return Ok(reply),
                 Err(error) => {
                     tracing::debug!(%error, "the leader does not answer");
-                    named = self.found_anew(end.saturating_duration_since(Instant::now())).await;
+                    named = self.resolve_join_address(end.saturating_duration_since(Instant::now())).await;
                 }
             }
-            tokio::time::sleep(Self::AGAIN.min(left)).await;
+            tokio::time::sleep(Self::RETRY_INTERVAL.min(remaining)).await;
         }
     }
 
-    /// Somebody at the place where this node joined, if nobody of the cluster is where it was: all of them may have other
-    /// addresses by now. Each time another of that place's.
-    async fn found_anew(&self, left: Duration) -> Option<Member> {
-        let place = self.join.as_ref().filter(|_| self.leader().is_none())?;
-        let turn = self.turn.load(Ordering::Relaxed);
-        let found = place.resolve(left.min(FIND_MAX)).await.inspect_err(|error| {
-            tracing::debug!(%error, %place, "cannot find the place where this node joined");
+    /// Returns an address of the place where this node joined, if no member is at its known address. Each call
+    /// returns the next address of that place.
+    async fn resolve_join_address(&self, remaining: Duration) -> Option<Member> {
+        let place = self.join_address.as_ref().filter(|_| self.leader().is_none())?;
+        let turn = self.next_member.load(Ordering::Relaxed);
+        let found = place.resolve(remaining.min(RESOLVE_MAX)).await.inspect_err(|error| {
+            tracing::debug!(%error, %place, "cannot resolve the address where this node joined");
         });
         let found = found.ok()?;
         found.get(turn % found.len().max(1)).map(|&address| Member { address })
     }
 
-    /// Any other member: it knows the leader, or somebody who does.
-    pub(super) fn somebody(&self) -> Option<Member> {
+    /// Returns another member, in turn: it knows the leader, or a node that does.
+    pub(super) fn next_other_member(&self) -> Option<Member> {
         let others: Vec<_> = self.members().into_iter().filter(|&(node, _)| node != self.node).collect();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = self.next_member.fetch_add(1, Ordering::Relaxed);
         others.get(turn % others.len().max(1)).map(|&(_, member)| member)
     }
 
-    async fn claim(&self, held: &OwnedNames, name: &Name, claim: u64, within: Duration) -> Result<(), Failure> {
+    async fn claim(&self, owned_names: &OwnedNames, name: &Name, claim: u64, within: Duration) -> Result<(), Failure> {
         let name = name.as_str().to_owned();
-        // Noted before it is asked for, or the sweep could take it for a name that nobody has.
-        held.insert(&name, claim);
+        // Recorded before the claim, or reconciliation could disclaim the name.
+        owned_names.insert(&name, claim);
         let call = Call::Propose(Command::Claim { name: name.clone(), home: self.node, claim });
-        // A little less than there is, so that whoever asked hears why it was in vain.
+        // Ends a little early, so that the client receives the reason.
         let result = match self.ask_leader(&call, within - within / 8).await {
-            Ok(Reply::Applied(Answer::Done)) => return Ok(()),
-            Ok(Reply::Applied(Answer::Taken { .. })) => Err(Failure::AlreadyExists),
-            Ok(Reply::Applied(Answer::Full)) => Err(Failure::SegmentsFull),
+            Ok(Reply::Applied(CommandResult::Done)) => return Ok(()),
+            Ok(Reply::Applied(CommandResult::Taken { .. })) => Err(Failure::AlreadyExists),
+            Ok(Reply::Applied(CommandResult::Full)) => Err(Failure::SegmentsFull),
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(Failure::LogUnwritable),
             Err(error) if NoMajority::is_in(&error) => Err(Failure::NoMajority),
             _ if self.has_stopped() => Err(Failure::LogUnwritable),
-            // If it happens all the same, the sweep gives it back.
+            // If the claim succeeds later, reconciliation disclaims it.
             _ => Err(Failure::TimedOut),
         };
-        held.remove_claim(&name, claim);
+        owned_names.remove_claim(&name, claim);
         result
     }
 
-    /// Gives a name back. An error says that it is taken until a majority can be reached.
-    async fn disclaim(&self, held: &OwnedNames, name: &Name) -> Result<(), Failure> {
-        let Some(claim) = held.remove(name.as_str()) else { return Ok(()) };
+    /// Gives a name back. An error says that it stays taken until a majority is reachable.
+    async fn disclaim(&self, owned_names: &OwnedNames, name: &Name) -> Result<(), Failure> {
+        let Some(claim) = owned_names.remove(name.as_str()) else { return Ok(()) };
         let name = name.as_str().to_owned();
-        let holder = || self.keeper.look(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
+        let holder =
+            || self.state_machine.read(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
         let Some(claim) = claim.or_else(|| holder().map(|holder| holder.claim)) else { return Ok(()) };
         let call = Call::Propose(Command::Disclaim { name: name.clone(), claim });
         let Err(error) = self.ask_leader(&call, Self::DISCLAIM_MAX).await else { return Ok(()) };
@@ -428,37 +437,37 @@ impl Context {
 
     async fn confirm(&self, name: &Name, within: Duration) -> Result<Option<NodeId>, Failure> {
         let end = Instant::now() + within;
-        // A little less than there is, as with a claim.
+        // Ends a little early, as with a claim.
         let newest = match self.ask_leader(&Call::Newest, within - within / 8).await {
             Ok(Reply::Newest(newest)) => newest,
             Err(error) if NoMajority::is_in(&error) => return Err(Failure::NoMajority),
             _ => return Err(Failure::NodeDown),
         };
-        let left = end.saturating_duration_since(Instant::now());
+        let remaining = end.saturating_duration_since(Instant::now());
         let newest = newest.map(|log_id| log_id.index);
-        let caught_up = self.raft.wait(Some(left)).applied_index_at_least(newest, "confirm").await;
+        let caught_up = self.raft.wait(Some(remaining)).applied_index_at_least(newest, "confirm").await;
         caught_up.map_err(|_| Failure::TimedOut)?;
-        Ok(self.keeper.look(|directory| directory.holder(name.as_str())).map(|holder| NodeId(holder.home)))
+        Ok(self.state_machine.read(|directory| directory.holder(name.as_str())).map(|holder| NodeId(holder.home)))
     }
 }
 
-/// How long the addresses of a name may take to be found.
-const FIND_MAX: Duration = Duration::from_secs(3);
+/// Maximum time to resolve a host name.
+const RESOLVE_MAX: Duration = Duration::from_secs(3);
 
-/// Asks the cluster at `address` to take this node in; says which number it has there. A name is looked up with each try,
-/// and each of its addresses is tried.
+/// Asks the cluster at `address` to add this node; returns its node id. Each attempt resolves the host name again and
+/// tries all addresses.
 pub(crate) fn join(
     key: &ClusterKey,
     address: &HostPort,
     ours: SocketAddr,
     (node, planes, incarnation): (Option<u16>, u8, Incarnation),
     limit: Duration,
-    stop_requested: &AtomicBool,
+    stop_flag: &AtomicBool,
 ) -> Result<NodeId, ControlError> {
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    let caller = LocalIdentity::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
+    let rpc_client = RpcClient::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
     let call = Call::Join { node, member: Member { address: ours } };
     let registration = Registration { incarnation, run: 0 };
     let end = Instant::now() + limit;
@@ -468,20 +477,21 @@ pub(crate) fn join(
             let mut why = Vec::new();
             let places = match leader.take() {
                 Some(leader) => vec![leader.address],
-                None => address.resolve(FIND_MAX).await.unwrap_or_else(|error| {
+                None => address.resolve(RESOLVE_MAX).await.unwrap_or_else(|error| {
                     why.push(format!("its address cannot be found: {error}"));
                     Vec::new()
                 }),
             };
             for place in places {
-                // A number that this node had with another state folder is not given to it again.
+                // An id of another state folder is not assigned to this node again.
                 if let Some(node) = node
-                    && let Ok(Reply::Refused(why)) =
-                        caller.ask(Member { address: place }, &Call::WhoIs { node, registration }, MEET_MAX).await
+                    && let Ok(Reply::Refused(why)) = rpc_client
+                        .ask(Member { address: place }, &Call::WhoIs { node, registration }, CONNECT_MAX)
+                        .await
                 {
                     return Err(failed(why));
                 }
-                let told = match caller.ask(Member { address: place }, &call, MEET_MAX * 2).await {
+                let reason = match rpc_client.ask(Member { address: place }, &call, CONNECT_MAX * 2).await {
                     Ok(Reply::Joined { node }) => return Ok(NodeId(node)),
                     Ok(Reply::Refused(why)) => return Err(failed(why)),
                     Ok(Reply::NotLeader(Some(other))) => {
@@ -492,11 +502,11 @@ pub(crate) fn join(
                     Ok(Reply::NotNow(why)) => why,
                     Ok(Reply::NoMajority) => NoMajority.to_string(),
                     Ok(Reply::LogFull) => "the disk of its leader is full".to_owned(),
-                    Ok(_) => "it answers another question".to_owned(),
-                    Err(error) if is_for_good(&error) => return Err(failed(error.to_string())),
+                    Ok(_) => "it sent a reply of the wrong type".to_owned(),
+                    Err(error) if is_permanent(&error) => return Err(failed(error.to_string())),
                     Err(error) => format!("{place}: {error}"),
                 };
-                why.push(told);
+                why.push(reason);
                 if leader.is_some() {
                     break;
                 }
@@ -510,23 +520,23 @@ pub(crate) fn join(
     let joined = runtime.block_on(async {
         tokio::select! {
             joined = joining => joined,
-            () = is_told(stop_requested) => Err(ControlError::Stopped { address: address.clone() }),
+            () = wait_for_stop(stop_flag) => Err(ControlError::Stopped { address: address.clone() }),
         }
     });
-    // A name service that does not answer is waited for by nobody.
+    // Shutdown does not wait for a name service that does not answer.
     runtime.shutdown_background();
     joined
 }
 
 /// Waits until the flag is set.
-async fn is_told(flag: &AtomicBool) {
+async fn wait_for_stop(flag: &AtomicBool) {
     while !flag.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Whether asking again changes nothing.
-fn is_for_good(error: &io::Error) -> bool {
+/// Returns true if a retry cannot succeed.
+fn is_permanent(error: &io::Error) -> bool {
     let inside = error.get_ref().and_then(|inside| inside.downcast_ref());
     matches!(inside, Some(HandshakeError::ShardCount { .. }))
 }
@@ -536,17 +546,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_panics_is_missed_and_one_that_comes_to_its_end_is_not() {
-        // If this broke, a node could go on for ever without the task that says that it lives, or end since it left its cluster.
+    fn panicking_task_is_reported_and_finished_task_is_not() {
+        // If this broke, a node could run on without its liveness task, or stop because a task ended normally.
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let vitals = Supervisor::default();
-            spawn(&vitals, async {});
+            let supervisor = Supervisor::default();
+            spawn_critical(&supervisor, async {});
             tokio::task::yield_now().await;
-            assert_eq!(vitals.failed_task(), None);
-            spawn(&vitals, async { panic!("on purpose") });
-            vitals.wait_for_failure().await;
-            assert_eq!(vitals.failed_task(), Some(VITAL));
+            assert_eq!(supervisor.failed_task(), None);
+            spawn_critical(&supervisor, async { panic!("on purpose") });
+            supervisor.wait_for_failure().await;
+            assert_eq!(supervisor.failed_task(), Some(TASK_NAME));
         });
     }
 }

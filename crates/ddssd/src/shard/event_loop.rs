@@ -534,7 +534,7 @@ impl ProgressTask for EventLoop {
 
     fn arm(&mut self) -> bool {
         self.publish_counters();
-        let has_commands = || self.executor.bridge.as_ref().is_some_and(ControlBridge::is_rung);
+        let has_commands = || self.executor.bridge.as_ref().is_some_and(ControlBridge::is_signaled);
         !has_commands() && self.executor.fabric.arm() && {
             let can_sleep = self.server.arm();
             // From here on the bridge's descriptor signals new control commands.

@@ -88,17 +88,17 @@ impl ActionExecutor {
 
     /// Sends a request to the control plane. Returns false if there is no control plane any more.
     fn send_control(&self, request: ControlRequest) -> bool {
-        self.bridge.as_ref().is_some_and(|bridge| bridge.ask(request))
+        self.bridge.as_ref().is_some_and(|bridge| bridge.send_request(request))
     }
 
     /// Handles the events of the control plane, and returns their number.
     pub(crate) fn poll_control(&mut self) -> usize {
-        let Some(bridge) = self.bridge.as_ref().filter(|bridge| bridge.is_rung()) else { return 0 };
-        bridge.heard();
+        let Some(bridge) = self.bridge.as_ref().filter(|bridge| bridge.is_signaled()) else { return 0 };
+        bridge.clear_signal();
         let events: ArrayVec<ControlEvent, { ControlBridge::BATCH }> =
-            std::iter::from_fn(|| bridge.next()).take(ControlBridge::BATCH).collect();
+            std::iter::from_fn(|| bridge.next_event()).take(ControlBridge::BATCH).collect();
         if events.is_full() {
-            bridge.ring_again();
+            bridge.signal_again();
         }
         let count = events.len();
         for event in events {
@@ -118,9 +118,9 @@ impl ActionExecutor {
                 self.engine.node_dead(self.now, node);
             }
             ControlEvent::Alive(node) => self.engine.node_alive(node),
-            ControlEvent::Gone(node) => self.links.mark_removed(node),
-            ControlEvent::Duty(duty) => self.engine.assign_role(self.now, &duty),
-            ControlEvent::NoDuty(segment) => self.engine.remove_role(self.now, segment),
+            ControlEvent::Removed(node) => self.links.mark_removed(node),
+            ControlEvent::RoleAssigned(duty) => self.engine.assign_role(self.now, &duty),
+            ControlEvent::RoleReleased(segment) => self.engine.remove_role(self.now, segment),
             ControlEvent::Lease { until } => {
                 let until_us = until.saturating_duration_since(self.began).as_micros() as u64;
                 self.engine.lease(self.now, until_us);

@@ -1,7 +1,7 @@
 //! Tests against a hostile peer: without the key, with a recorded handshake, or a member with invalid messages.
 
 use crate::auth::{Channel, ClusterKey, Initiator, Purpose};
-use crate::{AdminAnswer, AdminAsk, Config, Node, PeerAddress};
+use crate::{AdminRequest, AdminResponse, Config, Node, PeerAddress};
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{Message, Name, NodeId, Outcome, PeerHello, Principal, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};
@@ -237,9 +237,9 @@ fn removed_member_is_disconnected_and_rejected() {
     let home = Home::start("removed");
     let (mut member, _) = Member::meet(&home, 1);
     assert!(member.is_served());
-    let ask = AdminAsk::Remove { node: 2, force: true };
+    let ask = AdminRequest::Remove { node: 2, force: true };
     let answer = ask.ask(&home.folder).unwrap();
-    assert!(matches!(answer, AdminAnswer::Left { dropped: 0 }), "{answer:?}");
+    assert!(matches!(answer, AdminResponse::Left { dropped: 0 }), "{answer:?}");
     assert!(member.caller.ends(member.peer), "it is connected still");
     let ours = PeerHello { node: NodeId(2), run: 2, planes: 1 };
     let (mut caller, end) = (Caller::new(), Instant::now() + PATIENCE);

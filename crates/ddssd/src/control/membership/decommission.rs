@@ -1,43 +1,44 @@
-//! How a node goes out of the cluster for good, by its own wish or because somebody said so.
+//! Removal of a node from the cluster for good, by its own request or by an operator.
 //!
-//! It is done in steps, and whoever asks says it again until all of them are done: by another leader, perhaps, which goes
-//! on where the first one stopped. A node that lives is *fenced* before anything else: it gets no lease any more, and what
-//! it had runs out. It hears nothing of the decision that it is gone, and would serve its mirrored segments beside the
-//! mirrors that take over.
+//! The removal has several steps. The caller repeats the request until all are done; a new leader continues where the
+//! last one stopped. A live node is *fenced* first: it gets no lease any more, and its last lease expires. It does
+//! not see the decision of its removal, and would otherwise serve its replicated segments beside the replicas that
+//! take over.
 
 use crate::control::raft::types::{Command, Member};
-use crate::control::replication::{Doom, Doomed, LEASE};
-use crate::control::rpc::server::{Context, not_now, unwritten};
-use crate::control::rpc::stream::MEET_MAX;
+use crate::control::replication::{FenceGuard, FencedNodes, LEASE};
+use crate::control::rpc::server::{Context, not_now_reply, write_error_reply};
+use crate::control::rpc::stream::CONNECT_MAX;
 use crate::control::rpc::types::{Call, Reply};
 use openraft::ChangeMembers;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a node that gets no lease is waited for: its own clock may be slower, as `mirrors` says.
+/// Time from the fence of a node until its lease has surely expired: its own clock may be slower, as `replication`
+/// says.
 const FENCED_AFTER: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 3 / 2);
-/// How long an answer of a node that is alive is waited for: the leader calls each node ten times a second.
+/// Time to wait for a contact of a live node: the leader calls each node ten times a second.
 const HEARD_WITHIN: Duration = Duration::from_millis(500);
-/// Nobody asks any more that it be taken out: it may go on.
+/// A fence without a repeated request ends after this time: the node may go on.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 
-/// The nodes that are to go and get no lease meanwhile.
+/// Nodes that are being removed; each is fenced meanwhile. Clones share the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Decommissioning(Arc<Mutex<HashMap<u16, Fence>>>);
 
 #[derive(Debug)]
 struct Fence {
-    /// Another leader may have given a lease, before this one led again.
+    /// Term of the fence: another leader may have granted a lease before this node led again.
     term: u64,
     since: Instant,
     asked: Instant,
-    _doom: Doom,
+    _guard: FenceGuard,
 }
 
 impl Decommissioning {
-    /// Whether a node has had no lease for long enough; from the first question on it gets none.
-    fn is_fenced(&self, doomed: &Doomed, node: u16, term: u64, now: Instant) -> bool {
+    /// Returns true if the lease of a node has surely expired. The first call fences the node.
+    fn has_lease_expired(&self, fenced_nodes: &FencedNodes, node: u16, term: u64, now: Instant) -> bool {
         let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if fences.get(&node).is_some_and(|fence| fence.term != term) {
             fences.remove(&node);
@@ -46,36 +47,37 @@ impl Decommissioning {
             fence.asked = now;
             return now.duration_since(fence.since) > FENCED_AFTER;
         }
-        if let Some(doom) = doomed.doom(node, || true) {
-            fences.insert(node, Fence { term, since: now, asked: now, _doom: doom });
+        if let Some(guard) = fenced_nodes.fence(node, || true) {
+            fences.insert(node, Fence { term, since: now, asked: now, _guard: guard });
         }
         false
     }
 
-    /// Forgets those of whom nobody speaks any more, and those of other terms.
-    pub(in crate::control) fn tidy(&self, term: u64, now: Instant) {
+    /// Drops fences of other terms and fences whose request is not repeated.
+    pub(in crate::control) fn drop_stale(&self, term: u64, now: Instant) {
         let mut fences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         fences.retain(|_, fence| fence.term == term && now.duration_since(fence.asked) < FORGOTTEN_AFTER);
     }
 }
 
-/// What is left to do for a node that is to go.
+/// Remaining steps of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RemainingWork {
-    /// It is out, and the directory knows nothing of it.
+    /// The node is out, and the directory has no state of it.
     Nothing,
-    /// It is the last one.
+    /// The node is the last member.
     Impossible,
-    /// It is a member.
+    /// The node is a member: all steps remain.
     All,
-    /// It is none any more, and the directory has not been told: whoever began it was not there to the end.
+    /// The node is no member, but the directory still has its state: an earlier leader did not finish.
     Directory,
-    /// It never was a member.
-    Stranger,
+    /// The node never was a member.
+    NeverMember,
 }
 
-/// `is_known`: the directory has a life or names of it; `was_member`: it is out already.
-fn left(members: impl Iterator<Item = u16>, is_known: bool, was_member: bool, node: u16) -> RemainingWork {
+/// Determines the remaining steps. `is_known`: the directory has a status or names of the node; `was_member`: its
+/// removal is complete.
+fn remaining_work(members: impl Iterator<Item = u16>, is_known: bool, was_member: bool, node: u16) -> RemainingWork {
     let (mut is_member, mut others) = (false, false);
     for member in members {
         (is_member, others) = (is_member || member == node, others || member != node);
@@ -85,14 +87,14 @@ fn left(members: impl Iterator<Item = u16>, is_known: bool, was_member: bool, no
         (true, true) => RemainingWork::All,
         (false, _) if is_known => RemainingWork::Directory,
         (false, _) if was_member => RemainingWork::Nothing,
-        (false, _) => RemainingWork::Stranger,
+        (false, _) => RemainingWork::NeverMember,
     }
 }
 
-/// Names that a refusal lists.
-const LISTED_MAX: usize = 10;
+/// Maximum number of names that a refusal lists.
+const LISTED_NAMES_MAX: usize = 10;
 
-/// So many segments, and some of their names.
+/// Segments that would be lost: their number, and some of their names.
 #[derive(Debug)]
 struct Loss {
     count: usize,
@@ -104,7 +106,7 @@ impl Loss {
         let mut loss = Self { count: 0, listed: Vec::new() };
         for name in names {
             loss.count += 1;
-            if loss.listed.len() < LISTED_MAX {
+            if loss.listed.len() < LISTED_NAMES_MAX {
                 loss.listed.push(name.to_owned());
             }
         }
@@ -117,13 +119,13 @@ impl Loss {
         if more == 0 { listed } else { format!("{listed} and {more} more") }
     }
 
-    /// What is told to one who leaves and does not say `--force`.
+    /// Refuses a leave without `--force`.
     fn refusal_to_leave(&self) -> String {
         let are = if self.count == 1 { "1 segment is".to_owned() } else { format!("{} segments are", self.count) };
         format!("{are} only here: `ddss export` what is to be kept, or --force ({})", self.names())
     }
 
-    /// What is told to one who removes a node that is alive and does not say `--force`.
+    /// Refuses the removal of a live node without `--force`.
     fn refusal_to_remove(&self, node: u16) -> String {
         let lost = match self.count {
             0 => "no segment would be lost".to_owned(),
@@ -135,54 +137,55 @@ impl Loss {
 }
 
 impl Context {
-    /// Takes a node out, as far as it can be done now. Asked of the leader, one change at a time. Without force it says no
-    /// to a node that leaves by its own wish if segments would go with it, and to an operator if the node is alive.
+    /// Removes a node, as far as this is possible now. Runs on the leader, one change at a time. Without force it
+    /// refuses a leave that would lose segments, and the removal of a live node.
     pub(in crate::control) async fn remove(&self, node: u16, force: bool, leaves: bool) -> Reply {
-        // A leader that is new may not have applied yet what was decided before.
+        // A new leader may not have applied all earlier decisions yet.
         if let Err(error) = self.raft.ensure_linearizable().await {
             return match error.forward_to_leader() {
                 Some(forward) => Reply::NotLeader(forward.leader_node),
-                None => not_now(error),
+                None => not_now_reply(error),
             };
         }
-        let only_there = || self.keeper.look(|directory| Loss::of(directory.only_at(node)));
-        let (is_known, was_member) = self.keeper.look(|directory| (directory.knows(node), directory.is_removed(node)));
+        let only_there = || self.state_machine.read(|directory| Loss::of(directory.names_only_at(node)));
+        let (is_known, was_member) =
+            self.state_machine.read(|directory| (directory.has_state_of(node), directory.is_removed(node)));
         let members = self.members();
         let address = members.iter().find(|&&(other, _)| other == node).map(|&(_, member)| member);
-        let left = left(members.into_iter().map(|(node, _)| node), is_known, was_member, node);
-        if left == RemainingWork::All
+        let remaining_work = remaining_work(members.into_iter().map(|(node, _)| node), is_known, was_member, node);
+        if remaining_work == RemainingWork::All
             && !force
-            && let Err(reply) = self.admits_removal(node, leaves, &only_there()).await
+            && let Err(reply) = self.check_removal(node, leaves, &only_there()).await
         {
             return reply;
         }
-        match left {
+        match remaining_work {
             RemainingWork::Nothing => return Reply::Removed { dropped: 0 },
-            RemainingWork::Stranger => {
+            RemainingWork::NeverMember => {
                 return Reply::Refused(format!("node {node} is no member of this cluster: `ddss nodes` lists them"));
             }
             RemainingWork::Impossible => return Reply::Refused("it is the only node of its cluster".to_owned()),
             RemainingWork::Directory => {}
-            // The one that leads next fences it. A leader without a vote would lead on, and give itself a vote again: only one that
-            // is no member any more leads no longer.
+            // The next leader fences this node. A leader without a vote would lead on and give itself a vote again;
+            // only a leader that is no member steps down.
             RemainingWork::All if node == self.node => {
-                return match self.drop_member(node).await {
-                    Ok(()) => not_now("handing over to another leader"),
+                return match self.remove_member(node).await {
+                    Ok(()) => not_now_reply("handing over to another leader"),
                     Err(reply) => reply,
                 };
             }
             RemainingWork::All => {
-                if !self.is_fenced(node) {
-                    return not_now("the lease of the node that is to go runs out");
+                if !self.has_lease_expired(node) {
+                    return not_now_reply("the lease of the node that is to go runs out");
                 }
-                if let Err(reply) = self.drop_member(node).await {
+                if let Err(reply) = self.remove_member(node).await {
                     return reply;
                 }
             }
         }
-        // Once more: this leader may have been none for a moment.
-        if !self.is_fenced(node) {
-            return not_now("the lease of the node that went runs out");
+        // Checked again: this leader may have lost the leadership for a moment.
+        if !self.has_lease_expired(node) {
+            return not_now_reply("the lease of the node that went runs out");
         }
         let dropped = only_there().count;
         match self.raft.client_write(Command::Gone { node }).await {
@@ -192,75 +195,76 @@ impl Context {
                 }
                 Reply::Removed { dropped }
             }
-            Err(error) => unwritten(&error),
+            Err(error) => write_error_reply(&error),
         }
     }
 
-    /// Whether a member may be taken out without force.
-    async fn admits_removal(&self, node: u16, leaves: bool, loss: &Loss) -> Result<(), Reply> {
+    /// Checks that a member may be removed without force.
+    async fn check_removal(&self, node: u16, leaves: bool, loss: &Loss) -> Result<(), Reply> {
         if leaves {
             return if loss.count == 0 { Ok(()) } else { Err(Reply::Refused(loss.refusal_to_leave())) };
         }
-        if !self.keeper.look(|directory| directory.life(node).alive) {
+        if !self.state_machine.read(|directory| directory.node_status(node).alive) {
             return Ok(());
         }
-        // It may have died a moment ago, and nobody has noticed yet: only an answer after the question says that it lives.
+        // The node may have died a moment ago: only a contact after this moment shows that it lives.
         let asked = Instant::now();
         while asked.elapsed() < HEARD_WITHIN {
-            if node == self.node || self.heard.when(node).is_some_and(|heard| heard > asked) {
+            if node == self.node || self.last_contact.time_of(node).is_some_and(|heard| heard > asked) {
                 return Err(Reply::Refused(loss.refusal_to_remove(node)));
             }
             tokio::time::sleep(HEARD_WITHIN / 20).await;
         }
-        Err(not_now("it is not known yet whether the node is alive"))
+        Err(not_now_reply("it is not known yet whether the node is alive"))
     }
 
-    /// Tells a node that it was removed. One that does not hear it learns it with the next call that it makes.
+    /// Notifies a node of its removal. A node that misses it learns it from the reply to its next call.
     fn notify_removed(&self, node: u16, address: Member) {
-        let caller = self.caller.clone();
+        let rpc_client = self.rpc_client.clone();
         tokio::spawn(async move {
-            let told = caller.ask(address, &Call::NotifyRemoved { node }, MEET_MAX).await;
-            tracing::debug!(node, ?told, "told a node that it was removed");
+            let reply = rpc_client.ask(address, &Call::NotifyRemoved { node }, CONNECT_MAX).await;
+            tracing::debug!(node, ?reply, "notified a node of its removal");
         });
     }
 
-    /// Ends what another leader began: a node that is no member any more and that the directory still knows. The leader does so
-    /// by itself, since the one who asked for it may not ask again.
-    pub(in crate::control) async fn end_removals(&self) {
+    /// Finishes removals that another leader began: nodes that are no members and that the directory still knows. The
+    /// leader does so by itself, because the first caller may not repeat the request.
+    pub(in crate::control) async fn finish_removals(&self) {
         let members = self.members();
         let is_member = |node: u16| members.iter().any(|&(member, _)| member == node);
         let begun: Vec<u16> =
-            self.keeper.look(|directory| directory.known().filter(|&node| !is_member(node)).collect());
+            self.state_machine.read(|directory| directory.known_nodes().filter(|&node| !is_member(node)).collect());
         for node in begun {
-            if self.is_fenced(node)
+            if self.has_lease_expired(node)
                 && let Err(error) = self.raft.client_write(Command::Gone { node }).await
             {
-                tracing::debug!(node, %error, "cannot end the removal of a node yet");
+                tracing::debug!(node, %error, "cannot finish the removal of a node yet");
             }
         }
     }
 
-    /// Whether a node certainly serves no mirrored segment any more.
-    fn is_fenced(&self, node: u16) -> bool {
-        let needs_a_fence = self.keeper.look(|directory| directory.life(node).alive && directory.has_mirrors(node));
+    /// Returns true if a node certainly serves no replicated segment any more.
+    fn has_lease_expired(&self, node: u16) -> bool {
+        let needs_fence =
+            self.state_machine.read(|directory| directory.node_status(node).alive && directory.has_mirrors(node));
         let term = self.raft.metrics().borrow().current_term;
-        !needs_a_fence || self.leaving.is_fenced(&self.doomed, node, term, Instant::now())
+        !needs_fence || self.decommissioning.has_lease_expired(&self.fenced_nodes, node, term, Instant::now())
     }
 
-    async fn drop_vote(&self, node: u16) -> Result<(), Reply> {
+    async fn remove_vote(&self, node: u16) -> Result<(), Reply> {
         if !self.voters().contains(&node.into()) {
             return Ok(());
         }
         let voters = self.wanted_voters(Instant::now(), Some(node));
         let changed = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(voters), true).await;
-        changed.map(drop).map_err(|error| unwritten(&error))
+        changed.map(drop).map_err(|error| write_error_reply(&error))
     }
 
-    async fn drop_member(&self, node: u16) -> Result<(), Reply> {
-        self.drop_vote(node).await?;
+    async fn remove_member(&self, node: u16) -> Result<(), Reply> {
+        self.remove_vote(node).await?;
         let nodes = BTreeSet::from([node.into()]);
         let changed = self.raft.change_membership(ChangeMembers::RemoveNodes(nodes), true).await;
-        changed.map(drop).map_err(|error| unwritten(&error))
+        changed.map(drop).map_err(|error| write_error_reply(&error))
     }
 }
 
@@ -269,8 +273,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_leader_began_another_one_ends() {
-        // If this broke, a leader that dies between two steps would leave the names of a node that is gone taken for ever.
+    fn removal_is_finished_by_next_leader() {
+        // If this broke, a leader that dies between two steps would block the names of a removed node for ever.
         for (members, is_known, node, expected) in [
             (&[1, 2, 3][..], (true, false), 3, RemainingWork::All),
             (&[1, 2, 3], (false, false), 3, RemainingWork::All),
@@ -278,43 +282,47 @@ mod tests {
             (&[1], (true, false), 3, RemainingWork::Directory),
             (&[1, 2], (false, true), 3, RemainingWork::Nothing),
             (&[1], (false, true), 3, RemainingWork::Nothing),
-            (&[1, 2], (false, false), 3, RemainingWork::Stranger),
+            (&[1, 2], (false, false), 3, RemainingWork::NeverMember),
             (&[3], (true, false), 3, RemainingWork::Impossible),
         ] {
             let (known, removed) = is_known;
-            assert_eq!(left(members.iter().copied(), known, removed, node), expected, "{members:?} {is_known:?}");
+            assert_eq!(
+                remaining_work(members.iter().copied(), known, removed, node),
+                expected,
+                "{members:?} {is_known:?}"
+            );
         }
     }
 
     #[test]
-    fn a_refusal_lists_some_of_the_names_and_counts_the_rest() {
-        // If this broke, an operator would not see what goes, or would get thousands of names.
-        let names: Vec<String> = (0..LISTED_MAX + 2).map(|index| format!("n{index}")).collect();
-        let told = Loss::of(names.iter().map(String::as_str)).refusal_to_remove(3);
+    fn refusal_lists_first_names_and_counts_the_rest() {
+        // If this broke, an operator would not see the losses, or would get thousands of names.
+        let names: Vec<String> = (0..LISTED_NAMES_MAX + 2).map(|index| format!("n{index}")).collect();
+        let refusal = Loss::of(names.iter().map(String::as_str)).refusal_to_remove(3);
         assert!(
-            told.contains("node 3 is alive") && told.contains("12 segments") && told.contains("n9 and 2 more"),
-            "{told}"
+            refusal.contains("node 3 is alive") && refusal.contains("12 segments") && refusal.contains("n9 and 2 more"),
+            "{refusal}"
         );
-        let told = Loss::of(["a"].into_iter()).refusal_to_leave();
-        assert!(told.starts_with("1 segment is only here: ") && told.ends_with("(a)"), "{told}");
+        let refusal = Loss::of(["a"].into_iter()).refusal_to_leave();
+        assert!(refusal.starts_with("1 segment is only here: ") && refusal.ends_with("(a)"), "{refusal}");
         assert!(Loss::of([].into_iter()).refusal_to_remove(3).contains("no segment would be lost"));
     }
 
     #[test]
-    fn a_lease_runs_out_in_one_term_and_whoever_changes_his_mind_keeps_his_node() {
-        // If this broke, a node that leaves would read old values, or one that stays would never serve again.
-        let (leaving, doomed) = (Decommissioning::default(), Doomed::default());
+    fn fence_is_bound_to_one_term_and_ends_when_request_is_not_repeated() {
+        // If this broke, a leaving node would serve old values, or a node that stays would never serve again.
+        let (decommissioning, fenced_nodes) = (Decommissioning::default(), FencedNodes::default());
         let began = Instant::now();
-        let fenced = |after: Duration, term| leaving.is_fenced(&doomed, 3, term, began + after);
-        let is_doomed = || doomed.doom(3, || true).is_none();
-        assert!(!fenced(Duration::ZERO, 1) && is_doomed());
+        let fenced = |after: Duration, term| decommissioning.has_lease_expired(&fenced_nodes, 3, term, began + after);
+        let is_fenced = || fenced_nodes.fence(3, || true).is_none();
+        assert!(!fenced(Duration::ZERO, 1) && is_fenced());
         assert!(!fenced(LEASE, 1));
         assert!(fenced(FENCED_AFTER * 2, 1));
-        assert!(!fenced(FENCED_AFTER * 2, 2), "another leader may have given a lease in between");
+        assert!(!fenced(FENCED_AFTER * 2, 2), "another leader may have granted a lease in between");
         assert!(!fenced(FENCED_AFTER * 3, 2) && fenced(FENCED_AFTER * 4, 2));
-        leaving.tidy(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER / 2);
-        assert!(is_doomed());
-        leaving.tidy(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER);
-        assert!(!is_doomed(), "nobody asks any more");
+        decommissioning.drop_stale(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER / 2);
+        assert!(is_fenced());
+        decommissioning.drop_stale(2, began + FENCED_AFTER * 4 + FORGOTTEN_AFTER);
+        assert!(!is_fenced(), "the request is not repeated");
     }
 }

@@ -1,16 +1,17 @@
-//! The founding of a cluster: the nodes that are listed (`--peer`) begin it, and the lists count for nothing else. Once the
-//! founding has ended a node comes in only if it asks to join: a list that brought back each node that it names would undo
-//! each removal.
+//! Founding of a cluster by the listed nodes (`--peer`).
+//!
+//! The lists count only for the founding. Afterwards a node becomes a member only by a join: a list that re-added its
+//! nodes would undo each removal.
 
 use crate::config::config::PeerAddress;
 use crate::control::raft::types::Member;
-use crate::control::rpc::server::{Context, not_now, unwritten};
+use crate::control::rpc::server::{Context, not_now_reply, write_error_reply};
 use crate::control::rpc::types::Reply;
 use openraft::ChangeMembers;
 use std::collections::BTreeMap;
 
-/// The voters of a cluster that begins with these nodes: the lowest one, three or five. A list that names this node has the
-/// address that the other nodes know: each of them has to begin with the same words.
+/// Selects the first voters: the lowest node, or the lowest three or five. A list that names this node has the
+/// address that the other nodes know: all founders must begin with the same membership.
 pub(in crate::control) fn founders(node: u16, ours: Member, peers: &[PeerAddress]) -> BTreeMap<u64, Member> {
     let all: BTreeMap<u64, Member> = [(node.into(), ours)].into_iter().chain(listed(peers)).collect();
     let count = match all.len() {
@@ -26,10 +27,12 @@ fn listed(peers: &[PeerAddress]) -> impl Iterator<Item = (u64, Member)> {
 }
 
 impl Context {
-    /// Ends the founding: the leader takes in the listed nodes that are not among the first voters. It is one change of the
-    /// membership, also if there is none to take in. The first membership is the first entry of the log; a later one says
-    /// that the founding has ended. The caller holds the lock of `members`, and changes no membership before this is done.
-    pub(in crate::control) async fn found(&self) -> Result<(), Reply> {
+    /// Completes the founding: the leader adds the listed nodes that are not first voters. This is always one
+    /// membership change, even without nodes to add. The first membership is the first log entry; a later one shows
+    /// that the founding is complete.
+    ///
+    /// The caller holds the membership lock, and changes no membership before this returns.
+    pub(in crate::control) async fn complete_founding(&self) -> Result<(), Reply> {
         let (newest, applied) = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow();
@@ -39,11 +42,11 @@ impl Context {
             return Ok(());
         }
         if applied.is_none() {
-            return Err(not_now("the first voters have not agreed on the cluster yet"));
+            return Err(not_now_reply("the first voters have not agreed on the cluster yet"));
         }
-        let all = ChangeMembers::AddNodes(listed(&self.peers).collect());
+        let all = ChangeMembers::AddNodes(listed(&self.founding_peers).collect());
         let ended = self.raft.change_membership(all, true).await;
-        ended.map(drop).map_err(|error| unwritten(&error))
+        ended.map(drop).map_err(|error| write_error_reply(&error))
     }
 }
 
@@ -54,10 +57,10 @@ mod tests {
     use std::net::SocketAddr;
 
     #[test]
-    fn those_who_begin_a_cluster_agree_who_votes() {
-        // If this broke, nodes that start with the same words would begin two clusters.
+    fn founders_agree_on_the_first_voters() {
+        // If this broke, nodes that start with the same list would found two clusters.
         let member = |node: u16| Member { address: SocketAddr::from(([127, 0, 0, node as u8], 7400)) };
-        // A node that names itself may listen somewhere else: the address that the others know counts.
+        // A node in its own list may listen at another address: the listed address counts.
         let elsewhere = Member { address: SocketAddr::from(([127, 1, 0, 1], 7400)) };
         for (count, voters) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)] {
             let listed = |node: u16| PeerAddress { node: NodeId(node), address: member(node).address };

@@ -1,4 +1,4 @@
-//! Which node of which cluster a state folder belongs to, so that a restart needs no flags.
+//! Node identity of a state folder, so that a restart needs no flags.
 
 use super::incarnation::Incarnation;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What is written down when a node founds or joins a cluster.
+/// Identity that is stored when a node founds or joins a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) node: u16,
-    /// Whether it may begin a cluster: not if it joined one.
+    /// True if the node may found a cluster: false after a join.
     pub(crate) founder: bool,
 }
 
@@ -26,42 +26,42 @@ impl Identity {
     }
 
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
-        replace(folder, Self::NAME, &serde_json::to_vec(self)?)
+        replace_file_atomically(folder, Self::NAME, &serde_json::to_vec(self)?)
     }
 }
 
-/// Says that the node of this folder has left its cluster.
-const LEFT: &str = "left";
+/// File that marks a node that has left its cluster.
+const LEFT_MARK_NAME: &str = "left";
 
-/// Whether the node of this folder has left its cluster, and has not been told since where to go.
+/// Returns true if the node of this folder has left its cluster and has not joined one since.
 pub(crate) fn has_left(folder: &Path) -> bool {
-    folder.join(LEFT).exists()
+    folder.join(LEFT_MARK_NAME).exists()
 }
 
-/// A node that left begins anew when it is started again, where it is told to: not where it was, and not by itself.
-pub(crate) fn forget(folder: &Path) -> io::Result<()> {
-    // First, so that a crash in between founds no second cluster.
-    replace(folder, LEFT, b"")?;
+/// Deletes the cluster's state after a leave, so that the next start needs `--join`.
+pub(crate) fn delete_cluster_state(folder: &Path) -> io::Result<()> {
+    // Written first, so that a crash in between founds no second cluster.
+    replace_file_atomically(folder, LEFT_MARK_NAME, b"")?;
     for name in [Identity::NAME, Incarnation::NAME, "raft.log", "directory.json"] {
-        remove(folder, name)?;
+        remove_file_if_present(folder, name)?;
     }
     Ok(())
 }
 
-/// The node belongs to a cluster again.
-pub(crate) fn has_come_back(folder: &Path) -> io::Result<()> {
-    remove(folder, LEFT)
+/// Removes the mark: the node belongs to a cluster again.
+pub(crate) fn clear_left_mark(folder: &Path) -> io::Result<()> {
+    remove_file_if_present(folder, LEFT_MARK_NAME)
 }
 
-pub(in crate::control) fn remove(folder: &Path, name: &str) -> io::Result<()> {
+pub(in crate::control) fn remove_file_if_present(folder: &Path, name: &str) -> io::Result<()> {
     match std::fs::remove_file(folder.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Replaces a file whole, or not at all, and returns when that would survive a loss of power.
-pub(in crate::control) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file atomically; returns when the new content would survive a loss of power.
+pub(in crate::control) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
     let written = File::create(&fresh).and_then(|mut file| {
         file.write_all(bytes)?;
@@ -69,7 +69,7 @@ pub(in crate::control) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io
         std::fs::rename(&fresh, &path)
     });
     if written.is_err() {
-        // Half of it would take the room that others wait for.
+        // A partial file would occupy scarce disk space.
         let _ = std::fs::remove_file(&fresh);
     }
     written.and_then(|()| File::open(folder)?.sync_all())

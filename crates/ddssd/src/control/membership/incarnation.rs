@@ -1,7 +1,9 @@
-//! Which state folder a node has, and how often a daemon was started in it. Both are registered with the cluster: a second folder
-//! under the same number, and a copy of the first one that was started since, are told from it.
+//! Incarnation of a node: its state folder, and the number of starts in this folder.
+//!
+//! Both are registered with the cluster. This detects a second folder under the same node id, and an old copy of the
+//! folder.
 
-use super::identity::replace;
+use super::identity::replace_file_atomically;
 use crate::control::raft::types::Member;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -10,17 +12,17 @@ use std::path::Path;
 /// One start of a daemon in one state folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Incarnation {
-    /// The folder's own number, by chance.
+    /// Random id of the folder.
     pub(crate) folder: u64,
-    /// The how manieth start it is.
+    /// Counter of starts, from one.
     pub(crate) start: u64,
 }
 
 impl Incarnation {
     pub(in crate::control) const NAME: &str = "incarnation.json";
 
-    /// Counts a start in a state folder, and gives the folder a number if it has none. When this returns the count would survive a
-    /// loss of power; a daemon that is killed before has written nothing.
+    /// Counts a start in a state folder, and creates the folder's id if it has none. When this returns the count
+    /// would survive a loss of power; a daemon that is killed earlier has written nothing.
     pub(crate) fn begin(folder: &Path) -> io::Result<Self> {
         let last = match std::fs::read(folder.join(Self::NAME)) {
             Ok(bytes) => serde_json::from_slice(&bytes)?,
@@ -32,27 +34,27 @@ impl Incarnation {
             Err(error) => return Err(error),
         };
         let next = Self { start: last.start + 1, ..last };
-        replace(folder, Self::NAME, &serde_json::to_vec(&next)?)?;
+        replace_file_atomically(folder, Self::NAME, &serde_json::to_vec(&next)?)?;
         Ok(next)
     }
 }
 
-/// What a node has registered last.
+/// The newest registration of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) incarnation: Incarnation,
-    /// The run of the daemon that was started so.
+    /// Run number of the daemon of this start.
     pub(crate) run: u32,
 }
 
 impl Registration {
-    /// Whether another registration may follow this one: a later start in the same folder, or the same one said again.
+    /// Returns true if `next` may follow: a later start in the same folder, or a repetition of this one.
     pub(crate) fn admits(&self, next: Registration) -> bool {
         let (old, new) = (self.incarnation, next.incarnation);
         old.folder == new.folder && (new.start > old.start || new.start == old.start && next.run == self.run)
     }
 
-    /// Why it may not.
+    /// Explains why `next` may not follow, and what the operator can do.
     pub(crate) fn refusal(&self, node: u16, at: Option<Member>, next: Registration) -> String {
         if self.incarnation.folder == next.incarnation.folder {
             return format!(
@@ -74,15 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_start_is_counted_and_a_kill_while_it_is_written_changes_nothing() {
-        // If this broke, a node that was killed as it started would be taken for a copy of itself, and never come back.
+    fn starts_are_counted_and_kill_during_write_changes_nothing() {
+        // If this broke, a node that was killed at its start would look like a copy of itself, and never return.
         let folder = std::env::temp_dir().join(format!("ddssd-incarnation-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let first = Incarnation::begin(&folder).unwrap();
         let whole = std::fs::read(folder.join(Incarnation::NAME)).unwrap();
         let fresh = folder.join(format!("{}.new", Incarnation::NAME));
         for (start, written) in (2..).zip(0..=whole.len()) {
-            // So much of the next one had been written.
+            // A kill left this much of the next file.
             std::fs::write(&fresh, &whole[..written]).unwrap();
             let next = Incarnation::begin(&folder).unwrap();
             assert_eq!(next, Incarnation { folder: first.folder, start });
@@ -94,17 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn a_later_start_follows_and_nothing_else_does() {
-        // If this broke, an old copy of a folder would go on in the place of its node, or a restart would be refused.
-        let said = |folder, start, run| Registration { incarnation: Incarnation { folder, start }, run };
-        let known = said(7, 5, 50);
+    fn only_a_later_start_of_the_same_folder_is_admitted() {
+        // If this broke, an old copy of a folder would replace its node, or a restart would be refused.
+        let registration = |folder, start, run| Registration { incarnation: Incarnation { folder, start }, run };
+        let known = registration(7, 5, 50);
         for (next, admitted) in [
-            (said(7, 6, 60), true),
-            (said(7, 9, 90), true),
-            (said(7, 5, 50), true),
-            (said(7, 5, 51), false),
-            (said(7, 4, 40), false),
-            (said(8, 6, 60), false),
+            (registration(7, 6, 60), true),
+            (registration(7, 9, 90), true),
+            (registration(7, 5, 50), true),
+            (registration(7, 5, 51), false),
+            (registration(7, 4, 40), false),
+            (registration(8, 6, 60), false),
         ] {
             assert_eq!(known.admits(next), admitted, "{next:?}");
         }

@@ -1,9 +1,11 @@
-//! How a node shows that it may be the node that it says it is: before its part of the group begins, since a voter that has
-//! forgotten its vote could give another one, and as long as it runs.
+//! Registration of a node: checks that this daemon may act under its node id.
+//!
+//! The check runs before its part of the Raft group starts, because a voter that has forgotten its vote could vote
+//! twice. It is repeated while the node runs.
 
 use super::incarnation::Registration;
-use crate::control::raft::network::{LocalIdentity, control_address};
-use crate::control::raft::types::{Answer, Command, Member};
+use crate::control::raft::network::{RpcClient, control_address};
+use crate::control::raft::types::{Command, CommandResult, Member};
 use crate::control::rpc::server::Context;
 use crate::control::rpc::stream::RpcStream;
 use crate::control::rpc::types::{Call, Reply};
@@ -12,37 +14,38 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How long the others may take to say what they know of a node that has no state: it may have forgotten a vote.
-const KNOWN_MAX: Duration = Duration::from_secs(2);
-/// The same of one that has: all nodes may be starting, and none of them answers yet. What is not known then is known when it registers.
-const KNOWN_MAX_WITH_STATE: Duration = Duration::from_millis(500);
-/// How long a proposal may take.
-const ASK_MAX: Duration = Duration::from_secs(1);
+/// Maximum wait for the others' knowledge about a node without state: it may have forgotten a vote.
+const CHECK_MAX: Duration = Duration::from_secs(2);
+/// The same for a node with state: all nodes may be starting and none may reply. Registration catches the rest later.
+const CHECK_MAX_WITH_STATE: Duration = Duration::from_millis(500);
+/// Maximum time of a proposal.
+const CALL_MAX: Duration = Duration::from_secs(1);
 
-/// A node that is about to begin.
+/// A node before it starts its part of the Raft group.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::control) struct Candidate {
+pub(in crate::control) struct StartCheck {
     pub(in crate::control) node: u16,
     pub(in crate::control) ours: Member,
     pub(in crate::control) registration: Registration,
-    /// Whether it has forgotten what it voted for, or has never voted.
+    /// True if the node has no Raft state: it has lost it, or has never voted.
     pub(in crate::control) has_no_state: bool,
 }
 
-impl Candidate {
-    /// Whether nobody whom this node can reach knows better; otherwise why it must not begin. `others` are the nodes of which it
-    /// knows, itself among them at the place where it was.
-    pub(in crate::control) async fn is_admitted(
+impl StartCheck {
+    /// Checks that no reachable node objects to this start; an error says why it must not start. `others` are the
+    /// known nodes, including this node at its earlier address.
+    pub(in crate::control) async fn check(
         self,
-        caller: &LocalIdentity,
+        rpc_client: &RpcClient,
         others: Vec<(u16, Member)>,
     ) -> Result<(), String> {
         let mut places: Vec<Member> = others.iter().filter(|(node, _)| *node == self.node).map(|&(_, at)| at).collect();
-        let limit = if self.has_no_state { KNOWN_MAX } else { KNOWN_MAX_WITH_STATE };
+        let limit = if self.has_no_state { CHECK_MAX } else { CHECK_MAX_WITH_STATE };
         let mut asked = JoinSet::new();
         for (_, member) in others.into_iter().filter(|&(node, _)| node != self.node) {
-            let (caller, call) = (caller.clone(), Call::WhoIs { node: self.node, registration: self.registration });
-            asked.spawn(async move { caller.ask(member, &call, limit).await });
+            let (rpc_client, call) =
+                (rpc_client.clone(), Call::WhoIs { node: self.node, registration: self.registration });
+            asked.spawn(async move { rpc_client.ask(member, &call, limit).await });
         }
         while let Some(answer) = asked.join_next().await {
             match answer {
@@ -61,7 +64,7 @@ impl Candidate {
         places.sort_by_key(|place| place.address);
         places.dedup();
         for place in places.into_iter().filter(|&place| place != self.ours) {
-            if self.runs_at(caller, control_address(place.address)).await {
+            if self.runs_at(rpc_client, control_address(place.address)).await {
                 return Err(format!(
                     "node {} runs at {place} already: stop that one first, if its state folder is to be used here",
                     self.node
@@ -71,18 +74,18 @@ impl Candidate {
         Ok(())
     }
 
-    /// Whether this node, in another run, answers there.
-    async fn runs_at(&self, caller: &LocalIdentity, address: SocketAddr) -> bool {
-        let met = RpcStream::connect(address, &caller.key, &caller.ours).await;
+    /// Returns true if another run of this node answers at an address.
+    async fn runs_at(&self, rpc_client: &RpcClient, address: SocketAddr) -> bool {
+        let met = RpcStream::connect(address, &rpc_client.key, &rpc_client.ours).await;
         met.is_ok_and(|(theirs, _)| theirs.node.0 == self.node && theirs.run != self.registration.run)
     }
 }
 
 impl Context {
-    /// What this node knows of one that is about to begin. It may be behind others, but what it knows stays true: a number belongs to
-    /// one folder, and starts are counted upwards.
-    pub(in crate::control) fn who_is(&self, node: u16, next: Registration) -> Reply {
-        let known = self.keeper.look(|directory| directory.registration(node));
+    /// Reports the known registration of a starting node. This node may lag behind, but its knowledge stays true: an
+    /// id belongs to one folder, and starts only count upwards.
+    pub(in crate::control) fn registration_status(&self, node: u16, next: Registration) -> Reply {
+        let known = self.state_machine.read(|directory| directory.registration(node));
         let member = self.members().into_iter().find(|&(other, _)| other == node).map(|(_, member)| member);
         if let Some(known) = known.filter(|known| !known.admits(next)) {
             return Reply::Refused(known.refusal(node, member, next));
@@ -90,55 +93,56 @@ impl Context {
         Reply::Known { registered: known.is_some(), member }
     }
 
-    /// Registers this start of this node. An error says why the cluster has none of it.
+    /// Registers this start of this node. An error says why the cluster refuses it.
     pub(in crate::control) async fn register(&self) -> Result<(), String> {
         let (node, next) = (self.node, self.registration);
         if self.is_registered() {
             return Ok(());
         }
         let call = Call::Propose(Command::Register { node, registration: next });
-        let reply = self.ask_leader(&call, ASK_MAX).await;
-        // This node hears of a later start with the same entry, or a moment later: then it asks again.
-        let known = self.keeper.look(|directory| directory.registration(node)).filter(|known| !known.admits(next));
+        let reply = self.ask_leader(&call, CALL_MAX).await;
+        // This node learns of a later start with the same entry or a moment later: then it asks again.
+        let known =
+            self.state_machine.read(|directory| directory.registration(node)).filter(|known| !known.admits(next));
         match (reply, known) {
-            (Ok(Reply::Applied(Answer::Refused)), Some(known)) => Err(known.refusal(node, None, next)),
+            (Ok(Reply::Applied(CommandResult::Refused)), Some(known)) => Err(known.refusal(node, None, next)),
             _ => Ok(()),
         }
     }
 
-    /// Asks another node, if no leader is known: who was cut off while another daemon took its place hears nothing of it, since the
-    /// group's words go to the other one. An error says that it did.
-    pub(in crate::control) async fn is_still_itself(&self) -> Result<(), String> {
+    /// Asks another node if no leader is known: a node that was cut off while another daemon took its place gets no
+    /// Raft messages. An error says that it was superseded.
+    pub(in crate::control) async fn check_not_superseded(&self) -> Result<(), String> {
         if self.leader().is_some() {
             return Ok(());
         }
-        let Some(member) = self.somebody() else { return Ok(()) };
+        let Some(member) = self.next_other_member() else { return Ok(()) };
         let call = Call::WhoIs { node: self.node, registration: self.registration };
-        match self.caller.ask(member, &call, ASK_MAX).await {
+        match self.rpc_client.ask(member, &call, CALL_MAX).await {
             Ok(Reply::Refused(why)) => Err(why),
             _ => Ok(()),
         }
     }
 
-    /// Whether this start is the newest one of this node, as far as it has heard.
+    /// Returns true if this start is the newest known registration of this node.
     pub(in crate::control) fn is_registered(&self) -> bool {
-        self.keeper.look(|directory| directory.registration(self.node)) == Some(self.registration)
+        self.state_machine.read(|directory| directory.registration(self.node)) == Some(self.registration)
     }
 
-    /// Another daemon is this node now: this one ends. Until then it says nothing any more, and gives no name back that the other
-    /// one has.
-    pub(in crate::control) async fn step_aside(&self, why: &str) {
+    /// Stops this daemon, because another daemon is this node now. Until then this daemon sends nothing, and
+    /// disclaims no name of the other daemon.
+    pub(in crate::control) async fn stop_superseded(&self, why: &str) {
         tracing::error!(why, "this daemon is not the node any more that it was: stopping");
-        self.left.store(true, Ordering::Release);
+        self.has_left.store(true, Ordering::Release);
         if let Err(error) = self.raft.shutdown().await {
-            tracing::debug!(%error, "the group's part of this node had ended");
+            tracing::debug!(%error, "the Raft group of this node had stopped before");
         }
-        self.caller.removal.supersede();
+        self.rpc_client.removal.supersede();
     }
 
-    /// Whether a word of the group comes from another cluster: this node has begun one of its own, and is alone in it. That happens
-    /// where a voter is started anew without its state and without being told of the others.
-    pub(in crate::control) fn is_foreign(&self, leader: Option<u64>) -> bool {
+    /// Returns true if a Raft message comes from another cluster: this node has founded its own and is alone in it.
+    /// This happens when a voter restarts without its state and without peers.
+    pub(in crate::control) fn is_from_other_cluster(&self, leader: Option<u64>) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let mut voters = metrics.membership_config.membership().voter_ids();

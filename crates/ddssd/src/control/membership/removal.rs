@@ -1,48 +1,50 @@
-//! How a node learns that it was removed from its cluster. The members know it by the directory and answer each call of a removed
-//! node with that word; the leader calls the node, too. So it learns also when it was dead, or cut off, at that time.
+//! The removed node's side of a removal.
+//!
+//! The members reply *not a member* to each call of a removed node, and the leader notifies it. So the node also
+//! learns it if it was dead or cut off at that time.
 
 use crate::supervisor::{Departure, Supervisor};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The node's own side of its removal. Clones share it.
+/// Departure state of this node. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Removal {
-    vitals: Supervisor,
-    /// The node is leaving by its own wish: the same word is then no news.
-    leaves: Arc<AtomicBool>,
+    supervisor: Supervisor,
+    /// The node leaves by its own request: the reply *not a member* is then expected.
+    is_leaving: Arc<AtomicBool>,
 }
 
 impl Removal {
-    pub(crate) fn new(vitals: Supervisor) -> Self {
-        Self { vitals, leaves: Arc::default() }
+    pub(crate) fn new(supervisor: Supervisor) -> Self {
+        Self { supervisor, is_leaving: Arc::default() }
     }
 
-    /// The node asks to leave, or stays after all.
-    pub(crate) fn set_leaves(&self, leaves: bool) {
-        self.leaves.store(leaves, Ordering::Release);
+    /// Sets whether the node is leaving by its own request.
+    pub(crate) fn set_leaving(&self, is_leaving: bool) {
+        self.is_leaving.store(is_leaving, Ordering::Release);
     }
 
-    /// A member says that this node was removed: the node ends.
-    pub(crate) fn learn(&self, from: impl fmt::Display) {
-        if !self.leaves.load(Ordering::Acquire) && self.vitals.depart(Departure::Removed) {
+    /// Stops the node, because a member says that it was removed.
+    pub(crate) fn learn_removed(&self, from: impl fmt::Display) {
+        if !self.is_leaving.load(Ordering::Acquire) && self.supervisor.depart(Departure::Removed) {
             tracing::error!(told_by = %from, "this node was removed from its cluster: stopping");
         }
     }
 
-    /// The node has left by its own wish: it ends.
-    pub(crate) fn leave(&self) {
-        self.vitals.depart(Departure::Left);
+    /// Stops the node after it has left by its own request.
+    pub(crate) fn finish_leave(&self) {
+        self.supervisor.depart(Departure::Left);
     }
 
-    /// Another daemon is this node now: this one ends.
+    /// Stops the node, because another daemon is this node now.
     pub(crate) fn supersede(&self) {
-        self.vitals.depart(Departure::Superseded);
+        self.supervisor.depart(Departure::Superseded);
     }
 
-    /// Whether the node is out of its cluster.
+    /// Returns true if the node has left its cluster, was removed, or was superseded.
     pub(crate) fn is_out(&self) -> bool {
-        self.vitals.departure().is_some()
+        self.supervisor.departure().is_some()
     }
 }

@@ -1,5 +1,6 @@
-//! The log of the Raft group: in memory to be read, in one file to survive. The file is a run of records; a tail
-//! that was cut short by a crash is left out, anything else that is damaged is an error.
+//! The log of the Raft group: in memory for reads, in one file for durability.
+//!
+//! The file is a sequence of records. A tail that a crash cut short is dropped; any other damage is an error.
 //!
 //! ```text
 //!   0        4        8                   8 + length
@@ -9,7 +10,7 @@
 //! ```
 
 use super::types::{Entry, Group, LogId, Member, StorageError, Vote};
-use crate::control::membership::identity::replace;
+use crate::control::membership::identity::replace_file_atomically;
 use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogId, StorageIOError};
@@ -28,9 +29,9 @@ use std::time::Duration;
 enum Record {
     Vote(Vote),
     Entry(Entry),
-    /// Entries from this index on are gone.
+    /// Removes entries from this index on.
     Truncate(u64),
-    /// Entries up to this one are gone.
+    /// Removes entries up to this one.
     Purge(LogId),
 }
 
@@ -43,36 +44,36 @@ struct Log {
     entries: BTreeMap<u64, Entry>,
 }
 
-/// The log; clones are the same one. Where the disk is full it waits for room: the group's library would give up for good
-/// at the first error.
+/// The log; clones share it. On a full disk it waits for space: the Raft library would stop for good at the first
+/// error.
 #[derive(Clone, Debug)]
 pub(crate) struct LogStore {
     log: Arc<Mutex<Log>>,
     full: LogFull,
 }
 
-/// Whether a log waits for room on its disk. Clones say the same.
+/// Shared flag: a log waits for disk space. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogFull(Arc<AtomicBool>);
 
 impl LogFull {
-    /// Whether it does.
+    /// Returns true while the log waits for disk space.
     pub(crate) fn is_full(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// How a try to write ended; true if there is no room and it is to be tried again.
-    fn note(&self, ended: &io::Result<()>) -> bool {
+    /// Records the result of a write. Returns true if the disk is full and the write must be repeated.
+    fn record_result(&self, ended: &io::Result<()>) -> bool {
         match ended {
             Err(error) if is_full(error) => {
                 if !self.0.swap(true, Ordering::AcqRel) {
-                    tracing::error!(%error, "no room for the cluster's log: no name is made or given back until there is");
+                    tracing::error!(%error, "no disk space for the cluster's log: no name is made or given back until there is");
                 }
                 true
             }
             _ => {
                 if self.0.swap(false, Ordering::AcqRel) {
-                    tracing::info!("there is room for the cluster's log again");
+                    tracing::info!("the cluster's log has disk space again");
                 }
                 false
             }
@@ -80,7 +81,7 @@ impl LogFull {
     }
 }
 
-/// Whether there will be room when somebody makes some.
+/// Returns true for errors that end when disk space is freed.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -96,17 +97,17 @@ impl Log {
         let mut log = Self { folder: folder.to_owned(), file, vote: None, purged: None, entries: BTreeMap::new() };
         let mut at = 0;
         while let Some((record, end)) = next_record(&bytes, at)? {
-            log.note(record);
+            log.apply_record(record);
             at = end;
         }
         if at < bytes.len() {
-            tracing::warn!(path = %path.display(), bytes = bytes.len() - at, "left out the end of a record that a crash cut short");
+            tracing::warn!(path = %path.display(), bytes = bytes.len() - at, "dropped a log record that a crash cut short");
             log.file.set_len(at as u64)?;
         }
         Ok(log)
     }
 
-    fn note(&mut self, record: Record) {
+    fn apply_record(&mut self, record: Record) {
         match record {
             Record::Vote(vote) => self.vote = Some(vote),
             Record::Entry(entry) => {
@@ -120,22 +121,22 @@ impl Log {
         }
     }
 
-    /// Writes records and returns when they would survive a loss of power.
+    /// Writes records; returns when they would survive a loss of power.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let before = self.file.metadata()?.len();
         if let Err(error) = self.file.write_all(bytes).and_then(|()| self.file.sync_data()) {
-            // Half a record would damage what is written behind it once there is room again.
+            // Half a record would damage the records after it once there is space again.
             if let Err(error) = self.file.set_len(before) {
-                tracing::error!(%error, folder = %self.folder.display(), "the end of the log cannot be taken back");
+                tracing::error!(%error, folder = %self.folder.display(), "cannot truncate the log after a failed write");
             }
             return Err(error);
         }
         Ok(())
     }
 
-    /// Forgets what a snapshot holds, and writes the rest anew.
+    /// Drops the entries that a snapshot holds, and rewrites the rest.
     fn purge(&mut self, upto: LogId) -> io::Result<()> {
-        self.note(Record::Purge(upto));
+        self.apply_record(Record::Purge(upto));
         let mut bytes = Vec::new();
         if let Some(vote) = self.vote {
             append(&mut bytes, &Record::Vote(vote))?;
@@ -144,7 +145,7 @@ impl Log {
         for entry in self.entries.values() {
             append(&mut bytes, &Record::Entry(entry.clone()))?;
         }
-        replace(&self.folder, Self::NAME, &bytes)?;
+        replace_file_atomically(&self.folder, Self::NAME, &bytes)?;
         self.file = OpenOptions::new().append(true).open(self.folder.join(Self::NAME))?;
         Ok(())
     }
@@ -158,7 +159,7 @@ fn append(bytes: &mut Vec<u8>, record: &Record) -> io::Result<()> {
     Ok(())
 }
 
-/// The record at `at` and where it ends; `None` where the file ends, or where it was cut short.
+/// Reads the record at `at`; returns it with its end. `None` at the end of the file or in a cut-off tail.
 fn next_record(bytes: &[u8], at: usize) -> io::Result<Option<(Record, usize)>> {
     let Some((head, rest)) = bytes[at..].split_first_chunk::<8>() else { return Ok(None) };
     let [l0, l1, l2, l3, c0, c1, c2, c3] = *head;
@@ -178,35 +179,35 @@ fn next_record(bytes: &[u8], at: usize) -> io::Result<Option<(Record, usize)>> {
 }
 
 impl LogStore {
-    /// Between two looks for room.
-    pub(crate) const AGAIN: Duration = Duration::from_millis(100);
+    /// Interval between two attempts on a full disk.
+    pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Self { log: Arc::new(Mutex::new(Log::open(folder)?)), full: LogFull::default() })
     }
 
-    /// Whether it holds nothing: neither an entry nor a vote was ever written.
+    /// Returns true if neither an entry nor a vote was ever written.
     pub(crate) fn is_empty(&self) -> bool {
         let log = self.log();
         log.vote.is_none() && log.purged.is_none() && log.entries.is_empty()
     }
 
-    /// The newest membership that it holds.
+    /// Returns the newest membership in the log.
     pub(crate) fn membership(&self) -> Option<openraft::Membership<u64, Member>> {
         self.log().entries.values().rev().find_map(|entry| entry.get_membership().cloned())
     }
 
-    /// Whether it waits for room.
+    /// Returns the flag of a full disk.
     pub(crate) fn full(&self) -> LogFull {
         self.full.clone()
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        // Nothing in here leaves it half changed.
+        // A poisoned lock is safe: no panic leaves the log half changed.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes records, as soon as there is room for them.
+    /// Writes records, as soon as there is disk space.
     async fn write(&self, records: Vec<Record>) -> io::Result<()> {
         let mut bytes = Vec::new();
         for record in &records {
@@ -214,13 +215,13 @@ impl LogStore {
         }
         loop {
             let written = self.log().write(&bytes);
-            if !self.full.note(&written) {
+            if !self.full.record_result(&written) {
                 written?;
                 let mut log = self.log();
-                records.into_iter().for_each(|record| log.note(record));
+                records.into_iter().for_each(|record| log.apply_record(record));
                 return Ok(());
             }
-            tokio::time::sleep(Self::AGAIN).await;
+            tokio::time::sleep(Self::RETRY_INTERVAL).await;
         }
     }
 }
@@ -266,9 +267,9 @@ impl RaftLogStorage<Group> for LogStore {
         match written {
             Ok(()) => callback.log_io_completed(Ok(())),
             Err(error) => {
-                let told = StorageIOError::write_logs(&error);
+                let storage_error = StorageIOError::write_logs(&error);
                 callback.log_io_completed(Err(error));
-                return Err(told.into());
+                return Err(storage_error.into());
             }
         }
         Ok(())
@@ -281,9 +282,9 @@ impl RaftLogStorage<Group> for LogStore {
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
         let purged = match self.log().purge(log_id) {
-            // What is longer than it need be is read again as it is.
+            // A log that was not shortened is still valid.
             Err(error) if is_full(&error) => {
-                tracing::warn!(%error, "no room to shorten the cluster's log");
+                tracing::warn!(%error, "no disk space to compact the cluster's log");
                 Ok(())
             }
             purged => purged,
@@ -314,12 +315,12 @@ mod tests {
         let mut bytes = Vec::new();
         records.iter().for_each(|record| append(&mut bytes, record).unwrap());
         log.write(&bytes).unwrap();
-        records.into_iter().for_each(|record| log.note(record));
+        records.into_iter().for_each(|record| log.apply_record(record));
     }
 
     #[test]
-    fn what_was_written_is_read_again_and_a_tail_cut_short_is_left_out() {
-        // If this broke, a node would forget what it promised, and the cluster could decide one thing twice.
+    fn written_records_are_read_back_and_torn_tail_is_dropped() {
+        // If this broke, a node would forget its vote, and the cluster could decide one entry twice.
         let folder = std::env::temp_dir().join(format!("ddssd-log-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut log = Log::open(&folder).unwrap();
@@ -343,7 +344,7 @@ mod tests {
             write(&mut log, vec![Record::Entry(entry(8))]);
             check(&Log::open(&folder).unwrap(), 8);
         }
-        // Damage in the middle is no crash of ours: better to stop than to forget.
+        // Damage in the middle does not come from a crash: stopping is safer than forgetting.
         let mut damaged = whole;
         damaged[20] ^= 1;
         std::fs::write(&path, &damaged).unwrap();

@@ -1,4 +1,7 @@
-//! The replicated state of the cluster: log, state machine, directory, snapshots.
+//! The Raft group of the cluster and its replicated state.
+//!
+//! `types` binds the Raft library to our commands; `log` and `snapshot` are its files. `state_machine` applies
+//! committed entries to the `directory`; `network` carries its calls.
 
 pub(crate) mod directory;
 pub(crate) mod log;

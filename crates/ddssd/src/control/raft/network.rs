@@ -1,10 +1,11 @@
-//! How the group's nodes reach each other: one stream to each, made anew when it breaks.
+//! Network of the Raft group: one stream to each node, renewed when it breaks. Also the client of all other calls
+//! between control planes.
 
 use super::types::{Group, Member};
 use crate::auth::ClusterKey;
 use crate::control::membership::removal::Removal;
 use crate::control::rpc::batches::CallBatches;
-use crate::control::rpc::stream::{RpcStream, within};
+use crate::control::rpc::stream::{RpcStream, with_timeout};
 use crate::control::rpc::stream_pool::StreamPool;
 use crate::control::rpc::types::{Call, Reply};
 use ddss_core::{NodeId, PeerHello};
@@ -21,23 +22,23 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where the control plane of a node listens whose data plane listens there.
+/// Returns the address of a node's control plane, from the address of its data plane.
 pub(crate) fn control_address(data: SocketAddr) -> SocketAddr {
     SocketAddr::new(data.ip(), data.port().wrapping_add(1))
 }
 
-/// Where a plane of a node listens whose first plane listens there: the others come behind the control plane.
-pub(crate) fn plane_address(data: SocketAddr, plane: u8) -> SocketAddr {
+/// Returns the address of a shard, from the address of the first shard: the others follow the control plane.
+pub(crate) fn shard_address(data: SocketAddr, plane: u8) -> SocketAddr {
     let behind = if plane == 0 { 0 } else { u16::from(plane) + 1 };
     SocketAddr::new(data.ip(), data.port().wrapping_add(behind))
 }
 
-/// When each node last answered, or said something.
+/// Time of the last contact with each node. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastContact(Arc<Mutex<HashMap<u16, Instant>>>);
 
 impl LastContact {
-    pub(crate) fn note(&self, node: u16) {
+    pub(crate) fn record(&self, node: u16) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
     }
 
@@ -45,44 +46,44 @@ impl LastContact {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
     }
 
-    pub(crate) fn when(&self, node: u16) -> Option<Instant> {
+    pub(crate) fn time_of(&self, node: u16) -> Option<Instant> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
     }
 }
 
-/// Who we are to others.
+/// Client of calls to other control planes: the identity of this node, idle streams and batches.
 #[derive(Clone, Debug)]
-pub(crate) struct LocalIdentity {
+pub(crate) struct RpcClient {
     pub(crate) key: ClusterKey,
     pub(crate) ours: PeerHello,
     streams: StreamPool,
     pub(crate) batches: CallBatches,
-    /// Hears that this node is no member any more.
+    /// Receives the news that this node is no member any more.
     pub(crate) removal: Removal,
 }
 
-impl LocalIdentity {
+impl RpcClient {
     pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
         let (streams, batches, removal) = Default::default();
         Self { key, ours, streams, batches, removal }
     }
 
-    /// The same, for a node that can be removed.
+    /// Sets the removal state of a node that is a member.
     pub(crate) fn of_member(self, removal: Removal) -> Self {
         Self { removal, ..self }
     }
 
-    /// Asks on a stream that no other question uses meanwhile, and keeps the stream for the next one. A stream that was kept may
-    /// have ended at the other side: then the question, which can be asked twice, is asked again on a fresh one.
+    /// Makes a call on a stream of its own, and returns the stream to the pool. The peer may have closed an idle
+    /// stream: then the call is repeated on a new one. Calls are idempotent.
     pub(crate) async fn ask(&self, member: Member, call: &Call, limit: Duration) -> io::Result<Reply> {
         let address = control_address(member.address);
-        within(limit, async {
+        with_timeout(limit, async {
             if let Some(wire) = self.streams.take(address) {
                 match self.ask_on(address, wire, call).await {
                     Ok(reply) => return Ok(reply),
-                    Err(error) => tracing::trace!(%address, %error, "a control stream that was kept has ended"),
+                    Err(error) => tracing::trace!(%address, %error, "an idle control stream was closed"),
                 }
-                self.streams.forget(address);
+                self.streams.remove_all(address);
             }
             let (_, wire) = RpcStream::connect(address, &self.key, &self.ours).await?;
             self.ask_on(address, wire, call).await
@@ -94,30 +95,30 @@ impl LocalIdentity {
         wire.send(call).await?;
         let reply = wire.receive().await?;
         if matches!(reply, Reply::NotMember) {
-            self.removal.learn(address);
+            self.removal.learn_removed(address);
         }
-        self.streams.keep(address, wire);
+        self.streams.put(address, wire);
         Ok(reply)
     }
 }
 
-/// Makes the streams.
+/// Factory of Raft streams.
 #[derive(Clone, Debug)]
-pub(crate) struct Network {
-    pub(crate) caller: LocalIdentity,
-    pub(crate) heard: LastContact,
+pub(crate) struct RaftNetworkClient {
+    pub(crate) rpc_client: RpcClient,
+    pub(crate) last_contact: LastContact,
 }
 
-/// The stream to one node.
+/// Raft stream to one node.
 #[derive(Debug)]
 pub(crate) struct Stream {
     node: u16,
     member: Member,
-    network: Network,
+    network: RaftNetworkClient,
     wire: Option<RpcStream>,
 }
 
-impl RaftNetworkFactory<Group> for Network {
+impl RaftNetworkFactory<Group> for RaftNetworkClient {
     type Network = Stream;
 
     async fn new_client(&mut self, target: u64, member: &Member) -> Stream {
@@ -127,16 +128,16 @@ impl RaftNetworkFactory<Group> for Network {
 
 impl Stream {
     async fn ask(&mut self, call: &Call, limit: Duration) -> io::Result<Reply> {
-        // What breaks in the middle leaves no stream behind, so no answer is taken for another's.
-        let kept = self.wire.take();
-        let (reply, wire) = within(limit, async {
-            let mut wire = match kept {
+        // A failed call drops its stream, so no reply is taken for the reply of another call.
+        let idle = self.wire.take();
+        let (reply, wire) = with_timeout(limit, async {
+            let mut wire = match idle {
                 Some(wire) => wire,
                 None => {
-                    let LocalIdentity { key, ours, .. } = &self.network.caller;
+                    let RpcClient { key, ours, .. } = &self.network.rpc_client;
                     let (theirs, wire) = RpcStream::connect(control_address(self.member.address), key, ours).await?;
                     if theirs.node.0 != self.node {
-                        return Err(io::Error::other(format!("{} answers in its place", theirs.node)));
+                        return Err(io::Error::other(format!("{} answers at its address", theirs.node)));
                     }
                     wire
                 }
@@ -148,9 +149,9 @@ impl Stream {
         .await?;
         self.wire = Some(wire);
         if matches!(reply, Reply::NotMember) {
-            self.network.caller.removal.learn(NodeId(self.node));
+            self.network.rpc_client.removal.learn_removed(NodeId(self.node));
         }
-        self.network.heard.note(self.node);
+        self.network.last_contact.record(self.node);
         Ok(reply)
     }
 
@@ -161,25 +162,28 @@ impl Stream {
         limit: Duration,
     ) -> RPCError<u64, Member, E> {
         match error.kind() {
-            io::ErrorKind::TimedOut => {
-                Timeout { action, id: self.network.caller.ours.node.0.into(), target: self.node.into(), timeout: limit }
-                    .into()
+            io::ErrorKind::TimedOut => Timeout {
+                action,
+                id: self.network.rpc_client.ours.node.0.into(),
+                target: self.node.into(),
+                timeout: limit,
             }
-            // With one that does not fit (another key, other planes) it is the same a moment later: the group waits before it
-            // tries again, as for one that is not there.
+            .into(),
+            // An incompatible peer (another key, other shards) stays so: Raft waits before it retries, as for an
+            // unreachable node.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidData => Unreachable::new(error).into(),
             _ => NetworkError::new(error).into(),
         }
     }
 
-    #[expect(clippy::result_large_err, reason = "it is the group's own error")]
+    #[expect(clippy::result_large_err, reason = "the type is given by openraft")]
     fn remote<T, E: std::error::Error>(&self, result: Result<T, E>) -> Result<T, RPCError<u64, Member, E>> {
         result.map_err(|error| RemoteError::new_with_node(self.node.into(), self.member, error).into())
     }
 }
 
-pub(crate) fn other_answer() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "an answer to another question")
+pub(crate) fn wrong_reply_type() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a reply of the wrong type")
 }
 
 impl RaftNetwork<Group> for Stream {
@@ -191,7 +195,7 @@ impl RaftNetwork<Group> for Stream {
         let limit = option.hard_ttl();
         match self.ask(&Call::Append(rpc), limit).await {
             Ok(Reply::Append(result)) => self.remote(result),
-            Ok(_) => Err(self.failed(&other_answer(), RPCTypes::AppendEntries, limit)),
+            Ok(_) => Err(self.failed(&wrong_reply_type(), RPCTypes::AppendEntries, limit)),
             Err(error) => Err(self.failed(&error, RPCTypes::AppendEntries, limit)),
         }
     }
@@ -204,7 +208,7 @@ impl RaftNetwork<Group> for Stream {
         let limit = option.hard_ttl();
         match self.ask(&Call::Snapshot(rpc), limit).await {
             Ok(Reply::Snapshot(result)) => self.remote(result),
-            Ok(_) => Err(self.failed(&other_answer(), RPCTypes::InstallSnapshot, limit)),
+            Ok(_) => Err(self.failed(&wrong_reply_type(), RPCTypes::InstallSnapshot, limit)),
             Err(error) => Err(self.failed(&error, RPCTypes::InstallSnapshot, limit)),
         }
     }
@@ -217,7 +221,7 @@ impl RaftNetwork<Group> for Stream {
         let limit = option.hard_ttl();
         match self.ask(&Call::Vote(rpc), limit).await {
             Ok(Reply::Vote(result)) => self.remote(result),
-            Ok(_) => Err(self.failed(&other_answer(), RPCTypes::Vote, limit)),
+            Ok(_) => Err(self.failed(&wrong_reply_type(), RPCTypes::Vote, limit)),
             Err(error) => Err(self.failed(&error, RPCTypes::Vote, limit)),
         }
     }

@@ -1,8 +1,8 @@
-//! The directory in a file, with the place in the log up to which it holds everything.
+//! Snapshot file: the directory, with the log position that it includes.
 
 use super::directory::Directory;
 use super::types::Member;
-use crate::control::membership::identity::replace;
+use crate::control::membership::identity::replace_file_atomically;
 use openraft::SnapshotMeta;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -24,6 +24,6 @@ pub(crate) fn read_snapshot(folder: &Path) -> io::Result<Option<StoredSnapshot>>
     }
 }
 
-pub(crate) fn write_snapshot(folder: &Path, kept: &StoredSnapshot) -> io::Result<()> {
-    replace(folder, NAME, &serde_json::to_vec(kept)?)
+pub(crate) fn write_snapshot(folder: &Path, snapshot: &StoredSnapshot) -> io::Result<()> {
+    replace_file_atomically(folder, NAME, &serde_json::to_vec(snapshot)?)
 }

@@ -1,9 +1,10 @@
-//! Keeps the directory: applies what the group has decided, tells the progress thread, makes and takes snapshots.
+//! The Raft state machine: applies committed entries to the directory, notifies the progress threads, and builds and
+//! installs snapshots.
 
 use super::directory::{Directory, DirectoryChange, ReplicaRecord};
 use super::log::{LogStore, is_full};
 use super::snapshot::{StoredSnapshot, read_snapshot, write_snapshot};
-use super::types::{Answer, Entry, Group, LogId, Member, Membership, StorageError};
+use super::types::{CommandResult, Entry, Group, LogId, Member, Membership, StorageError};
 use crate::config::config::PeerAddress;
 use crate::control::bridge::{ControlEvent, EventSenders};
 use ddss_core::engine::RoleAssignment;
@@ -17,50 +18,50 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 struct Inner {
     folder: PathBuf,
-    ours: u16,
-    teller: EventSenders,
+    own_node: u16,
+    events: EventSenders,
     applied: Option<LogId>,
     membership: Membership,
     directory: Directory,
 }
 
-/// The state machine; clones are the same one.
+/// The state machine; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct StateMachine(Arc<Mutex<Inner>>);
 
 impl StateMachine {
-    /// Takes up what the last snapshot holds.
-    pub(crate) fn open(folder: &Path, ours: u16, teller: EventSenders) -> io::Result<Self> {
-        let kept = read_snapshot(folder)?.unwrap_or_default();
+    /// Loads the last snapshot.
+    pub(crate) fn open(folder: &Path, own_node: u16, events: EventSenders) -> io::Result<Self> {
+        let stored = read_snapshot(folder)?.unwrap_or_default();
         let inner = Inner {
             folder: folder.to_owned(),
-            ours,
-            teller,
-            applied: kept.meta.last_log_id,
-            membership: kept.meta.last_membership,
-            directory: kept.directory,
+            own_node,
+            events,
+            applied: stored.meta.last_log_id,
+            membership: stored.meta.last_membership,
+            directory: stored.directory,
         };
-        inner.tell_all();
+        inner.send_all();
         Ok(Self(Arc::new(Mutex::new(inner))))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in here leaves it half changed.
+        // A poisoned lock is safe: no panic leaves the state half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the directory.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Directory) -> T) -> T {
-        look(&self.inner().directory)
+    /// Reads the directory.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Directory) -> T) -> T {
+        read(&self.inner().directory)
     }
 
-    /// The nodes, as far as this one has heard.
+    /// Returns the members that this node knows.
     pub(crate) fn members(&self) -> Vec<(u16, Member)> {
         members(&self.inner().membership)
     }
 }
 
-fn duty_of(home: u16, mirrored: ReplicaRecord) -> RoleAssignment {
+fn role_assignment(home: u16, mirrored: ReplicaRecord) -> RoleAssignment {
     let ReplicaRecord { segment, mirror, epoch, turn, paired, vacant } = mirrored;
     let (home, mirror) = (NodeId(home), NodeId(mirror));
     RoleAssignment { segment: SegmentId::from_bits(segment), home, mirror, epoch, turn, paired, vacant }
@@ -71,66 +72,66 @@ fn members(membership: &Membership) -> Vec<(u16, Member)> {
 }
 
 impl Inner {
-    fn tell_members(&self) {
-        let others = members(&self.membership).into_iter().filter(|&(node, _)| node != self.ours);
+    fn send_members(&self) {
+        let others = members(&self.membership).into_iter().filter(|&(node, _)| node != self.own_node);
         let others = others.map(|(node, member)| PeerAddress { node: NodeId(node), address: member.address });
-        self.teller.tell(ControlEvent::Members(others.collect()));
+        self.events.send(ControlEvent::Members(others.collect()));
     }
 
-    fn tell_all(&self) {
+    fn send_all(&self) {
         let names =
             self.directory.names().filter_map(|(name, holder)| Some((Name::new(name).ok()?, NodeId(holder.home))));
-        self.teller.tell(ControlEvent::Names(names.collect()));
+        self.events.send(ControlEvent::Names(names.collect()));
         for (_, holder) in self.directory.names() {
             if let Some(mirrored) = holder.mirrored {
-                self.teller.tell(ControlEvent::Duty(duty_of(holder.home, mirrored)));
+                self.events.send(ControlEvent::RoleAssigned(role_assignment(holder.home, mirrored)));
             }
         }
-        for node in self.directory.removed() {
-            self.teller.tell(ControlEvent::Gone(NodeId(node)));
+        for node in self.directory.removed_nodes() {
+            self.events.send(ControlEvent::Removed(NodeId(node)));
         }
-        for node in self.directory.dead() {
-            self.teller.tell(ControlEvent::Dead(NodeId(node)));
+        for node in self.directory.dead_nodes() {
+            self.events.send(ControlEvent::Dead(NodeId(node)));
         }
         if self.membership.nodes().next().is_some() {
-            self.tell_members();
+            self.send_members();
         }
     }
 
-    fn apply(&mut self, entry: Entry) -> Answer {
+    fn apply(&mut self, entry: Entry) -> CommandResult {
         self.applied = Some(entry.log_id);
         match entry.payload {
-            EntryPayload::Blank => Answer::Done,
+            EntryPayload::Blank => CommandResult::Done,
             EntryPayload::Normal(command) => {
-                let teller = &self.teller;
+                let events = &self.events;
                 self.directory.apply(&command, |change| match change {
                     DirectoryChange::Name { name, home } => match Name::new(&name) {
-                        Ok(name) => teller.tell(ControlEvent::Name { name, home: home.map(NodeId) }),
-                        // Only a node that lies can have claimed it.
+                        Ok(name) => events.send(ControlEvent::Name { name, home: home.map(NodeId) }),
+                        // Only a byzantine node can have claimed such a name.
                         Err(_) => tracing::warn!(name, "the directory holds a name that no segment can have"),
                     },
                     DirectoryChange::Dead(node) => {
                         tracing::warn!(node, "the cluster has declared a node dead");
-                        teller.tell(ControlEvent::Dead(NodeId(node)));
+                        events.send(ControlEvent::Dead(NodeId(node)));
                     }
-                    DirectoryChange::Alive(node) => teller.tell(ControlEvent::Alive(NodeId(node))),
-                    DirectoryChange::Gone(node) => {
-                        tracing::warn!(node, "a node is out of the cluster: nothing it says counts any more");
-                        teller.tell(ControlEvent::Gone(NodeId(node)));
+                    DirectoryChange::Alive(node) => events.send(ControlEvent::Alive(NodeId(node))),
+                    DirectoryChange::Removed(node) => {
+                        tracing::warn!(node, "a node was removed from the cluster: its messages are ignored");
+                        events.send(ControlEvent::Removed(NodeId(node)));
                     }
-                    DirectoryChange::Duty { home, mirrored } => {
-                        teller.tell(ControlEvent::Duty(duty_of(home, mirrored)))
+                    DirectoryChange::RoleAssigned { home, mirrored } => {
+                        events.send(ControlEvent::RoleAssigned(role_assignment(home, mirrored)))
                     }
-                    DirectoryChange::NoDuty { segment } => {
-                        teller.tell(ControlEvent::NoDuty(SegmentId::from_bits(segment)))
+                    DirectoryChange::RoleReleased { segment } => {
+                        events.send(ControlEvent::RoleReleased(SegmentId::from_bits(segment)))
                     }
                 })
             }
             EntryPayload::Membership(membership) => {
                 self.membership = Membership::new(Some(entry.log_id), membership);
-                self.directory.admit(members(&self.membership).into_iter().map(|(node, _)| node));
-                self.tell_members();
-                Answer::Done
+                self.directory.clear_removed(members(&self.membership).into_iter().map(|(node, _)| node));
+                self.send_members();
+                CommandResult::Done
             }
         }
     }
@@ -145,22 +146,22 @@ impl Inner {
 
 impl RaftSnapshotBuilder<Group> for StateMachine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Group>, StorageError> {
-        let (kept, folder) = {
+        let (stored, folder) = {
             let inner = self.inner();
             (inner.snapshot(), inner.folder.clone())
         };
         let built = loop {
-            match write_snapshot(&folder, &kept) {
-                // As with the log: the group's library would give up for good.
+            match write_snapshot(&folder, &stored) {
+                // As with the log: the Raft library would stop for good.
                 Err(error) if is_full(&error) => {
-                    tracing::warn!(%error, "no room for a snapshot of the cluster's directory: waiting for it");
-                    tokio::time::sleep(LogStore::AGAIN * 10).await;
+                    tracing::warn!(%error, "no disk space for a snapshot of the cluster's directory: waiting");
+                    tokio::time::sleep(LogStore::RETRY_INTERVAL * 10).await;
                 }
-                written => break written.and_then(|()| Ok(serde_json::to_vec(&kept.directory)?)),
+                written => break written.and_then(|()| Ok(serde_json::to_vec(&stored.directory)?)),
             }
         };
-        let bytes = built.map_err(|error| StorageIOError::write_snapshot(Some(kept.meta.signature()), &error))?;
-        Ok(Snapshot { meta: kept.meta, snapshot: Box::new(Cursor::new(bytes)) })
+        let bytes = built.map_err(|error| StorageIOError::write_snapshot(Some(stored.meta.signature()), &error))?;
+        Ok(Snapshot { meta: stored.meta, snapshot: Box::new(Cursor::new(bytes)) })
     }
 }
 
@@ -172,7 +173,7 @@ impl RaftStateMachine<Group> for StateMachine {
         Ok((inner.applied, inner.membership.clone()))
     }
 
-    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Answer>, StorageError>
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<CommandResult>, StorageError>
     where
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
@@ -196,22 +197,22 @@ impl RaftStateMachine<Group> for StateMachine {
     ) -> Result<(), StorageError> {
         let wrong = |error: &io::Error| StorageIOError::read_snapshot(Some(meta.signature()), error);
         let directory = serde_json::from_slice(snapshot.get_ref()).map_err(|error| wrong(&error.into()))?;
-        let kept = StoredSnapshot { meta: meta.clone(), directory };
+        let stored = StoredSnapshot { meta: meta.clone(), directory };
         let mut inner = self.inner();
-        write_snapshot(&inner.folder, &kept).map_err(|error| wrong(&error))?;
+        write_snapshot(&inner.folder, &stored).map_err(|error| wrong(&error))?;
         inner.applied = meta.last_log_id;
         inner.membership = meta.last_membership.clone();
-        inner.directory = kept.directory;
-        inner.tell_all();
+        inner.directory = stored.directory;
+        inner.send_all();
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Group>>, StorageError> {
         let folder = self.inner().folder.clone();
-        let read = read_snapshot(&folder).and_then(|kept| {
-            let Some(kept) = kept else { return Ok(None) };
-            let bytes = serde_json::to_vec(&kept.directory)?;
-            Ok(Some(Snapshot { meta: kept.meta, snapshot: Box::new(Cursor::new(bytes)) }))
+        let read = read_snapshot(&folder).and_then(|stored| {
+            let Some(stored) = stored else { return Ok(None) };
+            let bytes = serde_json::to_vec(&stored.directory)?;
+            Ok(Some(Snapshot { meta: stored.meta, snapshot: Box::new(Cursor::new(bytes)) }))
         });
         Ok(read.map_err(|error| StorageIOError::read_snapshot(None, &error))?)
     }

@@ -1,4 +1,4 @@
-//! The words of the Raft group.
+//! Types of the Raft group: commands, their results, and the bindings to the Raft library.
 
 use crate::control::membership::incarnation::Registration;
 use ddss_core::Name;
@@ -9,10 +9,10 @@ use std::io::Cursor;
 use std::net::SocketAddr;
 
 openraft::declare_raft_types!(
-    /// The types of the one group that a cluster has.
+    /// Type configuration of the one Raft group of a cluster.
     pub(crate) Group:
         D = Command,
-        R = Answer,
+        R = CommandResult,
         NodeId = u64,
         Node = Member,
         Entry = openraft::Entry<Group>,
@@ -27,7 +27,7 @@ pub(crate) type Entry = openraft::Entry<Group>;
 pub(crate) type Membership = openraft::StoredMembership<u64, Member>;
 pub(crate) type StorageError = openraft::StorageError<u64>;
 
-/// A node of the cluster: where its data plane listens. Its control plane is one port above.
+/// A member: the address of its data plane. Its control plane listens one port above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) address: SocketAddr,
@@ -45,34 +45,34 @@ impl fmt::Display for Member {
     }
 }
 
-/// What changes the directory. Each can be said twice and happens once.
+/// A change of the directory. Commands are idempotent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Command {
-    /// The home wants this name for a segment of its own.
+    /// Claims a name for a segment of the home.
     Claim { name: String, home: u16, claim: u64 },
-    /// It has no use for that claim any more.
+    /// Gives a claimed name back.
     Disclaim { name: String, claim: u64 },
-    /// A node is there, in this run of its daemon.
+    /// A node is alive, in this run of its daemon.
     Alive { node: u16, run: u32 },
-    /// A node was started so. What another one was started as under its number counts no more.
+    /// Registers a start of a node; earlier starts under its id become invalid.
     Register { node: u16, registration: Registration },
-    /// A node does not answer in this epoch of its life.
+    /// A node does not answer in this epoch.
     Dead { node: u16, epoch: u64 },
-    /// A node left for good, and its segments with it, but for those whose mirrors take over.
+    /// A node left for good. Its segments go with it, except those whose replicas take over.
     Gone { node: u16 },
-    /// Said by the home of a segment in that run: the mirror has all that was acknowledged and may take over.
+    /// From the home, in this run: the replica has all acknowledged data and may take over.
     Pair { name: String, home: u16, run: u32, segment: u64, epoch: u32, turn: u64, mirror: u16 },
-    /// Said by the home: the mirror may not take over.
+    /// From the home: the replica may not take over.
     Part { name: String, home: u16, run: u32, epoch: u32, turn: u64 },
-    /// Said by the mirror: the home of that epoch is dead, or has lost the segment.
+    /// From the replica: the home of that epoch is dead, or has lost the segment.
     TakeOver { name: String, node: u16, epoch: u32, claim: u64 },
-    /// Said by the home: it has lost the segment.
+    /// From the home: it has lost the segment.
     Yield { name: String, home: u16, epoch: u32 },
 }
 
 impl Command {
-    /// Whether every part of it can be: another node said it.
-    pub(crate) fn makes_sense(&self) -> bool {
+    /// Checks the fields of a command, because another node sent it.
+    pub(crate) fn is_valid(&self) -> bool {
         let is_node = |node: u16| node != 0 && usize::from(node) <= NODES_MAX;
         match self {
             Command::Claim { name, home, .. } => Name::new(name).is_ok() && is_node(*home),
@@ -90,8 +90,8 @@ impl Command {
         }
     }
 
-    /// The nodes that it would give something to, if it names any: a name, a life, a copy. They have to be members.
-    pub(crate) fn gives_to(&self) -> [Option<u16>; 2] {
+    /// Returns the nodes that would gain a name, a status or a replica. They must be members.
+    pub(crate) fn target_nodes(&self) -> [Option<u16>; 2] {
         match *self {
             Command::Claim { home: node, .. }
             | Command::Alive { node, .. }
@@ -105,16 +105,16 @@ impl Command {
     }
 }
 
-/// What became of a command.
+/// Result of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    /// It happened, or had happened.
+pub(crate) enum CommandResult {
+    /// Applied now or earlier.
     #[default]
     Done,
-    /// Another claim holds that name.
+    /// Another claim holds the name.
     Taken { home: u16 },
-    /// The home has as many names as it can have segments.
+    /// The home has reached its limit of names.
     Full,
-    /// It is not so any more.
+    /// The command is outdated.
     Refused,
 }

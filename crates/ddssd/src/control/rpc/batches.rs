@@ -1,9 +1,10 @@
-//! Calls to one control plane that travel together: while a batch is under way, the calls that come meanwhile wait for the next
-//! one. So many names that are made at the same time take few rounds of the group, on one stream.
+//! Batches of calls to one control plane: while one batch is in flight, later calls wait for the next.
+//!
+//! So names that are created at the same time take few Raft rounds, on one stream.
 
-use super::stream::{MEET_MAX, within};
+use super::stream::{CONNECT_MAX, with_timeout};
 use super::types::{Call, Reply};
-use crate::control::raft::network::{LocalIdentity, other_answer};
+use crate::control::raft::network::{RpcClient, wrong_reply_type};
 use crate::control::raft::types::Member;
 use ddss_core::limits::OPERATIONS_MAX;
 use std::collections::{HashMap, VecDeque};
@@ -13,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Calls in one batch.
+/// Maximum number of calls in a batch.
 pub(crate) const BATCH_CALLS_MAX: usize = 256;
-/// Calls that wait for one node: as many as an engine can have under way.
+/// Maximum number of calls that wait for one node: as many operations as an engine can have in flight.
 const WAITING_MAX: usize = OPERATIONS_MAX;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ struct WaitingCall {
 
 type Queues = HashMap<SocketAddr, VecDeque<WaitingCall>>;
 
-/// The calls that wait for each node to which a batch is under way. Clones are the same queues.
+/// Calls that wait for each node with a batch in flight. Clones share the queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallBatches(Arc<Mutex<Queues>>);
 
@@ -35,7 +36,7 @@ impl CallBatches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call to a node's queue; says whether the queue is new, and nobody sends its calls yet.
+    /// Adds a call to a node's queue. Returns true if the queue is new: the caller then starts the sender.
     fn push(&self, address: SocketAddr, waiting: WaitingCall) -> io::Result<bool> {
         let mut queues = self.queues();
         let is_new = !queues.contains_key(&address);
@@ -47,7 +48,7 @@ impl CallBatches {
         Ok(is_new)
     }
 
-    /// Takes the next batch out of a node's queue, without the calls whose caller has gone. `None` ends the queue.
+    /// Takes the next batch out of a node's queue, without abandoned calls. `None` ends the queue.
     fn next_batch(&self, address: SocketAddr) -> Option<Vec<WaitingCall>> {
         let mut queues = self.queues();
         let queue = queues.get_mut(&address)?;
@@ -61,28 +62,28 @@ impl CallBatches {
     }
 }
 
-impl LocalIdentity {
-    /// Asks in a batch, with the other calls of this node that are asked of that one at the same time.
+impl RpcClient {
+    /// Makes a call in a batch with other calls of this node to the same member.
     pub(crate) async fn ask_in_batch(&self, member: Member, call: Call, limit: Duration) -> io::Result<Reply> {
         let (answer, answered) = oneshot::channel();
         if self.batches.push(member.address, WaitingCall { call, answer })? {
             tokio::spawn(self.clone().send_batches(member));
         }
         let lost = |_| Err(io::Error::other("the batch was lost"));
-        within(limit, async { answered.await.unwrap_or_else(lost) }).await
+        with_timeout(limit, async { answered.await.unwrap_or_else(lost) }).await
     }
 
-    /// Sends one batch after the other until no call waits.
+    /// Sends batches until no call waits.
     async fn send_batches(self, member: Member) {
         while let Some(batch) = self.batches.next_batch(member.address) {
             let (calls, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.call, waiting.answer)).unzip();
-            let replies = match self.ask(member, &Call::Batch(calls), MEET_MAX).await {
+            let replies = match self.ask(member, &Call::Batch(calls), CONNECT_MAX).await {
                 Ok(Reply::Batch(replies)) if replies.len() == answers.len() => Ok(replies),
-                Ok(_) => Err(other_answer()),
+                Ok(_) => Err(wrong_reply_type()),
                 Err(error) => Err(error),
             };
-            // A caller whose time is up does not listen any more.
+            // A caller past its deadline has dropped its receiver.
             match replies {
                 Ok(replies) => {
                     answers.into_iter().zip(replies).for_each(|(answer, reply)| drop(answer.send(Ok(reply))))
@@ -100,8 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_bounded_and_leaves_out_calls_whose_caller_has_gone() {
-        // If this broke, a crowd of callers would make a word that no node may send, or the dead would keep the leader busy.
+    fn batch_is_bounded_and_skips_abandoned_calls() {
+        // If this broke, many callers would make a message beyond the size limit, or abandoned calls would load the
+        // leader.
         let batches = CallBatches::default();
         let address = SocketAddr::from(([127, 0, 0, 1], 7400));
         let mut callers = Vec::new();

@@ -1,7 +1,7 @@
-//! Answers other control planes, and this node's own questions when it is the leader.
+//! The call server: answers other control planes, and this node's own calls when it is the leader.
 
 use super::batches::BATCH_CALLS_MAX;
-use super::stream::{MEET_MAX, RpcStream, within};
+use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
 use super::types::{Call, Reply};
 use crate::config::config::PeerAddress;
 use crate::config::host_port::HostPort;
@@ -10,10 +10,10 @@ use crate::control::majority::Majority;
 use crate::control::membership::decommission::Decommissioning;
 use crate::control::membership::incarnation::Registration;
 use crate::control::raft::log::LogFull;
-use crate::control::raft::network::{LastContact, LocalIdentity};
+use crate::control::raft::network::{LastContact, RpcClient};
 use crate::control::raft::state_machine::StateMachine;
 use crate::control::raft::types::{Command, Member, Raft};
-use crate::control::replication::{Deciding, Doomed};
+use crate::control::replication::{FencedNodes, ProposalsInFlight};
 use crate::control::stall::Stall;
 use ddss_core::limits::NODES_MAX;
 use ddss_core::select_eviction;
@@ -30,93 +30,99 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::AbortHandle;
 
-/// What every part of the control plane works with.
+/// State that all tasks of the control plane share.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) raft: Raft,
-    pub(crate) keeper: StateMachine,
-    pub(crate) caller: LocalIdentity,
-    pub(crate) heard: LastContact,
-    /// This start of this node.
+    pub(crate) state_machine: StateMachine,
+    pub(crate) rpc_client: RpcClient,
+    pub(crate) last_contact: LastContact,
+    /// Registration of this start of this node.
     pub(crate) registration: Registration,
-    /// Whether most voters can be reached.
+    /// True while a majority of the voters is reachable.
     pub(crate) majority: Majority,
-    /// Whether a progress thread of this node hangs.
+    /// True while a progress thread of this node is stalled.
     pub(crate) stall: Stall,
-    /// Which nodes have told this leader that a progress thread of theirs hangs, and when.
-    pub(crate) stalled: LastContact,
+    /// Last stall report of each node to this leader.
+    pub(crate) stall_reports: LastContact,
     pub(crate) node: u16,
-    pub(crate) ours: Member,
-    /// One change of the members at a time.
-    pub(crate) members: Arc<Mutex<()>>,
-    /// Whom to ask next where no leader is known.
-    pub(crate) turn: Arc<AtomicUsize>,
-    /// Nodes of which this leader is about to say that they are dead.
-    pub(crate) doomed: Doomed,
-    /// Nodes that are to go out of the cluster.
-    pub(crate) leaving: Decommissioning,
-    /// This node belongs to the cluster no more.
-    pub(crate) left: Arc<AtomicBool>,
-    /// What is being decided about mirrored segments: one thing at a time for each.
-    pub(crate) deciding: Deciding,
-    /// Whether this node's log waits for room.
+    pub(crate) own_member: Member,
+    /// Lock of membership changes: one change at a time.
+    pub(crate) membership_lock: Arc<Mutex<()>>,
+    /// Index of the next member to ask where no leader is known.
+    pub(crate) next_member: Arc<AtomicUsize>,
+    /// Nodes that this leader grants no lease.
+    pub(crate) fenced_nodes: FencedNodes,
+    /// Nodes that are being removed.
+    pub(crate) decommissioning: Decommissioning,
+    /// True once this node does not belong to the cluster any more.
+    pub(crate) has_left: Arc<AtomicBool>,
+    /// Proposals in flight for replicated segments: one of each kind for a segment.
+    pub(crate) proposals_in_flight: ProposalsInFlight,
+    /// True while this node's log waits for disk space.
     pub(crate) log_full: LogFull,
-    /// Who knows where the cluster is, when it is nowhere else.
-    pub(crate) join: Option<HostPort>,
-    /// The nodes with which the cluster began, or is to begin.
-    pub(crate) peers: Arc<[PeerAddress]>,
+    /// Address where this node joined: used if no member is at its known address.
+    pub(crate) join_address: Option<HostPort>,
+    /// The listed nodes of the founding.
+    pub(crate) founding_peers: Arc<[PeerAddress]>,
 }
 
-/// How long a stream may be silent.
+/// Maximum idle time of a stream.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long an answer may take to be made and sent.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Streams at the same time: each node of a cluster keeps one or two to the leader.
+/// Maximum time to compute a reply, and to send it.
+const REPLY_MAX: Duration = Duration::from_secs(5);
+/// Maximum number of authenticated streams: each node keeps one or two to the leader.
 const STREAMS_MAX: usize = 2 * NODES_MAX;
-/// Streams of which nothing is proved yet, beside those: one of them makes room for another.
-const GUESTS_MAX: usize = 64;
+/// Maximum number of unauthenticated streams, beside those: a new stream evicts an old one.
+const PENDING_STREAMS_MAX: usize = 64;
 
-/// A stream of which nothing is proved yet.
+/// A stream before its peer is authenticated.
 struct PendingStream {
     from: IpAddr,
     proved: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
-/// What those have in common who come.
+/// State that all incoming streams share.
 struct ListenerState {
     context: Context,
-    room: Semaphore,
-    paced: HandshakeLimit,
+    stream_permits: Semaphore,
+    handshake_limit: HandshakeLimit,
 }
 
-/// Takes streams until the runtime ends.
+/// Accepts streams until the runtime ends.
 pub(crate) async fn serve(context: Context, listener: TcpListener) {
-    let door = Arc::new(ListenerState { context, room: Semaphore::new(STREAMS_MAX), paced: HandshakeLimit::default() });
-    let mut guests: VecDeque<PendingStream> = VecDeque::new();
+    let listener_state = Arc::new(ListenerState {
+        context,
+        stream_permits: Semaphore::new(STREAMS_MAX),
+        handshake_limit: HandshakeLimit::default(),
+    });
+    let mut pending: VecDeque<PendingStream> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                guests.retain(|guest| !guest.task.is_finished() && !guest.proved.load(Ordering::Acquire));
-                if guests.len() == GUESTS_MAX
-                    && let Some(guest) =
-                        select_eviction(guests.iter().map(|guest| guest.from)).and_then(|index| guests.remove(index))
+                pending.retain(|stream_entry| {
+                    !stream_entry.task.is_finished() && !stream_entry.proved.load(Ordering::Acquire)
+                });
+                if pending.len() == PENDING_STREAMS_MAX
+                    && let Some(stream_entry) = select_eviction(pending.iter().map(|stream_entry| stream_entry.from))
+                        .and_then(|index| pending.remove(index))
                 {
-                    guest.task.abort();
+                    stream_entry.task.abort();
                 }
-                let (door, proved) = (Arc::clone(&door), Arc::new(AtomicBool::new(false)));
+                let (listener_state, proved) = (Arc::clone(&listener_state), Arc::new(AtomicBool::new(false)));
                 let proves = Arc::clone(&proved);
                 let task = tokio::spawn(async move {
-                    if let Err(error) = door.converse(stream, address, &proves).await
+                    if let Err(error) = listener_state.serve_stream(stream, address, &proves).await
                         && error.kind() != io::ErrorKind::UnexpectedEof
                     {
                         tracing::debug!(%address, %error, "a control stream ended");
                     }
                 });
-                guests.push_back(PendingStream { from: address.ip(), proved, task: task.abort_handle() });
+                pending.push_back(PendingStream { from: address.ip(), proved, task: task.abort_handle() });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot take a control stream");
+                tracing::warn!(%error, "cannot accept a control stream");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -124,16 +130,16 @@ pub(crate) async fn serve(context: Context, listener: TcpListener) {
 }
 
 impl ListenerState {
-    async fn converse(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
-        let LocalIdentity { key, ours, .. } = &self.context.caller;
-        let accepted = RpcStream::accept(stream, address.ip(), &self.paced, key, ours).await;
+    async fn serve_stream(&self, stream: TcpStream, address: SocketAddr, proved: &AtomicBool) -> io::Result<()> {
+        let RpcClient { key, ours, .. } = &self.context.rpc_client;
+        let accepted = RpcStream::accept(stream, address.ip(), &self.handshake_limit, key, ours).await;
         let (theirs, mut wire) =
-            accepted.inspect_err(|error| tracing::info!(%address, %error, "turned a control stream away"))?;
-        // Its first word proves that it is no old stream that somebody says again, and members have one ready.
-        let mut call = within(MEET_MAX, wire.receive()).await?;
+            accepted.inspect_err(|error| tracing::info!(%address, %error, "refused a control stream"))?;
+        // The first message proves that the handshake was not replayed. Members send it at once.
+        let mut call = with_timeout(CONNECT_MAX, wire.receive()).await?;
         proved.store(true, Ordering::Release);
-        let Ok(_place) = self.room.try_acquire() else {
-            tracing::warn!(node = theirs.node.0, "turned a control stream away: there are too many");
+        let Ok(_permit) = self.stream_permits.try_acquire() else {
+            tracing::warn!(node = theirs.node.0, "refused a control stream: too many streams are open");
             return Ok(());
         };
         loop {
@@ -142,38 +148,38 @@ impl ListenerState {
                 Reply::NotMember
             } else {
                 if matches!(call, Call::Append(_)) {
-                    // As good as an answer, and to a node that does not lead it says that it is a member still.
-                    self.context.heard.note(theirs.node.0);
+                    // Counts as a contact; it also shows a follower that it is still a member.
+                    self.context.last_contact.record(theirs.node.0);
                 }
-                // What takes longer is answered on no stream: the other side has given up, and it may happen all the same.
-                within(ANSWER_MAX, async { Ok(self.context.answer(call).await) }).await?
+                // A late reply closes the stream: the caller has given up, though the call may still take effect.
+                with_timeout(REPLY_MAX, async { Ok(self.context.answer(call).await) }).await?
             };
-            within(ANSWER_MAX, wire.send(&reply)).await?;
-            call = within(IDLE_MAX, wire.receive()).await?;
+            with_timeout(REPLY_MAX, wire.send(&reply)).await?;
+            call = with_timeout(IDLE_MAX, wire.receive()).await?;
         }
     }
 }
 
-pub(crate) fn not_now(error: impl std::fmt::Display) -> Reply {
+pub(crate) fn not_now_reply(error: impl std::fmt::Display) -> Reply {
     Reply::NotNow(error.to_string())
 }
 
-/// What a change that did not happen is answered with.
-pub(crate) fn unwritten(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
+/// Converts the error of a failed change to a reply.
+pub(crate) fn write_error_reply(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
     match error.forward_to_leader() {
         Some(forward) => Reply::NotLeader(forward.leader_node),
-        None => not_now(error),
+        None => not_now_reply(error),
     }
 }
 
 impl Context {
-    /// Answers a question, wherever it comes from.
+    /// Answers a call of any origin.
     pub(crate) async fn answer(&self, call: Call) -> Reply {
         match call {
             Call::Append(AppendEntriesRequest { vote, .. })
             | Call::Vote(VoteRequest { vote, .. })
             | Call::Snapshot(InstallSnapshotRequest { vote, .. })
-                if self.is_foreign(vote.leader_id().voted_for()) =>
+                if self.is_from_other_cluster(vote.leader_id().voted_for()) =>
             {
                 tracing::error!(%vote, "another cluster takes this node for one of its own: if it was a node of that one, its state folder is lost");
                 Reply::Refused("this node has begun a cluster of its own".to_owned())
@@ -187,15 +193,15 @@ impl Context {
             Call::HasMajority => Reply::NotLeader(self.leader()),
             Call::Batch(calls) => self.answer_batch(calls).await,
             Call::Renew { node, run } => self.renew(node, run).await,
-            Call::Stalled { node, run } => self.note_stall(node, run),
-            Call::WhoIs { node, registration } => self.who_is(node, registration),
+            Call::Stalled { node, run } => self.record_stall(node, run),
+            Call::WhoIs { node, registration } => self.registration_status(node, registration),
             Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
             Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
             Call::Remove { node, force, leaves } => self.as_leader(self.remove(node, force, leaves)).await,
             Call::Probe => Reply::Done,
             Call::NotifyRemoved { node } => {
                 if node == self.node {
-                    self.caller.removal.learn("the leader");
+                    self.rpc_client.removal.learn_removed("the leader");
                 }
                 Reply::Done
             }
@@ -203,23 +209,23 @@ impl Context {
     }
 
     async fn propose(&self, command: Command) -> Reply {
-        if !command.makes_sense() {
-            return Reply::Refused("that makes no sense".to_owned());
+        if !command.is_valid() {
+            return Reply::Refused("the proposal is invalid".to_owned());
         }
-        // Not begun: it would wait for room, and happen when nobody waits for it any more.
+        // Refused at once: it would wait for disk space, and take effect after the caller has given up.
         if self.is_leader() && self.log_full.is_full() {
             return Reply::LogFull;
         }
-        // The same: it would wait for a majority.
+        // Refused for the same reason: it would wait for a majority.
         if self.is_leader() && !self.has_majority() {
             return Reply::NoMajority;
         }
-        if let Some(node) = command.gives_to().into_iter().flatten().find(|&node| !self.may_be_given_to(node)) {
-            return not_now(format!("node {node} is no member, or is about to be none"));
+        if let Some(node) = command.target_nodes().into_iter().flatten().find(|&node| !self.is_valid_target(node)) {
+            return not_now_reply(format!("node {node} is no member, or is being removed"));
         }
         match self.raft.client_write(command).await {
             Ok(done) => Reply::Applied(done.data),
-            Err(error) => unwritten(&error),
+            Err(error) => write_error_reply(&error),
         }
     }
 
@@ -231,15 +237,15 @@ impl Context {
             Ok((newest, _)) => Reply::Newest(newest),
             Err(error) => match error.forward_to_leader() {
                 Some(forward) => Reply::NotLeader(forward.leader_node),
-                None => not_now(error),
+                None => not_now_reply(error),
             },
         }
     }
 
-    /// Answers several calls, all of which are begun before the first answer is waited for: the group decides them in one round.
+    /// Answers several calls. All start before the first reply is awaited, so that Raft decides them in one round.
     async fn answer_batch(&self, calls: Vec<Call>) -> Reply {
         if calls.len() > BATCH_CALLS_MAX || !calls.iter().all(Call::is_short) {
-            return Reply::Refused("that makes no batch".to_owned());
+            return Reply::Refused("the calls cannot form a batch".to_owned());
         }
         let begun = calls.into_iter().map(|call| {
             let context = self.clone();
@@ -253,30 +259,30 @@ impl Context {
         let begun: Vec<_> = begun.collect();
         let mut replies = Vec::with_capacity(begun.len());
         for answer in begun {
-            replies.push(answer.await.unwrap_or_else(not_now));
+            replies.push(answer.await.unwrap_or_else(not_now_reply));
         }
         Reply::Batch(replies)
     }
 
-    /// Whether the group's library has given up here: it could not write its log, for another reason than want of room.
+    /// Returns true if the Raft library has stopped: it could not write its log, for a reason other than a full disk.
     pub(crate) fn has_stopped(&self) -> bool {
         self.raft.metrics().borrow().running_state.is_err()
     }
 
     pub(crate) fn is_leader(&self) -> bool {
-        // A leader that was taken out of the membership still stands there as the one that it voted for.
+        // A leader that was removed from the membership remains listed as the leader that it voted for.
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         metrics.state == ServerState::Leader && metrics.current_leader == Some(self.node.into())
     }
 
-    /// The leader, as far as this node knows.
+    /// Returns the leader that this node knows.
     pub(crate) fn leader(&self) -> Option<Member> {
         let leader = self.raft.metrics().borrow().current_leader?;
         self.members().into_iter().find(|&(node, _)| u64::from(node) == leader).map(|(_, member)| member)
     }
 
-    /// The nodes of the newest membership, decided or about to be.
+    /// Returns the nodes of the newest membership, committed or not.
     pub(crate) fn members(&self) -> Vec<(u16, Member)> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -292,40 +298,40 @@ impl Context {
         if !self.is_leader() {
             return Reply::NotLeader(self.leader());
         }
-        let _one_at_a_time = self.members.lock().await;
-        match self.found().await {
+        let _one_at_a_time = self.membership_lock.lock().await;
+        match self.complete_founding().await {
             Ok(()) => change.await,
             Err(reply) => reply,
         }
     }
 
-    /// Whether a node may have anything decided. A node that is going has lost its mirrors already, since they are no neighbours of
-    /// it any more: it must not part with them before they take over. And it says nothing about names that go with it.
-    fn may_be_given_to(&self, node: u16) -> bool {
-        !self.is_leader() || self.is_member(node) && !self.doomed.is_doomed(node)
+    /// Returns true if a proposal may name a node. A node that is being removed has already lost its replicas as
+    /// neighbours. It must not unpair them before they take over, and must not disclaim names that go with it.
+    fn is_valid_target(&self, node: u16) -> bool {
+        !self.is_leader() || self.is_member(node) && !self.fenced_nodes.is_fenced(node)
     }
 
     pub(crate) fn is_member(&self, node: u16) -> bool {
         self.raft.metrics().borrow().membership_config.membership().get_node(&node.into()).is_some()
     }
 
-    /// Whether a node left or was removed, as far as this one has heard.
+    /// Returns true if this node knows that a node left or was removed.
     pub(crate) fn is_removed(&self, node: u16) -> bool {
-        self.keeper.look(|directory| directory.is_removed(node))
+        self.state_machine.read(|directory| directory.is_removed(node))
     }
 
     async fn join(&self, wanted: Option<u16>, member: Member) -> Reply {
-        // A leader that is new may not have heard yet which numbers are gone for good.
+        // A new leader may not know yet which ids were removed.
         if let Err(error) = self.raft.ensure_linearizable().await {
             return match error.forward_to_leader() {
                 Some(forward) => Reply::NotLeader(forward.leader_node),
-                None => not_now(error),
+                None => not_now_reply(error),
             };
         }
         let members: BTreeMap<u16, Member> = self.members().into_iter().collect();
         let here = members.iter().find(|&(_, other)| *other == member).map(|(&node, _)| node);
         let node = match (wanted, here) {
-            // Asked again, since the first answer was lost.
+            // A repeated request whose first reply was lost.
             (None, Some(node)) => return Reply::Joined { node },
             (Some(node), Some(same)) if node == same => return Reply::Joined { node },
             (Some(node), _) => match members.get(&node) {
@@ -345,16 +351,18 @@ impl Context {
                 let is_free = |node: &u16| !members.contains_key(node) && !self.is_removed(*node);
                 match (1..=NODES_MAX as u16).find(is_free) {
                     Some(node) => node,
-                    None => return Reply::Refused("the cluster is full: each number was given".to_owned()),
+                    None => {
+                        return Reply::Refused("the cluster is full: every node id is in use or was used".to_owned());
+                    }
                 }
             }
         };
         match self.raft.add_learner(node.into(), member, false).await {
             Ok(_) => {
-                tracing::info!(node, address = %member, "took a node into the cluster");
+                tracing::info!(node, address = %member, "added a node to the cluster");
                 Reply::Joined { node }
             }
-            Err(error) => unwritten(&error),
+            Err(error) => write_error_reply(&error),
         }
     }
 
@@ -362,20 +370,20 @@ impl Context {
         let Some((_, known)) = self.members().into_iter().find(|&(other, _)| other == node) else {
             return Reply::Refused(format!("node {node} is no member of this cluster"));
         };
-        let registered = self.keeper.look(|directory| directory.registration(node));
+        let registered = self.state_machine.read(|directory| directory.registration(node));
         if registered.is_some_and(|registered| registered.run != run) {
-            return not_now(format!("another start of node {node} is registered"));
+            return not_now_reply(format!("another start of node {node} is registered"));
         }
         if known != member {
             let nodes = BTreeMap::from([(node.into(), member)]);
             tracing::info!(node, from = %known, to = %member, "a node has moved");
             if let Err(error) = self.raft.change_membership(ChangeMembers::SetNodes(nodes), true).await {
-                return unwritten(&error);
+                return write_error_reply(&error);
             }
         }
         match self.raft.client_write(Command::Alive { node, run }).await {
             Ok(_) => Reply::Done,
-            Err(error) => unwritten(&error),
+            Err(error) => write_error_reply(&error),
         }
     }
 }

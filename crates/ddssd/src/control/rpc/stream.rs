@@ -1,4 +1,5 @@
-//! A stream between two control planes: the handshake, then sealed words in frames, bounded and with deadlines.
+//! A stream between two control planes: the handshake, then encrypted messages in frames, with size limits and
+//! deadlines.
 //!
 //! ```text
 //!   0        2                       2+1                    
@@ -20,10 +21,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a connection and its handshake may take.
-pub(crate) const MEET_MAX: Duration = Duration::from_secs(2);
-/// Bytes of one word at the most.
-const WORD_BYTES_MAX: usize = 8 << 20;
+/// Maximum time of a connection and its handshake.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// Maximum size of a message.
+const MESSAGE_BYTES_MAX: usize = 8 << 20;
 const PART_BYTES: usize = 60_000;
 
 const _: () = assert!(PART_BYTES + 1 + SEAL_BYTES <= u16::MAX as usize);
@@ -39,26 +40,26 @@ fn broken(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// What takes too long has failed.
-pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// Runs `work` with a time limit; fails with `TimedOut` after it.
+pub(crate) async fn with_timeout<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(limit, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 impl RpcStream {
-    /// Connects; who answers has the key.
+    /// Connects to a peer; success proves that the peer has the cluster key.
     pub(crate) async fn connect(
         address: SocketAddr,
         key: &ClusterKey,
         ours: &PeerHello,
     ) -> io::Result<(PeerHello, RpcStream)> {
-        within(MEET_MAX, async {
+        with_timeout(CONNECT_MAX, async {
             let mut stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             let (shake, hello) = Initiator::begin(key, Purpose::Control, ours).map_err(broken)?;
             stream.write_all(&hello).await?;
             let mut answer = [0; HELLO_BYTES];
             stream.read_exact(&mut answer).await.map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => broken("turned away: is the cluster key the same on both nodes?"),
+                io::ErrorKind::UnexpectedEof => broken("refused: is the cluster key the same on both nodes?"),
                 _ => error,
             })?;
             let (theirs, channel) = shake.finish(&answer).map_err(broken)?;
@@ -67,20 +68,21 @@ impl RpcStream {
         .await
     }
 
-    /// Takes a connection, when it is its address's turn. Until a word of it opens, it may be an old one that is said again.
+    /// Accepts a connection, at the rate of its address. Until the first message decrypts, the handshake may be a
+    /// replay.
     pub(crate) async fn accept(
         mut stream: TcpStream,
         from: IpAddr,
-        paced: &HandshakeLimit,
+        handshake_limit: &HandshakeLimit,
         key: &ClusterKey,
         ours: &PeerHello,
     ) -> io::Result<(PeerHello, RpcStream)> {
-        within(MEET_MAX, async {
+        with_timeout(CONNECT_MAX, async {
             stream.set_nodelay(true)?;
             let mut hello = [0; HELLO_BYTES];
             stream.read_exact(&mut hello).await?;
-            let judged = paced.judge(from, || respond(key, Purpose::Control, ours, &hello)).await;
-            let answer = judged.map_err(broken)?;
+            let verified = handshake_limit.verify(from, || respond(key, Purpose::Control, ours, &hello)).await;
+            let answer = verified.map_err(broken)?;
             stream.write_all(&answer.message).await?;
             agree(ours, &answer.theirs).map_err(broken)?;
             Ok((answer.theirs, RpcStream { stream, channel: answer.channel }))
@@ -88,11 +90,11 @@ impl RpcStream {
         .await
     }
 
-    /// Says one word.
+    /// Sends a message.
     pub(crate) async fn send<T: Serialize>(&mut self, word: &T) -> io::Result<()> {
         let bytes = serde_json::to_vec(word).map_err(broken)?;
-        if bytes.len() > WORD_BYTES_MAX {
-            return Err(broken("a word is longer than any may be"));
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(broken("the message exceeds the size limit"));
         }
         let mut parts = bytes.chunks(PART_BYTES).peekable();
         let (mut plain, mut frame) = (Vec::with_capacity(PART_BYTES + 1), vec![0; PART_BYTES + 3 + SEAL_BYTES]);
@@ -107,7 +109,7 @@ impl RpcStream {
         Ok(())
     }
 
-    /// Hears one word.
+    /// Receives a message.
     pub(crate) async fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut word = Vec::new();
         loop {
@@ -121,8 +123,8 @@ impl RpcStream {
             let length = self.channel.open(&sealed, &mut plain).map_err(broken)?;
             let Some((&more, part)) = plain[..length].split_first() else { return Err(broken("a frame is empty")) };
             word.extend_from_slice(part);
-            if word.len() > WORD_BYTES_MAX {
-                return Err(broken("a word is longer than any may be"));
+            if word.len() > MESSAGE_BYTES_MAX {
+                return Err(broken("the message exceeds the size limit"));
             }
             if more == 0 {
                 return serde_json::from_slice(&word).map_err(broken);
@@ -146,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn words_of_every_length_arrive_whole_and_strangers_get_nothing() {
-        // If this broke, nodes would not hear each other, or a stranger would hear them.
+    fn messages_of_every_length_arrive_and_wrong_key_is_refused() {
+        // If this broke, nodes could not talk to each other, or an unauthenticated peer could listen.
         block_on(async {
             let key = ClusterKey::generate().unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let theirs = key.clone();
             let server = tokio::spawn(async move {
-                let paced = HandshakeLimit::default();
+                let limit = HandshakeLimit::default();
                 for _ in 0..2 {
                     let (stream, from) = listener.accept().await.unwrap();
-                    let accepted = RpcStream::accept(stream, from.ip(), &paced, &theirs, &hello(2)).await;
+                    let accepted = RpcStream::accept(stream, from.ip(), &limit, &theirs, &hello(2)).await;
                     let Ok((_, mut wire)) = accepted else { continue };
                     while let Ok(word) = wire.receive::<String>().await {
                         wire.send(&word).await.unwrap();
@@ -171,7 +173,7 @@ mod tests {
                 wire.send(&word).await.unwrap();
                 assert!(wire.receive::<String>().await.unwrap() == word, "{length} letters");
             }
-            assert!(wire.send(&"w".repeat(WORD_BYTES_MAX)).await.is_err());
+            assert!(wire.send(&"w".repeat(MESSAGE_BYTES_MAX)).await.is_err());
             drop(wire);
             let other = ClusterKey::generate().unwrap();
             let error = RpcStream::connect(address, &other, &hello(1)).await.unwrap_err().to_string();

@@ -1,14 +1,16 @@
-//! Streams to other control planes that wait for the next question: a handshake takes longer than most answers, and the other
-//! side answers each address's handshakes at a [pace](crate::control::handshake_limit).
+//! Pool of idle streams to other control planes.
+//!
+//! A handshake takes longer than most replies, and the peer [limits](crate::control::handshake_limit) the handshakes
+//! of each address.
 
 use super::stream::RpcStream;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Streams that are kept, to all nodes together.
+/// Maximum number of idle streams, to all nodes together.
 const IDLE_STREAMS_MAX: usize = 8;
-/// How long a stream is kept without a question: less than the other side waits for one.
+/// Maximum idle time of a stream: less than the peer allows.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
 const _: () = assert!(IDLE_MAX.as_secs() < super::server::IDLE_MAX.as_secs());
@@ -16,11 +18,11 @@ const _: () = assert!(IDLE_MAX.as_secs() < super::server::IDLE_MAX.as_secs());
 #[derive(Debug)]
 struct IdleStream {
     address: SocketAddr,
-    wire: RpcStream,
+    stream: RpcStream,
     since: Instant,
 }
 
-/// The streams without a question under way. Clones are the same pool.
+/// The streams without a call in flight. Clones share the pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamPool(Arc<Mutex<Vec<IdleStream>>>);
 
@@ -29,25 +31,25 @@ impl StreamPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a stream to that address out of the pool, the one that was used last.
+    /// Takes the most recently used stream to an address.
     pub(crate) fn take(&self, address: SocketAddr) -> Option<RpcStream> {
         let mut streams = self.streams();
         streams.retain(|stream| stream.since.elapsed() < IDLE_MAX);
         let index = streams.iter().rposition(|stream| stream.address == address)?;
-        Some(streams.remove(index).wire)
+        Some(streams.remove(index).stream)
     }
 
-    /// Keeps a stream whose question was answered. The oldest one makes room.
-    pub(crate) fn keep(&self, address: SocketAddr, wire: RpcStream) {
+    /// Returns a stream to the pool after its reply. A full pool drops its oldest stream.
+    pub(crate) fn put(&self, address: SocketAddr, stream: RpcStream) {
         let mut streams = self.streams();
         if streams.len() == IDLE_STREAMS_MAX {
             streams.remove(0);
         }
-        streams.push(IdleStream { address, wire, since: Instant::now() });
+        streams.push(IdleStream { address, stream, since: Instant::now() });
     }
 
-    /// Drops all streams to an address: one of them has broken, so its node has probably ended.
-    pub(crate) fn forget(&self, address: SocketAddr) {
+    /// Drops all streams to an address: one of them broke, so its node has probably stopped.
+    pub(crate) fn remove_all(&self, address: SocketAddr) {
         self.streams().retain(|stream| stream.address != address);
     }
 }

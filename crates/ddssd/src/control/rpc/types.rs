@@ -1,7 +1,7 @@
-//! What one control plane asks another.
+//! Calls and replies between control planes.
 
 use crate::control::membership::incarnation::Registration;
-use crate::control::raft::types::{Answer, Command, Group, LogId, Member};
+use crate::control::raft::types::{Command, CommandResult, Group, LogId, Member};
 use openraft::error::{InstallSnapshotError, RaftError};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
@@ -9,103 +9,103 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A question.
+/// A call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Call {
-    /// Raft's own.
+    /// A call of the Raft protocol itself.
     Append(AppendEntriesRequest<Group>),
     Vote(VoteRequest<u64>),
     Snapshot(InstallSnapshotRequest<Group>),
-    /// To the leader: change the directory.
+    /// To the leader: changes the directory.
     Propose(Command),
-    /// To the leader: what is the newest that was decided?
+    /// To the leader: returns the newest committed log id.
     Newest,
-    /// To the leader: do most voters follow it?
+    /// To the leader: returns true if most voters follow it.
     HasMajority,
-    /// To the leader: several short calls, answered together.
+    /// To the leader: several short calls with one reply.
     Batch(Vec<Call>),
-    /// To the leader: this node is there, in this run, and wants to go on as the home of mirrored segments.
+    /// To the leader: renews the lease of a home of replicated segments.
     Renew {
         node: u16,
         run: u32,
     },
-    /// To the leader: a progress thread of this node hangs in this run, and its lease is over.
+    /// To the leader: a progress thread of this run is stalled, and its lease has expired.
     Stalled {
         node: u16,
         run: u32,
     },
-    /// To any node: what is known of this one, which is about to begin so?
+    /// To any node: returns the known registration of a starting node.
     WhoIs {
         node: u16,
         registration: Registration,
     },
-    /// To the leader: take a node in; without a number it gets the lowest that is free.
+    /// To the leader: adds a node; without an id it gets the lowest free one.
     Join {
         node: Option<u16>,
         member: Member,
     },
-    /// To the leader: this member is there, at this place, in this run.
+    /// To the leader: announces a member with its address and run.
     Announce {
         node: u16,
         member: Member,
         run: u32,
     },
-    /// To the leader: take this member out. It asks so itself (`leaves`), or an operator says that it will not come back. With
-    /// force also if segments go with it, and a member that is alive.
+    /// To the leader: removes a member. The member asks itself (`leaves`), or an operator says that it will not come
+    /// back. Force also removes a live member, or one whose segments would be lost.
     Remove {
         node: u16,
         force: bool,
         leaves: bool,
     },
-    /// To any member: is the one who asks one, too? Nothing else is asked.
+    /// To any member: returns `NotMember` if the caller is no member; does nothing else.
     Probe,
-    /// To a node that the cluster has removed.
+    /// To a node: the cluster has removed it.
     NotifyRemoved {
         node: u16,
     },
 }
 
 impl Call {
-    /// Whether it takes one round of the group at the most, so that it may travel in a batch.
+    /// Returns true if the call takes at most one Raft round, so that it may be batched.
     pub(crate) fn is_short(&self) -> bool {
         matches!(self, Call::Propose(_) | Call::Newest)
     }
 }
 
-/// An answer.
+/// A reply.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Append(Result<AppendEntriesResponse<u64>, RaftError<u64>>),
     Vote(Result<VoteResponse<u64>, RaftError<u64>>),
     Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
-    Applied(Answer),
+    Applied(CommandResult),
     Newest(Option<LogId>),
     Majority(bool),
-    /// To each call of a batch, in their order.
+    /// One reply for each call of a batch, in their order.
     Batch(Vec<Reply>),
     Joined {
         node: u16,
     },
     Done,
-    /// Nothing is known that speaks against a node: whether it has registered before, and where it is.
+    /// No objection to a node: whether it has registered before, and its address.
     Known {
         registered: bool,
         member: Option<Member>,
     },
-    /// It is out, and so many segments with it.
+    /// The node is removed; `dropped` segments are lost.
     Removed {
         dropped: usize,
     },
-    /// Ask that one, if there is one.
+    /// This node is not the leader; contains the leader, if known.
     NotLeader(Option<Member>),
-    /// It cannot be, and asking again changes nothing.
+    /// Refused for good: a retry changes nothing.
     Refused(String),
-    /// It may be later.
+    /// Not possible now; a retry may succeed.
     NotNow(String),
-    /// Not begun: most voters do not answer the leader.
+    /// Not started: the leader does not reach a majority.
     NoMajority,
-    /// The leader has no room to write it down.
+    /// Not started: the leader has no disk space for its log.
     LogFull,
-    /// The cluster has removed the one who asks: nothing is answered to it any more.
+    /// The caller was removed from the cluster; it gets no other reply.
     NotMember,
 }
