@@ -291,8 +291,8 @@ impl Nodes {
 
     fn attach(&self, index: usize, strategy: Strategy) -> Client {
         self.wake();
-        let builder = Client::builder().folder(self.daemons[index].folder()).strategy(strategy).lanes(1);
-        builder.near(false).timeout(CALL_MAX).connect().expect("a daemon that is ready takes clients")
+        let builder = Client::builder().folder(self.daemons[index].folder()).strategy(strategy).channels(1);
+        builder.local_reads(false).timeout(CALL_MAX).connect().expect("a daemon that is ready takes clients")
     }
 
     /// Lets all daemons run.

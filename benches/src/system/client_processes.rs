@@ -115,7 +115,7 @@ pub fn run_as_member() -> bool {
 
 fn be(folder: &Path, strategy: &str, segment: &str) -> io::Result<()> {
     let strategy: Strategy = strategy.parse().expect("a strategy by its name");
-    let builder = Client::builder().folder(folder).strategy(strategy).lanes(1).near(false).timeout(CALL_MAX);
+    let builder = Client::builder().folder(folder).strategy(strategy).channels(1).local_reads(false).timeout(CALL_MAX);
     let client = builder.connect().expect("a daemon that is ready takes clients");
     let mut task: Box<dyn FnMut()> = if segment == "-" {
         Box::new(move || client.ping().expect("the daemon answers"))

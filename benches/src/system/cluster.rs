@@ -160,13 +160,17 @@ impl Cluster {
     /// Attaches to the own daemon, to read its segments in place.
     pub fn near_client(&self) -> Client {
         self.wake();
-        let builder = Client::builder().folder(self.own().folder()).lanes(1).timeout(CALL_MAX);
+        let builder = Client::builder().folder(self.own().folder()).channels(1).timeout(CALL_MAX);
         builder.connect().expect("a daemon that is ready takes clients")
     }
 
     fn attach(&self, daemon: &Daemon, strategy: Strategy) -> Client {
-        let builder =
-            Client::builder().folder(daemon.folder()).strategy(strategy).lanes(1).near(false).timeout(CALL_MAX);
+        let builder = Client::builder()
+            .folder(daemon.folder())
+            .strategy(strategy)
+            .channels(1)
+            .local_reads(false)
+            .timeout(CALL_MAX);
         builder.connect().expect("a daemon that is ready takes clients")
     }
 

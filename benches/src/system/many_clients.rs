@@ -73,7 +73,7 @@ pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) 
     cluster.wake();
     let folder = cluster.own().folder();
     let tasks = (0..crowd.clients).map(|_| {
-        let builder = Client::builder().folder(folder).strategy(crowd.strategy).lanes(1).near(false);
+        let builder = Client::builder().folder(folder).strategy(crowd.strategy).channels(1).local_reads(false);
         let client = builder.arena_bytes(ARENA_BYTES).timeout(CALL_MAX).connect();
         let client = client.expect("the daemon takes so many clients");
         Box::new(move || client.ping().expect("the daemon answers")) as Task

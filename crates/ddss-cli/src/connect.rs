@@ -11,7 +11,7 @@ pub(crate) fn connect(place: &Place) -> Result<Client, CommandError> {
         Some(folder) => Client::builder().folder(folder),
         None => Client::builder(),
     };
-    Ok(builder.lanes(1).connect()?)
+    Ok(builder.channels(1).connect()?)
 }
 
 pub(crate) fn open(named: &Named) -> Result<Segment, CommandError> {

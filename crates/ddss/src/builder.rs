@@ -1,4 +1,4 @@
-//! How a client is made.
+//! The builder of a client.
 
 use crate::call::channels::ChannelPool;
 use crate::client::Client;
@@ -12,7 +12,7 @@ use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a client may be told before it connects; nothing has to be.
+/// Options of a client before it connects; each has a default.
 ///
 /// ```
 /// use ddss::{Client, Strategy};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// let client = Client::builder()
 ///     .folder(folder)
 ///     .strategy(Strategy::Rcq)
-///     .lanes(4)
+///     .channels(4)
 ///     .timeout(Duration::from_millis(500))
 ///     .connect()?;
 /// assert_eq!(client.strategy(), Strategy::Rcq);
@@ -34,61 +34,63 @@ use std::time::Duration;
 pub struct ClientBuilder {
     folder: Option<PathBuf>,
     strategy: Option<Strategy>,
-    lanes: Option<usize>,
+    channels: Option<usize>,
     arena_bytes: Option<usize>,
     timeout: Option<Duration>,
-    no_near: bool,
+    no_local_reads: bool,
     unfair: bool,
 }
 
 impl ClientBuilder {
-    /// The folder of the daemon (`ddssd --dir`); else what `DDSS_DIR` says, else where this user's daemon is,
-    /// else `/run/ddss`, where the packages put it.
+    /// Sets the daemon's folder (`ddssd --dir`). The default is `DDSS_DIR`, else this user's daemon, else `/run/ddss`
+    /// of the packages.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// How calls travel to the daemon and back; else what `DDSS_STRATEGY` says, else [`Strategy::Auto`].
+    /// Sets the IPC strategy: how calls travel to the daemon and back. The default is `DDSS_STRATEGY`, else
+    /// [`Strategy::Auto`].
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = Some(strategy);
         self
     }
 
-    /// How many threads can call at the same time without waiting for each other: 1 to 61, usually 8. Another number is
-    /// refused by [`connect`](Self::connect). Threads that wait for a lock or for a version have a share of these; they do
-    /// not keep others from calls that need not wait.
-    pub fn lanes(mut self, lanes: usize) -> Self {
-        self.lanes = Some(lanes);
+    /// Sets the number of channels, and so of threads that can call at the same time: 1 to 61, default 8.
+    /// [`connect`](Self::connect) refuses other numbers. Calls that wait for a lock or a version may use a part of the
+    /// channels; the rest stay free for other calls.
+    pub fn channels(mut self, channels: usize) -> Self {
+        self.channels = Some(channels);
         self
     }
 
-    /// Bytes of memory shared with the daemon for what calls carry, in whole pages: 1 byte to 256 MiB, usually 8 MiB.
+    /// Sets the bytes of memory shared with the daemon for the calls' data, in whole pages: 1 byte to 256 MiB, default
+    /// 8 MiB.
     pub fn arena_bytes(mut self, bytes: usize) -> Self {
         self.arena_bytes = Some(bytes);
         self
     }
 
-    /// The deadline of each call, counted from its begin: 600 s at the most, usually 2 s. Those of one handle may have
-    /// another: [`Segment::within`](crate::Segment::within).
+    /// Sets the timeout of each call, counted from its begin: at most 600 s, default 2 s.
+    /// [`Segment::with_timeout`](crate::Segment::with_timeout) sets it for one handle.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Whether segments of this node are read in place, by a mapping, where the permissions allow it: usually yes. No
-    /// has every get go through the daemon, as a get of another node's segment does.
-    pub fn near(mut self, near: bool) -> Self {
-        self.no_near = !near;
+    /// Enables or disables local reads: segments of this node are read by a mapping where the permissions allow it. The
+    /// default is yes. If disabled, every get goes through the daemon, like a get of another node's segment.
+    pub fn local_reads(mut self, local_reads: bool) -> Self {
+        self.no_local_reads = !local_reads;
         self
     }
 
-    /// Whether threads that call under [`Strategy::Auto`], more of them than there are cores, hand their core over to each other
-    /// after turns of some 100 µs: usually yes, and each gets its share. No leaves it to the kernel, which lets one run for
-    /// milliseconds while the others wait, for the last few percent of throughput.
+    /// Enables or disables time slices under [`Strategy::Auto`], for more calling threads than cores. If enabled (the
+    /// default), a thread yields its core after turns of some 100 µs, and each thread gets its share. If disabled, the
+    /// kernel schedules: one thread runs for milliseconds while others wait, for the last few percent of throughput.
     ///
-    /// Threads that keep off the daemon's core ask the kernel for slices as long as their turns while they hand over, and for what
-    /// they had when they no longer do. Nothing else about their priority changes.
+    /// Threads off the daemon's core request kernel time slices as long as their turns while they take turns, and
+    /// restore the former slices afterwards. Nothing else about their priority changes.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -107,11 +109,15 @@ impl ClientBuilder {
         let (options, timeout) = self.options()?;
         let folder = self.folder.unwrap_or_else(ddss_ipc::client_folder);
         let socket = folder.join(SOCKET_NAME);
-        Shards::begin(AttachPlan { folder, socket, options, plane: 0, planes: None }, timeout, !self.no_near)
+        Shards::begin(
+            AttachPlan { folder, socket, options, shard: 0, shard_count: None },
+            timeout,
+            !self.no_local_reads,
+        )
     }
 
-    /// A number of something that there is at least one of.
-    fn within(argument: &'static str, value: usize, most: usize) -> Result<usize, Error> {
+    /// Checks that a count is at least 1 and at most `most`.
+    fn check_count(argument: &'static str, value: usize, most: usize) -> Result<usize, Error> {
         if (1..=most).contains(&value) {
             return Ok(value);
         }
@@ -119,21 +125,23 @@ impl ClientBuilder {
         Err(Error::argument("connect to", "the daemon")(refused))
     }
 
-    /// What is asked of the daemon, and the deadline of each call.
+    /// Computes the attach options and the timeout of each call.
     fn options(&self) -> Result<(AttachOptions, Duration), Error> {
         let mut options = AttachOptions::default();
         options.strategy = match self.strategy {
             Some(strategy) => strategy,
             None => Strategy::from_environment()?.unwrap_or_default(),
         };
-        options.channels =
-            Self::within("lanes", self.lanes.unwrap_or(options.channels), CHANNELS_PER_CLIENT_MAX - ChannelPool::MORE)?
-                + ChannelPool::MORE;
+        options.channels = Self::check_count(
+            "channels",
+            self.channels.unwrap_or(options.channels),
+            CHANNELS_PER_CLIENT_MAX - ChannelPool::EXTRA_CHANNELS,
+        )? + ChannelPool::EXTRA_CHANNELS;
         options.arena_bytes =
-            Self::within("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
+            Self::check_count("arena_bytes", self.arena_bytes.unwrap_or(options.arena_bytes), ARENA_BYTES_MAX)?;
         let timeout = self.timeout.unwrap_or(Duration::from_micros(TIMEOUT_DEFAULT_US.into()));
         check_timeout(timeout).map_err(Error::argument("connect to", "the daemon"))?;
-        // Who waits longer for a call waits as long for a daemon that is still to come to its socket.
+        // A client with a longer call timeout also waits longer for a daemon to listen on its socket.
         options.timeout = options.timeout.max(timeout);
         options.fair = !self.unfair;
         Ok((options, timeout))
@@ -146,17 +154,17 @@ mod tests {
     use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 
     #[test]
-    fn what_the_builder_is_told_is_asked_for() {
-        // If this broke, a setting would be taken and forgotten.
+    fn builder_options_reach_attach_options() {
+        // If this broke, the builder would accept a setting and ignore it.
         let asked = |builder: &ClientBuilder| builder.options().unwrap();
         let (usual, timeout) = asked(&Client::builder());
         assert!(
-            usual.fair && usual.channels == 8 + ChannelPool::MORE && timeout == Duration::from_secs(2),
+            usual.fair && usual.channels == 8 + ChannelPool::EXTRA_CHANNELS && timeout == Duration::from_secs(2),
             "{usual:?}"
         );
         let builder = Client::builder()
             .fair(false)
-            .lanes(CHANNELS_PER_CLIENT_MAX - ChannelPool::MORE)
+            .channels(CHANNELS_PER_CLIENT_MAX - ChannelPool::EXTRA_CHANNELS)
             .arena_bytes(1 << 16)
             .strategy(Strategy::Mq);
         let (options, timeout) = asked(&builder.timeout(Duration::from_secs(70)));
@@ -166,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_of_another_release_is_told_apart_and_both_versions_are_named() {
+    fn connect_reports_both_versions_when_daemon_has_another_release() {
         // If this broke, an upgrade of half the machine would look like a crash.
         let folder = std::env::temp_dir().join(format!("ddss-version-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let door = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         net::bind(&door, &SocketAddrUnix::new(folder.join(SOCKET_NAME)).unwrap()).unwrap();
         net::listen(&door, 1).unwrap();
-        // What stays the same over all releases: the magic word, and the version behind it.
+        // The parts that no release changes: the magic word, and the version behind it.
         let daemon = std::thread::spawn(move || {
             let guest = net::accept(&door).unwrap();
             let mut answer = [0; 256];

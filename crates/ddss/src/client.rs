@@ -1,4 +1,4 @@
-//! A client: the road from this process to its node's daemon.
+//! The client: a process's attachment to the daemon of its node.
 
 use crate::async_client::AsyncClient;
 use crate::builder::ClientBuilder;
@@ -34,37 +34,37 @@ pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Err
 }
 
 impl Client {
-    /// Attaches to the daemon of this node, with everything as usual.
+    /// Attaches to the daemon of this node with default options.
     pub fn connect() -> Result<Self, Error> {
         Self::builder().connect()
     }
 
-    /// Tells more before connecting.
+    /// Returns a builder for other options.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Makes a segment. Its name must be free in the whole cluster, as far as this node can reach it.
+    /// Allocates a segment. The name must be unused in the cluster, as far as this node can reach it.
     pub fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> {
         let checked = checked_name(name, "allocate")?;
         spec.check().map_err(Error::argument("allocate", name))?;
-        let client = self.at_plane_of(&checked)?;
+        let client = self.at_shard_of(&checked)?;
         let mut text = spec.encode().to_vec();
         text.extend_from_slice(checked.as_str().as_bytes());
         let opened = client.by_text("allocate", name, &text, |range| Operation::Allocate { spec_and_name: range })?;
         Ok(Segment::new(client, name, opened))
     }
 
-    /// Finds a segment by its name, wherever in the cluster its home is.
+    /// Opens a segment by name, wherever in the cluster its home is.
     pub fn open(&self, name: &str) -> Result<Segment, Error> {
         let checked = checked_name(name, "open")?;
-        let client = self.at_plane_of(&checked)?;
+        let client = self.at_shard_of(&checked)?;
         let opened =
             client.by_text("open", name, checked.as_str().as_bytes(), |range| Operation::Open { name: range })?;
         Ok(Segment::new(client, name, opened))
     }
 
-    /// One round trip to a progress thread and back that does nothing.
+    /// Makes one round trip to a progress thread, without any effect.
     pub fn ping(&self) -> Result<(), Error> {
         self.with_call(self.time(), Priority::Call, "reach", "the daemon", true, |call| {
             call.run(Operation::Null, None, WaitClass::Polling, |completion, _| completion.outcome)
@@ -72,29 +72,31 @@ impl Client {
         .and_then(|outcome| Error::of(outcome, "reach", "the daemon"))
     }
 
-    /// The same client with calls that are futures. It can be had once for each client.
+    /// Creates the asynchronous client, once for each client.
     pub fn to_async(&self) -> Result<AsyncClient, Error> {
         AsyncClient::start(self.clone())
     }
 
-    /// The node that this client is on.
+    /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
-        self.0.last().attachment.node()
+        self.0.last_session().attachment.node()
     }
 
-    /// How its calls travel.
+    /// Returns the IPC strategy of this client.
     pub fn strategy(&self) -> Strategy {
-        self.0.last().attachment.strategy()
+        self.0.last_session().attachment.strategy()
     }
 
-    /// The socket that it is attached to.
+    /// Returns the socket to which this client is attached.
     pub fn socket(&self) -> &Path {
         &self.0.plan.socket
     }
 
-    /// Makes a segment for another user: nobody but root can use it before it is his, and it counts as his from then on.
-    /// Root may; anybody else may only say another group of his own process. If this process dies in between, a segment stays
-    /// that only root can use, under that name.
+    /// Allocates a segment for another user.
+    ///
+    /// Until the owner is set, only root can use the segment; from then on it counts against the owner's quota. Root
+    /// may name any user; other users may only name another group of this process. If this process dies in between, a
+    /// segment of that name remains that only root can use.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -108,12 +110,12 @@ impl Client {
     pub fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<Segment, Error> {
         spec.check().map_err(Error::argument("allocate", name))?;
         let made = self.allocate(name, Spec { mode: 0, ..spec })?;
-        if let Err(error) = made.hand_over(owner, spec.mode) {
-            // Nobody has used it. If it cannot be taken back either, the first error says more.
+        if let Err(error) = made.set_owner_and_mode(owner, spec.mode) {
+            // The segment is still unused. If its release fails too, the first error says more.
             drop(made.release());
             return Err(error);
         }
-        // Its bytes have moved to where their readers may map them.
+        // The bytes have moved to an area that their readers may map.
         self.open(name)
     }
 
@@ -136,14 +138,14 @@ impl Client {
         Ok(OpenedSegment::decode(&completion.data))
     }
 
-    /// The time of a call of which nothing else is said.
+    /// Returns the default deadline of a call.
     pub(crate) fn time(&self) -> Deadline {
         Deadline::of(self.0.timeout)
     }
 
-    /// Runs a call on a lane; says in the caller's words why there was no completion. What leaves nothing behind
-    /// (`harmless`) is done again if the daemon ends meanwhile and another one comes in time: in that of the call, which
-    /// begins once. It waits for a daemon that was stopped, too; other calls are refused then.
+    /// Runs a call on a channel, and turns a missing completion into an error with the caller's action. A call without
+    /// side effects (`harmless`) is repeated if the daemon ends and another one comes before the call's deadline, which
+    /// begins once. Such a call also waits for a stopped daemon; other calls are then refused.
     pub(crate) fn with_call<T>(
         &self,
         mut time: Deadline,
@@ -155,17 +157,17 @@ impl Client {
     ) -> Result<T, Error> {
         let mut refused = false;
         loop {
-            let attached = match self.0.attached(&mut time, harmless) {
-                // Nobody has come in the place of the one that said so.
-                Err(_) if refused => return Err(self.explain(NoCompletion::GoingDown, action, target)),
-                attached => attached?,
+            let session = match self.0.session(&mut time, harmless) {
+                // No daemon has replaced the one that is shutting down.
+                Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, action, target)),
+                session => session?,
             };
-            match attached.lanes.call(priority, &mut time).and_then(&mut run) {
-                // It has waited, so its deadline stands.
+            match session.channels.call(priority, &mut time).and_then(&mut run) {
+                // The deadline has waited once, so it stands.
                 Err(NoCompletion::Gone) if harmless => {}
-                // It was not begun, whatever it is: the next daemon is asked, if one listens there already.
-                Err(NoCompletion::GoingDown) => {
-                    attached.attachment.set_draining();
+                // The daemon did not begin the call, so the next daemon is asked, if one already listens there.
+                Err(NoCompletion::ShuttingDown) => {
+                    session.attachment.set_draining();
                     refused = true;
                 }
                 ended => return ended.map_err(|none| self.explain(none, action, target)),
@@ -173,7 +175,7 @@ impl Client {
         }
     }
 
-    /// Why there was no completion, in the caller's words.
+    /// Builds the error of a call without a completion, with the caller's action.
     pub(crate) fn explain(&self, none: NoCompletion, action: &'static str, target: &str) -> Error {
         match none {
             NoCompletion::Gone => self.0.gone(),
@@ -181,8 +183,10 @@ impl Client {
                 Err(refused) => Error::argument(action, target)(refused),
                 Ok(()) => unreachable!("it was found to be too long"),
             },
-            NoCompletion::NotSent => self.0.nobody(std::io::ErrorKind::ConnectionReset),
-            NoCompletion::GoingDown => Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown },
+            NoCompletion::NotSent => self.0.no_daemon_error(std::io::ErrorKind::ConnectionReset),
+            NoCompletion::ShuttingDown => {
+                Error::Failed { action, target: target.to_owned(), failure: Failure::GoingDown }
+            }
             NoCompletion::Busy => Error::Failed { action, target: target.to_owned(), failure: Failure::Busy },
             NoCompletion::Late { harmless: true } => {
                 Error::Failed { action, target: target.to_owned(), failure: Failure::TimedOut }

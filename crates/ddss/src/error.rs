@@ -1,10 +1,10 @@
-//! What can go wrong, by the largest thing that is now broken: the call, then the attachment.
+//! The error type, grouped by the largest thing that is broken: the call, then the attachment.
 
 use ddss_core::{BadArgument, Completion, Failure, Outcome};
 use ddss_ipc::{AttachError, UnknownStrategy};
 use std::path::PathBuf;
 
-/// Why a call did not return what it was asked for.
+/// Reason why a call failed.
 ///
 /// ```
 /// use ddss::{Client, Error};
@@ -18,56 +18,56 @@ pub enum Error {
     /// The call certainly did nothing.
     #[error("cannot {action} {target}: {failure}")]
     Failed {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With what.
+        /// The target of the action.
         target: String,
-        /// Why not.
+        /// The reason.
         failure: Failure,
     },
-    /// The call may have happened. A get shows whether it did.
-    #[error("nobody knows whether this happened: {action} {target}: {failure}")]
+    /// The call may have taken effect. A get shows whether it did.
+    #[error("outcome unknown, the call may have taken effect: {action} {target}: {failure}")]
     Indeterminate {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With what.
+        /// The target of the action.
         target: String,
-        /// What is known.
+        /// The reason, as far as it is known.
         failure: Failure,
     },
-    /// The user has as much on that node as its quota allows. Nothing happened.
+    /// The user has reached its quota on that node. The call did nothing.
     #[error(
         "cannot {action} {target}: this user has {used} {} there and may have {allowed}: release some, or have the quota raised (ddssd --quota)",
         if *failure == Failure::QuotaBytes { "bytes of segments" } else { "segments" }
     )]
     OverQuota {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With what.
+        /// The target of the action.
         target: String,
-        /// Which quota.
+        /// The quota that is exhausted.
         failure: Failure,
-        /// What the user has.
+        /// The user's present usage.
         used: u64,
-        /// What it may have.
+        /// The user's limit.
         allowed: u64,
     },
-    /// An argument is out of its range. Nothing was asked of the daemon.
+    /// An argument is out of its range. No request was sent.
     #[error("cannot {action} {target}: {refused}")]
     BadArgument {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With what.
+        /// The target of the action.
         target: String,
-        /// Which argument, its value, and its range.
+        /// The argument, its value and its range.
         refused: BadArgument,
     },
     /// The range reaches beyond the segment.
     #[error("cannot {action} {target}: bytes {offset} to {end} of a segment of {bytes} bytes")]
     OutOfRange {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// With what.
+        /// The target of the action.
         target: String,
         /// The first byte.
         offset: u64,
@@ -76,21 +76,21 @@ pub enum Error {
         /// The segment's size.
         bytes: u64,
     },
-    /// The daemon of this node ended in the middle of the call, which may have happened. The next call goes to the daemon that
-    /// takes its place.
-    #[error("nobody knows whether this happened: the daemon at {} ended in the middle of it", path.display())]
+    /// The daemon of this node ended during the call, which may have taken effect. The next call goes to the daemon's
+    /// successor.
+    #[error("outcome unknown, the call may have taken effect: the daemon at {} ended during the call", path.display())]
     DaemonGone {
-        /// Where it was.
+        /// The daemon's socket.
         path: PathBuf,
     },
     /// No daemon runs there.
     #[error("no daemon is running at {}: start one with `ddssd --dir {}`, or name the folder of another in DDSS_DIR", socket.display(), folder.display())]
     NoDaemon {
-        /// The socket.
+        /// The socket that was tried.
         socket: PathBuf,
-        /// The folder.
+        /// The folder that was tried.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -99,35 +99,35 @@ pub enum Error {
         "the daemon speaks layout {theirs} and this client {ours}: run ddssd and the application with the same release of ddss"
     )]
     VersionMismatch {
-        /// This client's.
+        /// Layout version of this client.
         ours: u32,
-        /// The daemon's.
+        /// Layout version of the daemon.
         theirs: u32,
     },
-    /// The daemon was started anew with another number of progress threads, so that names belong elsewhere.
-    #[error("the daemon has {now} progress threads and had {before} when this client connected: connect anew")]
-    PlanesChanged {
-        /// How many it had.
+    /// The daemon restarted with another number of progress threads, so that names belong to other shards.
+    #[error("the daemon has {now} progress threads and had {before} when this client connected: connect again")]
+    ShardsChanged {
+        /// Number of shards at the time of connecting.
         before: u8,
-        /// How many it has.
+        /// Present number of shards.
         now: u8,
     },
     /// The client could not attach for another reason.
     #[error("cannot attach to the daemon")]
     Attach(#[source] AttachError),
-    /// The lane for tasks is in use.
-    #[error("this client has an asynchronous twin already: clone that one")]
-    NoLaneForTasks,
-    /// The thread that waits for tasks could not be started.
-    #[error("cannot start the thread that waits on behalf of tasks")]
+    /// The channel for tasks is already in use.
+    #[error("this client already has an asynchronous client: clone that one")]
+    AsyncClientExists,
+    /// The reactor thread could not be started.
+    #[error("cannot start the reactor thread of the asynchronous client")]
     Thread(#[source] std::io::Error),
-    /// The environment names a strategy that is none.
-    #[error("the environment variable {} is wrong", ddss_ipc::STRATEGY_VARIABLE)]
+    /// The environment names an unknown strategy.
+    #[error("the environment variable {} names no IPC strategy", ddss_ipc::STRATEGY_VARIABLE)]
     Strategy(#[from] UnknownStrategy),
 }
 
 impl Error {
-    /// The failure behind it, where the daemon named one.
+    /// Returns the underlying failure, if the daemon reported one.
     pub fn failure(&self) -> Option<Failure> {
         match self {
             Error::Failed { failure, .. } | Error::Indeterminate { failure, .. } | Error::OverQuota { failure, .. } => {
@@ -139,17 +139,17 @@ impl Error {
         }
     }
 
-    /// Whether the call may have happened all the same.
+    /// Returns true if the call may have taken effect.
     pub fn is_indeterminate(&self) -> bool {
         matches!(self, Error::Indeterminate { .. } | Error::DaemonGone { .. })
     }
 
-    /// Of an argument that was refused before anything was sent.
+    /// Wraps an argument that was refused before a request was sent.
     pub(crate) fn argument(action: &'static str, target: &str) -> impl FnOnce(BadArgument) -> Self {
         move |refused| Error::BadArgument { action, target: target.to_owned(), refused }
     }
 
-    /// Of a completion that says more than how it ended.
+    /// Converts a completion whose data says more than its outcome.
     pub(crate) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Result<(), Self> {
         match completion.outcome {
             Outcome::Failed(failure @ (Failure::QuotaBytes | Failure::QuotaSegments)) => {

@@ -1,7 +1,10 @@
-//! One logical shared memory for a cluster. A process names a segment; any process on any node reads and writes it.
+//! Client library of DDSS, one logical shared memory for a cluster.
 //!
-//! *The stop before:* your code. *The stop after:* `ddss-ipc`, where a request lies in this thread's ring until the
-//! node's progress thread takes it.
+//! A process allocates a named segment; any process on any node reads and writes it.
+//!
+//! This crate is the API of applications. It holds no segment data and no network code: `ddss-ipc` carries a request to
+//! the node's progress thread, and the daemon `ddssd` does the rest. The main types are [`Client`], [`Segment`] and
+//! [`LockGuard`].
 //!
 //! # Quick start
 //!
@@ -26,23 +29,23 @@
 //!
 //! # Threads
 //!
-//! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each thread that calls gets a ring pair of its own
-//! (a *lane*) as long as there are enough ([`ClientBuilder::lanes`]); more threads than lanes take turns.
+//! [`Client`] and [`Segment`] are cheap to clone and can be shared. Each calling thread uses a ring pair of its own (a
+//! *channel*) as long as there are enough ([`ClientBuilder::channels`]); more threads than channels take turns.
 //!
 //! # Tasks
 //!
-//! [`Client::to_async`] gives the same calls as futures, for any executor: [`AsyncClient`], [`AsyncSegment`].
+//! [`Client::to_async`] returns a client with asynchronous calls, for any executor: [`AsyncClient`], [`AsyncSegment`].
 //!
-//! # How a call ends
+//! # Outcomes
 //!
-//! A call returns what it asked for, or an [`Error`] that says whether it certainly did nothing
-//! ([`Error::Failed`]) or may have happened ([`Error::Indeterminate`]). Every call has a deadline
-//! ([`ClientBuilder::timeout`], [`Segment::within`]).
+//! A call returns its result, or an [`Error`] that says whether the call certainly did nothing ([`Error::Failed`]) or
+//! may have taken effect ([`Error::Indeterminate`]). Every call has a deadline ([`ClientBuilder::timeout`],
+//! [`Segment::with_timeout`]).
 //!
 //! # Cleanup
 //!
-//! A segment lives until somebody [releases](Segment::release) it; dropping a handle does nothing to it. When the last
-//! clone of a client is dropped, or its process dies in whatever way, its node frees what it had.
+//! A segment lives until it is [released](Segment::release); dropping a handle does not affect it. When the last clone
+//! of a client is dropped, or its process dies, its node frees the client's resources.
 #![forbid(unsafe_code)]
 
 mod api;

@@ -1,4 +1,4 @@
-//! A handle to a segment: get, put, release.
+//! The handle of a segment: get, put, release.
 
 use crate::api::local_read::{LocalReadRules, MappedSegment};
 use crate::call::priority::Priority;
@@ -17,64 +17,64 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a handle knows of its segment.
+/// State of a handle: the segment's identity and the options of its calls.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentLocation {
     pub(crate) name: Arc<str>,
     pub(crate) id: SegmentId,
     pub(crate) bytes: u64,
     /// The model that calls ask for.
-    pub(crate) asks: Option<Model>,
-    /// How long its calls may take, if that is not as usual.
-    pub(crate) within: Option<Duration>,
-    near: Option<Arc<MappedSegment>>,
-    /// How its gets look there.
-    sight: LocalReadRules,
+    pub(crate) requested_model: Option<Model>,
+    /// Timeout of the handle's calls, if it differs from the client's.
+    pub(crate) timeout: Option<Duration>,
+    mapped: Option<Arc<MappedSegment>>,
+    /// Rules for the handle's local reads.
+    rules: LocalReadRules,
 }
 
 impl SegmentLocation {
     pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
-        let near = if client.near { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
-        let (id, bytes, sight) = (opened.segment, opened.bytes, LocalReadRules::None);
-        Self { name: name.into(), id, bytes, asks: None, within: None, near, sight }.asking(None)
+        let mapped = if client.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
+        let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
+        Self { name: name.into(), id, bytes, requested_model: None, timeout: None, mapped, rules }.with_model(None)
     }
 
-    /// The same segment with calls that ask for that.
-    pub(crate) fn asking(&self, asks: Option<Model>) -> Self {
-        let sight = self.near.as_ref().map_or(LocalReadRules::None, |near| near.sight(asks));
-        Self { asks, sight, ..self.clone() }
+    /// Returns a handle whose calls ask for this model.
+    pub(crate) fn with_model(&self, requested_model: Option<Model>) -> Self {
+        let rules = self.mapped.as_ref().map_or(LocalReadRules::None, |mapped| mapped.rules(requested_model));
+        Self { requested_model, rules, ..self.clone() }
     }
 
-    /// The same segment with calls that may take so long.
-    pub(crate) fn within(&self, timeout: Duration) -> Self {
-        Self { within: Some(timeout), ..self.clone() }
+    /// Returns a handle whose calls have this timeout.
+    pub(crate) fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self.clone() }
     }
 
-    /// Whether reading in place is worth a try.
-    pub(crate) fn is_near(&self) -> bool {
-        self.sight != LocalReadRules::None
+    /// Returns true if a local read is worth an attempt.
+    pub(crate) fn can_read_locally(&self) -> bool {
+        self.rules != LocalReadRules::None
     }
 
-    /// Reads a range in place; `None` if the daemon has to be asked, or the range is none.
+    /// Reads a range in place; `None` if the daemon has to serve the get, or the range is invalid.
     #[inline]
-    pub(crate) fn get_near(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        let near = self.near.as_ref().filter(|_| into.len() <= TRANSFER_BYTES_MAX)?;
-        near.get(self.sight, offset, into)
+    pub(crate) fn read_locally(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let mapped = self.mapped.as_ref().filter(|_| into.len() <= TRANSFER_BYTES_MAX)?;
+        mapped.get(self.rules, offset, into)
     }
 
-    /// How a get looks at the segment.
-    pub(crate) fn look(&self, version: Option<Version>) -> ReadOptions {
-        ReadOptions { asks: self.asks, version }
+    /// Returns the read options of a get.
+    pub(crate) fn read_options(&self, version: Option<Version>) -> ReadOptions {
+        ReadOptions { asks: self.requested_model, version }
     }
 
-    /// Under what conditions a put commits.
-    pub(crate) fn terms(&self, version: Option<Version>, token: Option<LockToken>) -> PutConditions {
-        // Delta and Temporal ask nothing of a put.
-        let asks = self.asks.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
+    /// Returns the conditions under which a put commits.
+    pub(crate) fn put_conditions(&self, version: Option<Version>, token: Option<LockToken>) -> PutConditions {
+        // Delta and Temporal set no condition for a put.
+        let asks = self.requested_model.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
         PutConditions { version, token, asks }
     }
 
-    /// Checks a range before anything is sent; no sum here can wrap.
+    /// Checks a range before anything is sent; no sum here can overflow.
     pub(crate) fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
         let target = || self.name.to_string();
         if u128::from(offset) > end || end > u128::from(self.bytes) {
@@ -87,7 +87,7 @@ impl SegmentLocation {
     }
 }
 
-/// The first byte of a range and the one behind its last.
+/// Returns the first byte of a range and the end behind its last.
 pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
@@ -118,35 +118,35 @@ pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
 #[derive(Clone, Debug)]
 pub struct Segment {
     client: Client,
-    place: SegmentLocation,
+    location: SegmentLocation,
 }
 
 impl Segment {
-    /// Bytes that one get or put moves at the most.
+    /// Maximum bytes that one get or put moves.
     pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
 
     pub(crate) fn new(client: Client, name: &str, opened: OpenedSegment) -> Self {
-        let place = SegmentLocation::new(&client.0, name, opened);
-        Self { client, place }
+        let location = SegmentLocation::new(&client.0, name, opened);
+        Self { client, location }
     }
 
-    /// Its name.
+    /// Returns the segment's name.
     pub fn name(&self) -> &str {
-        &self.place.name
+        &self.location.name
     }
 
-    /// Its id, which no other segment ever has.
+    /// Returns the segment's id, which is never reused.
     pub fn id(&self) -> SegmentId {
-        self.place.id
+        self.location.id
     }
 
-    /// Its size in bytes.
+    /// Returns the segment's size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.place.bytes
+        self.location.bytes
     }
 
-    /// The same segment with calls that ask for at least what this model promises, each by itself. A call never gets
-    /// less than the segment's own model: asking for a weaker one changes nothing.
+    /// Returns a handle whose calls ask for at least this model, each by itself. A call never gets less than the
+    /// segment's own model: asking for a weaker model changes nothing.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -154,17 +154,17 @@ impl Segment {
     /// # let spec = ddss::Spec { model: ddss::Model::Temporal(100_000), ..ddss::Spec::new(64) };
     /// # let prices = client.allocate("prices", spec)?;
     /// // The segment allows a copy of up to 100 ms; this once it has to be the newest value.
-    /// let now = prices.asking(ddss::Model::Strict).get(..)?;
+    /// let now = prices.with_model(ddss::Model::Strict).get(..)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn asking(&self, model: Model) -> Self {
-        Self { client: self.client.clone(), place: self.place.asking(Some(model)) }
+    pub fn with_model(&self, model: Model) -> Self {
+        Self { client: self.client.clone(), location: self.location.with_model(Some(model)) }
     }
 
-    /// The same segment with calls that have so long, each by itself, and not what [`ClientBuilder::timeout`] says. It
-    /// goes for everything that is asked of the handle, and of a lock that it has taken; a [`Batch`] has its client's time. A call with more than 600 s is
-    /// refused as [`Error::BadArgument`].
+    /// Returns a handle whose calls have this timeout instead of [`ClientBuilder::timeout`]. It holds for all calls of
+    /// the handle and of the locks that it takes; a [`Batch`] has its client's timeout. A call with more than 600 s
+    /// fails with [`Error::BadArgument`].
     ///
     /// ```
     /// # use ddss::Failure;
@@ -172,7 +172,7 @@ impl Segment {
     /// # let node = ddssd::Ephemeral::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let scores = client.allocate("scores", ddss::Spec::new(64))?;
-    /// let hasty = scores.within(Duration::from_millis(20));
+    /// let hasty = scores.with_timeout(Duration::from_millis(20));
     /// let nothing_new = hasty.wait_newer_than(hasty.get(0..8)?.version()).expect_err("nobody puts anything");
     /// assert_eq!(nothing_new.failure(), Some(Failure::TimedOut));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -181,23 +181,23 @@ impl Segment {
     /// [`ClientBuilder::timeout`]: crate::ClientBuilder::timeout
     /// [`Batch`]: crate::Batch
     #[must_use]
-    pub fn within(&self, timeout: Duration) -> Self {
-        Self { client: self.client.clone(), place: self.place.within(timeout) }
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { client: self.client.clone(), location: self.location.with_timeout(timeout) }
     }
 
-    /// The time of one of its calls.
+    /// Returns the deadline of a call of this handle.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.place.within.unwrap_or(self.client.0.timeout))
+        Deadline::of(self.location.timeout.unwrap_or(self.client.0.timeout))
     }
 
-    /// Reads a range, as a whole: all bytes are of the version that comes with them.
+    /// Reads a range atomically: all bytes are of the version that comes with them.
     pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         self.get_value(self.time(), range, None)
     }
 
-    /// Reads a range of a version that was committed before. It has to be among those that the segment keeps
-    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]): else
-    /// [`Failure::VersionGone`], and [`Failure::VersionMismatch`] if the segment has not come so far.
+    /// Reads a range of an earlier committed version. The segment's history must still contain it
+    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]); otherwise the call fails with
+    /// [`Failure::VersionGone`]. A version that the segment has not reached fails with [`Failure::VersionMismatch`].
     pub fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         self.get_value(self.time(), range, Some(version))
     }
@@ -208,42 +208,42 @@ impl Segment {
         range: impl RangeBounds<u64>,
         version: Option<Version>,
     ) -> Result<Value, Error> {
-        let (start, end) = bounds(range, self.place.bytes);
-        let length = self.place.check("get", start, end)?;
+        let (start, end) = bounds(range, self.location.bytes);
+        let length = self.location.check("get", start, end)?;
         let mut bytes = vec![0; length];
         let stamp = match version {
             None => self.get_by(time, start, &mut bytes)?,
-            Some(_) => self.get_on(time, start, &mut bytes, version)?,
+            Some(_) => self.get_with(time, start, &mut bytes, version)?,
         };
         Ok(Value::new(bytes, stamp))
     }
 
-    /// Reads as many bytes as `into` has, as a whole.
+    /// Reads `into.len()` bytes atomically.
     #[inline]
     pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        match self.place.get_near(offset, into) {
+        match self.location.read_locally(offset, into) {
             Some(stamp) => Ok(stamp),
-            None => self.get_on(self.time(), offset, into, None),
+            None => self.get_with(self.time(), offset, into, None),
         }
     }
 
-    /// The same, in that time.
+    /// Reads with this deadline.
     pub(crate) fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        match self.place.get_near(offset, into) {
+        match self.location.read_locally(offset, into) {
             Some(stamp) => Ok(stamp),
-            None => self.get_on(time, offset, into, None),
+            None => self.get_with(time, offset, into, None),
         }
     }
 
-    fn get_on(&self, time: Deadline, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
-        let length = self.place.check("get", offset, u128::from(offset) + into.len() as u128)?;
+    fn get_with(&self, time: Deadline, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
+        let length = self.location.check("get", offset, u128::from(offset) + into.len() as u128)?;
         let (outcome, stamp) =
-            self.client.with_call(time, Priority::Call, "get", &self.place.name, true, |mut call| {
+            self.client.with_call(time, Priority::Call, "get", &self.location.name, true, |mut call| {
                 let buffer = call.buffer(length)?;
                 let range = buffer.range(length);
                 let inline = length <= INLINE_REPLY_BYTES_MAX;
-                let look = self.place.look(version);
-                let operation = Operation::Get { segment: self.place.id, offset, into: range, inline, look };
+                let look = self.location.read_options(version);
+                let operation = Operation::Get { segment: self.location.id, offset, into: range, inline, look };
                 let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
                     if completion.outcome != Outcome::Done {
                     } else if completion.inline {
@@ -254,16 +254,16 @@ impl Segment {
                 })?;
                 Ok((outcome, Stamp::of(&completion)))
             })?;
-        Error::of(outcome, "get", &self.place.name)?;
+        Error::of(outcome, "get", &self.location.name)?;
         Ok(stamp)
     }
 
-    /// Writes bytes, as a whole: no get ever sees a part of them.
+    /// Writes bytes atomically: no get ever sees a part of them.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_on(offset, bytes, self.place.terms(None, None))
+        self.put_with(offset, bytes, self.location.put_conditions(None, None))
     }
 
-    pub(crate) fn put_on(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
+    pub(crate) fn put_with(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
         self.put_by(self.time(), offset, bytes, terms)
     }
 
@@ -274,23 +274,24 @@ impl Segment {
         bytes: &[u8],
         terms: PutConditions,
     ) -> Result<Stamp, Error> {
-        let length = self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        let length = self.location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let priority = Priority::under(terms.token);
-        let (outcome, stamp) = self.client.with_call(time, priority, "put", &self.place.name, false, |mut call| {
-            let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
-            let (from, buffer) = if let Some(inline) = small {
-                (inline, None)
-            } else {
-                let buffer = call.buffer(length)?;
-                let range = buffer.range(length);
-                call.write(range.offset(), bytes);
-                (Payload::Arena(range), Some(buffer))
-            };
-            let operation = Operation::Put { segment: self.place.id, offset, from, terms };
-            let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
-            Ok((outcome, Stamp::of(&completion)))
-        })?;
-        Error::of(outcome, "put", &self.place.name)?;
+        let (outcome, stamp) =
+            self.client.with_call(time, priority, "put", &self.location.name, false, |mut call| {
+                let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
+                let (from, buffer) = if let Some(inline) = small {
+                    (inline, None)
+                } else {
+                    let buffer = call.buffer(length)?;
+                    let range = buffer.range(length);
+                    call.write(range.offset(), bytes);
+                    (Payload::Arena(range), Some(buffer))
+                };
+                let operation = Operation::Put { segment: self.location.id, offset, from, terms };
+                let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
+                Ok((outcome, Stamp::of(&completion)))
+            })?;
+        Error::of(outcome, "put", &self.location.name)?;
         Ok(stamp)
     }
 
@@ -298,18 +299,18 @@ impl Segment {
         &self.client
     }
 
-    pub(crate) fn place(&self) -> &SegmentLocation {
-        &self.place
+    pub(crate) fn location(&self) -> &SegmentLocation {
+        &self.location
     }
 
-    /// Takes the segment away from everybody: its name is free, every handle to it is stale. Only its owner and root
-    /// may.
+    /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and root
+    /// may do so.
     pub fn release(self) -> Result<(), Error> {
-        let operation = Operation::Release { segment: self.place.id };
-        let (time, name) = (self.time(), &self.place.name);
+        let operation = Operation::Release { segment: self.location.id };
+        let (time, name) = (self.time(), &self.location.name);
         let outcome = self.client.with_call(time, Priority::Call, "release", name, false, |call| {
             call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
         })?;
-        Error::of(outcome, "release", &self.place.name)
+        Error::of(outcome, "release", &self.location.name)
     }
 }

@@ -1,8 +1,8 @@
-//! The planes of a daemon as a client sees them: an attachment to each, made when the first name asks for it.
+//! The shards of a daemon as a client sees them: one attachment each, made when the first name needs it.
 //!
-//! A daemon may share its segments out among several progress threads, by their names. Each has rings and memory of
-//! its own for each client; whoever makes or opens a segment goes to the plane of the name, and its handle stays there.
-//! So the calls of a handle are what they are with one plane.
+//! A daemon may distribute its segments over several progress threads by name. Each has its own channels and memory for
+//! each client. Allocating or opening a segment selects the shard of its name, and the handle stays there. The calls of
+//! a handle are therefore the same as with one shard.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -11,38 +11,44 @@ use ddss_core::{Name, Shard};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// What the clones of a client share, whichever plane they are attached to.
+/// State that the clones of a client share over all shards.
 #[derive(Debug)]
 pub(crate) struct Shards {
     plan: AttachPlan,
     timeout: Duration,
-    near: bool,
-    attached: Box<[OnceLock<Arc<Inner>>]>,
-    /// Held by the one who attaches to another plane.
+    local_reads: bool,
+    inners: Box<[OnceLock<Arc<Inner>>]>,
+    /// Taken by the thread that attaches to another shard.
     turn: Mutex<()>,
 }
 
 impl Shards {
-    /// Attaches to the first plane, which tells how many there are.
-    pub(crate) fn begin(plan: AttachPlan, timeout: Duration, near: bool) -> Result<Client, Error> {
-        let first = Arc::new(Inner::new(plan, timeout, near)?);
+    /// Attaches to the first shard, which reports the number of shards.
+    pub(crate) fn begin(plan: AttachPlan, timeout: Duration, local_reads: bool) -> Result<Client, Error> {
+        let first = Arc::new(Inner::new(plan, timeout, local_reads)?);
         let plan = first.plan.clone();
-        let count = plan.planes.unwrap_or(1);
-        let mut attached = Vec::from([OnceLock::from(Arc::clone(&first))]);
-        attached.resize_with(count.max(1).into(), OnceLock::new);
-        let planes = Self { plan, timeout, near, attached: attached.into(), turn: Mutex::new(()) };
-        Ok(Client(first, Arc::new(planes)))
+        let count = plan.shard_count.unwrap_or(1);
+        let mut inners = Vec::from([OnceLock::from(Arc::clone(&first))]);
+        inners.resize_with(count.max(1).into(), OnceLock::new);
+        let shards = Self { plan, timeout, local_reads, inners: inners.into(), turn: Mutex::new(()) };
+        Ok(Client(first, Arc::new(shards)))
     }
 
-    /// As if there were one plane.
+    /// Returns the same state as if there were a single shard.
     #[cfg(test)]
-    fn alone(planes: &Self) -> Arc<Self> {
-        let (plan, turn) = (planes.plan.clone(), Mutex::new(()));
-        Arc::new(Self { plan, timeout: planes.timeout, near: planes.near, attached: [OnceLock::new()].into(), turn })
+    fn single(shards: &Self) -> Arc<Self> {
+        let (plan, turn) = (shards.plan.clone(), Mutex::new(()));
+        Arc::new(Self {
+            plan,
+            timeout: shards.timeout,
+            local_reads: shards.local_reads,
+            inners: [OnceLock::new()].into(),
+            turn,
+        })
     }
 
-    fn at(&self, plane: u8) -> Result<Arc<Inner>, Error> {
-        let place = &self.attached[usize::from(plane) % self.attached.len()];
+    fn at(&self, shard: u8) -> Result<Arc<Inner>, Error> {
+        let place = &self.inners[usize::from(shard) % self.inners.len()];
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
@@ -50,41 +56,41 @@ impl Shards {
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
-        let inner = Arc::new(Inner::new(self.plan.to_plane(plane), self.timeout, self.near)?);
+        let inner = Arc::new(Inner::new(self.plan.to_shard(shard), self.timeout, self.local_reads)?);
         Ok(Arc::clone(place.get_or_init(|| inner)))
     }
 }
 
 impl Client {
-    /// How many progress threads the daemon has, among which it shares its segments out by their names. A client
-    /// attaches to each of them when it needs it.
+    /// Returns the number of the daemon's progress threads (shards), over which it distributes segments by name. A
+    /// client attaches to each when it first needs it.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// assert_eq!(client.planes(), 1);
+    /// assert_eq!(client.shard_count(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn planes(&self) -> u8 {
-        self.1.attached.len() as u8
+    pub fn shard_count(&self) -> u8 {
+        self.1.inners.len() as u8
     }
 
-    /// Which of them this clone is attached to.
-    pub(crate) fn plane(&self) -> u8 {
-        self.0.plan.plane
+    /// Returns the shard to which this clone is attached.
+    pub(crate) fn shard(&self) -> u8 {
+        self.0.plan.shard
     }
 
-    /// The same client at another plane.
-    pub(crate) fn at_plane(&self, plane: u8) -> Result<Self, Error> {
-        if plane == self.plane() {
+    /// Returns this client bound to another shard.
+    pub(crate) fn at_shard(&self, shard: u8) -> Result<Self, Error> {
+        if shard == self.shard() {
             return Ok(self.clone());
         }
-        Ok(Client(self.1.at(plane)?, Arc::clone(&self.1)))
+        Ok(Client(self.1.at(shard)?, Arc::clone(&self.1)))
     }
 
-    /// The same client at the plane that has a name.
-    pub(crate) fn at_plane_of(&self, name: &Name) -> Result<Self, Error> {
-        self.at_plane(Shard::index_of(name, self.planes()))
+    /// Returns this client bound to the shard that serves a name.
+    pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
+        self.at_shard(Shard::index_of(name, self.shard_count()))
     }
 }
 
@@ -96,22 +102,22 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn segments_of_all_planes_are_one_world() {
+    fn client_finds_segments_of_all_shards() {
         // If this broke, a node with two progress threads would show a client half of its segments.
         let node = TestNode::start_with(|config| config.progress_threads = 3);
-        for client in [node.client(), node.near_client()] {
-            assert_eq!(client.planes(), 3);
+        for client in [node.client(), node.local_read_client()] {
+            assert_eq!(client.shard_count(), 3);
             let names: Vec<String> = (0..24).map(|number| format!("table/{number}")).collect();
             let segments: Vec<_> = names.iter().map(|name| client.allocate(name, Spec::new(5000)).unwrap()).collect();
-            let planes: BTreeSet<u8> = segments.iter().map(|segment| segment.id().plane()).collect();
-            assert_eq!(planes, BTreeSet::from([0, 1, 2]), "all planes are used");
+            let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().plane()).collect();
+            assert_eq!(shards, BTreeSet::from([0, 1, 2]), "all shards are used");
             let ids: BTreeSet<_> = segments.iter().map(|segment| segment.id()).collect();
             assert_eq!(ids.len(), segments.len(), "no two have one id");
             for (number, segment) in segments.iter().enumerate() {
                 segment.put(0, &[number as u8; 4000]).unwrap();
                 assert_eq!(client.open(segment.name()).unwrap().id(), segment.id());
             }
-            // A batch goes over all planes, and its answers come in its own order.
+            // A batch covers all shards, and its replies come in its own order.
             let mut batch = client.batch();
             for segment in &segments {
                 batch.get(segment, 0..100).unwrap().put(segment, 4000, b"batched").unwrap();
@@ -132,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn the_planes_of_a_batch_do_not_wait_for_each_other() {
-        // If this broke, a batch over several planes would take as long as one after the other.
+    fn batch_runs_on_all_shards_at_once() {
+        // If this broke, a batch over several shards would run them one after the other.
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let (client, other) = (node.client(), node.client());
         let made: Vec<_> =
             (0..8).map(|number| client.allocate(&format!("s{number}"), Spec::new(100_000)).unwrap()).collect();
-        let on = |plane| made.iter().find(|segment| segment.id().plane() == plane).unwrap();
+        let on = |shard| made.iter().find(|segment| segment.id().plane() == shard).unwrap();
         let for_long = LockOptions::new().lease(Duration::from_secs(600));
         for (held, free) in [(on(0), on(1)), (on(1), on(0))] {
             let locked = other.open(held.name()).unwrap().lock_with(for_long).unwrap();
@@ -147,7 +153,7 @@ mod tests {
                 let batch = scope.spawn(|| {
                     let mut batch = client.batch();
                     for number in 0..300u64 {
-                        // More than there is room for at once, in each of the two.
+                        // More calls than either shard has capacity for at once.
                         batch.put(held, number * 300, &[1; 300]).unwrap().put(free, number * 300, &[2; 300]).unwrap();
                     }
                     batch.run().unwrap()
@@ -164,8 +170,8 @@ mod tests {
     }
 
     #[test]
-    fn tasks_reach_all_planes_too() {
-        // If this broke, an asynchronous service would find half of what a blocking one made.
+    fn async_client_finds_segments_of_all_shards() {
+        // If this broke, an asynchronous service would find half of the segments of a blocking one.
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let client = node.client().to_async().unwrap();
         block_on(async {
@@ -175,8 +181,8 @@ mod tests {
                 segment.put(0, &[number; 300]).await.unwrap();
                 segments.push(segment);
             }
-            let planes: BTreeSet<u8> = segments.iter().map(|segment| segment.id().plane()).collect();
-            assert_eq!(planes.len(), 2);
+            let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().plane()).collect();
+            assert_eq!(shards.len(), 2);
             assert_eq!(client.list("").await.unwrap().len(), 8);
             let mut batch = client.batch();
             for segment in &segments {
@@ -190,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_the_wrong_plane_is_refused() {
-        // If this broke, a client that counts planes otherwise would make segments that nobody else ever finds.
+    fn name_is_refused_by_wrong_shard() {
+        // If this broke, a client with a wrong number of shards would create segments that no other client finds.
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let client = node.client();
         let segment = client.allocate("here", Spec::new(8)).unwrap();
         assert_eq!(segment.id().plane(), 1);
-        let lying = crate::Client(client.0.clone(), crate::shards::Shards::alone(&client.1));
+        let lying = crate::Client(client.0.clone(), crate::shards::Shards::single(&client.1));
         for error in [lying.open("here").unwrap_err(), lying.allocate("here", Spec::new(8)).unwrap_err()] {
             assert_eq!(error.failure(), Some(Failure::WrongShard), "{error}");
         }

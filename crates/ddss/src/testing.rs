@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a node in this process, and the smallest executor there is.
+//! Shared test helpers: a node in this process, and a minimal executor.
 
 use crate::Client;
 use ddssd::{Config, Node};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// A node that ends with this value.
+/// A node that stops when dropped.
 pub(crate) struct TestNode {
     service: Option<Node>,
     folder: PathBuf,
@@ -21,7 +21,7 @@ impl TestNode {
         Self::start_with(|_| ())
     }
 
-    /// A node that is otherwise than usual.
+    /// Starts a node with a changed configuration.
     pub(crate) fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -33,27 +33,27 @@ impl TestNode {
     }
 
     pub(crate) fn client(&self) -> Client {
-        // A machine that runs other tests may take its time: here no deadline is to be met.
+        // A machine that runs other tests may be slow: no deadline matters here.
         let patient = std::time::Duration::from_secs(60);
-        Client::builder().folder(&self.folder).timeout(patient).near(false).connect().unwrap()
+        Client::builder().folder(&self.folder).timeout(patient).local_reads(false).connect().unwrap()
     }
 
-    /// A client that reads in place what it may.
-    pub(crate) fn near_client(&self) -> Client {
+    /// Connects a client with local reads enabled.
+    pub(crate) fn local_read_client(&self) -> Client {
         let patient = std::time::Duration::from_secs(60);
         Client::builder().folder(&self.folder).timeout(patient).connect().unwrap()
     }
 
-    /// One that has a single lane, and does not wait long for it.
-    pub(crate) fn one_lane_client(&self) -> Client {
+    /// Connects a client with a single channel and a short timeout.
+    pub(crate) fn one_channel_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(400);
-        Client::builder().folder(&self.folder).lanes(1).timeout(soon).near(false).connect().unwrap()
+        Client::builder().folder(&self.folder).channels(1).timeout(soon).local_reads(false).connect().unwrap()
     }
 
-    /// A client that waits for nothing long.
-    pub(crate) fn impatient_client(&self) -> Client {
+    /// Connects a client with a short timeout.
+    pub(crate) fn short_timeout_client(&self) -> Client {
         let soon = std::time::Duration::from_millis(400);
-        Client::builder().folder(&self.folder).timeout(soon).near(false).connect().unwrap()
+        Client::builder().folder(&self.folder).timeout(soon).local_reads(false).connect().unwrap()
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a get and a put return besides being done: a version and a timestamp.
+//! Values and stamps that calls return: bytes, version and timestamp.
 
 use ddss_core::{Completion, Timestamp, Version};
 use std::ops::Deref;
 
-/// Which version of a segment a call read or made, and when that version was made.
+/// Version that a call read or created, and its timestamp.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -16,9 +16,9 @@ use std::ops::Deref;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stamp {
-    /// +1 with each put.
+    /// Increases by 1 with each put.
     pub version: Version,
-    /// On the home's hybrid logical clock.
+    /// Time on the home's hybrid logical clock.
     pub timestamp: Timestamp,
 }
 
@@ -50,22 +50,22 @@ impl Value {
         Self { bytes, stamp }
     }
 
-    /// Version and timestamp.
+    /// Returns the version and the timestamp.
     pub fn stamp(&self) -> Stamp {
         self.stamp
     }
 
-    /// Which version these bytes are of.
+    /// Returns the version of these bytes.
     pub fn version(&self) -> Version {
         self.stamp.version
     }
 
-    /// When that version was made.
+    /// Returns the timestamp of that version.
     pub fn timestamp(&self) -> Timestamp {
         self.stamp.timestamp
     }
 
-    /// The bytes alone.
+    /// Returns the bytes alone.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

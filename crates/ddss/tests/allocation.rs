@@ -1,4 +1,4 @@
-//! After warming up, a call allocates nothing on its caller's thread.
+//! No allocation on the caller's thread: after warm-up a call allocates nothing.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use ddss::{Client, Spec, Strategy};
 use ddssd::{Config, Node};
 
-/// Calls of each kind.
+/// Number of calls of each kind.
 const CALLS: usize = 300;
 
 #[test]
@@ -44,7 +44,7 @@ fn calls_allocate_nothing() {
 
 #[test]
 fn tasks_allocate_nothing() {
-    // If this failed, a service on an executor would pay for each call what a blocking one does not.
+    // If this failed, an asynchronous call would cost allocations that a blocking one does not.
     let node = ddssd::EphemeralNode::start().unwrap();
     for strategy in Strategy::ALL {
         let builder = Client::builder().folder(node.folder()).strategy(strategy).timeout(Duration::from_secs(60));
@@ -68,7 +68,7 @@ fn tasks_allocate_nothing() {
             for _ in 0..CALLS {
                 one_of_each().await;
             }
-            // Measured around single turns: what is asked about is this thread, whoever polls it.
+            // Measured around single polls: the counter covers this thread, whichever task it polls.
             let mut counted = 0;
             for _ in 0..CALLS {
                 let mut turn = std::pin::pin!(one_of_each());

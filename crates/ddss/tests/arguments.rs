@@ -1,4 +1,4 @@
-//! Arguments out of their range: the call ends with an error that names the argument, its value and its range, and nothing is bent.
+//! Arguments out of range: the error names the argument, its value and its range, and no value is adjusted.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
@@ -22,8 +22,8 @@ fn names<T>(ended: Result<T, Error>, words: &[&str]) {
 }
 
 #[test]
-fn a_specification_out_of_range_is_refused_by_name() {
-    // If this broke, a user would get another segment than was asked for, or guess which of seven fields was wrong.
+fn allocate_names_spec_field_that_is_out_of_range() {
+    // If this broke, a user would get another segment than requested, or guess which of seven fields was wrong.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
     let tasks = client.to_async().unwrap();
@@ -60,8 +60,9 @@ fn a_specification_out_of_range_is_refused_by_name() {
 }
 
 #[test]
-fn a_timeout_or_a_lease_out_of_range_is_refused_by_name() {
-    // If this broke, a call would end after another time than it was given, or a thread would panic over a date that there is not.
+fn timeout_and_lease_out_of_range_are_named() {
+    // If this broke, a call would have another timeout than requested, or a thread would panic over an unrepresentable
+    // instant.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
     let tasks = client.to_async().unwrap();
@@ -69,9 +70,9 @@ fn a_timeout_or_a_lease_out_of_range_is_refused_by_name() {
     let later = block_on(tasks.open("mine")).unwrap();
     for timeout in [MINUTES + Duration::from_secs(1), Duration::MAX] {
         let words = ["timeout is", "at most 600s"];
-        names(segment.within(timeout).put(0, b"bytes"), &words);
-        names(segment.within(timeout).wait_newer_than(ddss::Version(9)), &words);
-        names(block_on(later.within(timeout).put(0, b"bytes")), &words);
+        names(segment.with_timeout(timeout).put(0, b"bytes"), &words);
+        names(segment.with_timeout(timeout).wait_newer_than(ddss::Version(9)), &words);
+        names(block_on(later.with_timeout(timeout).put(0, b"bytes")), &words);
         names(segment.lock_with(LockOptions::new().timeout(timeout)), &words);
         names(block_on(later.lock_with(LockOptions::new().timeout(timeout))), &words);
     }
@@ -80,21 +81,21 @@ fn a_timeout_or_a_lease_out_of_range_is_refused_by_name() {
         names(segment.lock_with(options), &words);
         names(block_on(later.lock_with(options)), &words);
     }
-    // The longest ones are good.
-    segment.within(MINUTES).put(0, b"bytes").unwrap();
+    // The maximum values are valid.
+    segment.with_timeout(MINUTES).put(0, b"bytes").unwrap();
     segment.lock_with(LockOptions::new().lease(MINUTES).timeout(MINUTES)).unwrap().unlock().unwrap();
-    block_on(later.within(MINUTES).put(0, b"bytes")).unwrap();
+    block_on(later.with_timeout(MINUTES).put(0, b"bytes")).unwrap();
     block_on(async { later.lock_with(LockOptions::new().lease(MINUTES)).await?.unlock().await }).unwrap();
 }
 
 #[test]
-fn a_client_out_of_range_is_refused_by_name() {
-    // If this broke, a client would have fewer lanes than its threads count on.
+fn builder_names_option_that_is_out_of_range() {
+    // If this broke, a client would have fewer channels than its threads expect.
     let node = ddssd::EphemeralNode::start().unwrap();
     type Change = fn(ClientBuilder) -> ClientBuilder;
     let cases: [(Change, &[&str]); 6] = [
-        (|builder| builder.lanes(0), &["lanes is 0", "1 to 61"]),
-        (|builder| builder.lanes(62), &["lanes is 62", "1 to 61"]),
+        (|builder| builder.channels(0), &["channels is 0", "1 to 61"]),
+        (|builder| builder.channels(62), &["channels is 62", "1 to 61"]),
         (|builder| builder.arena_bytes(0), &["arena_bytes is 0", "1 to 268435456"]),
         (|builder| builder.arena_bytes((256 << 20) + 1), &["arena_bytes is 268435457", "1 to 268435456"]),
         (|builder| builder.timeout(MINUTES * 2), &["timeout is 1200s", "at most 600s"]),
@@ -103,17 +104,17 @@ fn a_client_out_of_range_is_refused_by_name() {
     for (change, words) in cases {
         names(change(Client::builder().folder(node.folder())).connect(), words);
     }
-    Client::builder().folder(node.folder()).lanes(61).timeout(MINUTES).connect().unwrap();
+    Client::builder().folder(node.folder()).channels(61).timeout(MINUTES).connect().unwrap();
 }
 
 #[test]
-fn a_range_that_ends_before_it_begins_is_out_of_range() {
-    // If this broke, a mistake in a program's sums would read nothing, and look like an empty segment.
+fn inverted_range_is_out_of_range() {
+    // If this broke, an arithmetic mistake would read nothing, and look like an empty segment.
     let node = ddssd::EphemeralNode::start().unwrap();
     let client = Client::builder().folder(node.folder()).connect().unwrap();
     let tasks = client.to_async().unwrap();
     let values = SharedSlice::<u64>::allocate(&client, "values", 8).unwrap();
-    let later: SharedSlice<u64, AsyncSegment> = block_on(SharedSlice::find(&tasks, "values")).unwrap();
+    let later: SharedSlice<u64, AsyncSegment> = block_on(SharedSlice::open_async(&tasks, "values")).unwrap();
     #[expect(clippy::reversed_empty_ranges, reason = "it is what is tested")]
     let range = 5..3;
     assert_eq!(values.get_range(range.clone()).unwrap_err().failure(), Some(Failure::OutOfRange));

@@ -1,9 +1,9 @@
-//! Every type that the crate shows has an example, and every example runs.
+//! Examples of public types: each type has an example, and each example runs.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::path::{Path, PathBuf};
 
-/// The crates whose types it shows.
+/// Crates whose types `ddss` re-exports.
 const SOURCES: [&str; 3] = ["src", "../ddss-core/src", "../ddss-ipc/src"];
 
 fn rust_files(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
@@ -18,7 +18,7 @@ fn rust_files(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The names in the `pub use` lines of a contents page.
+/// Returns the names in the `pub use` lines of a `lib.rs`.
 fn shown(text: &str) -> Vec<String> {
     let uses = text.split("\npub use ").skip(1).map(|rest| rest.split(';').next().unwrap());
     let words = uses.flat_map(|line| line.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
@@ -29,7 +29,7 @@ fn shown(text: &str) -> Vec<String> {
     words.filter(is_type).map(str::to_owned).collect()
 }
 
-/// The documentation in front of a type.
+/// Returns the doc comment of a type.
 fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>> {
     let lines: Vec<&str> = text.lines().collect();
     let begins = |line: &str| {
@@ -42,13 +42,13 @@ fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>>
 }
 
 #[test]
-fn every_type_that_is_shown_has_an_example_that_runs() {
-    // If this failed, somebody who meets a type for the first time would have to guess how it is used.
+fn every_public_type_has_a_runnable_example() {
+    // If this failed, a newcomer would have to guess how a type is used.
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     SOURCES.iter().for_each(|folder| rust_files(&root.join(folder), &mut files));
     let names = shown(&std::fs::read_to_string(root.join("src/lib.rs")).unwrap());
-    // The last three are of fields of others: who keeps one has to name its type.
+    // The last three are types of fields: a program that stores such a field has to name its type.
     let known =
         ["Client", "AsyncSegment", "Shared", "Version", "Strategy", "Error", "Name", "AttachError", "UnknownStrategy"];
     for known in known {
@@ -60,7 +60,7 @@ fn every_type_that_is_shown_has_an_example_that_runs() {
             without.push(format!("{name} (not found)"));
             continue;
         };
-        // An opening fence of which the compiler is told nothing: its code is built and run.
+        // An opening fence without attributes: its code is compiled and run.
         let fences = lines.iter().rev().filter(|line| line.starts_with("/// ```"));
         if !fences.step_by(2).any(|line| *line == "/// ```") {
             without.push(name.clone());

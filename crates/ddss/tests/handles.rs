@@ -1,4 +1,4 @@
-//! What a service may do with handles: clone them, send them to other threads, share them, and await them in tasks that move.
+//! Handles in services: cloned, sent to other threads, shared, and awaited in tasks that move.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use ddss::{AsyncClient, AsyncSegment, Client, Segment, Shared, SharedSlice, Spec, Version};
@@ -49,7 +49,7 @@ fn handles_are_cloned_shared_and_awaited_by_tasks_that_move() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    // Not beside puts of the same client: those would end with *own lock*.
+    // Not concurrent with puts of the same client, which would fail with *own lock*.
     executor().block_on(may_move(async { segment.lock().await.unwrap().unlock().await.unwrap() }));
     let newest = executor().block_on(may_move(segment.get_newer_than(Version(0), ..))).unwrap();
     assert_eq!(newest.version(), Version(400));

@@ -1,20 +1,20 @@
-//! What blocks and what is awaited offer the same: the table of both, kept by reading the sources.
+//! Parity of the blocking and the asynchronous API, checked by reading the sources.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Twins: how each type is written where its functions are.
+/// Pairs of types, as their `impl` lines are written.
 const TWINS: [(&str, &str); 6] = [
     ("Client", "AsyncClient"),
     ("Segment", "AsyncSegment"),
-    ("Locked", "AsyncLocked"),
+    ("LockGuard", "AsyncLockGuard"),
     ("Batch", "AsyncBatch"),
     ("Shared<T>", "Shared<T, AsyncSegment>"),
     ("SharedSlice<T>", "SharedSlice<T, AsyncSegment>"),
 ];
 
-/// What only one of two twins has, and why.
+/// Methods that only one type of a pair has, with the reason.
 const ALONE: [(&str, &str, &str); 8] = [
     ("Client", "connect", "a task's client begins as one that blocks"),
     ("Client", "builder", "as `connect`"),
@@ -23,15 +23,15 @@ const ALONE: [(&str, &str, &str); 8] = [
     ("Segment", "get_many_into_while", "a task joins two futures"),
     ("Client", "strategy", "of both: `blocking().strategy()`"),
     ("Client", "socket", "of both: `blocking().socket()`"),
-    ("Client", "planes", "of both: `blocking().planes()`"),
+    ("Client", "shard_count", "of both: `blocking().shard_count()`"),
 ];
 
-/// What has another name, since one type has both functions.
-const RENAMED: [(&str, &str); 3] = [("new", "of"), ("allocate", "make"), ("open", "find")];
+/// Methods with another name, since one type has both functions.
+const RENAMED: [(&str, &str); 3] = [("new", "new_async"), ("allocate", "allocate_async"), ("open", "open_async")];
 
 type Functions = BTreeMap<String, BTreeSet<String>>;
 
-/// The type of a line like `impl<T: Bound> Shared<T, S> {`; `None` for a trait's implementation.
+/// Returns the type of a line like `impl<T: Bound> Shared<T, S> {`; `None` for a trait's implementation.
 fn type_of(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("impl")?.strip_suffix(" {")?;
     let mut depth = 0;
@@ -68,8 +68,8 @@ fn read(folder: &Path, into: &mut Functions) {
 }
 
 #[test]
-fn what_blocks_and_what_is_awaited_offer_the_same() {
-    // If this failed, a service would have to block where it wants to wait for many, or the other way round.
+fn blocking_and_async_api_have_the_same_methods() {
+    // If this failed, a service would have to block where it wants to await many calls, or the reverse.
     let mut functions = Functions::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut functions);
     let of = |name: &str| functions.get(name).unwrap_or_else(|| panic!("{name} is not in {functions:?}")).clone();
@@ -90,7 +90,7 @@ fn what_blocks_and_what_is_awaited_offer_the_same() {
         }
         lacking.extend(here.difference(&there).map(|function| format!("{task}::{function}")));
         lacking.extend(there.difference(&here).map(|function| format!("{blocking}::{function}")));
-        // The page says it as well.
+        // The documentation says so too.
         let page = include_str!("../src/async_client/mod.rs");
         assert!(page.contains(&format!("| [`{blocking}`]")) || page.contains(&format!("| `{blocking}`")), "{blocking}");
     }
@@ -98,8 +98,8 @@ fn what_blocks_and_what_is_awaited_offer_the_same() {
 }
 
 #[test]
-fn the_test_above_reads_what_is_there() {
-    // If this failed, it could pass whatever the sources say.
+fn parity_check_reads_the_sources() {
+    // If this failed, the test could pass whatever the sources say.
     assert_eq!(type_of("impl Segment {"), Some("Segment"));
     assert_eq!(type_of("impl<T: FromBytes + IntoBytes> Shared<T, AsyncSegment> {"), Some("Shared<T, AsyncSegment>"));
     assert_eq!(type_of("impl<T, S: Clone> Clone for Shared<T, S> {"), None);

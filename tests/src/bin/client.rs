@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("usage: client FOLDER STRATEGY")?;
     let strategy: Strategy = arguments.next().ok_or("usage: client FOLDER STRATEGY")?.parse()?;
-    let client = match Client::builder().folder(folder).strategy(strategy).near(false).connect() {
+    let client = match Client::builder().folder(folder).strategy(strategy).local_reads(false).connect() {
         Ok(client) => client,
         Err(error) => {
             answer(&format!("error {error}"))?;

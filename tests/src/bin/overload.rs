@@ -95,7 +95,13 @@ impl Size {
 }
 
 fn connect(daemon: &Daemon, timeout: Duration) -> Result<Client, ddss::Error> {
-    Client::builder().folder(daemon.folder()).near(false).lanes(1).arena_bytes(ARENA).timeout(timeout).connect()
+    Client::builder()
+        .folder(daemon.folder())
+        .local_reads(false)
+        .channels(1)
+        .arena_bytes(ARENA)
+        .timeout(timeout)
+        .connect()
 }
 
 fn open(client: &Client, name: &str) -> Result<Segment, ddss::Error> {

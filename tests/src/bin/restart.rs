@@ -99,7 +99,8 @@ fn run(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting a daemon; if it is not built yet, that takes minutes");
     let options = DaemonOptions::new(1)?.pool_bytes(needed).argument("--core").argument("none");
     let mut daemon: Daemon = options.start()?;
-    let connect = |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).near(false).timeout(PATIENCE);
+    let connect =
+        |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
     let client = connect(Strategy::Auto).connect()?;
     let begin = Instant::now();
     fill(&client, wish)?;

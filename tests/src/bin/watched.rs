@@ -128,7 +128,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Some(wish) = Wish::read() else { return Err(USAGE.into()) };
     let daemon = Daemon::start(1)?;
     // What is read in place does not come to the daemon, and is in no count.
-    let client = Client::builder().folder(daemon.folder()).near(false).timeout(CALL_MAX).connect()?;
+    let client = Client::builder().folder(daemon.folder()).local_reads(false).timeout(CALL_MAX).connect()?;
     let made = (0..wish.segments).map(|number| client.allocate(&format!("watched/{number}"), Spec::new(BYTES)));
     let segments: Vec<Segment> = made.collect::<Result<_, _>>()?;
     let mut top = Command::new(binary("ddss")?);

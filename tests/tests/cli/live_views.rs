@@ -45,7 +45,7 @@ fn a_call_is_followed_step_by_step_here_and_to_another_node() {
 #[test]
 fn what_a_dead_daemon_did_last_is_shown_and_called_so() {
     let mut daemon = Daemon::start(1).unwrap();
-    let client = Client::builder().folder(daemon.folder()).near(false).connect().unwrap();
+    let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
     let segment = client.allocate("busy", Spec::new(64)).unwrap();
     for _ in 0..500 {
         segment.put(0, &[1; 64]).unwrap();
@@ -154,7 +154,7 @@ fn the_live_view_fits_its_terminal_and_leaves_it_clean() {
         return skipped("the_live_view_fits_its_terminal_and_leaves_it_clean", "tmux is missing");
     }
     let daemon = Daemon::start(1).unwrap();
-    let client = Client::builder().folder(daemon.folder()).near(false).connect().unwrap();
+    let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
     let busy = client.allocate(&format!("a name that is long {}", "x".repeat(90)), Spec::new(64)).unwrap();
     let ddss = binary("ddss").unwrap();
     let top = format!(
@@ -199,7 +199,7 @@ fn the_live_view_of_a_thousand_segments_costs_little() {
         return skipped("the_live_view_of_a_thousand_segments_costs_little", "tmux is missing");
     }
     let daemon = Daemon::start(1).unwrap();
-    let client = Client::builder().folder(daemon.folder()).near(false).connect().unwrap();
+    let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
     for index in 0..1_000 {
         client.allocate(&format!("segment/{index:04}"), Spec::new(64)).unwrap().put(0, &[1]).unwrap();
     }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon) -> Client {
     // In place the daemon would see nothing of the gets.
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false).connect().expect("the daemon serves")
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().expect("the daemon serves")
 }
 
 /// Looks until it is so.

@@ -153,7 +153,8 @@ fn a_put_that_may_have_happened_is_told_from_one_that_did_not() {
         // One that gave up by itself before the trouble came certainly did nothing, and says so.
         let mut ends = (0..5).map(|_| put_in_trouble(is_killed, asked));
         let (code, why) = ends.find(|(code, _)| *code != Some(1)).unwrap();
-        let is_told = why.starts_with("ddss: nobody knows whether this happened: ") && why.contains("`ddss stat NAME`");
+        let is_told = why.starts_with("ddss: outcome unknown, the call may have taken effect: ")
+            && why.contains("`ddss stat NAME`");
         assert!(code == Some(3) && is_told, "home {is_killed} {asked}: {code:?} {why}");
     }
 }

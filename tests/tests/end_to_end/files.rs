@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES: usize = 300_000;
 
 fn client(daemon: &Daemon, near: bool) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(near).connect().expect("the daemon serves")
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(near).connect().expect("the daemon serves")
 }
 
 fn in_file(bytes: usize) -> Spec {

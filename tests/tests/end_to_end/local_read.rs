@@ -14,7 +14,7 @@ fn client(daemon: &Daemon) -> Client {
 
 fn hasty(daemon: &Daemon, near: bool) -> Client {
     let soon = Duration::from_millis(50);
-    Client::builder().folder(daemon.folder()).timeout(soon).near(near).connect().expect("the daemon serves")
+    Client::builder().folder(daemon.folder()).timeout(soon).local_reads(near).connect().expect("the daemon serves")
 }
 
 // If this failed, gets on a node would stop with its daemon, or cost a round trip to it.

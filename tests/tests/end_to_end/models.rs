@@ -88,12 +88,12 @@ fn a_copy_answers_while_it_is_young_and_never_hides_a_put_of_its_own_node() {
     assert_eq!(&reader.get(..).unwrap()[..], &[1; 1000]);
     made.put(0, &[2; 1000]).unwrap();
     assert_eq!(&second.get(..).unwrap()[..], &[1; 1000], "the copy is young");
-    assert_eq!(&second.asking(Model::Strict).get(..).unwrap()[..], &[2; 1000], "this once the newest");
+    assert_eq!(&second.with_model(Model::Strict).get(..).unwrap()[..], &[2; 1000], "this once the newest");
     reader.put(0, &[3; 1000]).unwrap();
     assert_eq!(&second.get(..).unwrap()[..], &[3; 1000], "a put of its own node ends it");
     a.pause().unwrap();
     assert_eq!(&second.get(10..20).unwrap()[..], &[3; 10], "its home need not answer");
-    assert!(second.asking(Model::Temporal(1)).get(..).is_err(), "a younger one has to come from there");
+    assert!(second.with_model(Model::Temporal(1)).get(..).is_err(), "a younger one has to come from there");
     a.resume().unwrap();
 }
 
@@ -219,25 +219,25 @@ fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
     let (mut unsure_of_loose, mut unsure_of_strict) = (0, 0);
     // Another client of the same node, and one of another node.
     for other in [hasty(&a), on_b] {
-        let (loose, strict) = (open(&other, "loose").within(soon), open(&other, "strict").within(soon));
-        let task = block_on(other.to_async().unwrap().open("loose")).unwrap().within(soon);
+        let (loose, strict) = (open(&other, "loose").with_timeout(soon), open(&other, "strict").with_timeout(soon));
+        let task = block_on(other.to_async().unwrap().open("loose")).unwrap().with_timeout(soon);
         let before = loose.get(..).unwrap().version().0;
         for model in [Model::Strict, Model::Write] {
-            let asking = loose.asking(model);
+            let asking = loose.with_model(model);
             unsure_of_loose += late(asking.put(0, &[1; 8]));
             unsure_of_loose += late(asking.put(0, &[1; 60]));
             unsure_of_loose += late(asking.put_many(&[(0, &[1; 8])]));
-            unsure_of_loose += late(block_on(task.asking(model).put(0, &[1; 8])));
+            unsure_of_loose += late(block_on(task.with_model(model).put(0, &[1; 8])));
         }
         assert_eq!(loose.put(0, &[2; 8]).unwrap().version.0, before + 1, "a plain one");
-        assert_eq!(loose.asking(Model::Read).put(0, &[2; 60]).unwrap().version.0, before + 2);
+        assert_eq!(loose.with_model(Model::Read).put(0, &[2; 60]).unwrap().version.0, before + 2);
         assert_eq!(block_on(task.put_many(&[(0, &[2; 8])])).unwrap().version.0, before + 3);
-        unsure_of_strict += late(strict.asking(Model::Null).put(0, &[3; 8])); // never less
+        unsure_of_strict += late(strict.with_model(Model::Null).put(0, &[3; 8])); // never less
     }
     for held in held {
         held.unlock().unwrap();
     }
-    let last = loose.asking(Model::Strict).put(0, &[4; 8]).unwrap().version.0;
+    let last = loose.with_model(Model::Strict).put(0, &[4; 8]).unwrap().version.0;
     assert!((7..=7 + unsure_of_loose).contains(&last), "nobody holds it any more: {last}, {unsure_of_loose} unsure");
     assert!(strict.get(..).unwrap().version().0 <= unsure_of_strict);
 }
@@ -264,12 +264,12 @@ fn the_calls_of_a_handle_have_its_own_time() {
     let held = open(&on_b, "slow").lock().unwrap();
     let task = block_on(client(&a).to_async().unwrap().open("slow")).unwrap();
     let soon = Duration::from_millis(100);
-    let (hasty, hasty_task) = (here.within(soon), task.within(soon).asking(Model::Strict));
+    let (hasty, hasty_task) = (here.with_timeout(soon), task.with_timeout(soon).with_model(Model::Strict));
     let options = LockOptions::new().timeout(soon);
     let (ends, took) = timed(|| {
         [
             failure(hasty.get(..)),
-            failure(hasty.asking(Model::Strict).get_many(&[0..8, 9..10])),
+            failure(hasty.with_model(Model::Strict).get_many(&[0..8, 9..10])),
             failure(hasty.put(0, &[1])),
             failure(hasty.put_many(&[(0, &[1])])),
             failure(hasty.fetch_add(0, 1)),
@@ -290,16 +290,17 @@ fn the_calls_of_a_handle_have_its_own_time() {
     assert_eq!(here.get(..).unwrap().version(), Version(0), "nothing of it happened");
     // A lock comes back all the same.
     let (_, took) = timed(|| {
-        drop(hasty.within(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE)).unwrap());
-        let held = block_on(hasty_task.within(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE))).unwrap();
+        drop(hasty.with_timeout(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE)).unwrap());
+        let held =
+            block_on(hasty_task.with_timeout(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE))).unwrap();
         assert_eq!(failure(block_on(held.unlock())), Some(Failure::TimedOut));
         here.lock().unwrap().unlock().unwrap();
     });
     assert!(took < Duration::from_secs(8), "{took:?}: a lease had to end");
     // Who has no time at all is told so, and nothing goes out.
-    let never = hasty.within(Duration::ZERO).put(0, &[1]).unwrap_err();
+    let never = hasty.with_timeout(Duration::ZERO).put(0, &[1]).unwrap_err();
     assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
-    let never = block_on(hasty_task.within(Duration::ZERO).put(0, &[1])).unwrap_err();
+    let never = block_on(hasty_task.with_timeout(Duration::ZERO).put(0, &[1])).unwrap_err();
     assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
 }
 
@@ -319,13 +320,13 @@ fn what_asks_again_and_again_keeps_within_one_time() {
         other.put(0, &[1; 8]).unwrap();
         *count += 1;
     };
-    let shared = Shared::<u64>::new(mine.within(soon), 0).unwrap();
+    let shared = Shared::<u64>::new(mine.with_timeout(soon), 0).unwrap();
     assert_eq!(failure(shared.update(in_between)), Some(Failure::TimedOut));
-    let shared = Shared::<u64, _>::of(task.within(soon), 0).unwrap();
+    let shared = Shared::<u64, _>::new_async(task.with_timeout(soon), 0).unwrap();
     assert_eq!(failure(block_on(shared.update(in_between))), Some(Failure::TimedOut));
     // The new version comes late, under a lock for which the get that follows would wait.
     let (late, time) = (Duration::from_millis(1500), Duration::from_secs(2));
-    let (hasty, hasty_task) = (mine.within(time), task.within(time));
+    let (hasty, hasty_task) = (mine.with_timeout(time), task.with_timeout(time));
     let newer = |ask: &(dyn Fn(Version) -> Result<Value, Error> + Sync)| {
         let held = other.lock().unwrap();
         let version = held.version();

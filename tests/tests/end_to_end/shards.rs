@@ -28,7 +28,7 @@ fn pair() -> [Daemon; 2] {
 }
 
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false).connect().unwrap()
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap()
 }
 
 fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
@@ -217,7 +217,7 @@ fn another_number_of_threads_is_refused_as_long_as_there_are_segments() {
     third.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
     let why = client.allocate("new", Spec::new(8)).unwrap_err().to_string();
     assert!(why.contains("has 3 progress threads and had 2"), "{why}");
-    assert_eq!(self::client(&daemon).planes(), 3);
+    assert_eq!(self::client(&daemon).shard_count(), 3);
     third.end().unwrap();
 }
 

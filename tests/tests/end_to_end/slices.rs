@@ -22,7 +22,7 @@ fn calls_go_on_while_a_large_segment_comes_and_goes() {
     let options = DaemonOptions::new(1).unwrap().pool_bytes(LARGE + (1 << 20));
     let daemon = options.argument("--core").argument("none").start().unwrap();
     let connect = || {
-        let builder = Client::builder().folder(daemon.folder()).near(false);
+        let builder = Client::builder().folder(daemon.folder()).local_reads(false);
         builder.timeout(Duration::from_secs(60)).connect().unwrap()
     };
     let (calls, end) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -68,7 +68,7 @@ fn calls_go_on_while_a_large_segment_is_brought_to_other_people() {
     let options = DaemonOptions::new(1).unwrap().pool_bytes(LARGE + LARGE / 2 + (2 << 20));
     let daemon = options.argument("--core").argument("none").start().unwrap();
     let connect = || {
-        let builder = Client::builder().folder(daemon.folder()).near(false);
+        let builder = Client::builder().folder(daemon.folder()).local_reads(false);
         builder.timeout(Duration::from_secs(60)).connect().unwrap()
     };
     let bytes = LARGE / 2 - 8192;

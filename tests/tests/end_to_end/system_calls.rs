@@ -77,7 +77,7 @@ fn a_progress_thread_that_has_work_makes_no_system_call() {
     };
     let written = || std::fs::metadata(&path).map_or(0, |file| file.len());
     let open = |strategy: Strategy| {
-        let client = Client::builder().folder(daemon.folder()).strategy(strategy).near(false).timeout(PATIENCE);
+        let client = Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
         client.connect().unwrap().allocate(&format!("words-{strategy}"), Spec::new(64)).unwrap()
     };
     // By message queues each call is a system call: so what there is would be seen at once.

@@ -195,7 +195,7 @@ fn threads_that_wait_leave_lanes_for_calls_that_do_not() {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(100));
-        locked.within(Duration::from_secs(2)).get(0..8).unwrap();
+        locked.with_timeout(Duration::from_secs(2)).get(0..8).unwrap();
         // The lanes that are left are taken by calls behind another client's lock; a holder is not stopped by them.
         let theirs = client(&daemon);
         let behind = theirs.allocate("behind", Spec::new(8)).unwrap();
@@ -275,8 +275,8 @@ fn watchers_that_begin_anew_take_no_room_from_a_task_in_line() {
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
     let (tasks, watched) = tasks(&mine, "watched", 64);
-    let watched = watched.within(TIME);
-    let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap().within(TIME);
+    let watched = watched.with_timeout(TIME);
+    let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap().with_timeout(TIME);
     let over = Arc::new(AtomicBool::new(false));
     let watch = |watched: AsyncSegment, over: Arc<AtomicBool>| async move {
         let version = watched.stat().await.unwrap().version;
@@ -309,7 +309,7 @@ fn tasks_that_watch_leave_room_for_calls_that_do_not() {
     let (tasks, segment) = tasks(&client(&daemon), "watched", 64);
     let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap();
     let waits = watchers(&segment, 2 * MANY);
-    let short = other.within(Duration::from_secs(5));
+    let short = other.with_timeout(Duration::from_secs(5));
     for _ in 0..100 {
         block_on(short.put(0, &[1; 64])).unwrap();
         block_on(short.get(..)).unwrap();
@@ -370,9 +370,9 @@ fn watching_asks_seldom_while_the_home_is_away_and_goes_on_when_it_is_back() {
     let [mut a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("far", Spec::new(64)).unwrap();
     made.put(0, &[1; 8]).unwrap();
-    let far = open_soon(&client(&b), "far").within(Duration::from_millis(500));
+    let far = open_soon(&client(&b), "far").with_timeout(Duration::from_millis(500));
     let tasks = client(&b).to_async().unwrap();
-    let far_of_tasks = block_on(tasks.open("far")).unwrap().within(Duration::from_millis(500));
+    let far_of_tasks = block_on(tasks.open("far")).unwrap().with_timeout(Duration::from_millis(500));
     let (mut versions, mut of_tasks) = (far.watch(), far_of_tasks.watch());
     let first = versions.next().unwrap().unwrap().version;
     assert_eq!(block_on(of_tasks.next()).unwrap().version, first);
@@ -402,7 +402,7 @@ fn call_until(over: &AtomicBool, count: &AtomicU32, call: impl Fn() -> Result<()
 #[test]
 fn calls_that_change_nothing_wait_for_the_daemon_until_their_deadline() {
     let mut daemon = Daemon::start(1).unwrap();
-    let mine = Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+    let mine = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
     let segment = mine.allocate("kept", Spec::new(64)).unwrap();
     let (tasks, _) = tasks(&mine, "other", 8);
     let of_tasks = block_on(tasks.open("kept")).unwrap();

@@ -241,7 +241,8 @@ fn a_second_daemon_on_any_of_its_folders_says_so_and_leaves() {
             let (code, said) = cannot_start(&[], words, folders);
             assert!(code == 3 && said.contains("another ddssd works in"), "{early} {words:?}: {code}: {said}");
         }
-        let reads_anew = Client::builder().folder(alone.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+        let reads_anew =
+            Client::builder().folder(alone.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
         assert_eq!(reads_anew.open("kept").unwrap().get(..).unwrap()[..], pattern(3, 64)[..]);
         assert!(state.join("segments/register").exists(), "its register is gone");
     }

@@ -139,7 +139,7 @@ fn a_handle_goes_on_with_the_next_daemon() {
     let mut daemon = Daemon::start(1).unwrap();
     let clients = Strategy::ALL.map(|strategy| {
         let patient = Duration::from_secs(30);
-        let builder = Client::builder().folder(daemon.folder()).strategy(strategy).near(false).timeout(patient);
+        let builder = Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(patient);
         builder.connect().unwrap()
     });
     let made = clients[0].allocate("counter", Spec::new(64)).unwrap();

@@ -147,10 +147,10 @@ fn who_was_told_that_it_stops_can_still_unlock() {
         wait_until_it_refuses(&spare);
         // Every holder has been told that this daemon takes nothing new.
         for segment in &own {
-            let told = segment.within(Duration::from_millis(50)).stat().unwrap_err();
+            let told = segment.with_timeout(Duration::from_millis(50)).stat().unwrap_err();
             assert_eq!(told.failure(), Some(Failure::GoingDown));
         }
-        let told = block_on(of_tasks.within(Duration::from_millis(50)).stat()).unwrap_err();
+        let told = block_on(of_tasks.with_timeout(Duration::from_millis(50)).stat()).unwrap_err();
         assert_eq!(told.failure(), Some(Failure::GoingDown));
         assert!(waiting.iter().all(|one| !one.is_finished()));
         for (number, locked) in by_threads.into_iter().enumerate() {

@@ -80,13 +80,13 @@ const COLD_LOCKS: &[(&str, &str, &str)] = &[
         "queue",
         "where there is no room for a call, so that it waits anyway",
     ),
-    ("crates/ddss/src/session.rs", "turn", "by who looks for the next daemon"),
+    ("crates/ddss/src/session.rs", "turn", "by the thread that searches for the next daemon"),
     (
         "crates/ddss/src/call/wait_queue.rs",
         "queues",
         "where more threads call than there is room for, so that one sleeps anyway",
     ),
-    ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by who begins to call from tasks"),
+    ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by the first asynchronous client"),
     ("crates/ddss/src/api/local_read.rs", "Areas", "when a segment is opened"),
 ];
 

@@ -33,7 +33,7 @@ fn segments_lie_beside_the_core_that_serves_them() {
         let daemon = DaemonOptions::new(1).unwrap().core(beside.cores[0]).start().unwrap();
         let pages = || pages_of(daemon.pid(), daemon.folder().join("memory").to_str().unwrap());
         let before = pages();
-        let client = Client::builder().folder(daemon.folder()).near(false).connect().unwrap();
+        let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
         let segment = client.allocate("beside", Spec::new(BYTES)).unwrap();
         for at in (0..BYTES).step_by(1 << 19) {
             segment.put(at, &vec![7; 1 << 19]).unwrap();

@@ -102,7 +102,7 @@ fn planes_and_files_cross_the_adapters() {
     let name = "planes_and_files_cross_the_adapters";
     let Some([a, b]) = pair_with(name, "rdma", &["--progress-threads", "2"]) else { return };
     let [on_a, on_b] = [&a, &b].map(|daemon| {
-        let builder = Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false);
+        let builder = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false);
         builder.connect().unwrap()
     });
     let mut planes = BTreeSet::new();

@@ -57,7 +57,7 @@ fn value(metrics: &str, name: &str) -> Option<f64> {
 #[test]
 fn a_monitor_reads_what_the_daemon_counts() {
     let (daemon, address) = monitored(DaemonOptions::new(3).unwrap());
-    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).near(false).connect().unwrap();
+    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
     let segment = client.allocate("watched", Spec::new(4096)).unwrap();
     (0..20).for_each(|_| assert!(segment.put(0, &[1; 1000]).is_ok()));
     let done = "ddss_operations_total{operation=\"put\",outcome=\"done\"}";

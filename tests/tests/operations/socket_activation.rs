@@ -53,7 +53,7 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
             }
             assert!(folder.join("ddssd.sock").exists(), "the socket is not the daemon's to remove");
             // A call that a killed daemon had already may have been done; this is about one that begins when it is known to be gone.
-            let soon = segment.within(Duration::from_millis(200));
+            let soon = segment.with_timeout(Duration::from_millis(200));
             assert!(soon.stat().is_err(), "nobody is there to answer");
             let before = round as u64;
             let waits = scope.spawn({

@@ -50,7 +50,7 @@ fn see_out(child: &mut Child, calls: &AtomicU64) -> ExitStatus {
 
 /// One call after the other until the end; each has to succeed.
 fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicBool) {
-    let connect = || Client::builder().folder(folder).strategy(strategy).near(false).timeout(PATIENCE).connect();
+    let connect = || Client::builder().folder(folder).strategy(strategy).local_reads(false).timeout(PATIENCE).connect();
     let segment = connect().unwrap().allocate(&format!("neighbour/{strategy}"), Spec::new(4096)).unwrap();
     for turn in 0.. {
         if end.load(Ordering::Acquire) {

@@ -43,7 +43,7 @@ fn see_out(child: &mut Child) -> ExitStatus {
 }
 
 fn client(folder: &Path) -> Client {
-    Client::builder().folder(folder).near(false).timeout(Duration::from_secs(20)).connect().unwrap()
+    Client::builder().folder(folder).local_reads(false).timeout(Duration::from_secs(20)).connect().unwrap()
 }
 
 /// One call after the other until the end; each has to succeed.

@@ -127,7 +127,7 @@ fn cpu_time(pid: u32) -> Duration {
 }
 
 fn patient(daemon: &Daemon) -> Result<Client, Error> {
-    Ok(Client::builder().folder(daemon.folder()).timeout(MEET_MAX).near(false).connect()?)
+    Ok(Client::builder().folder(daemon.folder()).timeout(MEET_MAX).local_reads(false).connect()?)
 }
 
 impl Farm {

@@ -64,7 +64,7 @@ impl Field {
     }
 
     pub(super) fn client(&self, strategy: Strategy, near: bool) -> Result<Client, CommandError> {
-        Ok(Client::builder().folder(&self.folder).strategy(strategy).lanes(1).near(near).connect()?)
+        Ok(Client::builder().folder(&self.folder).strategy(strategy).channels(1).local_reads(near).connect()?)
     }
 
     /// The other node, if there is one.

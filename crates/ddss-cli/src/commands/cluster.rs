@@ -90,7 +90,7 @@ fn ask(place: &Place, ask: &AdminRequest) -> Result<AdminResponse, CommandError>
         Ok(answer) => Ok(answer),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             // Who does not run at all is told as everywhere else.
-            Client::builder().folder(&folder).lanes(1).connect()?;
+            Client::builder().folder(&folder).channels(1).connect()?;
             Err(CommandError::Alone { folder })
         }
         Err(error) => Err(CommandError::system(ASK)(error)),

@@ -75,13 +75,13 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
         println!(
             "{}",
             json!({ "daemon": "alive", "node": client.node().0, "folder": folder, "round_trip_us": micros,
-                "planes": client.planes(), "segments": held.as_json(), "cluster": cluster })
+                "planes": client.shard_count(), "segments": held.as_json(), "cluster": cluster })
         );
         return Ok(());
     }
     fact("daemon", format_args!("alive: {} answered in {micros:.1} µs ({})", client.node(), client.strategy()));
-    if client.planes() > 1 {
-        fact("threads", format_args!("{}: segments are shared out among them by their names", client.planes()));
+    if client.shard_count() > 1 {
+        fact("threads", format_args!("{}: segments are shared out among them by their names", client.shard_count()));
     }
     fact("folder", folder.display());
     fact(

@@ -50,7 +50,7 @@ const TRACE_BYTES: u64 = 8;
 /// Makes some calls, and takes what the page says of them.
 fn made(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), CommandError> {
     // A get that is read in place does not come to the daemon.
-    let client = Client::builder().folder(options.place.folder()).lanes(1).near(false).connect()?;
+    let client = Client::builder().folder(options.place.folder()).channels(1).local_reads(false).connect()?;
     let segment = client.open(name)?;
     let length = length_of(&segment, 0, options.bytes, TRACE_BYTES)?;
     if length > Segment::TRANSFER_BYTES_MAX as u64 {

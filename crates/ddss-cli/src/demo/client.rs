@@ -75,7 +75,7 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 /// What is shown is the road through the daemons, so gets do not go around them.
 fn connect(folder: &Path, strategy: Strategy) -> Result<Client, CommandError> {
     let builder = Client::builder().folder(folder).strategy(strategy).timeout(CALL_MAX);
-    Ok(builder.lanes(1).near(false).connect()?)
+    Ok(builder.channels(1).local_reads(false).connect()?)
 }
 
 /// One number in each word: a mix of two puts shows.

@@ -26,7 +26,7 @@ impl Names {
         }
         self.asked = Some(Instant::now());
         if self.client.is_none() {
-            self.client = Client::builder().folder(place.folder()).lanes(1).arena_bytes(1 << 16).connect().ok();
+            self.client = Client::builder().folder(place.folder()).channels(1).arena_bytes(1 << 16).connect().ok();
         }
         let Some(client) = &self.client else { return };
         let Ok(listings) = client.list("") else { return };

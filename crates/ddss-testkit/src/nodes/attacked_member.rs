@@ -40,7 +40,7 @@ impl Surrounded {
         let one = one.argument("--metrics-listen").argument(metrics.to_string());
         let place = three.listen();
         let daemons = [one.start()?, two.start()?];
-        let client = Client::builder().folder(daemons[0].folder()).near(false).timeout(PATIENCE).connect()?;
+        let client = Client::builder().folder(daemons[0].folder()).local_reads(false).timeout(PATIENCE).connect()?;
         // Names are decided as soon as the nodes have met.
         let secret = retry(|| client.allocate("secret/1", Spec { mode: 0o600, ..Spec::new(64 << 10) }));
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();

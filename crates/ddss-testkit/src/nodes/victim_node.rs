@@ -41,9 +41,9 @@ impl Besieged {
         fs::set_permissions(daemon.folder(), Permissions::from_mode(0o711))?;
         let builder = |strategy| Client::builder().folder(daemon.folder()).strategy(strategy).timeout(PATIENCE);
         let before = queues();
-        let queued = builder(Strategy::Rmq).near(false).connect()?;
+        let queued = builder(Strategy::Rmq).local_reads(false).connect()?;
         let queue = queues().difference(&before).next().copied().unwrap_or(-1);
-        let client = builder(Strategy::Auto).near(false).connect()?;
+        let client = builder(Strategy::Auto).local_reads(false).connect()?;
         let secret = client.allocate("secret/1", Spec { mode: 0o600, ..Spec::new(64 << 10) })?;
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
         secret.put(0, &bytes)?;

@@ -1,4 +1,4 @@
-//! Atomics, conditions and versions of a [`Segment`].
+//! Atomic operations, conditional puts, version waits and locks of a [`Segment`].
 
 use super::lock::{LockGuard, LockOptions};
 use crate::call::channels::Call;
@@ -13,7 +13,7 @@ use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
 use std::time::Duration;
 
-/// What was in the word before, and the stamp of the segment after.
+/// Value of a word before an atomic operation, and the segment's stamp after it.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -26,9 +26,9 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtomicResult {
-    /// What was there.
+    /// Value of the word before the operation.
     pub before: u64,
-    /// Version and timestamp after the change (or as they are, if a comparison failed).
+    /// Version and timestamp after the operation; unchanged if a comparison failed.
     pub stamp: Stamp,
 }
 
@@ -43,17 +43,17 @@ pub(crate) fn first_word(completion: &Completion) -> u64 {
 }
 
 impl Segment {
-    /// Adds to the word at `offset` (a multiple of 8), wrapping around; tells what was there.
+    /// Adds to the word at `offset` (a multiple of 8), wrapping around, and returns the previous value.
     pub fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.change("add to", offset, AtomicOp::Add(add), None)
+        self.run_atomic("add to", offset, AtomicOp::Add(add), None)
     }
 
-    /// Puts a word at `offset` (a multiple of 8) and tells what was there.
+    /// Replaces the word at `offset` (a multiple of 8) and returns the previous value.
     pub fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.change("swap a word of", offset, AtomicOp::Swap(new), None)
+        self.run_atomic("swap a word of", offset, AtomicOp::Swap(new), None)
     }
 
-    /// Puts `new` at `offset` (a multiple of 8) if `expected` is there; tells what was there.
+    /// Writes `new` at `offset` (a multiple of 8) if the word equals `expected`; returns the previous value.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -64,102 +64,106 @@ impl Segment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.change("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None)
+        self.run_atomic("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None)
     }
 
-    pub(crate) fn change(
+    pub(crate) fn run_atomic(
         &self,
         action: &'static str,
         offset: u64,
         change: AtomicOp,
         token: Option<LockToken>,
     ) -> Result<AtomicResult, Error> {
-        self.place().check(action, offset, u128::from(offset) + 8)?;
+        self.location().check(action, offset, u128::from(offset) + 8)?;
         let operation = Operation::Atomic { segment: self.id(), offset, change, token };
-        self.ask(action, operation, WaitClass::Polling).map(|completion| AtomicResult::of(&completion))
+        self.run_operation(action, operation, WaitClass::Polling).map(|completion| AtomicResult::of(&completion))
     }
 
-    /// Writes bytes if the segment still has that version; else
-    /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch), and nothing happened.
+    /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
+    /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
     pub fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_on(offset, bytes, self.place().terms(Some(version), None))
+        self.put_with(offset, bytes, self.location().put_conditions(Some(version), None))
     }
 
-    /// Waits until the segment's version is above `version`; tells which one it is then. Nothing is asked again and
-    /// again: the home answers when it happens, or the deadline passes ([`Failure::TimedOut`](crate::Failure::TimedOut)).
+    /// Waits until the segment's version is above `version`, and returns the stamp of the version it then has.
+    ///
+    /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
+    /// [`Failure::TimedOut`](crate::Failure::TimedOut).
     pub fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
         self.wait_by(self.time(), version)
     }
 
     fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
         let operation = Operation::Await { segment: self.id(), above: version };
-        self.ask_by(time, "watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
+        self.run_operation_by(time, "watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
     }
 
-    /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads: what comes is newer than `version` under every
-    /// model. Both together have the time of one call.
+    /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads. The bytes are newer than `version` under
+    /// every model. Both steps share the timeout of one call.
     pub fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
-        let time = self.time().begun();
+        let time = self.time().started();
         self.wait_by(time, version)?;
         let value = self.get_value(time, range, None)?;
         if value.version() > version {
             return Ok(value);
         }
-        // A copy that is young enough for the model may be older than what was waited for.
-        self.asking(Model::Write).get_value(time, range, None)
+        // A read cache that is fresh enough for the model may be older than the awaited version.
+        self.with_model(Model::Write).get_value(time, range, None)
     }
 
-    /// Takes the segment's lock alone, waiting in line until this call's deadline.
+    /// Takes the segment's lock exclusively, waiting in the lock queue until this call's deadline.
     ///
-    /// While it is held, gets of this client go on. Puts and atomics that change what the lock protects have to be made
-    /// through [`LockGuard`]: made through the segment they would wait for their own client, so they end at once with
-    /// [`Failure::OwnLock`](crate::Failure::OwnLock).
+    /// While the lock is taken, gets of this client proceed. Puts and atomics that change the protected bytes must go
+    /// through the [`LockGuard`]. Made through the segment they would wait for their own client, so they fail at once
+    /// with [`Failure::OwnLock`](crate::Failure::OwnLock).
     ///
-    /// A lock belongs to the [`LockGuard`] that it came as, and not to the client: threads of one client that want to exclude
-    /// each other each take the lock, and stand in line like anybody. So a second call of this by who holds the lock
-    /// already waits for itself, as a mutex does, and ends with [`Failure::TimedOut`](crate::Failure::TimedOut) at its
-    /// deadline; with [`LockOptions::no_wait`] at once with [`Failure::Locked`](crate::Failure::Locked).
+    /// A lock belongs to its [`LockGuard`], not to the client. Threads of one client that exclude each other each take
+    /// the lock and wait in the lock queue. A second `lock` by the holder therefore waits for itself, as with a mutex.
+    /// The call fails with [`Failure::TimedOut`](crate::Failure::TimedOut) at its deadline, or at once with
+    /// [`Failure::Locked`](crate::Failure::Locked) under [`LockOptions::no_wait`].
     pub fn lock(&self) -> Result<LockGuard, Error> {
         self.lock_with(LockOptions::new())
     }
 
-    /// Takes the lock as the options say.
+    /// Takes the lock with these options.
     pub fn lock_with(&self, options: LockOptions) -> Result<LockGuard, Error> {
-        let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
+        let wish = options.lock_request().map_err(Error::argument("lock", self.name()))?;
         let operation = Operation::Lock { segment: self.id(), wish };
-        let completion = self.ask_by(options.time(self.time()), "lock", operation, WaitClass::LockQueue)?;
+        let completion = self.run_operation_by(options.time(self.time()), "lock", operation, WaitClass::LockQueue)?;
         Ok(LockGuard::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }
 
     pub(crate) fn unlock(&self, token: LockToken) -> Result<(), Error> {
-        /// Others wait for it: it goes out even if its holder has no time at all.
-        const AT_LEAST: Duration = Duration::from_millis(1);
-        let mut time = Deadline::of(self.time().left().max(AT_LEAST));
+        /// Minimum time of an unlock. Other clients wait for the lock, so the unlock goes out even if its holder has no
+        /// time left.
+        const UNLOCK_TIME_MIN: Duration = Duration::from_millis(1);
+        let mut time = Deadline::of(self.time().remaining().max(UNLOCK_TIME_MIN));
         let operation = Operation::Unlock { segment: self.id(), token };
         let client = self.client();
-        let last = client.0.last();
+        let last = client.0.last_session();
         if !last.attachment.is_draining() {
-            return self.ask_by(time, "unlock", operation, WaitClass::Polling).map(drop);
+            return self.run_operation_by(time, "unlock", operation, WaitClass::Polling).map(drop);
         }
-        // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
+        // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
+        // does not know it.
         let run = |call: Call<'_>| call.run(operation, None, WaitClass::Polling, |completion, _| completion.outcome);
-        let ended = last.lanes.call(Priority::Holder, &mut time).and_then(run);
+        let ended = last.channels.call(Priority::Holder, &mut time).and_then(run);
         let outcome = ended.map_err(|none| client.explain(none, "unlock", self.name()))?;
         Error::of(outcome, "unlock", self.name())
     }
 
-    /// An operation that carries no bytes.
-    pub(crate) fn ask(
+    /// Runs an operation that carries no bytes.
+    pub(crate) fn run_operation(
         &self,
         action: &'static str,
         operation: Operation,
         class: WaitClass,
     ) -> Result<Completion, Error> {
-        self.ask_by(self.time(), action, operation, class)
+        self.run_operation_by(self.time(), action, operation, class)
     }
 
-    fn ask_by(
+    fn run_operation_by(
         &self,
         time: Deadline,
         action: &'static str,
@@ -168,7 +172,7 @@ impl Segment {
     ) -> Result<Completion, Error> {
         let client: &Client = self.client();
         let priority = Priority::of(&operation);
-        // A lock that the next daemon gives is another one, but so is it to the caller.
+        // A lock that the next daemon grants is a different lock, but the caller has not seen the first one.
         let completion = client.with_call(time, priority, action, self.name(), operation.is_harmless(), |call| {
             call.run(operation, None, class, |completion, _| *completion)
         })?;
@@ -184,7 +188,7 @@ mod tests {
     use crate::{Failure, Spec};
 
     #[test]
-    fn words_change_atomically_and_step_the_version() {
+    fn atomics_are_atomic_and_increment_version() {
         // If this broke, two services could both believe that they are the leader.
         let node = TestNode::start();
         let client = node.client();
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_for_another_version_does_nothing() {
+    fn put_if_does_nothing_when_version_differs() {
         // If this broke, a checkpoint could overwrite a newer one.
         let node = TestNode::start();
         let segment = node.client().allocate("versions", Spec::new(64)).unwrap();
@@ -228,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_version_is_told_when_it_comes() {
-        // If this broke, a follower would poll, or sleep for ever.
+    fn wait_newer_than_returns_when_version_comes() {
+        // If this broke, a follower would poll, or sleep forever.
         let node = TestNode::start();
         let client = node.client();
         let segment = client.allocate("watched", Spec::new(8)).unwrap();
@@ -239,16 +243,16 @@ mod tests {
             segment.put(0, &7u64.to_le_bytes()).unwrap();
             assert_eq!(&waits.join().unwrap()[..], &7u64.to_le_bytes());
         });
-        let impatient = node.impatient_client();
+        let impatient = node.short_timeout_client();
         let waited = impatient.open("watched").unwrap().wait_newer_than(Version(1)).unwrap_err();
         assert_eq!(waited.failure(), Some(Failure::TimedOut));
     }
 
     #[test]
-    fn a_lock_excludes_ends_with_its_lease_and_fences_what_comes_late() {
-        // If this broke, two holders could write at the same time, or a dead one would block everybody.
+    fn lock_excludes_expires_with_lease_and_fences_late_puts() {
+        // If this broke, two holders could write at the same time, or a dead holder would block every client.
         let node = TestNode::start();
-        let (mine, theirs) = (node.client(), node.impatient_client());
+        let (mine, theirs) = (node.client(), node.short_timeout_client());
         let segment = mine.allocate("locked", Spec::new(64)).unwrap();
         let other = theirs.open("locked").unwrap();
         let held = segment.lock().unwrap();
@@ -272,8 +276,9 @@ mod tests {
         next.put(0, b"next").unwrap();
         drop(theirs);
         drop((next, other));
-        // A second lock of one client stands in line like anybody's, and is had when the first one is let go.
-        let again = node.impatient_client().open("locked").unwrap();
+        // A second lock of one client waits in the lock queue like any other and is granted when the first one is
+        // released.
+        let again = node.short_timeout_client().open("locked").unwrap();
         let first = again.lock().unwrap();
         let at_once = again.lock_with(LockOptions::new().no_wait()).unwrap_err();
         assert_eq!(at_once.failure(), Some(Failure::Locked));

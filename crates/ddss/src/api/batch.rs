@@ -1,4 +1,4 @@
-//! Many calls in one submission, over any segments: as many as fit are under way at the same time.
+//! Many calls over any segments in one submission; as many as fit are in flight at the same time.
 
 use crate::call::channels::NoCompletion;
 use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
@@ -13,7 +13,7 @@ use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
 use ddss_core::{ArenaRange, Completion, Operation, Payload};
 use std::ops::RangeBounds;
 
-/// What one call of a [`Batch`] brought.
+/// Result of one call of a [`Batch`].
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -22,8 +22,8 @@ use std::ops::RangeBounds;
 /// let answers = client.batch().put(&segment, 0, b"here")?.run()?;
 /// for answer in answers {
 ///     match answer? {
-///         ddss::Answer::Got(value) => println!("{} bytes", value.len()),
-///         ddss::Answer::Put(stamp) => assert_eq!(stamp.version.0, 1),
+///         ddss::BatchReply::Got(value) => println!("{} bytes", value.len()),
+///         ddss::BatchReply::Put(stamp) => assert_eq!(stamp.version.0, 1),
 ///         other => println!("{}", other.stamp().version),
 ///     }
 /// }
@@ -32,14 +32,14 @@ use std::ops::RangeBounds;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BatchReply {
-    /// A get's bytes.
+    /// Bytes that a get returned.
     Got(Value),
-    /// A put's stamp.
+    /// Stamp that a put returned.
     Put(Stamp),
 }
 
 impl BatchReply {
-    /// Version and timestamp.
+    /// Returns the version and the timestamp.
     pub fn stamp(&self) -> Stamp {
         match self {
             BatchReply::Got(value) => value.stamp(),
@@ -47,7 +47,7 @@ impl BatchReply {
         }
     }
 
-    /// The bytes of a get; of a put, none.
+    /// Returns the bytes of a get; empty for a put.
     pub fn bytes(&self) -> &[u8] {
         match self {
             BatchReply::Got(value) => value,
@@ -62,8 +62,10 @@ pub(crate) enum BatchCall {
     Put { offset: u64, bytes: Vec<u8> },
 }
 
-/// Calls that are made together. Each is a call of its own: they end in any order, and one that fails does nothing to
-/// the others. Several ranges of one segment that belong together are better put with [`Segment::put_many`].
+/// A set of calls that the client submits together.
+///
+/// Each is a call of its own: the calls end in any order, and a failure does not affect the others. For several ranges
+/// of one segment that belong together, use [`Segment::put_many`].
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -91,123 +93,125 @@ impl std::fmt::Debug for Batch {
 }
 
 impl Client {
-    /// Begins a batch.
+    /// Creates an empty batch.
     pub fn batch(&self) -> Batch {
         Batch { client: self.clone(), calls: Vec::new() }
     }
 }
 
-/// How one call of a batch stands.
+/// Operation of one call of a batch, with its outgoing bytes and the size of its reply.
 pub(crate) struct CallProgress {
     pub(crate) operation: Operation,
-    /// Bytes that go out through the arena.
+    /// Bytes that the call sends through the arena.
     pub(crate) outgoing: Vec<u8>,
-    /// Bytes that come back.
+    /// Number of bytes that the call returns.
     pub(crate) incoming: usize,
 }
 
 impl Batch {
     /// Adds a get.
     pub fn get(&mut self, segment: &Segment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::get(segment.place(), range)?));
+        self.calls.push((segment.clone(), BatchCall::get(segment.location(), range)?));
         Ok(self)
     }
 
     /// Adds a put.
     pub fn put(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::put(segment.place(), offset, bytes)?));
+        self.calls.push((segment.clone(), BatchCall::put(segment.location(), offset, bytes)?));
         Ok(self)
     }
 
-    /// Makes all calls, and waits for the last one; the answers are in the order in which the calls were added. An error
-    /// of the whole batch says that there is no daemon, and that nothing happened.
+    /// Runs all calls and waits for the last one. Replies are in the order in which the calls were added.
+    ///
+    /// An error of the whole batch means that there is no daemon and that no call had an effect.
     pub fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
         let (client, calls) = (&self.client, std::mem::take(&mut self.calls));
-        let near = |(segment, wish): &(Segment, BatchCall)| wish.near(segment.place()).map(Ok);
-        let mut answers: Vec<Option<Result<BatchReply, Error>>> = calls.iter().map(near).collect();
-        let far: Vec<usize> = (0..calls.len()).filter(|&index| answers[index].is_none()).collect();
-        let mut parts = by_plane(client, &calls, far)?;
+        let read_locally = |(segment, call): &(Segment, BatchCall)| call.read_locally(segment.location()).map(Ok);
+        let mut replies: Vec<Option<Result<BatchReply, Error>>> = calls.iter().map(read_locally).collect();
+        let remote: Vec<usize> = (0..calls.len()).filter(|&index| replies[index].is_none()).collect();
+        let mut parts = by_shard(client, &calls, remote)?;
         match run_parts(&mut parts, client.time()) {
-            Err(error) if answers.iter().all(Option::is_none) => return Err(error),
-            // What was read in place is told.
+            Err(error) if replies.iter().all(Option::is_none) => return Err(error),
+            // Some calls were answered by a local read: return those replies.
             ended => drop(ended),
         }
-        for ShardBatch { client, calls: indices, ends, .. } in parts {
-            for (index, ended) in indices.into_iter().zip(ends) {
-                let (segment, wish) = &calls[index];
-                answers[index] = Some(answer(&client, segment, wish, ended));
+        for ShardBatch { client, calls: indices, results, .. } in parts {
+            for (index, ended) in indices.into_iter().zip(results) {
+                let (segment, call) = &calls[index];
+                replies[index] = Some(reply(&client, segment, call, ended));
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.expect("each call was answered")).collect())
+        Ok(replies.into_iter().map(|reply| reply.expect("each call was answered")).collect())
     }
 }
 
-/// The calls of a batch that go to one plane.
+/// The calls of a batch that go to one shard.
 struct ShardBatch {
     client: Client,
-    /// Which of the batch's.
+    /// Indices of the calls within the batch.
     calls: Vec<usize>,
     steps: Vec<CallProgress>,
-    ends: Vec<FinishedCall>,
-    /// Those that are to be made yet.
-    left: Vec<usize>,
+    results: Vec<FinishedCall>,
+    /// Indices of the calls that still have to run.
+    pending: Vec<usize>,
 }
 
 impl ShardBatch {
     fn new(client: Client, all: &[(Segment, BatchCall)], calls: Vec<usize>) -> Self {
-        let steps: Vec<CallProgress> = calls.iter().map(|&index| all[index].1.step(all[index].0.place())).collect();
-        let ends = steps.iter().map(|_| Err(NoCompletion::Gone)).collect();
-        Self { client, left: (0..calls.len()).collect(), calls, steps, ends }
+        let steps: Vec<CallProgress> = calls.iter().map(|&index| all[index].1.step(all[index].0.location())).collect();
+        let results = steps.iter().map(|_| Err(NoCompletion::Gone)).collect();
+        Self { client, pending: (0..calls.len()).collect(), calls, steps, results }
     }
 
-    /// Notes how those that were left have ended, and which of them are for the next daemon, if one comes in time: those
-    /// that were not begun since the daemon goes down, and those that leave nothing behind whose daemon is gone.
-    fn note(&mut self, attached: &Session, ended: Vec<FinishedCall>) {
-        let ended: Vec<(usize, FinishedCall)> = self.left.drain(..).zip(ended).collect();
+    /// Records the results of the pending calls, and selects those to run again on the next daemon if one comes in
+    /// time. These are the calls that a daemon in shutdown did not begin, and the calls without side effects whose
+    /// daemon is gone.
+    fn note(&mut self, session: &Session, ended: Vec<FinishedCall>) {
+        let ended: Vec<(usize, FinishedCall)> = self.pending.drain(..).zip(ended).collect();
         for (index, ended) in ended {
             let again = match ended {
-                Err(NoCompletion::GoingDown) => {
-                    attached.attachment.set_draining();
+                Err(NoCompletion::ShuttingDown) => {
+                    session.attachment.set_draining();
                     true
                 }
                 Err(NoCompletion::Gone) => self.steps[index].operation.is_harmless(),
                 _ => false,
             };
-            self.ends[index] = ended;
-            self.left.extend(again.then_some(index));
+            self.results[index] = ended;
+            self.pending.extend(again.then_some(index));
         }
     }
 }
 
-/// The calls that go to each plane, with the client there.
-fn by_plane(client: &Client, calls: &[(Segment, BatchCall)], far: Vec<usize>) -> Result<Vec<ShardBatch>, Error> {
-    if client.planes() == 1 {
-        return Ok(vec![ShardBatch::new(client.clone(), calls, far)]);
+/// Groups the calls by shard, each group with the client of its shard.
+fn by_shard(client: &Client, calls: &[(Segment, BatchCall)], remote: Vec<usize>) -> Result<Vec<ShardBatch>, Error> {
+    if client.shard_count() == 1 {
+        return Ok(vec![ShardBatch::new(client.clone(), calls, remote)]);
     }
     let mut parts = Vec::new();
-    for plane in 0..client.planes() {
+    for shard in 0..client.shard_count() {
         let theirs: Vec<usize> =
-            far.iter().copied().filter(|&index| calls[index].0.client().plane() == plane).collect();
+            remote.iter().copied().filter(|&index| calls[index].0.client().shard() == shard).collect();
         if !theirs.is_empty() {
-            parts.push(ShardBatch::new(client.at_plane(plane)?, calls, theirs));
+            parts.push(ShardBatch::new(client.at_shard(shard)?, calls, theirs));
         }
     }
     Ok(parts)
 }
 
-/// Makes the calls of all planes at the same time. An error says that nothing happened.
+/// Runs the calls of all shards at the same time. An error means that no call had an effect.
 fn run_parts(parts: &mut [ShardBatch], mut time: Deadline) -> Result<(), Error> {
     let mut begun = false;
     loop {
-        // Nothing is asked of anybody before all planes are reached.
+        // No request goes out before all shards are reachable.
         let mut reached = Vec::new();
-        for part in parts.iter_mut().filter(|part| !part.left.is_empty()) {
-            let harmless = part.left.iter().all(|&index| part.steps[index].operation.is_harmless());
-            match part.client.0.attached(&mut time, harmless) {
-                Ok(attached) => reached.push((part, attached)),
+        for part in parts.iter_mut().filter(|part| !part.pending.is_empty()) {
+            let harmless = part.pending.iter().all(|&index| part.steps[index].operation.is_harmless());
+            match part.client.0.session(&mut time, harmless) {
+                Ok(session) => reached.push((part, session)),
                 Err(error) if !begun => return Err(error),
-                // Nobody has come in time: they have ended as they have.
-                Err(_) => part.left.clear(),
+                // No daemon came in time: the recorded results stand.
+                Err(_) => part.pending.clear(),
             }
         }
         if reached.is_empty() {
@@ -216,41 +220,41 @@ fn run_parts(parts: &mut [ShardBatch], mut time: Deadline) -> Result<(), Error> 
         begun = true;
         let mut times = vec![Deadline::until(time.deadline()); reached.len()];
         let mut running: Vec<Result<Pipeline<'_>, NoCompletion>> = (reached.iter().zip(&mut times))
-            .map(|((part, attached), time)| {
-                let call = attached.lanes.call(Priority::Call, time)?;
-                Ok(Pipeline::new(call, part.left.iter().map(|&index| &part.steps[index]).collect()))
+            .map(|((part, session), time)| {
+                let call = session.channels.call(Priority::Call, time)?;
+                Ok(Pipeline::new(call, part.pending.iter().map(|&index| &part.steps[index]).collect()))
             })
             .collect();
         run_together(&mut running.iter_mut().flatten().collect::<Vec<_>>());
         let all = |(running, (part, _)): (Result<Pipeline<'_>, _>, &(&mut ShardBatch, _))| match running {
-            Ok(many) => many.ends(),
-            Err(none) => part.left.iter().map(|_| Err(none)).collect(),
+            Ok(many) => many.results(),
+            Err(none) => part.pending.iter().map(|_| Err(none)).collect(),
         };
-        let ends: Vec<Vec<FinishedCall>> = running.into_iter().zip(&reached).map(all).collect();
-        for ((part, attached), ended) in reached.into_iter().zip(ends) {
-            part.note(&attached, ended);
+        let results: Vec<Vec<FinishedCall>> = running.into_iter().zip(&reached).map(all).collect();
+        for ((part, session), ended) in reached.into_iter().zip(results) {
+            part.note(&session, ended);
         }
     }
 }
 
-fn answer(client: &Client, segment: &Segment, wish: &BatchCall, ended: FinishedCall) -> Result<BatchReply, Error> {
-    let (completion, bytes) = ended.map_err(|none| client.explain(none, wish.action(), segment.name()))?;
-    Error::of(completion.outcome, wish.action(), segment.name())?;
-    Ok(wish.answer(&completion, bytes))
+fn reply(client: &Client, segment: &Segment, call: &BatchCall, ended: FinishedCall) -> Result<BatchReply, Error> {
+    let (completion, bytes) = ended.map_err(|none| client.explain(none, call.action(), segment.name()))?;
+    Error::of(completion.outcome, call.action(), segment.name())?;
+    Ok(call.reply(&completion, bytes))
 }
 
 impl BatchCall {
-    pub(crate) fn get(place: &SegmentLocation, range: impl RangeBounds<u64>) -> Result<Self, Error> {
-        let (offset, end) = bounds(range, place.bytes);
-        Ok(BatchCall::Get { offset, length: place.check("get", offset, end)? })
+    pub(crate) fn get(location: &SegmentLocation, range: impl RangeBounds<u64>) -> Result<Self, Error> {
+        let (offset, end) = bounds(range, location.bytes);
+        Ok(BatchCall::Get { offset, length: location.check("get", offset, end)? })
     }
 
-    pub(crate) fn put(place: &SegmentLocation, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
-        place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+    pub(crate) fn put(location: &SegmentLocation, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
+        location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         Ok(BatchCall::Put { offset, bytes: bytes.to_vec() })
     }
 
-    /// Returns true if it leaves nothing behind.
+    /// Returns true if the call has no side effects.
     pub(crate) fn is_harmless(&self) -> bool {
         matches!(self, BatchCall::Get { .. })
     }
@@ -259,37 +263,37 @@ impl BatchCall {
         if matches!(self, BatchCall::Get { .. }) { "get" } else { "put" }
     }
 
-    /// What can be read in place needs no ring.
-    pub(crate) fn near(&self, place: &SegmentLocation) -> Option<BatchReply> {
+    /// Reads in place if a local read is possible; such a call needs no channel.
+    pub(crate) fn read_locally(&self, location: &SegmentLocation) -> Option<BatchReply> {
         let BatchCall::Get { offset, length } = *self else { return None };
-        if !place.is_near() {
+        if !location.can_read_locally() {
             return None;
         }
         let mut bytes = vec![0; length];
-        let stamp = place.get_near(offset, &mut bytes)?;
+        let stamp = location.read_locally(offset, &mut bytes)?;
         Some(BatchReply::Got(Value::new(bytes, stamp)))
     }
 
-    pub(crate) fn step(&self, place: &SegmentLocation) -> CallProgress {
+    pub(crate) fn step(&self, location: &SegmentLocation) -> CallProgress {
         let into = ArenaRange::NOWHERE;
         match self {
             BatchCall::Get { offset, length } => {
-                let (segment, offset, inline) = (place.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
-                let operation = Operation::Get { segment, offset, into, inline, look: place.look(None) };
+                let (segment, offset, inline) = (location.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
+                let operation = Operation::Get { segment, offset, into, inline, look: location.read_options(None) };
                 CallProgress { operation, outgoing: Vec::new(), incoming: *length }
             }
             BatchCall::Put { offset, bytes } => {
-                let terms = place.terms(None, None);
+                let terms = location.put_conditions(None, None);
                 let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
                 let outgoing = if small.is_some() { Vec::new() } else { bytes.clone() };
                 let from = small.unwrap_or(Payload::Arena(into));
-                let operation = Operation::Put { segment: place.id, offset: *offset, from, terms };
+                let operation = Operation::Put { segment: location.id, offset: *offset, from, terms };
                 CallProgress { operation, outgoing, incoming: 0 }
             }
         }
     }
 
-    pub(crate) fn answer(&self, completion: &Completion, bytes: Vec<u8>) -> BatchReply {
+    pub(crate) fn reply(&self, completion: &Completion, bytes: Vec<u8>) -> BatchReply {
         let stamp = Stamp::of(completion);
         match self {
             BatchCall::Get { .. } => BatchReply::Got(Value::new(bytes, stamp)),
@@ -305,8 +309,8 @@ mod tests {
     use crate::testing::TestNode;
 
     #[test]
-    fn more_calls_than_a_ring_holds_all_end_with_their_own_answer() {
-        // If this broke, a batch would mix up answers, hang when the ring is full, or lose arena memory.
+    fn batch_larger_than_ring_returns_each_reply() {
+        // If this broke, a batch would mix up replies, hang when the ring is full, or leak arena memory.
         let node = TestNode::start();
         let client = node.client();
         let segments: Vec<_> =
@@ -317,26 +321,26 @@ mod tests {
                 let bytes = vec![index as u8 ^ round; if index % 3 == 0 { 8 } else { 300 }];
                 batch.put(&segments[index % 4], index as u64 * 300, &bytes).unwrap();
             }
-            assert!(batch.run().unwrap().into_iter().all(|answer| matches!(answer, Ok(BatchReply::Put(_)))));
+            assert!(batch.run().unwrap().into_iter().all(|reply| matches!(reply, Ok(BatchReply::Put(_)))));
             for index in 0..300usize {
                 batch.get(&segments[index % 4], index as u64 * 300..index as u64 * 300 + 8).unwrap();
             }
-            for (index, answer) in batch.run().unwrap().into_iter().enumerate() {
-                assert_eq!(answer.unwrap().bytes(), [index as u8 ^ round; 8]);
+            for (index, reply) in batch.run().unwrap().into_iter().enumerate() {
+                assert_eq!(reply.unwrap().bytes(), [index as u8 ^ round; 8]);
             }
         }
-        // Large ones take turns in the arena.
+        // Large calls take turns in the arena.
         let large = client.allocate("large", Spec::new(1 << 20)).unwrap();
         let mut batch = client.batch();
         for _ in 0..12 {
             batch.get(&large, ..).unwrap();
         }
-        assert!(batch.run().unwrap().into_iter().all(|answer| answer.unwrap().bytes().len() == 1 << 20));
-        // One that fails does nothing to the others.
+        assert!(batch.run().unwrap().into_iter().all(|reply| reply.unwrap().bytes().len() == 1 << 20));
+        // A failed call does not affect the others.
         segments[0].clone().release().unwrap();
         batch.get(&segments[0], 0..8).unwrap().get(&segments[1], 0..8).unwrap();
-        let answers = batch.run().unwrap();
-        assert!(answers[0].is_err() && answers[1].is_ok());
+        let replies = batch.run().unwrap();
+        assert!(replies[0].is_err() && replies[1].is_ok());
         assert!(batch.run().unwrap().is_empty());
     }
 }

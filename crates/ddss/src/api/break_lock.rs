@@ -1,4 +1,4 @@
-//! A lock that has to end although its holder lives.
+//! Forced release of a lock whose holder is still alive.
 
 use super::atomics::first_word;
 use crate::async_client::AsyncSegment;
@@ -8,11 +8,13 @@ use ddss_core::Operation;
 use ddss_ipc::WaitClass;
 
 impl Segment {
-    /// Takes the segment's lock from whoever holds it, alone or shared; tells how many did. Only the segment's owner and
-    /// root may. The next in line gets it. A holder is not told: what it puts under the lock from now on is refused with
-    /// [`Failure::LockLost`](crate::Failure::LockLost), as after the end of its lease.
+    /// Takes the segment's lock away from all holders, exclusive or shared, and returns their number.
     ///
-    /// It is for a person who knows that the holder does nothing sensible any more; a holder that died needs no such help.
+    /// Only the segment's owner and root may do so. The lock queue's next request is granted. Holders are not notified:
+    /// their later puts under the lock fail with [`Failure::LockLost`](crate::Failure::LockLost), as after the end of
+    /// the lease.
+    ///
+    /// Intended for an administrator who knows that the holder is stuck. The lock of a dead holder ends by itself.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -27,15 +29,16 @@ impl Segment {
     /// ```
     pub fn break_lock(&self) -> Result<u64, Error> {
         let operation = Operation::Break { segment: self.id() };
-        self.ask("break the lock of", operation, WaitClass::Sleeping).map(|completion| first_word(&completion))
+        self.run_operation("break the lock of", operation, WaitClass::Sleeping)
+            .map(|completion| first_word(&completion))
     }
 }
 
 impl AsyncSegment {
-    /// Takes the segment's lock from whoever holds it: [`Segment::break_lock`].
+    /// Takes the segment's lock away from all holders: [`Segment::break_lock`].
     pub async fn break_lock(&self) -> Result<u64, Error> {
         let operation = Operation::Break { segment: self.id() };
-        self.ask("break the lock of", operation).await.map(|completion| first_word(&completion))
+        self.run_operation("break the lock of", operation).await.map(|completion| first_word(&completion))
     }
 }
 
@@ -46,8 +49,9 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_broken_lock_goes_to_the_next_and_refuses_the_last_holder() {
-        // If this broke, a service that hangs with a lock would stop all others until its lease ends, or go on writing.
+    fn break_lock_grants_next_request_and_refuses_old_holder() {
+        // If this broke, a service that hangs with a lock would stop all others until its lease ends, or continue
+        // writing.
         let node = TestNode::start();
         let (mine, theirs) = (node.client(), node.client());
         let segment = mine.allocate("door", Spec::new(8)).unwrap();
@@ -70,8 +74,8 @@ mod tests {
         while segment.stat().unwrap().holder.is_some() {
             std::thread::yield_now();
         }
-        assert_eq!(segment.break_lock().unwrap(), 0, "nobody holds it");
-        // Those who share it are counted.
+        assert_eq!(segment.break_lock().unwrap(), 0, "the lock is free");
+        // Shared holders are counted.
         let shared = [&segment, &other].map(|segment| segment.lock_with(LockOptions::new().shared()).unwrap());
         assert_eq!(segment.break_lock().unwrap(), 2);
         drop(shared);

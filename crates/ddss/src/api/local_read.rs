@@ -1,9 +1,9 @@
-//! The near road: a segment at home on this node is read in place, without the daemon.
+//! Local reads: a segment whose home is this node is read in place, without the daemon.
 //!
-//! A process that may read a segment maps the area it lies in, to be read only: everything in an area has the same
-//! readers. The state word in front of the bytes is looked at before and after they are copied; equal and even, and
-//! they are whole. What has to wait for somebody (a lock that is held alone, a model whose gets exclude each other)
-//! goes to the daemon, as does everything that is not as it was when the segment was opened.
+//! A process that may read a segment maps its area read-only; everything in an area has the same readers. The reader
+//! checks the state word in front of the bytes before and after it copies them. If both values are equal and even, the
+//! copy is consistent. The daemon serves every get that may have to wait: under an exclusive lock, or under a model
+//! whose gets exclude each other. It also serves gets of a segment that changed since it was opened.
 
 use crate::session::Inner;
 use crate::value::Stamp;
@@ -15,28 +15,28 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The areas that this process has mapped.
+/// Areas that this process has mapped.
 #[derive(Debug, Default)]
 pub(crate) struct MappedAreas(Mutex<HashMap<usize, Option<SharedMemory>>>);
 
 impl MappedAreas {
-    /// How long the door may take to show an area. Without it the daemon is asked for everything.
-    const PATIENCE: Duration = Duration::from_millis(500);
+    /// Maximum wait for the acceptor to pass an area's file. Without the area every get goes to the daemon.
+    const AREA_WAIT_MAX: Duration = Duration::from_millis(500);
 
-    /// The mapping of an area, if this process may have one.
+    /// Returns the mapping of an area if this process is permitted to map it.
     fn get(&self, client: &Inner, area: usize) -> Option<SharedMemory> {
         let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = || ddss_ipc::map_area(&client.plan.socket, u32::try_from(area).ok()?, Self::PATIENCE).ok();
+        let view = || ddss_ipc::map_area(&client.plan.socket, u32::try_from(area).ok()?, Self::AREA_WAIT_MAX).ok();
         areas.entry(area).or_insert_with(view).clone()
     }
 
-    /// The daemon is another one: it may have other files.
+    /// Drops all mappings: a new daemon may have other files.
     pub(crate) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// A segment that can be read in place.
+/// A segment that this process can read in place.
 #[derive(Debug)]
 pub(crate) struct MappedSegment {
     framed: Seqlock,
@@ -44,23 +44,24 @@ pub(crate) struct MappedSegment {
     model: Model,
 }
 
-/// How a handle's gets look at a segment in place: made once, of its model and of what the handle asks for.
+/// Consistency that a handle's local reads need. Computed once from the segment's model and the model that the handle
+/// asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LocalReadRules {
-    /// Not at all: gets that exclude each other have to meet somewhere.
+    /// No local reads: gets that exclude each other need the home to order them.
     None,
-    /// Every word is whole, and no more is promised: one look.
+    /// Each word is consistent by itself; one attempt is enough.
     Words,
-    /// All bytes are of one version, whoever holds the lock.
+    /// All bytes are of one version, whether or not the lock is taken.
     Whole,
-    /// The same, if nobody holds the lock alone.
+    /// All bytes are of one version, and the lock is not taken exclusively.
     Unlocked,
 }
 
-/// How often a get that met a put tries again before it asks the daemon.
-const TRIES: usize = 64;
+/// Maximum attempts of a get that runs into a put, before the daemon serves it.
+const ATTEMPTS_MAX: usize = 64;
 
-/// Which word of a header that is.
+/// Converts an offset in the header to a word index.
 const fn word_of(offset: u64) -> usize {
     (offset / 8) as usize
 }
@@ -68,11 +69,11 @@ const STATE: usize = word_of(Header::STATE_OFFSET);
 const TIMESTAMP: usize = word_of(Header::TIMESTAMP_OFFSET);
 const SEGMENT: usize = word_of(Header::SEGMENT_OFFSET);
 const LOCKED: usize = word_of(Header::LOCKED_OFFSET);
-/// A header is the line in front of the bytes.
+/// The header is the cache line in front of the bytes.
 const _: () = assert!(Header::DATA_OFFSET == ddss_core::limits::LINE_BYTES as u64);
 
 impl MappedSegment {
-    /// Maps the segment, if it is at home here and this process may read it.
+    /// Maps the segment if its home is this node and this process may read it.
     pub(crate) fn map(client: &Inner, opened: &OpenedSegment) -> Option<Self> {
         let at = opened.at?;
         let area = client.areas.get(client, area_of(at))?;
@@ -81,22 +82,24 @@ impl MappedSegment {
         Some(Self { framed, segment: opened.segment.to_bits(), model: opened.model })
     }
 
-    /// How a handle that asks for that looks.
-    pub(crate) fn sight(&self, asks: Option<Model>) -> LocalReadRules {
-        match self.model.get_rules(asks).minds {
+    /// Selects the rules for a handle that asks for this model.
+    pub(crate) fn rules(&self, requested_model: Option<Model>) -> LocalReadRules {
+        match self.model.get_rules(requested_model).minds {
             LockDependency::Anyone => LocalReadRules::None,
             LockDependency::Alone => LocalReadRules::Unlocked,
-            LockDependency::Nobody if self.model == Model::Null && asks.is_none_or(|asks| asks == Model::Null) => {
+            LockDependency::Nobody
+                if self.model == Model::Null && requested_model.is_none_or(|model| model == Model::Null) =>
+            {
                 LocalReadRules::Words
             }
             LockDependency::Nobody => LocalReadRules::Whole,
         }
     }
 
-    /// Reads a range. `None`: ask the daemon, which also says what is wrong with a range that is not there.
+    /// Reads a range. `None`: the daemon has to serve the get, which also reports an invalid range.
     #[inline]
-    pub(crate) fn get(&self, sight: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        match sight {
+    pub(crate) fn get(&self, rules: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        match rules {
             LocalReadRules::None => None,
             LocalReadRules::Words => self.get_words(offset, into),
             LocalReadRules::Whole => self.get_whole(false, offset, into),
@@ -104,14 +107,14 @@ impl MappedSegment {
         }
     }
 
-    /// One look: whatever is there, as long as it is this segment's.
+    /// Reads once, whatever the writer does, as long as the memory still belongs to this segment.
     #[inline]
     fn get_words(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         if !self.framed.read(usize::try_from(offset).ok()?, into) {
             return None;
         }
-        // Memory that goes to another segment loses its id first, and has it when the new bytes come: who reads the id
-        // behind the bytes knows whose they were.
+        // Memory that moves to another segment first loses its id and gets the new id together with the new bytes. A
+        // reader that finds the id after the bytes therefore knows to which segment they belonged.
         fence(Ordering::Acquire);
         let (state, timestamp) =
             (self.framed.word::<STATE>(Ordering::Relaxed), self.framed.word::<TIMESTAMP>(Ordering::Relaxed));
@@ -119,13 +122,13 @@ impl MappedSegment {
         ours.then_some(Stamp { version: Version(state >> 1), timestamp: Timestamp(timestamp) })
     }
 
-    /// All bytes are of one version.
+    /// Reads bytes that are all of one version.
     #[inline]
     fn get_whole(&self, minds_holders: bool, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         let offset = usize::try_from(offset).ok()?;
-        for _ in 0..TRIES {
-            // pairs with the daemon's Release of the state word: who sees a version sees its bytes, and whether its
-            // writer still holds the lock.
+        for _ in 0..ATTEMPTS_MAX {
+            // Acquire: pairs with the daemon's Release of the state word. A reader that sees a version sees its bytes,
+            // and whether its writer still has the lock.
             let state = self.framed.word::<STATE>(Ordering::Acquire);
             if minds_holders && self.framed.word::<LOCKED>(Ordering::Relaxed) != 0 {
                 return None;
@@ -134,10 +137,10 @@ impl MappedSegment {
             if !self.framed.read(offset, into) {
                 return None;
             }
-            // pairs with the daemon's fence behind the odd state word: who has read a byte of the next put sees that it
-            // has begun.
+            // Acquire fence: pairs with the daemon's fence behind the odd state word. A reader that sees any byte of
+            // the next put also sees that it has begun.
             fence(Ordering::Acquire);
-            // Memory that is another segment's by now: the daemon knows where this one is, if anywhere.
+            // The memory now belongs to another segment. The daemon knows where this segment is, if it still exists.
             if self.framed.word::<SEGMENT>(Ordering::Relaxed) != self.segment {
                 return None;
             }
@@ -160,18 +163,20 @@ mod tests {
         [Model::Null, Model::Read, Model::Write, Model::Strict, Model::Version, Model::Delta(2), Model::Temporal(1000)];
 
     #[test]
-    fn in_place_there_is_what_the_daemon_says() {
+    fn local_read_equals_read_through_daemon() {
         // If this broke, two readers of one node would see different values.
         let node = TestNode::start();
-        let (near, far) = (node.near_client(), node.client());
+        let (local, remote) = (node.local_read_client(), node.client());
         for (index, model) in MODELS.into_iter().enumerate() {
             let name = format!("model-{index}");
-            let here = near.allocate(&name, Spec { model, ..Spec::new(200) }).unwrap();
-            let there = far.open(&name).unwrap();
-            assert_eq!(here.place().is_near(), model != Model::Read, "{model:?}");
-            assert!(!here.asking(Model::Read).place().is_near() && !there.place().is_near());
+            let here = local.allocate(&name, Spec { model, ..Spec::new(200) }).unwrap();
+            let there = remote.open(&name).unwrap();
+            assert_eq!(here.location().can_read_locally(), model != Model::Read, "{model:?}");
+            assert!(
+                !here.with_model(Model::Read).location().can_read_locally() && !there.location().can_read_locally()
+            );
             let put = there.put_if(Version(0), 3, b"what was put there").unwrap();
-            for here in [here.clone(), here.asking(Model::Strict), here.asking(Model::Null)] {
+            for here in [here.clone(), here.with_model(Model::Strict), here.with_model(Model::Null)] {
                 for (offset, bytes) in [(0, 8), (8, 64), (3, 18), (0, 200), (199, 1), (200, 0)] {
                     let (mut seen, mut told) = (vec![1; bytes], vec![2; bytes]);
                     assert_eq!(here.get_into(offset, &mut seen).unwrap(), put, "{model:?}");
@@ -189,11 +194,11 @@ mod tests {
         }
     }
 
-    /// Reads beside a writer, whose values are one byte again and again.
+    /// Reads concurrently with a writer whose values repeat one byte.
     fn beside_a_writer(node: &TestNode, model: Model, mut look: impl FnMut(&[u8])) {
-        let (near, far): (Client, Client) = (node.near_client(), node.client());
-        let here = near.allocate("beside", Spec { model, ..Spec::new(192) }).unwrap();
-        let there = far.open("beside").unwrap();
+        let (local, remote): (Client, Client) = (node.local_read_client(), node.client());
+        let here = local.allocate("beside", Spec { model, ..Spec::new(192) }).unwrap();
+        let there = remote.open("beside").unwrap();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for turn in 0..10_000 {
@@ -215,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_writer_values_are_whole_and_under_null_words_are() {
-        // If this broke, a reader would act on half a value that nobody ever wrote.
+    fn local_reads_are_atomic_during_puts_and_word_atomic_under_null() {
+        // If this broke, a reader would act on a torn value that was never written.
         let node = TestNode::start();
         beside_a_writer(&node, Model::Write, |bytes| {
             assert!(bytes.iter().all(|byte| *byte == bytes[0]), "two values in one: {bytes:?}");

@@ -1,4 +1,4 @@
-//! A segment's lock, held: what is put under it is checked by the home, and it ends with this value.
+//! Guard of a segment's lock. The home checks each operation made under the lock; dropping the guard releases it.
 
 use super::atomics::AtomicResult;
 use crate::deadline::Deadline;
@@ -10,7 +10,7 @@ use ddss_core::{AtomicOp, BadArgument, Failure, LockRequest, LockToken, Version}
 use std::ops::RangeBounds;
 use std::time::Duration;
 
-/// How a lock is asked for.
+/// Options of a lock request.
 ///
 /// ```
 /// use ddss::{Failure, LockOptions};
@@ -44,43 +44,43 @@ impl Default for LockOptions {
 }
 
 impl LockOptions {
-    /// Alone, waiting for it, for 10 s at the most.
+    /// Creates options for an exclusive lock with a lease of at most 10 s.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Together with others who ask for the same.
+    /// Asks for a shared lock.
     pub fn shared(mut self) -> Self {
         self.shared = true;
         self
     }
 
-    /// Only if it is free now.
+    /// Fails at once if the lock is not free.
     pub fn no_wait(mut self) -> Self {
         self.no_wait = true;
         self
     }
 
-    /// How long it may be held: 1 µs to 600 s, or the lock is refused as [`Error::BadArgument`]. After that the home gives it to
-    /// the next in line, and refuses what is put under it.
+    /// Sets the lease: 1 µs to 600 s, else the request fails with [`Error::BadArgument`]. After the lease the home
+    /// grants the lock to the next request and refuses operations under the old one.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long to stand in line for it, 600 s at the most; else as long as any call of the segment may take.
+    /// Sets the maximum wait in the lock queue, up to 600 s. The default is the timeout of the segment's calls.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The time of the call that asks for it, if it is usually that.
+    /// Returns the deadline of the lock request, given the usual one.
     pub(crate) fn time(self, usual: Deadline) -> Deadline {
         self.timeout.map_or(usual, Deadline::of)
     }
 
-    /// The lock as a home is asked for it, if there can be such a lease.
-    pub(crate) fn wish(self) -> Result<LockRequest, BadArgument> {
+    /// Builds the lock request, or refuses an invalid lease.
+    pub(crate) fn lock_request(self) -> Result<LockRequest, BadArgument> {
         let Self { shared, no_wait, lease, .. } = self;
         match u32::try_from(lease.as_micros()) {
             Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockRequest { shared, no_wait, lease_us }),
@@ -92,7 +92,7 @@ impl LockOptions {
     }
 }
 
-/// A segment's lock. It is let go when this is dropped, and when its process or node dies.
+/// A segment's lock. Dropping the guard releases it, as does the death of its process or node.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -117,12 +117,12 @@ impl LockGuard {
         Self { segment, token, stamp, open: true }
     }
 
-    /// A number that is greater than those of all holders before: a fence for things outside of DDSS.
+    /// Returns the fencing token: greater than those of all earlier holders, for systems outside of DDSS.
     pub fn token(&self) -> u64 {
         self.token.0
     }
 
-    /// The version that the segment had when the lock was granted.
+    /// Returns the version that the segment had when the lock was granted.
     pub fn version(&self) -> Version {
         self.stamp.version
     }
@@ -132,14 +132,14 @@ impl LockGuard {
         self.segment.get(range)
     }
 
-    /// Writes bytes, if the lock is still held: else [`Failure::LockLost`](crate::Failure::LockLost), and nothing
-    /// happened. A shared lock does not admit puts.
+    /// Writes bytes if the guard still has the lock. Otherwise the put does nothing and fails with
+    /// [`Failure::LockLost`](crate::Failure::LockLost). A shared lock does not permit puts.
     pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token)))
+        self.segment.put_with(offset, bytes, self.segment.location().put_conditions(None, Some(self.token)))
     }
 
-    /// The same if the segment also still has that version: [`Segment::put_if`]. Under
-    /// [`Model::Version`](crate::Model::Version) each put names one, so there this is the put of who holds the lock.
+    /// Writes bytes if the guard still has the lock and the segment still has that version: [`Segment::put_if`]. Under
+    /// [`Model::Version`](crate::Model::Version) each put names a version, so the lock holder must use this method.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -152,36 +152,36 @@ impl LockGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_on(offset, bytes, self.segment.place().terms(Some(version), Some(self.token)))
+        self.segment.put_with(offset, bytes, self.segment.location().put_conditions(Some(version), Some(self.token)))
     }
 
-    /// Writes several ranges as one version, if the lock is still held: [`Segment::put_many`].
+    /// Writes several ranges as one version if the guard still has the lock: [`Segment::put_many`].
     pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.segment.put_many_on(parts, self.segment.place().terms(None, Some(self.token)))
+        self.segment.put_many_with(parts, self.segment.location().put_conditions(None, Some(self.token)))
     }
 
-    /// The same if the segment also still has that version: [`Segment::put_many_if`].
+    /// Writes several ranges if the guard still has the lock and the segment that version: [`Segment::put_many_if`].
     pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.segment.put_many_on(parts, self.segment.place().terms(Some(version), Some(self.token)))
+        self.segment.put_many_with(parts, self.segment.location().put_conditions(Some(version), Some(self.token)))
     }
 
-    /// Adds to a word, if the lock is still held: [`Segment::fetch_add`].
+    /// Adds to a word if the guard still has the lock: [`Segment::fetch_add`].
     pub fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.segment.change("add to", offset, AtomicOp::Add(add), Some(self.token))
+        self.segment.run_atomic("add to", offset, AtomicOp::Add(add), Some(self.token))
     }
 
-    /// Puts a word, if the lock is still held: [`Segment::swap`].
+    /// Replaces a word if the guard still has the lock: [`Segment::swap`].
     pub fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.segment.change("swap a word of", offset, AtomicOp::Swap(new), Some(self.token))
+        self.segment.run_atomic("swap a word of", offset, AtomicOp::Swap(new), Some(self.token))
     }
 
-    /// Compares and puts a word, if the lock is still held: [`Segment::compare_swap`].
+    /// Compares and swaps a word if the guard still has the lock: [`Segment::compare_swap`].
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
         let change = AtomicOp::CompareSwap { expected, new };
-        self.segment.change("compare and swap a word of", offset, change, Some(self.token))
+        self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token))
     }
 
-    /// Lets go, and says whether it was still held.
+    /// Releases the lock; fails if the guard had already lost it.
     pub fn unlock(mut self) -> Result<(), Error> {
         self.open = false;
         self.segment.unlock(self.token)
@@ -191,7 +191,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.open {
-            // There is nobody to tell; the lease ends it in any case.
+            // Drop cannot report an error; the lease ends the lock in any case.
             let _ = self.segment.unlock(self.token);
         }
     }

@@ -1,4 +1,4 @@
-//! Which segments there are, what they are, and who may use them.
+//! Metadata of segments: listing, permissions and ownership.
 
 use crate::call::priority::Priority;
 use crate::client::Client;
@@ -11,8 +11,7 @@ use ddss_core::{
 };
 use ddss_ipc::WaitClass;
 
-/// The segments that a [`Client::list`] finds, node after node and in the order of their names; of daemons with several
-/// progress threads, plane after plane.
+/// Iterator over the segments that [`Client::list`] finds, ordered by node, then shard, then name.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -29,13 +28,13 @@ pub struct SegmentList {
     client: Client,
     query: ListQuery,
     node: Option<NodeId>,
-    /// After an error nothing comes any more.
+    /// Set after an error; the iterator then ends.
     ended: bool,
-    /// Of the last page, the last one first.
+    /// Entries of the current page, in reverse order.
     ready: Vec<Listing>,
 }
 
-/// What a completion and the bytes in the arena say about a page.
+/// Decodes the page that a completion describes from the bytes in the arena.
 pub(crate) fn listings(page: &ListPage, bytes: &[u8]) -> Result<Vec<Listing>, Failure> {
     let mut left = bytes.get(..page.bytes.into()).ok_or(Failure::Malformed)?;
     let mut found = Vec::new();
@@ -45,7 +44,7 @@ pub(crate) fn listings(page: &ListPage, bytes: &[u8]) -> Result<Vec<Listing>, Fa
     Ok(found)
 }
 
-/// From where on a list goes on after a page.
+/// Advances the query past a page.
 pub(crate) fn after(page: &ListPage, query: &mut ListQuery, last: Option<&Listing>) -> Option<NodeId> {
     match (page.node, last) {
         (NodeId::NOBODY, _) => None,
@@ -61,28 +60,29 @@ pub(crate) fn after(page: &ListPage, query: &mut ListQuery, last: Option<&Listin
     }
 }
 
-/// The nine Unix bits, if there are no others.
+/// Checks that a mode has no bits beside the nine Unix permission bits.
 pub(crate) fn checked_mode(mode: u16, name: &str) -> Result<u16, Error> {
-    // As of a segment that is made with them.
+    // The same refusal as for a segment that is created with this mode.
     Spec::new(1).mode(mode).check().map_err(Error::argument("change the permissions of", name))?;
     Ok(mode)
 }
 
 impl Client {
-    /// The segments of the cluster whose names begin like that, as far as their nodes can be reached and this user may
-    /// read, write or release them. They are asked for page by page, so the list is no picture of one moment, and each page has the
-    /// time of one call.
+    /// Lists the cluster's segments whose names begin with `prefix`.
+    ///
+    /// The list covers reachable nodes, and the segments that this user may read, write or release. The client requests
+    /// it page by page, so the list is not an atomic snapshot. Each page has the timeout of one call.
     pub fn list(&self, prefix: &str) -> Result<SegmentList, Error> {
         let query = ListQuery::new(prefix, "").map_err(|failure| Error::Failed {
             action: "list",
             target: prefix.to_owned(),
             failure,
         })?;
-        let client = self.at_plane(0)?;
+        let client = self.at_shard(0)?;
         Ok(SegmentList { client, query, node: Some(NodeId(1)), ended: false, ready: Vec::new() })
     }
 
-    /// An operation whose answer is a page in the arena.
+    /// Runs an operation whose reply is a page in the arena.
     fn page(
         &self,
         time: Deadline,
@@ -113,16 +113,16 @@ impl Client {
 }
 
 impl SegmentList {
-    /// Goes on at the next plane, if there is one.
-    fn next_plane(&mut self) -> Result<bool, Error> {
-        let next = self.client.plane() + 1;
-        if self.ended || next >= self.client.planes() {
+    /// Moves to the next shard, if there is one.
+    fn next_shard(&mut self) -> Result<bool, Error> {
+        let next = self.client.shard() + 1;
+        if self.ended || next >= self.client.shard_count() {
             self.ended = true;
             return Ok(false);
         }
-        // Whatever happens here is told once.
+        // Each error is reported once.
         self.ended = true;
-        self.client = self.client.at_plane(next)?;
+        self.client = self.client.at_shard(next)?;
         self.query.after.clear();
         (self.node, self.ended) = (Some(NodeId(1)), false);
         Ok(true)
@@ -138,7 +138,7 @@ impl Iterator for SegmentList {
                 return Some(Ok(listing));
             }
             let Some(node) = self.node else {
-                match self.next_plane() {
+                match self.next_shard() {
                     Ok(true) => continue,
                     Ok(false) => return None,
                     Err(error) => return Some(Err(error)),
@@ -163,8 +163,8 @@ impl Iterator for SegmentList {
 }
 
 impl Segment {
-    /// All facts of the segment as its home sees it now. Of a segment with a mirror, a home that is cut off shows what it knew
-    /// last: to look at, not to decide by.
+    /// Returns the segment's metadata as its home sees it now. For a replicated segment, a home that is cut off returns
+    /// its last known state: fit for display, not for decisions.
     pub fn stat(&self) -> Result<Listing, Error> {
         let operation = |page| Operation::Stat { segment: self.id(), page };
         let (_, found) = self.client().page(self.time(), "stat", self.name(), &[], operation)?;
@@ -175,26 +175,26 @@ impl Segment {
         })
     }
 
-    /// Changes its nine Unix bits. Only its owner and root may. If others may read it from now on, its bytes move to
-    /// memory that the new readers share: who had the old one mapped sees it no more.
+    /// Changes the nine Unix permission bits. Only the owner and root may do so. If the set of readers changes, the
+    /// bytes move to memory that only the new readers can map; old mappings no longer show the segment.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
         self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None })
     }
 
-    /// Gives it to another user and group. Root may; its owner may only give it to the group of this process. Who may read it
-    /// from now on is another matter, so its bytes move as with [`set_mode`](Self::set_mode).
+    /// Changes the owning user and group. Only root may change the user; the owner may set a group of this process. The
+    /// set of readers may change, so the bytes move as with [`set_mode`](Self::set_mode).
     pub fn set_owner(&self, owner: Principal) -> Result<(), Error> {
         self.permit(PermissionUpdate { mode: None, owner: Some(owner) })
     }
 
-    /// Both in one, as a segment is made for somebody.
-    pub(crate) fn hand_over(&self, owner: Principal, mode: u16) -> Result<(), Error> {
+    /// Sets owner and mode of a segment that was created for another user.
+    pub(crate) fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
         self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
     }
 
     fn permit(&self, permit: PermissionUpdate) -> Result<(), Error> {
         let operation = Operation::Permit { segment: self.id(), permit };
-        self.ask("change the permissions of", operation, WaitClass::Sleeping).map(drop)
+        self.run_operation("change the permissions of", operation, WaitClass::Sleeping).map(drop)
     }
 }
 
@@ -205,10 +205,10 @@ mod tests {
     use crate::testing::{TestNode, block_on};
 
     #[test]
-    fn a_segment_is_made_for_somebody_or_not_at_all() {
-        // If this broke, a service could not make segments for its users, or would leave some behind that nobody can use.
+    fn allocate_for_is_all_or_nothing() {
+        // If this broke, a service could not create segments for its users, or would leave unusable segments behind.
         let node = TestNode::start();
-        let client = node.near_client();
+        let client = node.local_read_client();
         let own = client.allocate("mine", Spec::new(64)).unwrap().stat().unwrap().facts.permissions.owner;
         let other = Principal { uid: own.uid + 12345, gid: own.gid + 12345 };
         let made = client.allocate_for("theirs", Spec::new(64).mode(0o640), other);
@@ -232,10 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_changes_hands_only_where_it_may() {
-        // If this broke, whoever has a segment could be robbed of it, or an administrator could not hand it over.
+    fn set_owner_requires_permission() {
+        // If this broke, an owner could lose a segment to another user, or an administrator could not transfer it.
         let node = TestNode::start();
-        let client = node.near_client();
+        let client = node.local_read_client();
         let segment = client.allocate("mine", Spec::new(64)).unwrap();
         let put = segment.put(0, b"still here").unwrap();
         let own = segment.stat().unwrap().facts.permissions.owner;
@@ -257,7 +257,7 @@ mod tests {
         }
         let permissions = segment.stat().unwrap().facts.permissions;
         assert_eq!((permissions.owner, permissions.mode), (own, 0o644));
-        // Its bytes have moved on the way, and are the same.
+        // The bytes have moved and are unchanged.
         let value = client.open("mine").unwrap().get(0..10).unwrap();
         assert_eq!((&value[..], value.stamp()), (&b"still here"[..], put));
     }

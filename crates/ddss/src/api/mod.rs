@@ -1,4 +1,8 @@
-//! What a handle of a segment can do besides get and put.
+//! Operations of a segment handle beyond get and put.
+//!
+//! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): atomics,
+//! batches, locks, metadata, typed views, vectored access, version watches. `local_read` serves gets by a mapping of
+//! the home's memory.
 
 pub(crate) mod atomics;
 pub(crate) mod batch;

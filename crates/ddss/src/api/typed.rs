@@ -1,8 +1,8 @@
-//! Typed views: a value, or many of one type, at a place of a segment.
+//! Typed views of a segment: one value, or a slice of values of one type, at an offset.
 //!
-//! Any type that [`zerocopy`] knows to be plain bytes: derive [`FromBytes`], [`IntoBytes`] and [`Immutable`] on it. Both
-//! sides have to lay it out in the same way, so `#[repr(C)]` and the integers of [`zerocopy::little_endian`] are right for
-//! clusters of more than one kind of machine.
+//! A view holds any type that [`zerocopy`] knows to be plain bytes: derive [`FromBytes`], [`IntoBytes`] and
+//! [`Immutable`]. All processes must agree on the layout. Use `#[repr(C)]`, and the integers of
+//! [`zerocopy::little_endian`] in clusters with more than one architecture.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A value with the stamp of the version that it is of.
+/// A value with the stamp of its version.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -40,7 +40,7 @@ impl<T> Deref for Typed<T> {
     }
 }
 
-/// One `T` at a place of a segment. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
+/// A typed view of one `T` at an offset of a segment. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
 ///
 /// ```
 /// use ddss::Shared;
@@ -76,13 +76,13 @@ impl<T, S: Clone> Clone for Shared<T, S> {
 }
 
 impl<T, S> Shared<T, S> {
-    /// The segment that it lies in.
+    /// Returns the segment behind the view.
     pub fn segment(&self) -> &S {
         &self.segment
     }
 }
 
-/// Whether `count` values of `T` from `offset` on lie in a segment.
+/// Checks that `count` values of `T` from `offset` on lie in a segment.
 pub(crate) fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
     let end = u128::from(offset) + size_of::<T>() as u128 * count as u128;
     if end > u128::from(bytes) {
@@ -96,52 +96,52 @@ pub(crate) fn size<T>() -> u64 {
 }
 
 impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
-    /// A view of a segment that is there.
+    /// Creates a view of an existing segment.
     pub fn new(segment: Segment, offset: u64) -> Result<Self, Error> {
         check::<T>(segment.bytes(), segment.name(), offset, 1)?;
         Ok(Self { segment, offset, kind: PhantomData })
     }
 
-    /// Makes a segment that holds one value.
+    /// Allocates a segment that holds one value.
     pub fn allocate(client: &Client, name: &str, value: &T) -> Result<Self, Error> {
         let shared = Self::new(client.allocate(name, Spec::new(size::<T>()))?, 0)?;
         shared.put(value)?;
         Ok(shared)
     }
 
-    /// Finds a segment by its name, and takes its first bytes for the value.
+    /// Opens a segment by name and views its first bytes as the value.
     pub fn open(client: &Client, name: &str) -> Result<Self, Error> {
         Self::new(client.open(name)?, 0)
     }
 
-    /// Reads it, as a whole.
+    /// Reads the value atomically.
     pub fn get(&self) -> Result<Typed<T>, Error> {
         let mut value = T::new_zeroed();
         let stamp = self.segment.get_into(self.offset, value.as_mut_bytes())?;
         Ok(Typed { value, stamp })
     }
 
-    /// Writes it, as a whole.
+    /// Writes the value atomically.
     pub fn put(&self, value: &T) -> Result<Stamp, Error> {
         self.segment.put(self.offset, value.as_bytes())
     }
 
-    /// Writes it if the segment still has that version: [`Segment::put_if`].
+    /// Writes the value if the segment still has that version: [`Segment::put_if`].
     pub fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
         self.segment.put_if(version, self.offset, value.as_bytes())
     }
 
-    /// Reads, changes and writes it, again and again until nobody came in between. Returns what was written.
+    /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written value.
     ///
-    /// All of that has the time of one call. A call that fails with an [indeterminate](Error::is_indeterminate) end may
-    /// have happened: it is not repeated.
+    /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome may
+    /// have taken effect and is not retried.
     pub fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
-        let time = self.segment.time().begun();
+        let time = self.segment.time().started();
         loop {
             let mut value = T::new_zeroed();
             let stamp = self.segment.get_by(time, self.offset, value.as_mut_bytes())?;
             change(&mut value);
-            let terms = self.segment.place().terms(Some(stamp.version), None);
+            let terms = self.segment.location().put_conditions(Some(stamp.version), None);
             match self.segment.put_by(time, self.offset, value.as_bytes(), terms) {
                 Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
                 ended => return ended.map(|stamp| Typed { value, stamp }),
@@ -150,7 +150,8 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
     }
 }
 
-/// Many `T`, one behind the other, at a place of a segment. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
+/// A typed view of consecutive values of `T` at an offset of a segment. `S` is [`Segment`] or
+/// [`AsyncSegment`](crate::AsyncSegment).
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -176,22 +177,22 @@ impl<T, S: Clone> Clone for SharedSlice<T, S> {
 }
 
 impl<T, S> SharedSlice<T, S> {
-    /// The segment that it lies in.
+    /// Returns the segment behind the view.
     pub fn segment(&self) -> &S {
         &self.segment
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns true if the slice has no values.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Where a range of the values begins, in a segment of that name and size. A range that ends before it begins is out of range.
+    /// Returns the offset of a range of values in a segment of that name and size. An inverted range is out of range.
     pub(crate) fn place(
         &self,
         (name, bytes): (&str, u64),
@@ -201,7 +202,7 @@ impl<T, S> SharedSlice<T, S> {
         let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
         let (begin, end) = (byte(range.start), byte(range.end));
         if range.start > range.end || end > byte(self.count) {
-            // A place that no offset names is beyond every segment.
+            // An offset that does not fit its type is beyond every segment.
             let offset = u64::try_from(begin).unwrap_or(u64::MAX);
             return Err(Error::OutOfRange { action, target: name.to_owned(), offset, end, bytes });
         }
@@ -210,19 +211,19 @@ impl<T, S> SharedSlice<T, S> {
 }
 
 impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
-    /// A view of `count` values from `offset` on, of a segment that is there.
+    /// Creates a view of `count` values from `offset` on of an existing segment.
     pub fn new(segment: Segment, offset: u64, count: usize) -> Result<Self, Error> {
         check::<T>(segment.bytes(), segment.name(), offset, count)?;
         Ok(Self { segment, offset, count, kind: PhantomData })
     }
 
-    /// Makes a segment that holds `count` values, all bytes zero.
+    /// Allocates a segment that holds `count` values, all bytes zero.
     pub fn allocate(client: &Client, name: &str, count: usize) -> Result<Self, Error> {
         let bytes = size::<T>().saturating_mul(count as u64);
         Self::new(client.allocate(name, Spec::new(bytes))?, 0, count)
     }
 
-    /// Finds a segment by its name, and takes all of it for values.
+    /// Opens a segment by name and views all of it as values.
     pub fn open(client: &Client, name: &str) -> Result<Self, Error> {
         let segment = client.open(name)?;
         let count = segment.bytes().checked_div(size::<T>()).unwrap_or(0);
@@ -230,15 +231,15 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
     }
 
     fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
-        // A sum that no index is lies beyond every slice.
-        self.within(action, &(index..index.saturating_add(count)))
+        // A sum that overflows is beyond every slice.
+        self.with_timeout(action, &(index..index.saturating_add(count)))
     }
 
-    fn within(&self, action: &'static str, range: &Range<usize>) -> Result<u64, Error> {
+    fn with_timeout(&self, action: &'static str, range: &Range<usize>) -> Result<u64, Error> {
         self.place((self.segment.name(), self.segment.bytes()), action, range)
     }
 
-    /// Reads one.
+    /// Reads one value.
     pub fn get(&self, index: usize) -> Result<Typed<T>, Error> {
         let place = self.at("get", index, 1)?;
         let mut value = T::new_zeroed();
@@ -246,26 +247,26 @@ impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
         Ok(Typed { value, stamp })
     }
 
-    /// Reads some, all of one version.
+    /// Reads a range of values, all of one version.
     pub fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
-        self.within("get", &range)?;
+        self.with_timeout("get", &range)?;
         let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(range.len()).collect();
         let stamp = self.get_into(range.start, &mut value)?;
         Ok(Typed { value, stamp })
     }
 
-    /// Reads as many as `into` has, all of one version.
+    /// Reads `into.len()` values, all of one version.
     pub fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
         let place = self.at("get", index, into.len())?;
         self.segment.get_into(place, into.as_mut_bytes())
     }
 
-    /// Writes one.
+    /// Writes one value.
     pub fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
         self.segment.put(self.at("put", index, 1)?, value.as_bytes())
     }
 
-    /// Writes some, as one version.
+    /// Writes consecutive values as one version.
     pub fn put_range(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
         self.segment.put(self.at("put", index, values.len())?, values.as_bytes())
     }
@@ -284,8 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_as_it_was_written_and_no_update_is_lost() {
-        // If this broke, two services would see different values, or count less than happened.
+    fn typed_value_round_trips_and_no_update_is_lost() {
+        // If this broke, two services would see different values, or lose updates.
         let node = TestNode::start();
         let client = node.client();
         let point = Shared::allocate(&client, "point", &Point { x: 1, y: 2 }).unwrap();
@@ -307,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_their_places_and_nobody_reads_beyond_the_last() {
-        // If this broke, one value would be taken for another.
+    fn typed_slice_checks_bounds_and_offsets() {
+        // If this broke, one value would be read or written in another's place.
         let node = TestNode::start();
         let client = node.client();
         let scores: SharedSlice<u32> = SharedSlice::allocate(&client, "scores", 100).unwrap();

@@ -1,4 +1,4 @@
-//! Several ranges of one segment in one call: all of one version, all or nothing.
+//! Vectored access: several ranges of one segment in one call, all of one version, all or nothing.
 
 use crate::call::priority::Priority;
 use crate::client::Client;
@@ -11,7 +11,7 @@ use ddss_ipc::{SharedMemory, WaitClass};
 use std::ops::Range;
 
 impl SegmentLocation {
-    /// Checks all ranges, and that they are few and small enough.
+    /// Checks the number of ranges, each range and their total size.
     pub(crate) fn check_many(
         &self,
         action: &'static str,
@@ -21,19 +21,19 @@ impl SegmentLocation {
         for (offset, end) in ranges.clone() {
             self.check(action, offset, end)?;
         }
-        // One that is too long for its field is too long in all.
+        // A range that is too long for its field is too long in total.
         let bytes = |(offset, end): (u64, u128)| u32::try_from(end - u128::from(offset)).unwrap_or(u32::MAX);
         let ranges = ranges.map(|range| ddss_core::Range { offset: range.0, bytes: bytes(range) });
         Ranges::new(ranges).map_err(failed)
     }
 }
 
-/// Arena memory for a table of ranges in its first slot, and their bytes behind it.
+/// Computes the arena bytes for a table of ranges in the first slot and their bytes behind it.
 pub(crate) const fn list_bytes(sum: u32) -> usize {
     ARENA_SLOT_BYTES + sum as usize
 }
 
-/// The bytes of each range, out of all of them.
+/// Splits the bytes into one value for each range.
 pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
     let mut left = bytes;
     let part = |range: &ddss_core::Range| {
@@ -45,7 +45,7 @@ pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
 }
 
 impl Segment {
-    /// Ranges that one call may name.
+    /// Maximum number of ranges in one call.
     pub const RANGES_MAX: usize = ddss_core::limits::RANGES_MAX;
 
     /// Reads several ranges, all of one version.
@@ -59,17 +59,17 @@ impl Segment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_on(ranges, None)
+        self.get_many_with(ranges, None)
     }
 
-    /// The same of a version that was committed before: [`get_at`](Segment::get_at).
+    /// Reads several ranges of an earlier committed version: [`get_at`](Segment::get_at).
     pub fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_on(ranges, Some(version))
+        self.get_many_with(ranges, Some(version))
     }
 
-    fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
+    fn get_many_with(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
-        let ranges = self.place().check_many("get", ends)?;
+        let ranges = self.location().check_many("get", ends)?;
         let mut bytes = vec![0; ranges.sum() as usize];
         let stamp = self.get_list(&ranges, version, &mut None::<fn()>, |arena, from| {
             arena.read(from as usize, &mut bytes).expect("a buffer lies inside the arena");
@@ -77,8 +77,8 @@ impl Segment {
         Ok(split(&ranges, &bytes, stamp))
     }
 
-    /// Reads several ranges, all of one version, each straight to where it is wanted: as [`get_many`](Self::get_many),
-    /// with no memory of its own for the bytes.
+    /// Reads several ranges, all of one version, each directly into its destination: [`get_many`](Self::get_many)
+    /// without a buffer of its own.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -93,12 +93,13 @@ impl Segment {
         self.get_parts(parts, &mut None::<fn()>)
     }
 
-    /// The same, and `meanwhile` runs while the bytes are on their way: who goes through a segment piece by piece works on
-    /// one piece while the next one comes. It runs once, whatever becomes of the get. It has no deadline; calls of its
-    /// own take another of the client's lanes, and where there is only [one](crate::ClientBuilder::lanes) they end as
-    /// busy.
+    /// Reads several ranges like [`get_many_into`](Self::get_many_into), and runs `meanwhile` while the bytes are in
+    /// transit. A scan can thus process one piece while the next one arrives.
     ///
-    /// A task needs no such call: it joins the get with what it does meanwhile.
+    /// `meanwhile` runs exactly once, whatever the get's outcome, and has no deadline. Its own calls use another
+    /// channel of the client; with only [one](crate::ClientBuilder::channels) they fail as busy.
+    ///
+    /// A task does not need this method: it joins the get with its own work.
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -123,7 +124,7 @@ impl Segment {
         let mut done = None;
         let mut once = Some(|| done = Some(meanwhile()));
         let got = self.get_parts(parts, &mut once);
-        // It did not come to that.
+        // The get did not go out.
         if let Some(run) = once {
             run();
         }
@@ -132,7 +133,7 @@ impl Segment {
 
     fn get_parts(&self, parts: &mut [(u64, &mut [u8])], meanwhile: &mut Option<impl FnOnce()>) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
-        let ranges = self.place().check_many("get", ends)?;
+        let ranges = self.location().check_many("get", ends)?;
         self.get_list(&ranges, None, meanwhile, |arena, from| {
             let mut at = from as usize;
             for (_, into) in parts.iter_mut() {
@@ -142,7 +143,7 @@ impl Segment {
         })
     }
 
-    /// Reads ranges; `take` finds their bytes in the arena, one behind the other from an offset on.
+    /// Reads ranges; `take` receives the arena offset at which their bytes lie, one behind the other.
     fn get_list(
         &self,
         ranges: &Ranges,
@@ -150,15 +151,19 @@ impl Segment {
         meanwhile: &mut Option<impl FnOnce()>,
         mut take: impl FnMut(&SharedMemory, u64),
     ) -> Result<Stamp, Error> {
-        let (place, table, sum) = (self.place(), ranges.encode(), ranges.sum());
+        let (location, table, sum) = (self.location(), ranges.encode(), ranges.sum());
         let (outcome, stamp) =
-            self.client().with_call(self.time(), Priority::Call, "get", &place.name, true, |mut call| {
+            self.client().with_call(self.time(), Priority::Call, "get", &location.name, true, |mut call| {
                 let buffer = call.buffer(list_bytes(sum))?;
                 let list = buffer.range(list_bytes(sum));
                 call.write(list.offset(), &table);
                 let count = ranges.as_slice().len() as u8;
-                let operation =
-                    Operation::GetMany { segment: place.id, list, ranges: count, look: place.look(version) };
+                let operation = Operation::GetMany {
+                    segment: location.id,
+                    list,
+                    ranges: count,
+                    look: location.read_options(version),
+                };
                 call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
                     if completion.outcome == Outcome::Done {
                         take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
@@ -166,28 +171,28 @@ impl Segment {
                     (completion.outcome, Stamp::of(completion))
                 })
             })?;
-        Error::of(outcome, "get", &place.name)?;
+        Error::of(outcome, "get", &location.name)?;
         Ok(stamp)
     }
 
-    /// Writes several ranges as one version: every get sees all of them or none. Where they overlap, the later one
-    /// counts.
+    /// Writes several ranges as one version: every get sees all of them or none. Where ranges overlap, the later one
+    /// wins.
     pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.put_many_on(parts, self.place().terms(None, None))
+        self.put_many_with(parts, self.location().put_conditions(None, None))
     }
 
-    /// The same if the segment still has that version: [`put_if`](Segment::put_if).
+    /// Writes several ranges if the segment still has that version: [`put_if`](Segment::put_if).
     pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.put_many_on(parts, self.place().terms(Some(version), None))
+        self.put_many_with(parts, self.location().put_conditions(Some(version), None))
     }
 
-    pub(crate) fn put_many_on(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
-        let place = self.place();
+    pub(crate) fn put_many_with(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
+        let location = self.location();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
-        let ranges = place.check_many("put", ends)?;
+        let ranges = location.check_many("put", ends)?;
         let (table, sum) = (ranges.encode(), ranges.sum());
         let (time, priority) = (self.time(), Priority::under(terms.token));
-        let (outcome, stamp) = self.client().with_call(time, priority, "put", &place.name, false, |mut call| {
+        let (outcome, stamp) = self.client().with_call(time, priority, "put", &location.name, false, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
             call.write(list.offset(), &table);
@@ -197,11 +202,11 @@ impl Segment {
                 at += bytes.len() as u64;
             }
             let count = ranges.as_slice().len() as u8;
-            let operation = Operation::PutMany { segment: place.id, list, ranges: count, terms };
+            let operation = Operation::PutMany { segment: location.id, list, ranges: count, terms };
             let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |_, _| ())?;
             Ok((outcome, Stamp::of(&completion)))
         })?;
-        Error::of(outcome, "put", &place.name)?;
+        Error::of(outcome, "put", &location.name)?;
         Ok(stamp)
     }
 }
@@ -223,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_done_once_while_bytes_are_on_their_way() {
-        // If this broke, who works on one piece while the next one comes would miss a piece, or work on one twice.
+    fn overlapped_work_runs_exactly_once() {
+        // If this broke, a scan that overlaps work and transfer would miss a piece, or process one twice.
         let node = TestNode::start();
         let table = filled(&node.client());
         let (mut left, mut right, mut runs) = (vec![0; BYTES], vec![0; BYTES], 0);
@@ -235,7 +240,7 @@ mod tests {
         });
         assert_eq!((got.unwrap().version, word, runs), (Version(1), "done", 1));
         assert!(left == [1; BYTES] && right == [2; BYTES]);
-        // Nor is it left out where nothing was asked, or the answer is no.
+        // The closure also runs where no request was sent, or the call fails.
         let outside = (2 * BYTES as u64, &mut left[..]);
         let (got, ()) = table.get_many_into_while(&mut [outside], || runs += 1);
         assert!(matches!(got, Err(Error::OutOfRange { .. })) && runs == 2);
@@ -245,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn meanwhile_the_client_can_be_used() {
-        // If this broke, who looks something up in the middle of a scan would wait for himself.
+    fn client_can_be_used_during_overlapped_work() {
+        // If this broke, a lookup in the middle of a scan would wait for itself.
         let node = TestNode::start();
         let client = node.client();
         let table = filled(&client);
@@ -260,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn meanwhile_a_client_with_one_lane_is_told_that_it_is_busy() {
-        // If this broke, such a client would hang, or two calls would share what is one's alone.
+    fn nested_call_is_busy_when_client_has_one_channel() {
+        // If this broke, such a client would hang, or two calls would share exclusive memory.
         let node = TestNode::start();
         let table = filled(&node.client());
-        let one = node.one_lane_client();
+        let one = node.one_channel_client();
         let table = one.open(table.name()).unwrap();
         let mut left = vec![0; BYTES];
         let (got, inner) = table.get_many_into_while(&mut [(0, &mut left)], || one.ping());
@@ -274,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_meanwhile_gives_nobody_the_memory_that_is_in_use() {
-        // If this broke, the bytes of a get that nobody waits for would land in another one's.
+    fn memory_in_use_is_not_reused_after_panic_in_overlapped_work() {
+        // If this broke, the bytes of an abandoned get would land in the buffer of another call.
         let node = TestNode::start();
         let client = node.client();
         let table = filled(&client);
         for turn in 0..200 {
-            // Sometimes in the lane's own memory, sometimes in that of all.
+            // Alternates between the channel's own memory and the shared part of the arena.
             let mut into = vec![0; if turn % 2 == 0 { 1000 } else { BYTES }];
             let panicked = catch_unwind(AssertUnwindSafe(|| {
                 table.get_many_into_while(&mut [(0, &mut into)], || std::panic::resume_unwind(Box::new("meanwhile")))
@@ -293,15 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_ends_meanwhile_is_told() {
-        // If this broke, a scan would hang, or take what it has for what it asked for.
+    fn get_fails_when_daemon_ends_during_overlapped_work() {
+        // If this broke, a scan would hang, or take stale bytes for its reply.
         let node = TestNode::start();
-        let client = node.impatient_client();
+        let client = node.short_timeout_client();
         let table = filled(&client);
         let (mut into, mut node) = (vec![0; BYTES], Some(node));
         let mut first = vec![0; 8];
         let (got, ()) = table.get_many_into_while(&mut [(0, &mut first)], || drop(node.take()));
-        // The answer was there before it ended, or there is none.
+        // Either the reply came before the daemon ended, or there is none.
         assert!(got.is_err() || first == [1; 8]);
         let (got, ran) = table.get_many_into_while(&mut [(0, &mut into)], || true);
         assert!(got.is_err() && ran);

@@ -1,4 +1,4 @@
-//! A segment's versions as they come.
+//! Streams of a segment's versions.
 
 use crate::async_client::AsyncSegment;
 use crate::call::backoff::Backoff;
@@ -12,11 +12,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The stamps of a segment's versions, one after the other: an endless iterator. Versions that follow each other quickly
-/// may come as one, the newest. The network is not asked again and again: the home tells when it happens.
+/// An endless iterator over the stamps of a segment's versions. Versions that follow each other quickly may be merged
+/// into the newest one. The client does not poll: the home notifies it.
 ///
-/// After an error, as while the home is away, the next attempt waits a little, longer after each further one and up to a
-/// quarter of a second. So a loop that goes on after errors costs next to nothing, and finds the home when it is back.
+/// After an error, as while the home is unreachable, the next attempt is delayed, with a backoff up to a quarter of a
+/// second. A loop that ignores errors therefore costs little and resumes when the home returns.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -39,7 +39,7 @@ pub struct VersionIter {
     backoff: Backoff,
 }
 
-/// The same for tasks: [`next`](Self::next), or a [`Stream`] for those who like combinators.
+/// The asynchronous form of [`VersionIter`]: [`next`](Self::next), or a [`Stream`] for use with combinators.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -55,12 +55,12 @@ pub struct VersionIter {
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "nobody is asked for a version until somebody waits for the next one"]
+#[must_use = "a watch does nothing until its next version is awaited"]
 pub struct VersionStream {
     segment: AsyncSegment,
     seen: Option<Version>,
     backoff: Backoff,
-    /// The question that is under way.
+    /// The request in flight.
     asked: Option<Asked>,
 }
 
@@ -74,7 +74,7 @@ impl Clone for VersionStream {
 
 impl std::fmt::Debug for VersionStream {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = out.debug_struct("AsyncVersions");
+        let mut out = out.debug_struct("VersionStream");
         out.field("segment", &self.segment).field("seen", &self.seen).finish_non_exhaustive()
     }
 }
@@ -84,31 +84,31 @@ fn is_late(error: &Error) -> bool {
 }
 
 impl Segment {
-    /// The versions from now on, the present one first.
+    /// Watches the versions from now on, beginning with the present one.
     pub fn watch(&self) -> VersionIter {
         VersionIter { segment: self.clone(), seen: None, backoff: Backoff::default() }
     }
 
-    /// The versions after that one.
+    /// Watches the versions after `version`.
     pub fn watch_after(&self, version: Version) -> VersionIter {
         VersionIter { segment: self.clone(), seen: Some(version), backoff: Backoff::default() }
     }
 }
 
 impl AsyncSegment {
-    /// The versions from now on, the present one first.
+    /// Watches the versions from now on, beginning with the present one.
     pub fn watch(&self) -> VersionStream {
         VersionStream { segment: self.clone(), seen: None, backoff: Backoff::default(), asked: None }
     }
 
-    /// The versions after that one.
+    /// Watches the versions after `version`.
     pub fn watch_after(&self, version: Version) -> VersionStream {
         VersionStream { segment: self.clone(), seen: Some(version), backoff: Backoff::default(), asked: None }
     }
 }
 
 impl VersionIter {
-    /// How many errors came since the last version.
+    /// Returns the number of errors since the last version.
     pub fn errors(&self) -> u64 {
         self.backoff.errors()
     }
@@ -127,7 +127,7 @@ impl Iterator for VersionIter {
                 Some(seen) => self.segment.wait_newer_than(seen),
             };
             match stamp {
-                // Nothing happened for as long as a call may take.
+                // No new version came within the timeout of a call.
                 Err(error) if is_late(&error) => {}
                 Err(error) => {
                     self.backoff.note(true);
@@ -143,7 +143,7 @@ impl Iterator for VersionIter {
     }
 }
 
-/// The first version after one, asked for after a pause.
+/// Waits for the first version after `seen`, after a pause.
 async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Option<Duration>) -> Result<Stamp, Error> {
     if let Some(pause) = pause {
         segment.pause(pause).await;
@@ -164,12 +164,12 @@ async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Opti
 }
 
 impl VersionStream {
-    /// How many errors came since the last version.
+    /// Returns the number of errors since the last version.
     pub fn errors(&self) -> u64 {
         self.backoff.errors()
     }
 
-    /// The next version. Dropping the future loses none.
+    /// Waits for the next version. Dropping the future loses no version.
     pub async fn next(&mut self) -> Result<Stamp, Error> {
         std::future::poll_fn(|context| self.poll_stamp(context)).await
     }
@@ -188,7 +188,7 @@ impl VersionStream {
     }
 }
 
-/// As endless as [`VersionIter`]: what it brings may be an error, and then the next thing may not be.
+/// Endless like [`VersionIter`]: an item may be an error, and later items may succeed again.
 impl Stream for VersionStream {
     type Item = Result<Stamp, Error>;
 
@@ -205,10 +205,10 @@ mod tests {
     use std::pin::Pin;
 
     #[test]
-    fn whoever_watches_sees_the_newest_version_and_the_end() {
-        // If this broke, a follower would stand still, or go on watching what is gone.
+    fn watch_reports_newest_version_and_end_of_segment() {
+        // If this broke, a follower would stall, or watch a segment that is gone.
         let node = TestNode::start();
-        let (client, hasty) = (node.client(), node.impatient_client());
+        let (client, hasty) = (node.client(), node.short_timeout_client());
         let segment = client.allocate("watched", Spec::new(8)).unwrap();
         let mut seen = hasty.open("watched").unwrap().watch();
         assert_eq!(seen.next().unwrap().unwrap().version, Version(0));
@@ -218,7 +218,7 @@ mod tests {
                 (last.is_some(), seen.next().unwrap().is_err())
             });
             for turn in 0..20u64 {
-                // Longer than one call of the follower may take.
+                // Longer than the follower's call timeout.
                 std::thread::sleep(std::time::Duration::from_millis(if turn == 3 { 900 } else { 1 }));
                 segment.put(0, &turn.to_le_bytes()).unwrap();
             }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(block_on(versions.next()).unwrap().version, Version(0));
         let put = block_on(later.put(0, &[1; 8])).unwrap();
         assert_eq!(block_on(versions.next()).unwrap(), put);
-        // A future that is dropped while it waits, and a stream of the same.
+        // A dropped future that was waiting, then a stream of the same watch.
         drop(poll_once(&mut Box::pin(versions.next())));
         let put = block_on(later.put(0, &[2; 8])).unwrap();
         let mut after = later.watch_after(Version(1));

@@ -1,8 +1,8 @@
-//! The lines of tasks for which there was no room: on the lane, or in the arena. A task that finds room never comes here.
+//! Queues of tasks that wait for a place on the channel or for arena memory. A task that finds both never enters them.
 //!
-//! Room that becomes free is *granted* to the first in line, so that no task that asks later passes it, and a task that
-//! is not polled keeps others from one place only. Releases of locks stand here as well when every place is taken: no task
-//! waits for these, and they go before everything else.
+//! Capacity that becomes free is *granted* to the first task of the queue, so that no later task overtakes it. A task
+//! that is not polled therefore blocks one place only. Releases of locks also queue here when every place is taken. No
+//! task waits for a release, and releases go first.
 
 use crate::call::arena::ArenaRun;
 use crate::call::priority::Priority;
@@ -15,13 +15,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// A place on the lane, and a run of the arena if the call needs one.
+/// A place on the channel, and an arena run if the call needs one.
 pub(super) type Place = (CallId, Option<ArenaRun>);
 
-/// Releases that wait for a place. A node does not grant more locks of other nodes; beyond that their leases end them.
+/// Maximum number of releases that wait for a place. A node grants no more locks of other nodes; beyond this number the
+/// leases end the locks.
 const RELEASES_MAX: usize = OPERATIONS_MAX;
 
-/// A task in a line.
+/// A task in a queue.
 struct WaitingTask {
     ticket: u64,
     bytes: usize,
@@ -29,7 +30,7 @@ struct WaitingTask {
     deadline: Instant,
 }
 
-/// Room for a task that has not taken it yet.
+/// Capacity that a task was granted and has not taken yet.
 struct Granted {
     ticket: u64,
     place: Place,
@@ -44,31 +45,32 @@ struct Queue {
     tickets: u64,
 }
 
-/// The places that a road has for the tasks in line.
+/// Source of the places that waiting tasks need.
 pub(super) trait Places {
-    /// A place for a call of that priority with so many bytes.
+    /// Takes a place for a call of that priority with `bytes` of arena memory.
     fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place>;
-    /// Gives back room that is not used.
+    /// Returns an unused place.
     fn give_place(&self, place: Place);
-    /// Begins a release, if there is a place for it; it goes out with [`send`](Self::send).
+    /// Begins a release if a place is free; [`send`](Self::send) submits it.
     fn begin_release(&self, segment: SegmentId, token: LockToken) -> Option<CallId>;
-    /// Sends out calls that were begun: a bit for each place.
+    /// Submits calls that have begun: one bit for each place.
     fn send(&self, places: u64);
 }
 
-/// Tasks that wait for room, in order.
+/// Tasks that wait for capacity, in order.
 #[derive(Default)]
 pub(super) struct Backpressure {
-    /// How many wait in all, and in each line. A thread that makes room reads the first and nothing else, while it is zero.
+    /// Number of waiting tasks, in total and in each queue. While the total is zero, a thread that frees capacity reads
+    /// nothing else.
     waiting: AtomicUsize,
     lengths: [AtomicUsize; Priority::COUNT],
     queue: Mutex<Queue>,
 }
 
 impl Backpressure {
-    /// How often those in line are looked after without a word, in case that two threads that want room run into each
-    /// other, or that it was made just before a task stood in line.
-    const LOOK_AGAIN: Duration = Duration::from_millis(1);
+    /// Interval at which the queue is checked without a notification. Two threads that want capacity may collide, or
+    /// capacity may become free just before a task enters the queue.
+    const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -80,18 +82,19 @@ impl Backpressure {
         }
         let waiting: usize = queue.lines.iter().map(VecDeque::len).sum();
         self.waiting.store(waiting + queue.releases.len(), Ordering::Relaxed);
-        // Pairs with the fence in `serve`: room that is made from now on finds this count, or this thread finds the room.
+        // Pairs with the fence in `serve`: a thread that frees capacity from now on sees this count, or this thread
+        // sees the capacity.
         fence(Ordering::SeqCst);
     }
 
-    /// Returns true if a call of that priority that comes now is the first.
+    /// Returns true if a new call of that priority would be the first.
     #[inline]
     pub(super) fn is_empty(&self, priority: Priority) -> bool {
         self.lengths[priority.index()].load(Ordering::Relaxed) == 0
     }
 
-    /// Puts a task at the end of its line, and serves all of them.
-    pub(super) fn stand_in_line(
+    /// Appends a task to its queue, then serves all queues.
+    pub(super) fn enqueue(
         &self,
         places: &impl Places,
         (priority, bytes): (Priority, usize),
@@ -108,7 +111,7 @@ impl Backpressure {
         ticket
     }
 
-    /// Takes the room that was granted to a task. A task that has none yet is woken when it has.
+    /// Takes the capacity that a task was granted. If there is none yet, registers the waker.
     pub(super) fn claim(&self, ticket: u64, waker: &Waker) -> Option<Place> {
         let mut queue = self.queue();
         if let Some(at) = queue.granted.iter().position(|granted| granted.ticket == ticket) {
@@ -119,7 +122,7 @@ impl Backpressure {
         None
     }
 
-    /// Takes a task out of its line; what it was granted is for others.
+    /// Removes a task from its queue; its unused grant goes to other tasks.
     pub(super) fn leave(&self, places: &impl Places, ticket: u64) {
         let mut queue = self.queue();
         let granted = queue.granted.iter().position(|granted| granted.ticket == ticket);
@@ -133,8 +136,8 @@ impl Backpressure {
         self.serve(places);
     }
 
-    /// Keeps a release until there is a place for it; `false` if there are too many.
-    pub(super) fn owe(&self, places: &impl Places, segment: SegmentId, token: LockToken) -> bool {
+    /// Queues a release until a place is free; returns `false` if too many are queued.
+    pub(super) fn queue_release(&self, places: &impl Places, segment: SegmentId, token: LockToken) -> bool {
         let mut queue = self.queue();
         let fits = queue.releases.len() < RELEASES_MAX;
         if fits {
@@ -146,7 +149,7 @@ impl Backpressure {
         fits
     }
 
-    /// There may be room for one more.
+    /// Serves the queues after capacity may have become free.
     #[inline]
     pub(super) fn serve(&self, places: &impl Places) {
         // Pairs with the fence in `count`.
@@ -156,7 +159,7 @@ impl Backpressure {
         }
     }
 
-    /// Begins releases, and grants room to those who are first in line.
+    /// Begins releases, and grants capacity to the first tasks.
     #[cold]
     fn grant(&self, places: &impl Places) {
         let (mut begun, mut woken) = (0, Vec::new());
@@ -187,7 +190,7 @@ impl Backpressure {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes the tasks whose deadline has passed, and serves the others. Says when this is to be called again.
+    /// Wakes the tasks whose deadline has passed, and serves the others. Returns the time of the next call.
     pub(super) fn turn(&self, places: &impl Places, now: Instant, gone: bool) -> Option<Instant> {
         let mut queue = self.queue();
         let mut woken = Vec::new();
@@ -200,10 +203,10 @@ impl Backpressure {
                 !over
             });
         }
-        // Whoever was granted room and does not come has no use for it any more.
+        // A task that has not taken its grant by its deadline no longer needs it.
         let late: Vec<Granted> = queue.granted.extract_if(.., |granted| gone || granted.deadline <= now).collect();
         if gone {
-            // The locks have ended with their daemon's word of this client.
+            // The daemon dropped the locks together with this client's connection.
             queue.releases.clear();
         }
         self.count(&queue);
@@ -213,11 +216,11 @@ impl Backpressure {
         woken.into_iter().for_each(Waker::wake);
         self.serve(places);
         let waits = self.waiting.load(Ordering::Relaxed) > 0;
-        if waits { Some(now + Self::LOOK_AGAIN) } else { next }
+        if waits { Some(now + Self::RECHECK_INTERVAL) } else { next }
     }
 
     /// Returns true while releases wait for a place.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_pending_releases(&self) -> bool {
         !self.queue().releases.is_empty()
     }
 

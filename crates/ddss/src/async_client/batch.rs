@@ -1,4 +1,4 @@
-//! Many calls that tasks make together: those for which there is room go out in one submission.
+//! Batches of tasks: all calls with free capacity go out in one submission.
 
 use super::call::{CallPlan, Outgoing, as_given};
 use super::client::AsyncClient;
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-/// Calls that are made together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
+/// A set of calls that a task submits together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -42,7 +42,7 @@ impl std::fmt::Debug for AsyncBatch {
 }
 
 impl AsyncClient {
-    /// Begins a batch: [`Client::batch`](crate::Client::batch).
+    /// Creates an empty batch: [`Client::batch`](crate::Client::batch).
     pub fn batch(&self) -> AsyncBatch {
         AsyncBatch { client: self.clone(), calls: Vec::new() }
     }
@@ -51,42 +51,44 @@ impl AsyncClient {
 impl AsyncBatch {
     /// Adds a get.
     pub fn get(&mut self, segment: &AsyncSegment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::get(segment.place(), range)?));
+        self.calls.push((segment.clone(), BatchCall::get(segment.location(), range)?));
         Ok(self)
     }
 
     /// Adds a put.
     pub fn put(&mut self, segment: &AsyncSegment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::put(segment.place(), offset, bytes)?));
+        self.calls.push((segment.clone(), BatchCall::put(segment.location(), offset, bytes)?));
         Ok(self)
     }
 
-    /// Makes all calls, and waits for the last one; the answers are in the order in which the calls were added. An error
-    /// of the whole batch says that there is no daemon, and that nothing happened. If this future is dropped, each put
-    /// that has begun may or may not happen.
+    /// Runs all calls and waits for the last one. Replies are in the order in which the calls were added.
+    ///
+    /// An error of the whole batch means that there is no daemon and that no call had an effect. If this future is
+    /// dropped, each put that has begun may or may not take effect.
     pub async fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
         let calls = std::mem::take(&mut self.calls);
         let deadline = self.client.deadline();
-        let harmless = calls.iter().all(|(_, wish)| wish.is_harmless());
+        let harmless = calls.iter().all(|(_, call)| call.is_harmless());
         drop(self.client.reactor(deadline, harmless).await?);
         let gathering = AtomicBool::new(true);
-        let one = async |(segment, wish): &(AsyncSegment, BatchCall)| {
-            let place = segment.place();
-            if let Some(answer) = wish.near(place) {
-                return Ok(answer);
+        let one = async |(segment, call): &(AsyncSegment, BatchCall)| {
+            let location = segment.location();
+            if let Some(reply) = call.read_locally(location) {
+                return Ok(reply);
             }
-            let CallProgress { operation, outgoing, incoming } = wish.step(place);
+            let CallProgress { operation, outgoing, incoming } = call.step(location);
             let outgoing = Outgoing::Bytes(&outgoing);
             let plan = CallPlan { outgoing, incoming, operation, gathering: Some(&gathering) };
             let client = segment.client();
-            let (completion, bytes) = client.call_for_by(deadline, wish.action(), &place.name, plan, as_given).await?;
-            Ok(wish.answer(&completion, bytes))
+            let (completion, bytes) =
+                client.call_for_by(deadline, call.action(), &location.name, plan, as_given).await?;
+            Ok(call.reply(&completion, bytes))
         };
         Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect(), &gathering).await)
     }
 }
 
-/// Runs all of them at the same time. The first time around they gather, and with the second they go out.
+/// Runs all futures at the same time. The first poll gathers their calls, the second submits them.
 async fn all<F: Future>(futures: Vec<Pin<Box<F>>>, gathering: &AtomicBool) -> Vec<F::Output> {
     let mut ended: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     let mut under_way: Vec<(usize, Pin<Box<F>>)> = futures.into_iter().enumerate().collect();
@@ -116,8 +118,8 @@ mod tests {
     use crate::{BatchReply, Spec};
 
     #[test]
-    fn a_batch_goes_out_with_one_ring() {
-        // If this broke, a task that asks for forty values would wake the daemon up to forty times.
+    fn batch_is_submitted_with_one_wakeup() {
+        // If this broke, a task that reads forty values would wake the daemon up to forty times.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
         block_on(async {
@@ -128,9 +130,9 @@ mod tests {
             }
             for _ in 0..2 {
                 let before = client.rings();
-                let answers = batch.run().await.unwrap();
-                assert!(answers.iter().all(Result::is_ok));
-                assert_eq!(client.rings() - before, 1, "for {} calls", answers.len());
+                let replies = batch.run().await.unwrap();
+                assert!(replies.iter().all(Result::is_ok));
+                assert_eq!(client.rings() - before, 1, "for {} calls", replies.len());
                 for index in 0..40 {
                     batch.get(&segment, index * 8..index * 8 + 8).unwrap();
                 }
@@ -143,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn more_calls_than_there_is_room_for_all_end_with_their_own_answer() {
-        // If this broke, a task's batch would mix up answers, hang when its lane is full, or fail as a whole.
+    fn async_batch_larger_than_capacity_returns_each_reply() {
+        // If this broke, a task's batch would mix up replies, hang when its channel is full, or fail as a whole.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
         block_on(async {
@@ -155,17 +157,17 @@ mod tests {
                 let bytes = vec![index as u8; if index % 3 == 0 { 8 } else { 900 }];
                 batch.put(if index % 2 == 0 { &one } else { &other }, index * 1000, &bytes).unwrap();
             }
-            assert!(batch.run().await.unwrap().into_iter().all(|answer| matches!(answer, Ok(BatchReply::Put(_)))));
+            assert!(batch.run().await.unwrap().into_iter().all(|reply| matches!(reply, Ok(BatchReply::Put(_)))));
             for index in 0..200u64 {
                 batch.get(if index % 2 == 0 { &one } else { &other }, index * 1000..index * 1000 + 8).unwrap();
             }
-            for (index, answer) in batch.run().await.unwrap().into_iter().enumerate() {
-                assert_eq!(answer.unwrap().bytes(), [index as u8; 8]);
+            for (index, reply) in batch.run().await.unwrap().into_iter().enumerate() {
+                assert_eq!(reply.unwrap().bytes(), [index as u8; 8]);
             }
             one.clone().release().await.unwrap();
             batch.get(&one, 0..8).unwrap().get(&other, 0..8).unwrap();
-            let answers = batch.run().await.unwrap();
-            assert!(answers[0].is_err() && answers[1].is_ok());
+            let replies = batch.run().await.unwrap();
+            assert!(replies[0].is_err() && replies[1].is_ok());
             assert!(batch.run().await.unwrap().is_empty());
             assert!(batch.get(&other, 200_000..200_001).is_err());
         });

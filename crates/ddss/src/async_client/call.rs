@@ -1,4 +1,4 @@
-//! One call as a future.
+//! A single call as a future.
 
 use super::dispatcher::StartedCall;
 use super::reactor::Reactor;
@@ -15,27 +15,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Makes the operation once it is known where in the arena its bytes are.
+/// Builds the operation once the arena range of its bytes is known.
 pub(super) type Encoder = fn(ArenaRange, &CallPlan<'_>) -> Operation;
 
-/// What a call is about. Its bytes stay where its caller has them, until there is room for them in the arena.
+/// Parameters of a call. The caller's bytes are copied once there is arena memory for them.
 #[derive(Clone, Copy)]
 pub(super) struct CallPlan<'a> {
-    /// What goes out through the arena.
+    /// Bytes that the call sends through the arena.
     pub(super) outgoing: Outgoing<'a>,
-    /// Bytes that come back.
+    /// Number of bytes that the call returns.
     pub(super) incoming: usize,
-    /// What is asked for, but for its place in the arena; see [`as_given`].
+    /// The operation without its arena range; see [`as_given`].
     pub(super) operation: Operation,
-    /// Of a batch: as long as that is true, a call that begins waits for the others, and who has set it polls once more.
+    /// Flag of a batch that is still gathering: while true, a begun call waits for the others of its batch. The task
+    /// that set the flag polls once more.
     pub(super) gathering: Option<&'a AtomicBool>,
 }
 
-/// Bytes on their way into the arena.
+/// Source of the bytes that go into the arena.
 #[derive(Clone, Copy)]
 pub(super) enum Outgoing<'a> {
     Bytes(&'a [u8]),
-    /// A table, and from the next slot on what it is about.
+    /// A table of ranges and, from the next slot on, their bytes.
     Parts(&'a [u8], &'a [(u64, &'a [u8])]),
 }
 
@@ -63,14 +64,14 @@ impl Outgoing<'_> {
     }
 }
 
-/// What came back, for as long as it stays there.
+/// Reply of a completed call, valid while the call's memory is allocated.
 pub(super) enum Reply<'a> {
     Inline(&'a [u8]),
     Arena(&'a SharedMemory, usize),
 }
 
 impl Reply<'_> {
-    /// Copies from the `at`th byte on.
+    /// Copies bytes from index `at` on.
     pub(super) fn read(&self, at: usize, into: &mut [u8]) {
         match self {
             Reply::Inline(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
@@ -79,12 +80,12 @@ impl Reply<'_> {
     }
 }
 
-/// Takes what a call that is done brought.
+/// Decodes the reply of a completed call.
 pub(super) type Decoder<'a> = dyn FnMut(&Reply<'_>) + Send + 'a;
 
 const INSIDE: &str = "a run lies inside the arena";
 
-/// Makes the operation that the plan has.
+/// Returns the operation of the plan unchanged.
 pub(super) fn as_given(range: ArenaRange, plan: &CallPlan<'_>) -> Operation {
     plan.operation.with_range(range)
 }
@@ -94,20 +95,20 @@ impl CallPlan<'_> {
         self.gathering.is_some_and(|gathering| gathering.load(Ordering::Relaxed))
     }
 
-    /// Whether what it makes leaves nothing behind.
+    /// Returns true if the encoded operation has no side effects.
     pub(super) fn is_harmless(&self, make: Encoder) -> bool {
         make(ArenaRange { slot: 0, bytes: 0 }, self).is_harmless()
     }
 }
 
 enum Stage {
-    /// Not begun; in line for room under that ticket, if it is.
+    /// Not begun; waiting for capacity under that ticket, if there is one.
     Planned(Option<u64>),
-    UnderWay(CallId),
+    InFlight(CallId),
     Over,
 }
 
-/// A call from its plan to its end.
+/// State of a call from its plan to its completion.
 pub(super) struct Call<'a> {
     reactor: Arc<Reactor>,
     plan: CallPlan<'a>,
@@ -129,21 +130,21 @@ impl<'a> Call<'a> {
     }
 
     fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<StartedCall, NoCompletion> {
-        let road = &self.reactor.road;
+        let dispatcher = &self.reactor.dispatcher;
         let bytes = self.plan.outgoing.bytes().max(self.plan.incoming);
         let wanted = (Priority::of(&self.plan.operation), bytes);
         let (plan, make) = (&self.plan, self.make);
         let goes_out = !plan.is_gathering();
-        let begun = road.begin(ticket, wanted, self.deadline, context.waker(), goes_out, |run| {
+        let begun = dispatcher.begin(ticket, wanted, self.deadline, context.waker(), goes_out, |run| {
             let range = run.map_or(ArenaRange { slot: 0, bytes: 0 }, |run| run.range(bytes));
             if plan.outgoing.bytes() > 0 {
-                plan.outgoing.write(&road.arena, range.offset() as usize);
+                plan.outgoing.write(&dispatcher.arena, range.offset() as usize);
             }
             make(range, plan)
         })?;
         match begun {
-            StartedCall::UnderWay(_) => self.reactor.mind(),
-            // Who is in line for the first time is looked after from now on.
+            StartedCall::InFlight(_) => self.reactor.wake_if_needed(),
+            // The reactor checks the queue from the first waiting task on.
             StartedCall::Queued(_) if ticket.is_none() => self.reactor.wake(),
             StartedCall::Queued(_) => {}
         }
@@ -151,8 +152,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Hands over what a call brought, if it did what it should.
-fn hand_over(
+/// Passes the reply on if the call succeeded.
+fn deliver_reply(
     completion: &Completion,
     run: Option<ArenaRun>,
     arena: &SharedMemory,
@@ -174,8 +175,8 @@ impl Future for Call<'_> {
         let call = &mut *self;
         if let Stage::Planned(ticket) = call.stage {
             match call.begin(ticket, context) {
-                Ok(StartedCall::UnderWay(id)) => {
-                    call.stage = Stage::UnderWay(id);
+                Ok(StartedCall::InFlight(id)) => {
+                    call.stage = Stage::InFlight(id);
                     if call.plan.is_gathering() {
                         return Poll::Pending;
                     }
@@ -190,16 +191,16 @@ impl Future for Call<'_> {
                 }
             }
         }
-        let Stage::UnderWay(id) = call.stage else { panic!("a future is not polled after its end") };
-        let (road, plan, take) = (&call.reactor.road, &call.plan, &mut *call.take);
+        let Stage::InFlight(id) = call.stage else { panic!("a future is not polled after its end") };
+        let (dispatcher, plan, take) = (&call.reactor.dispatcher, &call.plan, &mut *call.take);
         if plan.gathering.is_some() {
-            road.send_gathered();
+            dispatcher.send_gathered();
         }
         let look = |completion: &Completion, run| {
-            hand_over(completion, run, &road.arena, plan.incoming, take);
+            deliver_reply(completion, run, &dispatcher.arena, plan.incoming, take);
             *completion
         };
-        match road.look(id, context.waker(), || plan.is_harmless(call.make), look) {
+        match dispatcher.take_completion(id, context.waker(), || plan.is_harmless(call.make), look) {
             None => Poll::Pending,
             Some(end) => {
                 call.stage = Stage::Over;
@@ -212,8 +213,8 @@ impl Future for Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         match self.stage {
-            Stage::UnderWay(id) => self.reactor.road.abandon(id, self.plan.operation.may_wait()),
-            Stage::Planned(Some(ticket)) => self.reactor.road.give_up_line(ticket),
+            Stage::InFlight(id) => self.reactor.dispatcher.abandon(id, self.plan.operation.may_wait()),
+            Stage::Planned(Some(ticket)) => self.reactor.dispatcher.leave_queue(ticket),
             Stage::Planned(None) | Stage::Over => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A client whose calls are futures.
+//! The client with asynchronous calls.
 
 use super::call::{Call, CallPlan, Decoder, Encoder, Outgoing, Reply, as_given};
 use super::dispatcher::Dispatcher;
@@ -19,7 +19,7 @@ use ddss_core::{
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A [`Client`] whose calls are futures. Clones share it.
+/// A [`Client`] with asynchronous calls. Clones share it.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -35,14 +35,14 @@ use std::time::{Duration, Instant};
 pub struct AsyncClient {
     client: Client,
     shared: Arc<Shared>,
-    /// The same for each of the daemon's planes.
-    planes: Arc<[(Client, Arc<Shared>)]>,
+    /// One entry for each of the daemon's shards.
+    shards: Arc<[(Client, Arc<Shared>)]>,
 }
 
-/// The lane for tasks, on whichever daemon there is.
+/// The channel for tasks, on the daemon that runs at present.
 struct Shared {
     reactor: ArcSwap<Reactor>,
-    /// Held by the one who makes another.
+    /// Taken by the thread that creates a new reactor.
     turn: Mutex<()>,
     search: Arc<Reconnect>,
 }
@@ -53,43 +53,43 @@ impl std::fmt::Debug for AsyncClient {
     }
 }
 
-/// A call without bytes.
-pub(super) fn bare() -> CallPlan<'static> {
+/// Creates the plan of a call without bytes.
+pub(super) fn empty_plan() -> CallPlan<'static> {
     CallPlan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null, gathering: None }
 }
 
-fn reactor_of(attached: Arc<Session>) -> Result<Reactor, Error> {
-    let (lane, runs) = attached.lanes.lend_to_tasks().ok_or(Error::NoLaneForTasks)?;
-    let road = Dispatcher::new(lane, attached.lanes.arena().clone(), runs);
-    Reactor::start(attached, road).map_err(Error::Thread)
+fn reactor_of(session: Arc<Session>) -> Result<Reactor, Error> {
+    let (channel, runs) = session.channels.take_task_channel().ok_or(Error::AsyncClientExists)?;
+    let dispatcher = Dispatcher::new(channel, session.channels.arena().clone(), runs);
+    Reactor::start(session, dispatcher).map_err(Error::Thread)
 }
 
 impl AsyncClient {
     pub(crate) fn start(client: Client) -> Result<Self, Error> {
-        // All at once, since a task could not wait for it later.
-        let attach = |plane| {
-            let client = client.at_plane(plane)?;
-            let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last()))?);
+        // All shards at once, since a task cannot block for a connection later.
+        let attach = |shard| {
+            let client = client.at_shard(shard)?;
+            let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last_session()))?);
             Ok((client, Arc::new(Shared { reactor, turn: Mutex::new(()), search: Arc::default() })))
         };
-        let planes: Arc<[_]> = (0..client.planes()).map(attach).collect::<Result<_, Error>>()?;
-        let (client, shared) = planes[0].clone();
-        Ok(Self { client, shared, planes })
+        let shards: Arc<[_]> = (0..client.shard_count()).map(attach).collect::<Result<_, Error>>()?;
+        let (client, shared) = shards[0].clone();
+        Ok(Self { client, shared, shards })
     }
 
-    /// The same client at another plane.
-    fn at_plane(&self, plane: u8) -> Self {
-        let (client, shared) = self.planes[usize::from(plane) % self.planes.len()].clone();
-        Self { client, shared, planes: Arc::clone(&self.planes) }
+    /// Returns this client bound to another shard.
+    fn at_shard(&self, shard: u8) -> Self {
+        let (client, shared) = self.shards[usize::from(shard) % self.shards.len()].clone();
+        Self { client, shared, shards: Arc::clone(&self.shards) }
     }
 
-    /// The same client at the plane that has a name.
-    fn at_plane_of(&self, name: &Name) -> Self {
-        self.at_plane(Shard::index_of(name, self.planes.len() as u8))
+    /// Returns this client bound to the shard that serves a name.
+    fn at_shard_of(&self, name: &Name) -> Self {
+        self.at_shard(Shard::index_of(name, self.shards.len() as u8))
     }
 
-    /// The lane for tasks on a daemon that takes calls, as far as it is known: on the next one, if that comes in time.
-    /// `harmless` is whether the call may be made at any time, and so by any daemon.
+    /// Returns the reactor of a daemon that takes calls, or of the next daemon if that comes in time. `harmless` marks
+    /// a call without side effects, which any daemon may run.
     pub(super) async fn reactor(&self, deadline: Instant, harmless: bool) -> Result<Arc<Reactor>, Error> {
         loop {
             if let Some(reactor) = self.reactor_now() {
@@ -100,61 +100,61 @@ impl AsyncClient {
     }
 
     fn reactor_now(&self) -> Option<Result<Arc<Reactor>, Error>> {
-        Some(self.reactor_on(self.client.0.attached_now()?))
+        Some(self.reactor_on(self.client.0.current_session()?))
     }
 
-    fn reactor_on(&self, attached: Guard<Arc<Session>>) -> Result<Arc<Reactor>, Error> {
+    fn reactor_on(&self, session: Guard<Arc<Session>>) -> Result<Arc<Reactor>, Error> {
         let reactor = self.shared.reactor.load();
-        if Arc::ptr_eq(&reactor.attached, &attached) {
+        if Arc::ptr_eq(&reactor.session, &session) {
             return Ok(Guard::into_inner(reactor));
         }
         let _turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let reactor = self.shared.reactor.load_full();
-        if Arc::ptr_eq(&reactor.attached, &attached) {
+        if Arc::ptr_eq(&reactor.session, &session) {
             return Ok(reactor);
         }
-        let reactor = Arc::new(reactor_of(Guard::into_inner(attached))?);
+        let reactor = Arc::new(reactor_of(Guard::into_inner(session))?);
         self.shared.reactor.store(Arc::clone(&reactor));
         Ok(reactor)
     }
 
-    /// Lets some time pass.
+    /// Creates a future that is ready after `time`.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
         Pause::new(self.shared.reactor.load_full(), time)
     }
 
-    /// The same client with calls that block.
+    /// Returns the client with blocking calls.
     pub fn blocking(&self) -> &Client {
         &self.client
     }
 
-    /// Makes a segment: [`Client::allocate`].
+    /// Allocates a segment: [`Client::allocate`].
     pub async fn allocate(&self, name: &str, spec: Spec) -> Result<AsyncSegment, Error> {
         let checked = checked_name(name, "allocate")?;
         spec.check().map_err(Error::argument("allocate", name))?;
-        let client = self.at_plane_of(&checked);
+        let client = self.at_shard_of(&checked);
         let mut outgoing = spec.encode().to_vec();
         outgoing.extend_from_slice(checked.as_str().as_bytes());
         let make: Encoder = |range, _| Operation::Allocate { spec_and_name: range };
         client.by_text("allocate", name, &outgoing, make).await
     }
 
-    /// Makes a segment for another user: [`Client::allocate_for`].
+    /// Allocates a segment for another user: [`Client::allocate_for`].
     pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<AsyncSegment, Error> {
         spec.check().map_err(Error::argument("allocate", name))?;
         let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
-        if let Err(error) = made.hand_over(owner, spec.mode).await {
+        if let Err(error) = made.set_owner_and_mode(owner, spec.mode).await {
             drop(made.release().await);
             return Err(error);
         }
         self.open(name).await
     }
 
-    /// Finds a segment by its name: [`Client::open`].
+    /// Opens a segment by name: [`Client::open`].
     pub async fn open(&self, name: &str) -> Result<AsyncSegment, Error> {
         let checked = checked_name(name, "open")?;
         let text = checked.as_str().as_bytes();
-        self.at_plane_of(&checked).by_text("open", name, text, |range, _| Operation::Open { name: range }).await
+        self.at_shard_of(&checked).by_text("open", name, text, |range, _| Operation::Open { name: range }).await
     }
 
     async fn by_text(
@@ -164,27 +164,27 @@ impl AsyncClient {
         outgoing: &[u8],
         make: Encoder,
     ) -> Result<AsyncSegment, Error> {
-        let plan = CallPlan { outgoing: Outgoing::Bytes(outgoing), ..bare() };
+        let plan = CallPlan { outgoing: Outgoing::Bytes(outgoing), ..empty_plan() };
         let completion = self.call(action, name, plan, make, &mut |_| {}).await?;
         let opened = OpenedSegment::decode(&completion.data);
         Ok(AsyncSegment::new(self, name, opened))
     }
 
-    /// One round trip to the progress thread and back: [`Client::ping`].
+    /// Makes one round trip to the progress thread: [`Client::ping`].
     pub async fn ping(&self) -> Result<(), Error> {
-        self.call("reach", "the daemon", bare(), |_, _| Operation::Null, &mut |_| {}).await.map(drop)
+        self.call("reach", "the daemon", empty_plan(), |_, _| Operation::Null, &mut |_| {}).await.map(drop)
     }
 
-    /// All segments whose names begin like that: [`Client::list`], whose pages have the time of one call each here too.
+    /// Lists all segments whose names begin with `prefix`: [`Client::list`]. Each page has the timeout of one call.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
         let mut all = Vec::new();
-        for plane in 0..self.planes.len() as u8 {
-            self.at_plane(plane).list_plane(prefix, &mut all).await?;
+        for shard in 0..self.shards.len() as u8 {
+            self.at_shard(shard).list_shard(prefix, &mut all).await?;
         }
         Ok(all)
     }
 
-    async fn list_plane(&self, prefix: &str, all: &mut Vec<Listing>) -> Result<(), Error> {
+    async fn list_shard(&self, prefix: &str, all: &mut Vec<Listing>) -> Result<(), Error> {
         let failed = |failure| Error::Failed { action: "list", target: prefix.to_owned(), failure };
         let mut query = ListQuery::new(prefix, "").map_err(failed)?;
         let mut next = Some(NodeId(1));
@@ -192,7 +192,7 @@ impl AsyncClient {
             let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
             let text = query.encode();
             let plan =
-                CallPlan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..bare() };
+                CallPlan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..empty_plan() };
             let make: Encoder = |range, plan| {
                 let text = ArenaRange { bytes: plan.outgoing.bytes() as u32, ..range };
                 plan.operation.with_range(text)
@@ -206,17 +206,17 @@ impl AsyncClient {
         Ok(())
     }
 
-    /// The node that this client is on.
+    /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.client.node()
     }
 
-    /// When the time of a call is over that begins now.
+    /// Returns the deadline of a call that begins now.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.client.0.timeout
     }
 
-    /// Makes a call, and passes what it brought to `take`. Allocates nothing.
+    /// Makes a call and passes its reply to `take`. Does not allocate.
     pub(super) async fn call(
         &self,
         action: &'static str,
@@ -228,7 +228,7 @@ impl AsyncClient {
         self.call_by(self.deadline(), action, target, plan, make, take).await.map(|(completion, _)| completion)
     }
 
-    /// The same until that time; says also who has answered.
+    /// Makes a call with this deadline; also returns the reactor that served it.
     pub(super) async fn call_by(
         &self,
         deadline: Instant,
@@ -242,19 +242,19 @@ impl AsyncClient {
         let mut refused = false;
         let (ended, reactor) = loop {
             let reactor = match self.reactor(deadline, harmless).await {
-                // Nobody has come in the place of the one that said so.
-                Err(_) if refused => return Err(self.client.explain(NoCompletion::GoingDown, action, target)),
+                // No daemon has replaced the one that is shutting down.
+                Err(_) if refused => return Err(self.client.explain(NoCompletion::ShuttingDown, action, target)),
                 reactor => reactor?,
             };
             let mut take = |brought: &Reply<'_>| take(brought);
             match Call::new(Arc::clone(&reactor), deadline, plan, make, &mut take).await {
-                // The daemon ended under way. What leaves nothing behind is asked again, of the one that comes next.
+                // The daemon ended during the call. A call without side effects is repeated on the next daemon.
                 Err(NoCompletion::Gone) if harmless => {}
-                // Nothing of it went out.
+                // No part of the call went out.
                 Err(NoCompletion::NotSent) => {}
-                // It was not begun, whatever it is: the next one is asked.
+                // The daemon did not begin the call, so the next daemon is asked, whatever the call does.
                 Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
-                    reactor.attached.attachment.set_draining();
+                    reactor.session.attachment.set_draining();
                     refused = true;
                 }
                 ended => break (ended, reactor),
@@ -265,7 +265,7 @@ impl AsyncClient {
         Ok((completion, reactor))
     }
 
-    /// One call that is for this daemon and no other.
+    /// Makes a call on this daemon only.
     pub(super) async fn call_on(
         &self,
         reactor: &Arc<Reactor>,
@@ -279,7 +279,7 @@ impl AsyncClient {
         Ok(completion)
     }
 
-    /// A call that brings bytes, which are to be a vector.
+    /// Makes a call that returns bytes as a vector.
     pub(super) async fn call_for(
         &self,
         action: &'static str,
@@ -290,7 +290,7 @@ impl AsyncClient {
         self.call_for_by(self.deadline(), action, target, plan, make).await
     }
 
-    /// The same until that time.
+    /// Makes a call that returns bytes as a vector, with this deadline.
     pub(super) async fn call_for_by(
         &self,
         deadline: Instant,
@@ -305,16 +305,16 @@ impl AsyncClient {
         Ok((completion, bytes))
     }
 
-    /// How often its lane was rung for calls.
+    /// Returns the number of wake-ups that its channel sent for calls.
     #[cfg(test)]
     pub(super) fn rings(&self) -> usize {
-        self.shared.reactor.load().road.rings()
+        self.shared.reactor.load().dispatcher.rings()
     }
 
-    /// Whether nothing is under way on its lane.
+    /// Returns true if no call is in flight on its channel.
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
-        self.shared.reactor.load().road.is_quiet()
+        self.shared.reactor.load().dispatcher.is_quiet()
     }
 }
 
@@ -326,8 +326,8 @@ mod tests {
     use std::pin::pin;
 
     #[test]
-    fn a_put_and_a_get_on_a_bare_executor() {
-        // If this broke, an asynchronous service could not share anything.
+    fn async_put_and_get_run_on_bare_executor() {
+        // If this broke, an asynchronous service could not share any segment.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
         block_on(async {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_of_calls_at_once_all_end_and_wait_in_line_for_room() {
+    fn hundreds_of_concurrent_calls_queue_and_complete() {
         // If this broke, a burst of tasks would fail, grow without bound, or hang.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_future_keeps_its_memory_until_the_daemon_is_done_with_it() {
+    fn memory_of_dropped_future_is_not_reused_until_daemon_completes_call() {
         // If this broke, the bytes of one call could land in the buffer of another.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
@@ -376,7 +376,7 @@ mod tests {
         block_on(segment.put(0, &vec![1; 1 << 20])).unwrap();
         for turn in 0..200u32 {
             let mut dropped = Box::pin(segment.get(..));
-            // Half of them are dropped while they are under way, half before they began.
+            // Half of the futures are dropped in flight, half before they begin.
             if turn % 2 == 0 {
                 let _ = poll_once(&mut dropped);
             }
@@ -384,7 +384,7 @@ mod tests {
             let value = block_on(segment.get(0..4096)).unwrap();
             assert!(value.iter().all(|&byte| byte == 1));
         }
-        // Everything comes back in the end.
+        // All capacity returns in the end.
         while !client.is_quiet() {
             std::thread::yield_now();
         }
@@ -414,8 +414,8 @@ mod tests {
     }
 
     #[test]
-    fn futures_that_threads_drop_in_each_others_way_leave_nothing_behind() {
-        // If this broke, a service that cancels its tasks would run out of calls, or of memory, or keep locks that nobody has.
+    fn concurrent_drops_of_futures_leak_nothing() {
+        // If this broke, a service that cancels tasks would run out of calls or memory, or leak locks.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
         let (words, locked) =
@@ -426,7 +426,7 @@ mod tests {
                 let (words, locked) = (words.clone(), locked.clone());
                 scope.spawn(move || {
                     for turn in 0..300u64 {
-                        // Its own part of the segment: what it has put there it finds.
+                        // Each task finds its own writes in its part of the segment.
                         let (from, value) = (thread * 1024, turn << 8 | thread);
                         block_on(words.put(from, &[value.to_le_bytes(); 128].concat())).unwrap();
                         let mut dropped = Box::pin(words.get(from..from + 1024));
@@ -441,7 +441,7 @@ mod tests {
                 });
             }
         });
-        // Nobody has the lock, whoever was granted it.
+        // The lock is free again, whichever future it was granted to.
         block_on(async { locked.lock().await.unwrap().unlock().await.unwrap() });
         while !client.is_quiet() {
             std::thread::yield_now();
@@ -449,10 +449,10 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_ends_is_told_to_every_task() {
-        // If this broke, tasks would wait for a dead daemon for ever.
+    fn every_task_fails_when_daemon_ends() {
+        // If this broke, tasks would wait forever for a dead daemon.
         let node = TestNode::start();
-        let client = node.impatient_client().to_async().unwrap();
+        let client = node.short_timeout_client().to_async().unwrap();
         block_on(client.ping()).unwrap();
         drop(node);
         assert!(matches!(block_on(client.ping()), Err(Error::DaemonGone { .. } | Error::NoDaemon { .. })));

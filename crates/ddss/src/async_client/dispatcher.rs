@@ -1,12 +1,13 @@
-//! The lane that the tasks of one client share, and what is under way on it.
+//! The channel that the tasks of one client share, and the calls in flight on it.
 //!
-//! No lock lies on the way of a call. What it asks for lies in a place of its own ([`CallTable`]); the lane stands at a
-//! [`Combiner`], and whoever comes there sends out for all and takes in for all. Who finds somebody at it leaves word, and goes on
-//! with something else: it is done by who is there.
+//! The call path takes no lock. A call's parameters are stored in its own place ([`CallTable`]). The channel belongs to
+//! a [`Combiner`]: the thread that holds it submits requests and collects completions for all. A thread that finds it
+//! taken leaves a request bit, which the holder executes, and continues.
 //!
-//! Memory of the arena belongs to a call from its begin until its place is given back, whatever became of its future. Only
-//! where there is no room for one more does a task stand in line ([`Backpressure`]). Calls whose purpose is to wait have a part of
-//! the places, and a few are set aside for calls under a lock. A call whose future was dropped while it waits is cancelled.
+//! Arena memory belongs to a call from its begin until its place is returned, even if its future was dropped. A task
+//! enters a queue ([`Backpressure`]) only when capacity is exhausted. Calls that wait for an event may use a part of
+//! the places only, and a few places are reserved for calls under a lock. A waiting call whose future was dropped is
+//! cancelled.
 
 use super::backpressure::{Backpressure, Place, Places};
 use super::sleep::Pauses;
@@ -23,41 +24,42 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Calls under way at the most: one bit of the desk's word for each, and a few bits for other things.
-const CALLS: usize = 60;
-/// Places that calls whose purpose is to wait may have, at the most.
-const WAITS: u32 = 48;
-/// Places that only calls under a lock, and releases, take.
-const SET_ASIDE: usize = 4;
-/// Cancels under way at the most; the others wait for their turn.
-const CANCELS: usize = 4;
-const _: () = assert!(CALLS + CANCELS <= RING_SLOTS && WAITS as usize + SET_ASIDE < CALLS);
-const _: () = assert!(CALLS <= CANCEL.trailing_zeros() as usize);
-/// The number of a cancel: no call has it.
+/// Maximum calls in flight: one bit each in the combiner's word; the rest of the bits are flags.
+const CALLS_MAX: usize = 60;
+/// Maximum places for calls that wait for an event.
+const WAITS_MAX: u32 = 48;
+/// Places reserved for releases and for calls under a lock.
+const RESERVED_PLACES: usize = 4;
+/// Maximum cancels in flight; further cancels wait.
+const CANCELS_MAX: usize = 4;
+const _: () = assert!(CALLS_MAX + CANCELS_MAX <= RING_SLOTS && WAITS_MAX as usize + RESERVED_PLACES < CALLS_MAX);
+const _: () = assert!(CALLS_MAX <= CANCEL.trailing_zeros() as usize);
+/// Request id of a cancel; no call has this id.
 const CANCEL_ID: RequestId = RequestId(u64::MAX);
-/// Left at the desk besides the places of calls that are to go out: some calls are to be cancelled.
+/// Request bit of the combiner: some calls have to be cancelled.
 const CANCEL: u64 = 1 << 60;
-/// The next completion is to wake the reactor.
+/// Request bit: the next completion has to wake the reactor.
 const ARM: u64 = 1 << 61;
-/// The reactor is awake.
+/// Request bit: the reactor is awake.
 const AWAKE: u64 = 1 << 62;
 const _: () = assert!(AWAKE.trailing_zeros() < Combiner::<()>::BITS);
 
-/// How long a task looks for its completion before it lets the executor go on.
+/// Time that a task polls for its completion before it yields to the executor.
 const SPIN: Duration = Duration::from_micros(2);
-/// What is noted of a call by who begins it, for who ends it.
+/// State that the caller records for the thread that completes the call.
 #[derive(Default)]
 struct CallRecord {
     waker: AtomicWaker,
-    /// The run of the arena that it has: the first slot below, the number of slots above.
+    /// The call's arena run: first slot in the low half, number of slots in the high half.
     run: AtomicU64,
-    /// It asked for this segment's lock: granted to nobody, it has to be given back. 0: it did not.
+    /// Segment whose lock the call requested, 0 for none. A grant that arrives after the future was dropped has to be
+    /// released.
     lock: AtomicU64,
-    /// True if it counts among the calls whose purpose is to wait.
+    /// True if the call counts as one that waits for an event.
     waits: AtomicBool,
-    /// The call that is to be cancelled.
+    /// Request id of the call to cancel.
     cancelled: AtomicU64,
-    /// When it began and when its time is over, in nanoseconds since the road began.
+    /// Begin and deadline, in nanoseconds since the dispatcher's creation.
     began_ns: AtomicU64,
     deadline_ns: AtomicU64,
 }
@@ -77,80 +79,80 @@ impl CallRecord {
     }
 }
 
-/// What stands at the desk.
+/// State that only the holder of the combiner touches.
 struct Work {
-    lane: Channel,
+    channel: Channel,
     armed: bool,
-    /// Places whose calls are to be cancelled, and how many cancels are under way.
+    /// Places whose calls are to be cancelled; below, the number of cancels in flight.
     cancels: u64,
-    cancelling: usize,
+    cancels_in_flight: usize,
 }
 
-/// What the tasks of one client share.
+/// Dispatcher of the calls of one client's tasks.
 pub(super) struct Dispatcher {
-    desk: Combiner<Work>,
+    combiner: Combiner<Work>,
     calls: CallTable,
-    notes: Box<[CallRecord]>,
+    records: Box<[CallRecord]>,
     pub(super) arena: SharedMemory,
     runs: SharedSlots,
-    room: Backpressure,
+    backpressure: Backpressure,
     pub(super) pauses: Pauses,
-    /// Calls whose purpose is to wait.
-    waits: AtomicU32,
-    /// Places whose calls are to be cancelled, on their way to the desk.
+    /// Number of calls that wait for an event.
+    wait_count: AtomicU32,
+    /// Places whose calls are to be cancelled, not yet seen by the combiner.
     cancels: AtomicU64,
-    /// Calls of batches that have begun and wait for the rest of theirs.
+    /// Calls of batches that have begun and wait for the rest of their batch.
     gathered: AtomicU64,
     gone: AtomicBool,
-    /// The reactor sleeps without a time-out.
+    /// True while the reactor sleeps without a time-out.
     dormant: AtomicBool,
-    began: Instant,
+    created: Instant,
     #[cfg(test)]
     rings: std::sync::atomic::AtomicUsize,
 }
 
-/// How a call began.
+/// Result of beginning a call.
 pub(super) enum StartedCall {
-    UnderWay(CallId),
-    /// In line, under that ticket.
+    InFlight(CallId),
+    /// Queued under that ticket.
     Queued(u64),
 }
 
 impl Dispatcher {
-    pub(super) fn new(lane: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
+    pub(super) fn new(channel: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
         Self {
-            desk: Combiner::new(Work { lane, armed: false, cancels: 0, cancelling: 0 }),
-            calls: CallTable::with_reserved(CALLS, SET_ASIDE),
-            notes: std::iter::repeat_with(CallRecord::default).take(CALLS).collect(),
+            combiner: Combiner::new(Work { channel, armed: false, cancels: 0, cancels_in_flight: 0 }),
+            calls: CallTable::with_reserved(CALLS_MAX, RESERVED_PLACES),
+            records: std::iter::repeat_with(CallRecord::default).take(CALLS_MAX).collect(),
             arena,
             runs,
-            room: Backpressure::default(),
+            backpressure: Backpressure::default(),
             pauses: Pauses::default(),
-            waits: AtomicU32::new(0),
+            wait_count: AtomicU32::new(0),
             cancels: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             dormant: AtomicBool::new(true),
-            began: Instant::now(),
+            created: Instant::now(),
             #[cfg(test)]
             rings: Default::default(),
         }
     }
 
     fn note(&self, id: CallId) -> &CallRecord {
-        &self.notes[id.index()]
+        &self.records[id.index()]
     }
 
     fn since_begin_ns(&self, time: Instant) -> u64 {
-        u64::try_from(time.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(time.saturating_duration_since(self.created).as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Begins a call, or notes the task as one that waits for room. `ticket` is what it waited under before. Unless it
-    /// goes out at once it does so with [`send_gathered`](Self::send_gathered).
+    /// Begins a call, or queues the task for capacity. `ticket` is the task's earlier place in the queue. A gathered
+    /// call goes out with [`send_gathered`](Self::send_gathered).
     pub(super) fn begin(
         &self,
         ticket: Option<u64>,
@@ -162,24 +164,24 @@ impl Dispatcher {
     ) -> Result<StartedCall, NoCompletion> {
         let now = Instant::now();
         if self.is_gone() || now >= deadline {
-            ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
+            ticket.into_iter().for_each(|ticket| self.leave_queue(ticket));
             return Err(match ticket {
                 _ if self.is_gone() => NoCompletion::NotSent,
                 Some(_) => NoCompletion::Busy,
-                // It comes too late, and nothing of it went out.
+                // The deadline has passed and no part of the call went out.
                 None => NoCompletion::Late { harmless: true },
             });
         }
         let left = deadline.saturating_duration_since(now);
         let Some(timeout_us) = timeout_us(left) else {
-            ticket.into_iter().for_each(|ticket| self.give_up_line(ticket));
+            ticket.into_iter().for_each(|ticket| self.leave_queue(ticket));
             return Err(NoCompletion::TooLong(left));
         };
         let at_once = if ticket.is_none() { self.take_room(priority, bytes) } else { None };
         let (id, run) = match at_once {
-            Some(room) => room,
+            Some(backpressure) => backpressure,
             None => match self.wait_for_room(ticket, (priority, bytes), deadline, waker) {
-                Ok(room) => room,
+                Ok(backpressure) => backpressure,
                 Err(ticket) => return Ok(StartedCall::Queued(ticket)),
             },
         };
@@ -193,40 +195,40 @@ impl Dispatcher {
         let request = Request { timeout_us, ..Request::new(RequestId(id.to_bits()), operation) };
         self.calls.submit(id, &request.encode(), true);
         if goes_out {
-            self.work(1 << id.index());
+            self.run_combined(1 << id.index());
         } else {
             self.gathered.fetch_or(1 << id.index(), Ordering::Release);
         }
-        Ok(StartedCall::UnderWay(id))
+        Ok(StartedCall::InFlight(id))
     }
 
-    /// Sends out what batches have begun, with one ring for all.
+    /// Submits the gathered calls of batches with a single wake-up.
     pub(super) fn send_gathered(&self) {
-        // The second and every later call of a batch finds nothing to do.
+        // For the second and later calls of a batch nothing is left to submit.
         if self.gathered.load(Ordering::Relaxed) != 0 {
-            self.work(self.gathered.swap(0, Ordering::Acquire));
+            self.run_combined(self.gathered.swap(0, Ordering::Acquire));
         }
     }
 
-    /// Takes room for a call that comes now, if no call of its priority stands in line.
+    /// Takes capacity for a new call, if no call of its priority is queued.
     #[inline]
     fn take_room(&self, priority: Priority, bytes: usize) -> Option<Place> {
-        if self.room.is_empty(priority) { self.take_place(priority, bytes) } else { None }
+        if self.backpressure.is_empty(priority) { self.take_place(priority, bytes) } else { None }
     }
 
-    /// A place for a call whose purpose is to wait, if there are not too many of them.
+    /// Takes a place for a call that waits for an event, if its limit permits.
     fn begin_wait(&self) -> Option<CallId> {
-        let more = |waits: u32| (waits < WAITS).then_some(waits + 1);
-        self.waits.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        let more = |waits: u32| (waits < WAITS_MAX).then_some(waits + 1);
+        self.wait_count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
         let id = self.calls.begin();
         match id {
             Some(id) => self.note(id).waits.store(true, Ordering::Relaxed),
-            None => _ = self.waits.fetch_sub(1, Ordering::AcqRel),
+            None => _ = self.wait_count.fetch_sub(1, Ordering::AcqRel),
         }
         id
     }
 
-    /// The same, or a place in line for it.
+    /// Takes a place for a call that waits for an event, or queues the task.
     #[cold]
     fn wait_for_room(
         &self,
@@ -235,32 +237,32 @@ impl Dispatcher {
         deadline: Instant,
         waker: &Waker,
     ) -> Result<Place, u64> {
-        // Calls that nobody waits for may have ended.
-        self.work(0);
+        // Abandoned calls may have ended.
+        self.run_combined(0);
         let ticket = match ticket {
             Some(ticket) => ticket,
             None => match self.take_room(priority, bytes) {
-                Some(room) => return Ok(room),
-                None => self.room.stand_in_line(self, (priority, bytes), waker, deadline),
+                Some(backpressure) => return Ok(backpressure),
+                None => self.backpressure.enqueue(self, (priority, bytes), waker, deadline),
             },
         };
-        self.work(ARM);
-        self.room.claim(ticket, waker).ok_or(ticket)
+        self.run_combined(ARM);
+        self.backpressure.claim(ticket, waker).ok_or(ticket)
     }
 
-    /// The end of a call, if it is there; else the task is noted.
-    pub(super) fn look<T>(
+    /// Takes the completion of a call if it has arrived; otherwise registers the waker.
+    pub(super) fn take_completion<T>(
         &self,
         id: CallId,
         waker: &Waker,
         harmless: impl FnOnce() -> bool,
         read: impl FnOnce(&Completion, Option<ArenaRun>) -> T,
     ) -> Option<Result<T, NoCompletion>> {
-        // With other calls under way this thread has better things to do than to look for one.
+        // With other calls in flight the thread has other work than to poll for a single completion.
         let alone = self.calls.count() <= 1;
         let spin_until = Instant::now() + if alone { SPIN } else { Duration::ZERO };
         loop {
-            self.work(0);
+            self.run_combined(0);
             match self.calls.poll(id) {
                 CallStatus::Waiting if self.is_gone() => {
                     if self.calls.abandon(id) == CallStatus::Waiting {
@@ -270,11 +272,11 @@ impl Dispatcher {
                 CallStatus::Waiting if Instant::now() < spin_until => std::hint::spin_loop(),
                 CallStatus::Waiting => {
                     self.note(id).waker.register(waker);
-                    self.work(ARM);
+                    self.run_combined(ARM);
                     if self.calls.park(id) == CallStatus::Waiting && !self.is_gone() {
                         return None;
                     }
-                    // It came meanwhile.
+                    // The completion arrived meanwhile.
                     drop(self.note(id).waker.take());
                 }
                 CallStatus::Done(entry) => return Some(Ok(self.take(id, &entry, read))),
@@ -289,63 +291,65 @@ impl Dispatcher {
         result
     }
 
-    /// The future of a call was dropped. One that may wait for another caller is cancelled.
+    /// Abandons a call whose future was dropped. A call that may wait for another client is cancelled.
     pub(super) fn abandon(&self, id: CallId, may_wait: bool) {
         match self.calls.abandon(id) {
             CallStatus::Waiting if may_wait => {
-                // A place may be another call's by now: the newer one counts.
+                // The place may belong to a newer call by now; the newer id counts.
                 self.note(id).cancelled.fetch_max(id.to_bits(), Ordering::Relaxed);
                 // Pairs with the Acquire in `send_cancels`.
                 self.cancels.fetch_or(1 << id.index(), Ordering::Release);
-                // A lock that is granted all the same has to be seen: by the reactor.
-                self.work(CANCEL | ARM);
+                // The reactor has to see a lock that is granted nevertheless.
+                self.run_combined(CANCEL | ARM);
             }
-            CallStatus::Done(entry) => self.end_late(id, &Completion::decode(&entry)),
+            CallStatus::Done(entry) => self.complete_abandoned(id, &Completion::decode(&entry)),
             CallStatus::Waiting | CallStatus::Abandoned => {}
         }
     }
 
-    /// Gives a lock back without waiting for the answer. `false`: it goes as soon as there is a place for it, for which the
-    /// reactor has to be awake.
-    pub(super) fn let_go(&self, segment: SegmentId, token: LockToken) -> bool {
-        self.work(0);
+    /// Releases a lock without waiting for the reply. Returns `false` if the release had to be queued; the reactor then
+    /// has to be awake.
+    pub(super) fn release_lock(&self, segment: SegmentId, token: LockToken) -> bool {
+        self.run_combined(0);
         if self.is_gone() {
             return true;
         }
         if let Some(id) = self.begin_release(segment, token) {
-            self.work(1 << id.index());
+            self.run_combined(1 << id.index());
             return true;
         }
-        self.room.owe(self, segment, token);
-        self.work(ARM);
+        self.backpressure.queue_release(self, segment, token);
+        self.run_combined(ARM);
         false
     }
 
-    /// A future that waited for room was dropped. If its turn had come, it is the next one's.
-    pub(super) fn give_up_line(&self, ticket: u64) {
-        self.room.leave(self, ticket);
+    /// Removes a task that waited for capacity and was dropped. Its grant goes to the next task.
+    pub(super) fn leave_queue(&self, ticket: u64) {
+        self.backpressure.leave(self, ticket);
     }
 
-    /// Returns true while locks are to be given back: some wait for a place, or some may be granted to dropped futures.
-    pub(super) fn owes(&self) -> bool {
+    /// Returns true while releases are queued, or locks may be granted to dropped futures.
+    pub(super) fn has_pending_releases(&self) -> bool {
         let granted_to_nobody = |(id, awaited): (CallId, bool)| !awaited && self.note(id).lock().is_some();
-        !self.is_gone() && (self.room.owes() || self.calls.calls_in_flight().any(granted_to_nobody))
+        !self.is_gone()
+            && (self.backpressure.has_pending_releases() || self.calls.calls_in_flight().any(granted_to_nobody))
     }
 
-    /// The socket was readable, or time passed: hands out what came. Says when it has to be called again.
+    /// Handles a readable socket or elapsed time: delivers completions. Returns the time of the next call.
     pub(super) fn turn(&self, alive: bool) -> Option<Instant> {
         if !alive {
             self.gone.store(true, Ordering::Release);
         }
-        self.work(AWAKE);
-        // Pairs with the exchange in `minds`: a call that is begun now is seen here, or sees that the reactor sleeps.
+        self.run_combined(AWAKE);
+        // Pairs with the exchange in `needs_reactor`: a call that begins now is seen here, or its caller sees that the
+        // reactor sleeps.
         self.dormant.swap(true, Ordering::AcqRel);
         let (now, gone) = (Instant::now(), self.is_gone());
-        let mut next = self.room.turn(self, now, gone);
+        let mut next = self.backpressure.turn(self, now, gone);
         if let Some(pause) = self.pauses.turn(now) {
             next = Some(next.map_or(pause, |other| other.min(pause)));
         }
-        let mut waits = self.room.is_needed();
+        let mut waits = self.backpressure.is_needed();
         for (id, awaited) in self.calls.calls_in_flight() {
             let note = self.note(id);
             if !awaited {
@@ -354,7 +358,7 @@ impl Dispatcher {
             }
             let patience_ns =
                 note.deadline_ns.load(Ordering::Relaxed).saturating_add(ChannelPool::GRACE.as_nanos() as u64);
-            let patience = self.began + Duration::from_nanos(patience_ns);
+            let patience = self.created + Duration::from_nanos(patience_ns);
             if gone {
                 note.waker.wake();
             } else if patience > now {
@@ -365,18 +369,19 @@ impl Dispatcher {
             }
         }
         if waits && !gone {
-            self.work(ARM);
+            self.run_combined(ARM);
         }
-        // Calls that nobody waits for still hold memory; their end is collected with the next call.
+        // Abandoned calls still use memory; the next call collects their completions.
         if next.is_some() {
             self.dormant.store(false, Ordering::Relaxed);
         }
         next
     }
 
-    /// A call has begun. Whether the reactor has to be woken, since it sleeps without end and has to know of its deadline.
+    /// Returns true if a call that has begun must wake the reactor, which sleeps without time-out and has to learn the
+    /// call's deadline.
     #[inline]
-    pub(super) fn minds(&self) -> bool {
+    pub(super) fn needs_reactor(&self) -> bool {
         // Pairs with the exchange in `turn`.
         self.dormant.swap(false, Ordering::AcqRel)
     }
@@ -386,111 +391,112 @@ impl Dispatcher {
         self.rings.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing of it is under way, so that its memory can be used by others.
+    /// Returns true if no call is in flight, so that the memory can be reused.
     #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
-        self.work(0);
+        self.run_combined(0);
         self.calls.count() == 0
     }
 
-    /// Sends out what is left at the desk, takes in what came, and arms the lane if that was asked for: now, or by who is at
-    /// it.
+    /// Executes request bits: submits requests, collects completions, and arms the channel if asked to. Runs on this
+    /// thread, or on the thread that holds the combiner.
     #[inline]
-    fn work(&self, left: u64) {
-        self.desk.submit(left, |work, left| {
-            self.send_out(work, left & ((1 << CALLS) - 1));
+    fn run_combined(&self, left: u64) {
+        self.combiner.submit(left, |work, left| {
+            self.submit_requests(work, left & ((1 << CALLS_MAX) - 1));
             if left & CANCEL != 0 {
                 self.send_cancels(work);
             }
             if left & AWAKE != 0 && std::mem::take(&mut work.armed) {
-                work.lane.disarm_async();
+                work.channel.disarm_async();
             }
-            self.take_in(work);
-            // With nothing under way there is nothing to be woken by, and nothing would be armed.
-            while left & ARM != 0 && !work.armed && work.lane.outstanding() > 0 {
-                work.armed = work.lane.arm_async();
-                self.take_in(work);
+            self.collect_completions(work);
+            // With no call in flight no completion can wake the reactor, so arming is pointless.
+            while left & ARM != 0 && !work.armed && work.channel.outstanding() > 0 {
+                work.armed = work.channel.arm_async();
+                self.collect_completions(work);
             }
         });
     }
 
-    /// Calls go out in the order in which they were begun: a task that made two of them counts on it.
-    fn send_out(&self, work: &mut Work, mut places: u64) {
+    /// Submits calls in the order in which they began: a task that makes two calls depends on it.
+    fn submit_requests(&self, work: &mut Work, mut places: u64) {
         if places == 0 {
             return;
         }
-        let began = |index: u32| self.notes[index as usize].began_ns.load(Ordering::Relaxed);
+        let created = |index: u32| self.records[index as usize].began_ns.load(Ordering::Relaxed);
         while places != 0 {
             let (mut first, mut others) = (places.trailing_zeros(), places & (places - 1));
             while others != 0 {
                 let other = others.trailing_zeros();
-                first = if began(other) < began(first) { other } else { first };
+                first = if created(other) < created(first) { other } else { first };
                 others &= others - 1;
             }
             places &= !(1 << first);
             let request = self.calls.request(first as usize);
-            work.lane.submit(request).expect("there are not more places than the lane has");
+            work.channel.submit(request).expect("there are not more places than the channel has");
         }
-        work.lane.ring_doorbell();
+        work.channel.ring_doorbell();
         #[cfg(test)]
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Cancels calls whose futures were dropped, behind the calls themselves. A call that has ended meanwhile needs no cancel.
+    /// Cancels abandoned calls, after the calls themselves went out. A call that has completed meanwhile needs no
+    /// cancel.
     #[cold]
     fn send_cancels(&self, work: &mut Work) {
         // Pairs with the Release in `abandon`.
         work.cancels |= self.cancels.swap(0, Ordering::Acquire);
-        let before = work.cancelling;
-        while work.cancels != 0 && work.cancelling < CANCELS {
+        let before = work.cancels_in_flight;
+        while work.cancels != 0 && work.cancels_in_flight < CANCELS_MAX {
             let index = work.cancels.trailing_zeros() as usize;
             work.cancels &= work.cancels - 1;
-            let id = CallId::from_bits(self.notes[index].cancelled.load(Ordering::Relaxed));
-            // Who works at the desk frees it, so that its request stays there until this is done.
+            let id = CallId::from_bits(self.records[index].cancelled.load(Ordering::Relaxed));
+            // The combiner's holder frees places, so that a request bit stays set until this is done.
             if self.calls.is_abandoned(id) {
                 let cancel = Request::new(CANCEL_ID, Request::cancel_of(&self.calls.request(index)));
-                work.lane.submit(cancel.encode()).expect("there are not more of them than the lane has");
-                work.cancelling += 1;
+                work.channel.submit(cancel.encode()).expect("there are not more of them than the channel has");
+                work.cancels_in_flight += 1;
             }
         }
-        if work.cancelling > before {
-            work.lane.ring_doorbell();
+        if work.cancels_in_flight > before {
+            work.channel.ring_doorbell();
         }
     }
 
-    /// Takes the completions that are there.
+    /// Collects the completions that have arrived.
     #[inline]
-    fn take_in(&self, work: &mut Work) {
-        while let Some(entry) = work.lane.reap() {
+    fn collect_completions(&self, work: &mut Work) {
+        while let Some(entry) = work.channel.reap() {
             let completion = Completion::decode(&entry);
             if completion.request == CANCEL_ID {
-                work.cancelling = work.cancelling.saturating_sub(1);
+                work.cancels_in_flight = work.cancels_in_flight.saturating_sub(1);
                 self.send_cancels(work);
                 continue;
             }
             let id = CallId::from_bits(completion.request.0);
             match self.calls.complete(id, &entry) {
                 Notify::Parked => self.note(id).waker.wake(),
-                Notify::Abandoned => self.end_late(id, &completion),
+                Notify::Abandoned => self.complete_abandoned(id, &completion),
                 Notify::Polling | Notify::Stale => {}
             }
         }
     }
 
-    /// A call that nobody waits for has ended. A lock that it was granted goes back.
-    fn end_late(&self, id: CallId, completion: &Completion) {
+    /// Completes an abandoned call. A lock that it was granted is released.
+    fn complete_abandoned(&self, id: CallId, completion: &Completion) {
         let lock = self.note(id).lock().filter(|_| completion.outcome == Outcome::Done);
-        // Who dozes may not have heard yet that his call was given up.
+        // A reactor that is falling asleep may not have seen yet that the call was abandoned.
         self.note(id).waker.wake();
         self.free(id);
         if let Some(segment) = lock {
-            self.let_go(segment, LockToken(first_word(completion)));
+            self.release_lock(segment, LockToken(first_word(completion)));
         }
     }
 
     fn free(&self, id: CallId) {
         self.give_place((id, self.note(id).run()));
-        self.room.serve(self);
+        self.backpressure.serve(self);
     }
 }
 
@@ -517,11 +523,11 @@ impl Places for Dispatcher {
         let waited = &self.note(id).waits;
         if waited.load(Ordering::Relaxed) {
             waited.store(false, Ordering::Relaxed);
-            self.waits.fetch_sub(1, Ordering::AcqRel);
+            self.wait_count.fetch_sub(1, Ordering::AcqRel);
         }
         self.calls.free(id);
         if let Some(run) = run {
-            self.runs.give(run);
+            self.runs.release(run);
         }
     }
 
@@ -537,6 +543,6 @@ impl Places for Dispatcher {
     }
 
     fn send(&self, places: u64) {
-        self.work(places);
+        self.run_combined(places);
     }
 }

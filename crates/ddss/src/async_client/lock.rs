@@ -1,7 +1,7 @@
-//! A segment's lock as a future, and while it is held.
+//! Lock requests as futures, and the guard of a lock that a task holds.
 
 use super::call::{CallPlan, as_given};
-use super::client::bare;
+use super::client::empty_plan;
 use super::reactor::Reactor;
 use super::segment::AsyncSegment;
 use crate::api::atomics::{AtomicResult, first_word};
@@ -13,8 +13,10 @@ use ddss_core::{AtomicOp, Failure, LockToken, Operation, Version};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// A segment's lock: [`Locked`](crate::LockGuard) for tasks. It is let go when this is dropped, and when its process or
-/// node dies. A future of [`AsyncSegment::lock`] that is dropped gives back what it may still be granted.
+/// A segment's lock: [`LockGuard`](crate::LockGuard) for tasks.
+///
+/// Dropping the guard releases the lock, as does the death of its process or node. A dropped future of
+/// [`AsyncSegment::lock`] returns a lock that is still granted to it.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -33,14 +35,14 @@ pub struct AsyncLockGuard {
     segment: AsyncSegment,
     token: LockToken,
     stamp: Stamp,
-    /// The lane that it was granted on.
+    /// Reactor of the channel on which the lock was granted.
     reactor: Arc<Reactor>,
     open: bool,
 }
 
 impl std::fmt::Debug for AsyncLockGuard {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("AsyncLocked")
+        out.debug_struct("AsyncLockGuard")
             .field("segment", &self.segment)
             .field("token", &self.token)
             .finish_non_exhaustive()
@@ -48,16 +50,17 @@ impl std::fmt::Debug for AsyncLockGuard {
 }
 
 impl AsyncSegment {
-    /// Takes the segment's lock alone, waiting in line until this call's deadline: [`Segment::lock`](crate::Segment::lock).
+    /// Takes the segment's lock exclusively, waiting in the lock queue until this call's deadline:
+    /// [`Segment::lock`](crate::Segment::lock).
     pub async fn lock(&self) -> Result<AsyncLockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
 
-    /// Takes the lock as the options say.
+    /// Takes the lock with these options.
     pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLockGuard, Error> {
-        let wish = options.wish().map_err(Error::argument("lock", self.name()))?;
+        let wish = options.lock_request().map_err(Error::argument("lock", self.name()))?;
         let operation = Operation::Lock { segment: self.id(), wish };
-        let (client, plan) = (self.client(), CallPlan { operation, ..bare() });
+        let (client, plan) = (self.client(), CallPlan { operation, ..empty_plan() });
         let deadline = options.time(Deadline::until(self.deadline())).deadline();
         let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;
         let (completion, reactor) = ended?;
@@ -67,12 +70,12 @@ impl AsyncSegment {
 }
 
 impl AsyncLockGuard {
-    /// A number that is greater than those of all holders before: a fence for things outside of DDSS.
+    /// Returns the fencing token: greater than those of all earlier holders, for systems outside of DDSS.
     pub fn token(&self) -> u64 {
         self.token.0
     }
 
-    /// The version that the segment had when the lock was granted.
+    /// Returns the version that the segment had when the lock was granted.
     pub fn version(&self) -> Version {
         self.stamp.version
     }
@@ -82,12 +85,13 @@ impl AsyncLockGuard {
         self.segment.get(range).await
     }
 
-    /// Writes bytes, if the lock is still held: [`Locked::put`](crate::LockGuard::put).
+    /// Writes bytes if the guard still has the lock: [`LockGuard::put`](crate::LockGuard::put).
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_on(offset, bytes, self.segment.place().terms(None, Some(self.token))).await
+        self.segment.put_with(offset, bytes, self.segment.location().put_conditions(None, Some(self.token))).await
     }
 
-    /// The same if the segment also still has that version: [`Locked::put_if`](crate::LockGuard::put_if).
+    /// Writes bytes if the guard still has the lock and the segment that version:
+    /// [`LockGuard::put_if`](crate::LockGuard::put_if).
     ///
     /// ```
     /// # let node = ddssd::Ephemeral::start()?;
@@ -103,48 +107,52 @@ impl AsyncLockGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_on(offset, bytes, self.segment.place().terms(Some(version), Some(self.token))).await
+        self.segment
+            .put_with(offset, bytes, self.segment.location().put_conditions(Some(version), Some(self.token)))
+            .await
     }
 
-    /// Writes several ranges as one version, if the lock is still held.
+    /// Writes several ranges as one version if the guard still has the lock.
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.segment.place().terms(None, Some(self.token));
-        self.segment.put_many_on(parts, terms).await
+        let terms = self.segment.location().put_conditions(None, Some(self.token));
+        self.segment.put_many_with(parts, terms).await
     }
 
-    /// The same if the segment also still has that version: [`Locked::put_many_if`](crate::LockGuard::put_many_if).
+    /// Writes several ranges if the guard still has the lock and the segment that version:
+    /// [`LockGuard::put_many_if`](crate::LockGuard::put_many_if).
     pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.segment.place().terms(Some(version), Some(self.token));
-        self.segment.put_many_on(parts, terms).await
+        let terms = self.segment.location().put_conditions(Some(version), Some(self.token));
+        self.segment.put_many_with(parts, terms).await
     }
 
-    /// Adds to a word, if the lock is still held.
+    /// Adds to a word if the guard still has the lock.
     pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.segment.change("add to", offset, AtomicOp::Add(add), Some(self.token)).await
+        self.segment.run_atomic("add to", offset, AtomicOp::Add(add), Some(self.token)).await
     }
 
-    /// Puts a word, if the lock is still held.
+    /// Replaces a word if the guard still has the lock.
     pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.segment.change("swap a word of", offset, AtomicOp::Swap(new), Some(self.token)).await
+        self.segment.run_atomic("swap a word of", offset, AtomicOp::Swap(new), Some(self.token)).await
     }
 
-    /// Compares and puts a word, if the lock is still held.
+    /// Compares and swaps a word if the guard still has the lock.
     pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
         let change = AtomicOp::CompareSwap { expected, new };
-        self.segment.change("compare and swap a word of", offset, change, Some(self.token)).await
+        self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token)).await
     }
 
-    /// Lets go, and says whether it was still held. The lock is on its way back also if this future is dropped.
+    /// Releases the lock; fails if the guard had already lost it. The lock is released even if this future is dropped.
     pub async fn unlock(mut self) -> Result<(), Error> {
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
-        // A daemon that takes nothing new takes this: others wait for it, and the next daemon does not know the lock.
-        let ended = if self.reactor.attached.attachment.is_draining() {
-            let plan = CallPlan { operation, ..bare() };
+        // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
+        // does not know it.
+        let ended = if self.reactor.session.attachment.is_draining() {
+            let plan = CallPlan { operation, ..empty_plan() };
             self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
         } else {
-            self.segment.ask("unlock", operation).await
+            self.segment.run_operation("unlock", operation).await
         };
-        // What was not asked, for want of time or of room, is still to be let go.
+        // A release that found neither time nor capacity is still owed.
         self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut | Failure::Busy, .. }));
         ended.map(drop)
     }
@@ -153,8 +161,8 @@ impl AsyncLockGuard {
 impl Drop for AsyncLockGuard {
     fn drop(&mut self) {
         if self.open {
-            // There is nobody to tell; the lease ends it in any case.
-            if !self.reactor.road.let_go(self.segment.id(), self.token) {
+            // Drop cannot report an error; the lease ends the lock in any case.
+            if !self.reactor.dispatcher.release_lock(self.segment.id(), self.token) {
                 self.reactor.wake();
             }
         }
@@ -167,8 +175,8 @@ mod tests {
     use crate::{Failure, LockOptions, Spec};
 
     #[test]
-    fn a_lock_of_a_task_excludes_and_comes_back_however_the_task_ends() {
-        // If this broke, a task that was cancelled would keep a lock that nobody holds until its lease ends.
+    fn async_lock_is_released_however_the_task_ends() {
+        // If this broke, a cancelled task would leave a lock without a holder until its lease ends.
         let node = TestNode::start();
         let (mine, theirs) = (node.client().to_async().unwrap(), node.client().to_async().unwrap());
         let segment = block_on(mine.allocate("locked", Spec::new(64))).unwrap();
@@ -183,10 +191,10 @@ mod tests {
         assert_eq!(free().unwrap_err().failure(), Some(Failure::Locked));
         block_on(held.unlock()).unwrap();
         free().unwrap();
-        // One that is only dropped.
+        // A guard that is only dropped.
         drop(block_on(segment.lock()).unwrap());
         while free().is_err() {}
-        // Futures that are dropped while the lock is on its way, while they wait for it, and with the grant unseen.
+        // Futures dropped while the request is in transit, while it waits, and with the grant unseen.
         for turn in 0..60 {
             let blocker = (turn % 3 == 1).then(|| block_on(other.lock()).unwrap());
             let mut waits = Box::pin(segment.lock());
@@ -196,7 +204,7 @@ mod tests {
             }
             drop(waits);
             drop(blocker);
-            // Whatever it was granted is let go, although nobody calls any more.
+            // A lock that was granted to a dropped future is released although no further call is made.
             while free().is_err() {}
         }
         let late = block_on(segment.lock_with(LockOptions::new().lease(std::time::Duration::from_millis(1)))).unwrap();

@@ -1,24 +1,24 @@
-//! The same calls as futures: [`AsyncClient`] and [`AsyncSegment`] have the methods of [`Client`](crate::Client) and
-//! [`Segment`](crate::Segment) under the same names, and each is `async`.
+//! Asynchronous calls: [`AsyncClient`] and [`AsyncSegment`] have the methods of [`Client`](crate::Client) and
+//! [`Segment`](crate::Segment) under the same names, as `async fn`.
 //!
-//! They run on any executor: on tokio, on a bare `block_on`, on your own. One small thread per asynchronous client
-//! waits for completions that no task was quick enough to see by itself, and for deadlines.
+//! The futures run on any executor: tokio, a bare `block_on`, or another. Each asynchronous client has one small thread
+//! (the reactor). It handles deadlines, and completions that no task collected by polling.
 //!
-//! * *Many at once:* up to 60 calls of one client are under way; more wait for their turn, in order.
-//! * *Dropped futures:* a call whose future is dropped goes on in the daemon (a put may or may not happen). Its memory
-//!   is used by nobody else until the daemon has said that it ended.
+//! * *Concurrency:* up to 60 calls of one client are in flight; further calls wait in order.
+//! * *Dropped futures:* a call whose future is dropped continues in the daemon (a put may or may not take effect). Its
+//!   memory is not reused until the daemon has completed the call.
 //!
-//! A test (`tests/parity.rs`) sees that both sides of this table offer the same:
+//! A test (`tests/parity.rs`) checks that both columns offer the same methods:
 //!
-//! | what blocks | what is awaited |
+//! | blocking | asynchronous |
 //! | --- | --- |
-//! | [`Client`](crate::Client) | [`AsyncClient`]; what it is attached to: [`AsyncClient::blocking`] |
+//! | [`Client`](crate::Client) | [`AsyncClient`]; its blocking client: [`AsyncClient::blocking`] |
 //! | [`Segment`](crate::Segment) | [`AsyncSegment`] |
-//! | [`Locked`](crate::LockGuard) | [`AsyncLockGuard`] |
+//! | [`LockGuard`](crate::LockGuard) | [`AsyncLockGuard`] |
 //! | [`Batch`](crate::Batch) | [`AsyncBatch`] |
-//! | [`Versions`](crate::VersionIter), an iterator | [`AsyncVersions`](crate::VersionStream), a stream |
-//! | [`Listings`](crate::SegmentList), an iterator | all of them at once: [`AsyncClient::list`] |
-//! | `Shared<T>` | `Shared<T, AsyncSegment>`; `of`, `make` and `find` for `new`, `allocate` and `open` |
+//! | [`VersionIter`](crate::VersionIter), an iterator | [`VersionStream`](crate::VersionStream), a stream |
+//! | [`SegmentList`](crate::SegmentList), an iterator | all entries at once: [`AsyncClient::list`] |
+//! | `Shared<T>` | `Shared<T, AsyncSegment>`; `new_async`, `allocate_async` and `open_async` for `new`, `allocate` and `open` |
 //! | `SharedSlice<T>` | `SharedSlice<T, AsyncSegment>`, as above |
 //!
 //! ```

@@ -1,5 +1,4 @@
-//! The thread that waits on behalf of tasks: for completions that came after they had stopped looking, and for
-//! deadlines.
+//! The thread that waits on behalf of tasks: for completions that no task collected by polling, and for deadlines.
 
 use super::dispatcher::Dispatcher;
 use crate::session::Session;
@@ -10,37 +9,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the handles of an asynchronous client hold; with the last of them the thread ends.
+/// Handle of the reactor thread. The thread ends with the last handle.
 pub(super) struct Reactor {
-    pub(super) road: Arc<Dispatcher>,
-    /// Whose lane it is on.
-    pub(super) attached: Arc<Session>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    /// Session whose channel the reactor serves.
+    pub(super) session: Arc<Session>,
     kick: PipeWriter,
     stop: Arc<AtomicBool>,
 }
 
 impl Reactor {
-    pub(super) fn start(attached: Arc<Session>, road: Dispatcher) -> std::io::Result<Self> {
+    pub(super) fn start(session: Arc<Session>, dispatcher: Dispatcher) -> std::io::Result<Self> {
         let (kicked, kick) = pipe()?;
-        let road = Arc::new(road);
+        let dispatcher = Arc::new(dispatcher);
         let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, stopped, whose) = (Arc::clone(&road), Arc::clone(&stop), Arc::clone(&attached));
+        let (theirs, stopped, whose) = (Arc::clone(&dispatcher), Arc::clone(&stop), Arc::clone(&session));
         std::thread::Builder::new()
             .name("ddss-reactor".to_owned())
             .spawn(move || run(&whose, &theirs, kicked, &stopped))?;
-        Ok(Self { road, attached, kick, stop })
+        Ok(Self { dispatcher, session, kick, stop })
     }
 
-    /// A call is under way: a thread that sleeps without end has to know of its deadline.
-    pub(super) fn mind(&self) {
-        if self.road.minds() {
+    /// Wakes the thread if it sleeps without time-out and has to learn a new call's deadline.
+    pub(super) fn wake_if_needed(&self) {
+        if self.dispatcher.needs_reactor() {
             self.wake();
         }
     }
 
-    /// The thread looks at all that it minds, and from then on as often as that needs.
+    /// Wakes the thread, which then checks all its work and continues as often as needed.
     pub(super) fn wake(&self) {
-        // The pipe is full only if the thread has not yet woken up from the kicks before.
+        // The pipe is full only if the thread has not yet handled the earlier wake-ups.
         let _ = (&self.kick).write(&[1]);
     }
 }
@@ -52,36 +51,36 @@ impl Drop for Reactor {
     }
 }
 
-fn run(attached: &Session, road: &Dispatcher, mut kicked: PipeReader, stopped: &AtomicBool) {
-    /// Not more often than this for deadlines alone.
-    const REST: Duration = Duration::from_millis(1);
-    /// How long the thread goes on without tasks, if locks are still to be given back.
+fn run(session: &Session, dispatcher: &Dispatcher, mut kicked: PipeReader, stopped: &AtomicBool) {
+    /// Minimum interval between checks for deadlines alone.
+    const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+    /// Time that the thread continues without tasks while locks have yet to be released.
     const LINGER: Duration = Duration::from_secs(1);
     let (mut alive, mut end) = (true, None);
     loop {
-        let mut next = road.turn(alive);
+        let mut next = dispatcher.turn(alive);
         if stopped.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| Instant::now() + LINGER);
-            if Instant::now() >= end || !road.owes() {
+            if Instant::now() >= end || !dispatcher.has_pending_releases() {
                 return;
             }
-            next = Some(Instant::now() + REST);
+            next = Some(Instant::now() + DEADLINE_CHECK_INTERVAL);
         }
-        let left = next.map(|next| next.saturating_duration_since(Instant::now()).max(REST));
+        let left = next.map(|next| next.saturating_duration_since(Instant::now()).max(DEADLINE_CHECK_INTERVAL));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut watched = [
             PollFd::from_borrowed_fd(kicked.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(attached.attachment.async_descriptor(), PollFlags::IN),
+            PollFd::from_borrowed_fd(session.attachment.async_descriptor(), PollFlags::IN),
         ];
-        // A daemon that is gone leaves its socket readable for ever: then only the kicks count.
+        // A dead daemon leaves its socket readable forever: from then on only the wake-up pipe counts.
         let watched = if alive { &mut watched[..] } else { &mut watched[..1] };
-        // An interrupted sleep is a short sleep.
+        // An interrupted sleep counts as a short sleep.
         let _ = poll(watched, timeout.as_ref());
         let was_kicked = watched[0].revents().contains(PollFlags::IN);
         if was_kicked {
-            // At least one byte is there, so this does not block.
+            // At least one byte is present, so this read does not block.
             let _ = kicked.read(&mut [0; 64]);
         }
-        alive = alive && attached.attachment.clear_async();
+        alive = alive && session.attachment.clear_async();
     }
 }

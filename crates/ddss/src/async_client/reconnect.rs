@@ -1,5 +1,5 @@
-//! The next daemon, looked for on behalf of tasks. Whoever attaches may have to wait, and a task must not: a thread does it,
-//! for as long as some task waits for it, each until its own deadline.
+//! Search for the next daemon on behalf of tasks. Attaching may block and a task must not, so a thread searches while
+//! some task waits, each task until its own deadline.
 
 use crate::error::Error;
 use crate::session::Inner;
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Who waits for the next daemon of one plane.
+/// Tasks that wait for the next daemon of one shard.
 #[derive(Default)]
 pub(super) struct Reconnect(Mutex<WaitList>);
 
 #[derive(Default)]
 struct WaitList {
-    /// A thread looks, and will look at the line again before it ends.
+    /// True while a thread searches that will check the list again before it ends.
     searching: bool,
     waiting: Vec<Arc<Waiter>>,
 }
@@ -38,7 +38,7 @@ impl Waiter {
     }
 }
 
-/// Ready when there is another daemon, or nobody came in time. Dropped, it is waited for by one less.
+/// Future that is ready when there is a new daemon, or when its deadline passes. Dropping it removes the waiter.
 pub(super) struct ReconnectFuture(Arc<Waiter>);
 
 impl Future for ReconnectFuture {
@@ -52,14 +52,14 @@ impl Future for ReconnectFuture {
 }
 
 impl Reconnect {
-    /// So long a single look takes at the most: one who comes meanwhile may have less time than those before him.
-    const LOOK: Duration = Duration::from_millis(100);
+    /// Maximum time of a single attempt: a task that comes meanwhile may have an earlier deadline.
+    const ATTEMPT_MAX: Duration = Duration::from_millis(100);
 
     fn line(&self) -> MutexGuard<'_, WaitList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to look, if nobody does.
+    /// Starts the search unless a thread already searches.
     pub(super) fn begin(
         self: &Arc<Self>,
         inner: &Arc<Inner>,
@@ -80,19 +80,19 @@ impl Reconnect {
     }
 
     fn run(&self, inner: &Inner) {
-        let _told = PanicNotifier { search: self, why: &|| inner.nobody(ErrorKind::Other) };
+        let _told = PanicNotifier { search: self, why: &|| inner.no_daemon_error(ErrorKind::Other) };
         while let Some(first) = self.first_deadline() {
-            let looked = inner.look_again(first.min(Instant::now() + Self::LOOK));
+            let looked = inner.try_attach(first.min(Instant::now() + Self::ATTEMPT_MAX));
             let error = looked.err().flatten();
-            let is_there = inner.attached_now().is_some();
-            self.tell(inner, is_there, error.as_ref());
+            let is_there = inner.current_session().is_some();
+            self.notify(inner, is_there, error.as_ref());
             if !is_there && error.is_none() {
-                std::thread::sleep(Inner::REST);
+                std::thread::sleep(Inner::RETRY_INTERVAL);
             }
         }
     }
 
-    /// When the first of those has to be told that still wait. None: the search is over.
+    /// Returns the earliest deadline of the waiters. `None`: the search is over.
     fn first_deadline(&self) -> Option<Instant> {
         let mut line = self.line();
         line.waiting.retain(|waiting| Arc::strong_count(waiting) > 1);
@@ -100,10 +100,11 @@ impl Reconnect {
         line.waiting.iter().map(|waiting| waiting.deadline).min()
     }
 
-    /// Tells those who need not look any further.
-    fn tell(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
-        let soon = Instant::now() + Inner::REST;
-        let is_over = |one: &Waiter| is_there || soon >= inner.patience(error, one.since, one.deadline, one.harmless);
+    /// Notifies the waiters that need no further search.
+    fn notify(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
+        let soon = Instant::now() + Inner::RETRY_INTERVAL;
+        let is_over =
+            |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.harmless);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
@@ -111,7 +112,7 @@ impl Reconnect {
     }
 }
 
-/// If the thread that looks panics, nobody waits for it: they are told, and the next one begins anew.
+/// Notifies all waiters if the searching thread panics; the next waiter starts a new search.
 struct PanicNotifier<'a> {
     search: &'a Reconnect,
     why: &'a dyn Fn() -> Error,
@@ -132,16 +133,16 @@ impl Drop for PanicNotifier<'_> {
     }
 }
 
-/// Why nobody was found, once for each who waited.
+/// Builds the error of a failed search, once for each waiter.
 fn same(inner: &Inner, error: Option<&Error>) -> Error {
     match error {
         Some(&Error::VersionMismatch { ours, theirs }) => Error::VersionMismatch { ours, theirs },
-        Some(&Error::PlanesChanged { before, now }) => Error::PlanesChanged { before, now },
+        Some(&Error::ShardsChanged { before, now }) => Error::ShardsChanged { before, now },
         Some(Error::Attach(AttachError::Refused { text })) => {
             Error::Attach(AttachError::Refused { text: text.clone() })
         }
-        Some(Error::NoDaemon { source, .. }) => inner.nobody(source.kind()),
-        _ => inner.nobody(ErrorKind::TimedOut),
+        Some(Error::NoDaemon { source, .. }) => inner.no_daemon_error(source.kind()),
+        _ => inner.no_daemon_error(ErrorKind::TimedOut),
     }
 }
 
@@ -150,8 +151,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_a_search_that_panicked() {
-        // If this broke, tasks would wait for ever for a thread that is gone: their deadlines are looked at by that thread.
+    fn waiters_are_notified_when_search_panics() {
+        // If this broke, tasks would wait forever for a dead thread, which also checks their deadlines.
         let (search, now) = (Reconnect::default(), Instant::now());
         let (ended, waker) = (Mutex::new(None), AtomicWaker::new());
         let waiting = Waiter { since: now, deadline: now, harmless: true, ended, waker };

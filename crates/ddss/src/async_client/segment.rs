@@ -1,7 +1,7 @@
-//! A segment whose calls are futures.
+//! The segment handle with asynchronous calls.
 
 use super::call::{CallPlan, Decoder, Outgoing, Reply, as_given};
-use super::client::{AsyncClient, bare};
+use super::client::{AsyncClient, empty_plan};
 use super::sleep::Pause;
 use crate::deadline::deadline_in;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use ddss_core::{ArenaRange, Completion, OpenedSegment, Operation, Payload, PutCo
 use std::ops::RangeBounds;
 use std::time::{Duration, Instant};
 
-/// A [`Segment`](crate::Segment) whose calls are futures. Cheap to clone; dropping it changes nothing.
+/// A [`Segment`](crate::Segment) with asynchronous calls. Cheap to clone; dropping it changes nothing.
 ///
 /// ```
 /// # let node = ddssd::Ephemeral::start()?;
@@ -29,38 +29,38 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct AsyncSegment {
     client: AsyncClient,
-    place: SegmentLocation,
+    location: SegmentLocation,
 }
 
 impl AsyncSegment {
     pub(super) fn new(client: AsyncClient, name: &str, opened: OpenedSegment) -> Self {
-        let place = SegmentLocation::new(&client.blocking().0, name, opened);
-        Self { client, place }
+        let location = SegmentLocation::new(&client.blocking().0, name, opened);
+        Self { client, location }
     }
 
-    pub(super) fn at(client: AsyncClient, place: SegmentLocation) -> Self {
-        Self { client, place }
+    pub(super) fn at(client: AsyncClient, location: SegmentLocation) -> Self {
+        Self { client, location }
     }
 
     pub(super) fn client(&self) -> &AsyncClient {
         &self.client
     }
 
-    /// Lets some time pass.
+    /// Creates a future that is ready after `time`.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
         self.client.pause(time)
     }
 
-    pub(super) fn place(&self) -> &SegmentLocation {
-        &self.place
+    pub(super) fn location(&self) -> &SegmentLocation {
+        &self.location
     }
 
-    /// When the time of a call is over that begins now.
+    /// Returns the deadline of a call that begins now.
     pub(super) fn deadline(&self) -> Instant {
-        deadline_in(self.place.within.unwrap_or(self.client.blocking().0.timeout))
+        deadline_in(self.location.timeout.unwrap_or(self.client.blocking().0.timeout))
     }
 
-    /// Makes a call, and passes what it brought to `take`.
+    /// Makes a call and passes its reply to `take`.
     pub(super) async fn call(
         &self,
         action: &'static str,
@@ -70,7 +70,7 @@ impl AsyncSegment {
         self.call_by(self.deadline(), action, plan, take).await
     }
 
-    /// The same until that time.
+    /// Makes a call with this deadline and passes its reply to `take`.
     pub(super) async fn call_by(
         &self,
         deadline: Instant,
@@ -78,64 +78,65 @@ impl AsyncSegment {
         plan: CallPlan<'_>,
         take: &mut Decoder<'_>,
     ) -> Result<Completion, Error> {
-        let ended = self.client.call_by(deadline, action, &self.place.name, plan, as_given, take).await;
+        let ended = self.client.call_by(deadline, action, &self.location.name, plan, as_given, take).await;
         ended.map(|(completion, _)| completion)
     }
 
-    /// Its name.
+    /// Returns the segment's name.
     pub fn name(&self) -> &str {
-        &self.place.name
+        &self.location.name
     }
 
-    /// Its id, which no other segment ever has.
+    /// Returns the segment's id, which is never reused.
     pub fn id(&self) -> SegmentId {
-        self.place.id
+        self.location.id
     }
 
-    /// Its size in bytes.
+    /// Returns the segment's size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.place.bytes
+        self.location.bytes
     }
 
-    /// Reads a range, as a whole: [`Segment::get`](crate::Segment::get).
+    /// Reads a range atomically: [`Segment::get`](crate::Segment::get).
     pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let (offset, end) = bounds(range, self.place.bytes);
-        let mut bytes = vec![0; self.place.check("get", offset, end)?];
+        let (offset, end) = bounds(range, self.location.bytes);
+        let mut bytes = vec![0; self.location.check("get", offset, end)?];
         let stamp = self.get_by(None, offset, &mut bytes).await?;
         Ok(Value::new(bytes, stamp))
     }
 
-    /// Reads as many bytes as `into` has, as a whole: [`Segment::get_into`](crate::Segment::get_into). They are copied
-    /// when they are there: a future that is dropped leaves `into` as it was.
+    /// Reads `into.len()` bytes atomically: [`Segment::get_into`](crate::Segment::get_into). The bytes are copied at
+    /// the end of the call: a future that is dropped leaves `into` unchanged.
     pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
         self.get_by(None, offset, into).await
     }
 
-    /// The same until that time, or as long as a call may take.
+    /// Reads with this deadline, or with the usual one.
     pub(super) async fn get_by(
         &self,
         deadline: Option<Instant>,
         offset: u64,
         bytes: &mut [u8],
     ) -> Result<Stamp, Error> {
-        if let Some(stamp) = self.place.get_near(offset, bytes) {
+        if let Some(stamp) = self.location.read_locally(offset, bytes) {
             return Ok(stamp);
         }
-        let incoming = self.place.check("get", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (segment, into, inline) = (self.place.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
-        let operation = Operation::Get { segment, offset, into, inline, look: self.place.look(None) };
-        let plan = CallPlan { incoming, operation, ..bare() };
+        let incoming = self.location.check("get", offset, u128::from(offset) + bytes.len() as u128)?;
+        let (segment, into, inline) = (self.location.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
+        let operation = Operation::Get { segment, offset, into, inline, look: self.location.read_options(None) };
+        let plan = CallPlan { incoming, operation, ..empty_plan() };
         let deadline = deadline.unwrap_or_else(|| self.deadline());
         let mut take = |brought: &Reply<'_>| brought.read(0, bytes);
         self.call_by(deadline, "get", plan, &mut take).await.map(|done| Stamp::of(&done))
     }
 
-    /// Writes bytes, as a whole: [`Segment::put`](crate::Segment::put). They are copied when there is room for them.
+    /// Writes bytes atomically: [`Segment::put`](crate::Segment::put). The bytes are copied once there is arena memory
+    /// for them.
     pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_on(offset, bytes, self.place.terms(None, None)).await
+        self.put_with(offset, bytes, self.location.put_conditions(None, None)).await
     }
 
-    pub(super) async fn put_on(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
+    pub(super) async fn put_with(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
         self.put_by(self.deadline(), offset, bytes, terms).await
     }
 
@@ -146,18 +147,18 @@ impl AsyncSegment {
         bytes: &[u8],
         terms: PutConditions,
     ) -> Result<Stamp, Error> {
-        self.place.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        self.location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         let inline = Payload::inline(bytes).filter(|_| terms.allow_inline());
         let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
-        let (segment, from) = (self.place.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
+        let (segment, from) = (self.location.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
         let operation = Operation::Put { segment, offset, from, terms };
-        let plan = CallPlan { outgoing, operation, ..bare() };
+        let plan = CallPlan { outgoing, operation, ..empty_plan() };
         self.call_by(deadline, "put", plan, &mut |_| {}).await.map(|done| Stamp::of(&done))
     }
 
-    /// Takes the segment away from everybody: [`Segment::release`](crate::Segment::release).
+    /// Frees the segment in the whole cluster: [`Segment::release`](crate::Segment::release).
     pub async fn release(self) -> Result<(), Error> {
-        let plan = CallPlan { operation: Operation::Release { segment: self.place.id }, ..bare() };
+        let plan = CallPlan { operation: Operation::Release { segment: self.location.id }, ..empty_plan() };
         self.call("release", plan, &mut |_| {}).await.map(drop)
     }
 }

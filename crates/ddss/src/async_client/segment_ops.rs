@@ -1,7 +1,7 @@
-//! The rest of a segment's calls as futures: versions, words, several ranges, facts.
+//! Further asynchronous calls of a segment: versions, atomics, vectored access, metadata.
 
 use super::call::{CallPlan, Decoder, Outgoing, Reply, as_given};
-use super::client::bare;
+use super::client::empty_plan;
 use super::segment::AsyncSegment;
 use crate::api::atomics::AtomicResult;
 use crate::api::metadata::{checked_mode, listings};
@@ -20,65 +20,66 @@ use std::time::{Duration, Instant};
 const SOMEWHERE: ArenaRange = ArenaRange::NOWHERE;
 
 impl AsyncSegment {
-    /// The same segment with calls that ask for at least this model: [`Segment::asking`](crate::Segment::asking).
+    /// Returns a handle whose calls ask for at least this model: [`Segment::with_model`](crate::Segment::with_model).
     #[must_use]
-    pub fn asking(&self, model: Model) -> Self {
-        Self::at(self.client().clone(), self.place().asking(Some(model)))
+    pub fn with_model(&self, model: Model) -> Self {
+        Self::at(self.client().clone(), self.location().with_model(Some(model)))
     }
 
-    /// The same segment with calls that have so long: [`Segment::within`](crate::Segment::within).
+    /// Returns a handle whose calls have this timeout: [`Segment::with_timeout`](crate::Segment::with_timeout).
     #[must_use]
-    pub fn within(&self, timeout: Duration) -> Self {
-        Self::at(self.client().clone(), self.place().within(timeout))
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self::at(self.client().clone(), self.location().with_timeout(timeout))
     }
 
-    /// Reads a version that was committed before: [`Segment::get_at`](crate::Segment::get_at).
+    /// Reads an earlier committed version: [`Segment::get_at`](crate::Segment::get_at).
     pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let place = self.place();
-        let (offset, end) = bounds(range, place.bytes);
-        let incoming = place.check("get", offset, end)?;
-        let look = place.look(Some(version));
-        let operation = Operation::Get { segment: place.id, offset, into: SOMEWHERE, inline: false, look };
-        let plan = CallPlan { incoming, operation, ..bare() };
+        let location = self.location();
+        let (offset, end) = bounds(range, location.bytes);
+        let incoming = location.check("get", offset, end)?;
+        let look = location.read_options(Some(version));
+        let operation = Operation::Get { segment: location.id, offset, into: SOMEWHERE, inline: false, look };
+        let plan = CallPlan { incoming, operation, ..empty_plan() };
         let by = self.deadline();
-        let (completion, bytes) = self.client().call_for_by(by, "get", &place.name, plan, as_given).await?;
+        let (completion, bytes) = self.client().call_for_by(by, "get", &location.name, plan, as_given).await?;
         Ok(Value::new(bytes, Stamp::of(&completion)))
     }
 
     /// Writes bytes if the segment still has that version: [`Segment::put_if`](crate::Segment::put_if).
     pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_on(offset, bytes, self.place().terms(Some(version), None)).await
+        self.put_with(offset, bytes, self.location().put_conditions(Some(version), None)).await
     }
 
-    /// Waits until the version is above that one, then reads: [`Segment::get_newer_than`](crate::Segment::get_newer_than).
+    /// Waits until the version is above `version`, then reads:
+    /// [`Segment::get_newer_than`](crate::Segment::get_newer_than).
     pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
         let (offset, end) = bounds(range, self.bytes());
-        let mut bytes = vec![0; self.place().check("get", offset, end)?];
+        let mut bytes = vec![0; self.location().check("get", offset, end)?];
         let deadline = self.deadline();
         self.wait_by(deadline, version).await?;
         let mut stamp = self.get_by(Some(deadline), offset, &mut bytes).await?;
         if stamp.version <= version {
-            // A copy that is young enough for the model may be older than what was waited for.
-            stamp = self.asking(Model::Write).get_by(Some(deadline), offset, &mut bytes).await?;
+            // A read cache that is fresh enough for the model may be older than the awaited version.
+            stamp = self.with_model(Model::Write).get_by(Some(deadline), offset, &mut bytes).await?;
         }
         Ok(Value::new(bytes, stamp))
     }
 
     /// Reads several ranges of one version: [`Segment::get_many`](crate::Segment::get_many).
     pub async fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_on(ranges, None).await
+        self.get_many_with(ranges, None).await
     }
 
-    /// The same of a version that was committed before: [`Segment::get_many_at`](crate::Segment::get_many_at).
+    /// Reads several ranges of an earlier committed version: [`Segment::get_many_at`](crate::Segment::get_many_at).
     pub async fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_on(ranges, Some(version)).await
+        self.get_many_with(ranges, Some(version)).await
     }
 
-    /// Reads several ranges of one version, each to where it is wanted:
+    /// Reads several ranges of one version, each directly into its destination:
     /// [`Segment::get_many_into`](crate::Segment::get_many_into).
     pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
         let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
-        let ranges = self.place().check_many("get", ends)?;
+        let ranges = self.location().check_many("get", ends)?;
         let mut take = |brought: &Reply<'_>| {
             let mut at = ARENA_SLOT_BYTES;
             for (_, into) in &mut *parts {
@@ -89,124 +90,127 @@ impl AsyncSegment {
         self.get_list(&ranges, None, &mut take).await
     }
 
-    async fn get_many_on(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
+    async fn get_many_with(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
         let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
-        let ranges = self.place().check_many("get", ends)?;
+        let ranges = self.location().check_many("get", ends)?;
         let mut bytes = vec![0; ranges.sum() as usize];
         let stamp = self.get_list(&ranges, version, &mut |brought| brought.read(ARENA_SLOT_BYTES, &mut bytes)).await?;
         Ok(split(&ranges, &bytes, stamp))
     }
 
-    /// The bytes of all ranges, behind as many as their table has.
+    /// Reads the bytes of all ranges, after the slots that their table occupies.
     async fn get_list(
         &self,
         ranges: &Ranges,
         version: Option<Version>,
         take: &mut Decoder<'_>,
     ) -> Result<Stamp, Error> {
-        let place = self.place();
+        let location = self.location();
         let (table, incoming) = (ranges.encode(), list_bytes(ranges.sum()));
-        let (count, look) = (ranges.as_slice().len() as u8, place.look(version));
-        let operation = Operation::GetMany { segment: place.id, list: SOMEWHERE, ranges: count, look };
-        let plan = CallPlan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..bare() };
+        let (count, look) = (ranges.as_slice().len() as u8, location.read_options(version));
+        let operation = Operation::GetMany { segment: location.id, list: SOMEWHERE, ranges: count, look };
+        let plan = CallPlan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..empty_plan() };
         let done = self.call("get", plan, take).await?;
         Ok(Stamp::of(&done))
     }
 
     /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.place().terms(None, None);
-        self.put_many_on(parts, terms).await
+        let terms = self.location().put_conditions(None, None);
+        self.put_many_with(parts, terms).await
     }
 
-    /// The same if the segment still has that version: [`Segment::put_many_if`](crate::Segment::put_many_if).
+    /// Writes several ranges if the segment still has that version:
+    /// [`Segment::put_many_if`](crate::Segment::put_many_if).
     pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.place().terms(Some(version), None);
-        self.put_many_on(parts, terms).await
+        let terms = self.location().put_conditions(Some(version), None);
+        self.put_many_with(parts, terms).await
     }
 
-    pub(super) async fn put_many_on(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
-        let place = self.place();
+    pub(super) async fn put_many_with(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
+        let location = self.location();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
-        let ranges = place.check_many("put", ends)?;
+        let ranges = location.check_many("put", ends)?;
         let table = ranges.encode();
         let count = ranges.as_slice().len() as u8;
-        let operation = Operation::PutMany { segment: place.id, list: SOMEWHERE, ranges: count, terms };
-        let plan = CallPlan { outgoing: Outgoing::Parts(&table, parts), operation, ..bare() };
+        let operation = Operation::PutMany { segment: location.id, list: SOMEWHERE, ranges: count, terms };
+        let plan = CallPlan { outgoing: Outgoing::Parts(&table, parts), operation, ..empty_plan() };
         let done = self.call("put", plan, &mut |_| {}).await?;
         Ok(Stamp::of(&done))
     }
 
     /// Adds to a word: [`Segment::fetch_add`](crate::Segment::fetch_add).
     pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.change("add to", offset, AtomicOp::Add(add), None).await
+        self.run_atomic("add to", offset, AtomicOp::Add(add), None).await
     }
 
-    /// Puts a word: [`Segment::swap`](crate::Segment::swap).
+    /// Replaces a word: [`Segment::swap`](crate::Segment::swap).
     pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.change("swap a word of", offset, AtomicOp::Swap(new), None).await
+        self.run_atomic("swap a word of", offset, AtomicOp::Swap(new), None).await
     }
 
-    /// Compares and puts a word: [`Segment::compare_swap`](crate::Segment::compare_swap).
+    /// Compares and swaps a word: [`Segment::compare_swap`](crate::Segment::compare_swap).
     pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.change("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None).await
+        self.run_atomic("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None).await
     }
 
-    pub(super) async fn change(
+    pub(super) async fn run_atomic(
         &self,
         action: &'static str,
         offset: u64,
         change: AtomicOp,
         token: Option<LockToken>,
     ) -> Result<AtomicResult, Error> {
-        self.place().check(action, offset, u128::from(offset) + 8)?;
+        self.location().check(action, offset, u128::from(offset) + 8)?;
         let operation = Operation::Atomic { segment: self.id(), offset, change, token };
-        self.ask(action, operation).await.map(|completion| AtomicResult::of(&completion))
+        self.run_operation(action, operation).await.map(|completion| AtomicResult::of(&completion))
     }
 
-    /// Waits until the version is above that one: [`Segment::wait_newer_than`](crate::Segment::wait_newer_than).
+    /// Waits until the version is above `version`: [`Segment::wait_newer_than`](crate::Segment::wait_newer_than).
     pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
         self.wait_by(self.deadline(), version).await
     }
 
     async fn wait_by(&self, deadline: Instant, version: Version) -> Result<Stamp, Error> {
-        let plan = CallPlan { operation: Operation::Await { segment: self.id(), above: version }, ..bare() };
+        let plan = CallPlan { operation: Operation::Await { segment: self.id(), above: version }, ..empty_plan() };
         self.call_by(deadline, "watch", plan, &mut |_| {}).await.map(|completion| Stamp::of(&completion))
     }
 
-    /// All facts of the segment: [`Segment::stat`](crate::Segment::stat).
+    /// Returns the segment's metadata: [`Segment::stat`](crate::Segment::stat).
     pub async fn stat(&self) -> Result<Listing, Error> {
-        let place = self.place();
-        let operation = Operation::Stat { segment: place.id, page: SOMEWHERE };
-        let plan = CallPlan { incoming: Listing::PAGE_BYTES, operation, ..bare() };
+        let location = self.location();
+        let operation = Operation::Stat { segment: location.id, page: SOMEWHERE };
+        let plan = CallPlan { incoming: Listing::PAGE_BYTES, operation, ..empty_plan() };
         let by = self.deadline();
-        let (completion, bytes) = self.client().call_for_by(by, "stat", &place.name, plan, as_given).await?;
-        let failed = |failure| Error::Failed { action: "stat", target: place.name.to_string(), failure };
+        let (completion, bytes) = self.client().call_for_by(by, "stat", &location.name, plan, as_given).await?;
+        let failed = |failure| Error::Failed { action: "stat", target: location.name.to_string(), failure };
         let found = listings(&ListPage::decode(&completion.data), &bytes).map_err(failed)?;
         found.into_iter().next().ok_or(failed(Failure::Malformed))
     }
 
-    /// Changes its nine Unix bits: [`Segment::set_mode`](crate::Segment::set_mode).
+    /// Changes the nine Unix permission bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
         self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
     }
 
-    /// Gives it to another user and group: [`Segment::set_owner`](crate::Segment::set_owner).
+    /// Changes the owning user and group: [`Segment::set_owner`](crate::Segment::set_owner).
     pub async fn set_owner(&self, owner: Principal) -> Result<(), Error> {
         self.permit(PermissionUpdate { mode: None, owner: Some(owner) }).await
     }
 
-    /// Both in one, as a segment is made for somebody.
-    pub(crate) async fn hand_over(&self, owner: Principal, mode: u16) -> Result<(), Error> {
+    /// Sets owner and mode of a segment that was created for another user.
+    pub(crate) async fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
         self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) }).await
     }
 
     async fn permit(&self, permit: PermissionUpdate) -> Result<(), Error> {
-        self.ask("change the permissions of", Operation::Permit { segment: self.id(), permit }).await.map(drop)
+        self.run_operation("change the permissions of", Operation::Permit { segment: self.id(), permit })
+            .await
+            .map(drop)
     }
 
-    pub(crate) async fn ask(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
-        let plan = CallPlan { operation, ..bare() };
+    pub(crate) async fn run_operation(&self, action: &'static str, operation: Operation) -> Result<Completion, Error> {
+        let plan = CallPlan { operation, ..empty_plan() };
         self.call(action, plan, &mut |_| {}).await
     }
 }
@@ -217,8 +221,8 @@ mod tests {
     use crate::{Failure, Spec, Version};
 
     #[test]
-    fn several_ranges_come_and_go_as_one_version() {
-        // If this broke, a task would mix the bytes of two versions, or put some of them and not the others.
+    fn async_vectored_calls_are_atomic() {
+        // If this broke, a task would mix the bytes of two versions, or write some ranges without the others.
         let node = TestNode::start();
         let client = node.client().to_async().unwrap();
         block_on(async {

@@ -1,4 +1,4 @@
-//! Tasks that let some time pass. The reactor wakes them: no executor has to have a timer.
+//! Timers for tasks. The reactor wakes them, so that the executor needs no timer.
 
 use super::reactor::Reactor;
 use std::future::Future;
@@ -19,7 +19,7 @@ struct Inside {
     numbers: u64,
 }
 
-/// The tasks of one road that pause: one entry for each of their futures.
+/// Pending timers of one dispatcher, one entry for each future.
 #[derive(Default)]
 pub(super) struct Pauses(Mutex<Inside>);
 
@@ -28,7 +28,7 @@ impl Pauses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose time has come. Says when the next one's does.
+    /// Wakes the expired timers. Returns the time of the next one.
     pub(super) fn turn(&self, now: Instant) -> Option<Instant> {
         let mut inside = self.inside();
         let over: Vec<Pausing> = inside.pausing.extract_if(.., |pausing| pausing.until <= now).collect();
@@ -39,7 +39,7 @@ impl Pauses {
     }
 }
 
-/// Ready when its time is over.
+/// Future that is ready when its time is over.
 pub(crate) struct Pause {
     reactor: Arc<Reactor>,
     until: Instant,
@@ -61,7 +61,7 @@ impl Future for Pause {
             return Poll::Ready(());
         }
         let reactor = Arc::clone(&self.reactor);
-        let mut inside = reactor.road.pauses.inside();
+        let mut inside = reactor.dispatcher.pauses.inside();
         let mine = self.number.and_then(|number| inside.pausing.iter_mut().find(|pausing| pausing.number == number));
         if let Some(mine) = mine {
             mine.waker.clone_from(context.waker());
@@ -80,7 +80,7 @@ impl Future for Pause {
 impl Drop for Pause {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.reactor.road.pauses.inside().pausing.retain(|pausing| pausing.number != number);
+            self.reactor.dispatcher.pauses.inside().pausing.retain(|pausing| pausing.number != number);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who uses which slots of the arena: a few belong to each lane, the rest is shared by large transfers.
+//! Slots of the arena: a few belong to each channel, large transfers share the rest.
 
 use super::priority::Priority;
 use super::wait_queue::WaitQueue;
@@ -7,7 +7,7 @@ use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_ipc::SlotBitmap;
 use std::time::Instant;
 
-/// A run of slots.
+/// A run of consecutive slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ArenaRun {
     pub(crate) first: u32,
@@ -15,49 +15,49 @@ pub(crate) struct ArenaRun {
 }
 
 impl ArenaRun {
-    /// Bytes that fit.
+    /// Returns the capacity in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.slots as usize * ARENA_SLOT_BYTES
     }
 
-    /// Its first bytes, as a request names them.
+    /// Returns the range of the first bytes, as a request encodes it.
     pub(crate) fn range(&self, bytes: usize) -> ArenaRange {
         debug_assert!(bytes <= self.bytes());
         ArenaRange { slot: self.first, bytes: bytes as u32 }
     }
 }
 
-/// The slots that belong to no lane.
+/// The slots that belong to no channel.
 #[derive(Debug)]
 pub(crate) struct SharedSlots {
     slots: SlotBitmap,
-    line: WaitQueue,
+    wait_queue: WaitQueue,
 }
 
 impl SharedSlots {
     pub(crate) fn new(first: u32, end: u32) -> Self {
-        Self { slots: SlotBitmap::new(first, end), line: WaitQueue::default() }
+        Self { slots: SlotBitmap::new(first, end), wait_queue: WaitQueue::default() }
     }
 
-    /// Takes a run that holds so many bytes, if there is one and no thread waits for one.
+    /// Takes a run for `bytes` if one is free and no thread waits for one.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<ArenaRun> {
-        if self.line.is_empty(Priority::Call) { self.look(bytes) } else { None }
+        if self.wait_queue.is_empty(Priority::Call) { self.take_free(bytes) } else { None }
     }
 
-    fn look(&self, bytes: usize) -> Option<ArenaRun> {
+    fn take_free(&self, bytes: usize) -> Option<ArenaRun> {
         let slots = bytes.div_ceil(ARENA_SLOT_BYTES) as u32;
         self.slots.take(slots).map(|first| ArenaRun { first, slots })
     }
 
-    /// Takes a run that holds so many bytes; waits for one until the deadline.
+    /// Takes a run for `bytes`, and waits for one until the deadline.
     pub(crate) fn take(&self, bytes: usize, deadline: Instant) -> Option<ArenaRun> {
-        self.try_take(bytes).or_else(|| self.line.wait(Priority::Call, deadline, || self.look(bytes)))
+        self.try_take(bytes).or_else(|| self.wait_queue.wait(Priority::Call, deadline, || self.take_free(bytes)))
     }
 
-    /// Gives a run back.
-    pub(crate) fn give(&self, run: ArenaRun) {
+    /// Returns a run.
+    pub(crate) fn release(&self, run: ArenaRun) {
         self.slots.give(run.first, run.slots);
-        self.line.tell();
+        self.wait_queue.notify();
     }
 }
 
@@ -67,8 +67,8 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn who_waits_for_room_gets_it_when_somebody_leaves() {
-        // If this broke, large transfers of many threads would end as busy although each of them is short.
+    fn waiter_takes_capacity_when_released() {
+        // If this broke, large transfers of many threads would fail as busy although each of them is short.
         let slots = SharedSlots::new(4, 12);
         let soon = || Instant::now() + Duration::from_secs(60);
         let all = slots.take(ARENA_SLOT_BYTES * 8, soon()).unwrap();
@@ -76,7 +76,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| slots.take(ARENA_SLOT_BYTES * 2, soon()))).collect();
             std::thread::sleep(Duration::from_millis(5));
-            slots.give(all);
+            slots.release(all);
             let mut firsts: Vec<u32> = waits.into_iter().map(|run| run.join().unwrap().unwrap().first).collect();
             firsts.sort_unstable();
             assert_eq!(firsts, [4, 6, 8]);

@@ -1,10 +1,10 @@
-//! Pauses between attempts that fail.
+//! Backoff: delays between failed attempts.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Counts errors in a row, and says how long to pause before the next attempt: longer with each, up to a bound, and not as
-/// long for one caller as for another.
+/// Counts consecutive errors and computes the delay before the next attempt. The delay grows up to a bound and is
+/// randomized between callers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     errors: u64,
@@ -14,17 +14,18 @@ impl Backoff {
     const FIRST: Duration = Duration::from_millis(2);
     const DOUBLED_MAX: u64 = 7;
 
-    /// Notes how an attempt ended.
+    /// Records the result of an attempt.
     pub(crate) fn note(&mut self, is_error: bool) {
         self.errors = if is_error { self.errors.saturating_add(1) } else { 0 };
     }
 
-    /// Errors since the last attempt that succeeded.
+    /// Returns the number of errors since the last success.
     pub(crate) const fn errors(&self) -> u64 {
         self.errors
     }
 
-    /// The pause before the next attempt, if the last one failed: between half of 2 ms to 256 ms and all of it.
+    /// Returns the delay before the next attempt if the last one failed: between half of and the full value of a delay
+    /// from 2 ms to 256 ms.
     pub(crate) fn pause(&self) -> Option<Duration> {
         let doubled = self.errors.checked_sub(1)?.min(Self::DOUBLED_MAX);
         let longest = Self::FIRST * (1 << doubled);
@@ -38,8 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_bound_and_differ() {
-        // If this broke, each watcher of a dead node would burn a core, or all of them would come back at once.
+    fn backoff_delays_grow_to_a_bound_and_differ() {
+        // If this broke, each watcher of a dead node would burn a core, or all would retry at once.
         let mut backoff = Backoff::default();
         assert_eq!((backoff.pause(), backoff.errors()), (None, 0));
         let mut longest = Backoff::FIRST;

@@ -1,12 +1,11 @@
-//! The lanes of a client, and one blocking call on one of them.
+//! The channels of a client, and one blocking call on one of them.
 //!
-//! No lock lies on the way of a call. A thread claims the lane that it had the last time by one exchange, or, if
-//! another thread is at work there, the next one that is free. Only where more threads call than there are lanes does one
-//! sleep, until another one's call is over: in line ([`WaitQueue`]). The same goes for memory of the arena that a lane's own run
-//! has no room for.
+//! The call path takes no lock. A thread claims the channel of its last call by one exchange. If another thread uses
+//! that channel, it claims the next free one. Only where more threads call than there are channels does a thread sleep,
+//! in order, until a call ends ([`WaitQueue`]). The same holds for arena memory beyond a channel's own run.
 //!
-//! A lane beside those that the user asked for is there for other calls while some lanes wait, and one for the holder of a
-//! lock: neither waits for room that waits hold.
+//! Two further channels exist beside the user's: one for other calls while some channels wait, and one for lock
+//! holders. Neither waits for capacity that waiting calls use.
 
 use super::arena::{ArenaRun, SharedSlots};
 use super::priority::Priority;
@@ -19,87 +18,87 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How a call on a lane ended that brought no completion.
+/// Reason why a call ended without a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCompletion {
-    /// The deadline passed; the daemon may still be at it, with something that leaves nothing behind or with
-    /// something that does. If it had passed before anything went out, nothing is left behind either.
+    /// The deadline passed; the daemon may still execute the call. `harmless` is true if the call has no side effects,
+    /// or if the deadline passed before anything went out.
     Late { harmless: bool },
     /// The daemon is gone.
     Gone,
-    /// The daemon was told to stop and has not begun it.
-    GoingDown,
+    /// The daemon is shutting down and has not begun the call.
+    ShuttingDown,
     /// The daemon was gone before anything went out.
     NotSent,
-    /// Nothing went out: everything is in use.
+    /// Nothing went out: all channels or all arena memory are in use.
     Busy,
-    /// Nothing went out: the caller gave the call more time than a call may have.
+    /// Nothing went out: the timeout exceeds the maximum of a call.
     TooLong(Duration),
 }
 
-/// A run of the arena that a call uses.
+/// Arena memory that a call uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ArenaLease {
     Nothing,
-    /// The lane's own.
+    /// The channel's own run.
     Own,
     Shared(ArenaRun),
 }
 
-/// A lane with its own run of the arena and what is still under way on it from calls that stopped waiting.
+/// A channel with its own arena run and its abandoned calls that are still in flight.
 pub(crate) struct ChannelSlot {
-    pub(crate) lane: Channel,
+    pub(crate) channel: Channel,
     own: ArenaRun,
-    pub(crate) next: u64,
-    pub(crate) late: Vec<AbandonedCall>,
+    pub(crate) next_id: u64,
+    pub(crate) abandoned: Vec<AbandonedCall>,
 }
 
-/// A call that stopped waiting before it ended.
+/// A call whose caller stopped waiting before it ended.
 pub(crate) struct AbandonedCall {
     pub(crate) id: u64,
-    pub(crate) held: ArenaLease,
-    /// It asked for this segment's lock: granted after all, it has to be given back.
+    pub(crate) lease: ArenaLease,
+    /// Segment whose lock the call requested. If the lock is still granted, it has to be released.
     pub(crate) lock: Option<SegmentId>,
 }
 
-/// All lanes of one client.
+/// All channels of one client.
 pub(crate) struct ChannelPool {
-    seats: TryLockPool<ChannelSlot>,
-    /// For other calls while some of the seats wait.
-    beside_waits: TryLockPool<ChannelSlot>,
+    channel_slots: TryLockPool<ChannelSlot>,
+    /// For other calls while some of the channels wait.
+    while_others_wait: TryLockPool<ChannelSlot>,
     /// For calls under a lock, and its release.
-    for_holders: TryLockPool<ChannelSlot>,
-    /// How many seats wait.
-    waits: AtomicUsize,
+    for_lock_holders: TryLockPool<ChannelSlot>,
+    /// Number of channels whose call waits for an event.
+    waiting_count: AtomicUsize,
     pub(crate) shared: SharedSlots,
     arena: SharedMemory,
-    /// The lane and the part of the arena that asynchronous calls use.
+    /// The channel and the part of the arena that asynchronous calls use.
     for_tasks: Mutex<Option<(Channel, SharedSlots)>>,
-    line: WaitQueue,
+    wait_queue: WaitQueue,
 }
 
-/// Lanes that are in use by calls whose purpose is to wait.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Counts a channel that a waiting call uses; dropping it uncounts.
+struct WaitingCount<'a>(&'a AtomicUsize);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Tells that a lane is free when it is: dropped behind the lane.
-struct Left<'a>(&'a WaitQueue);
+/// Notifies the wait queue that a channel is free; dropped after the channel.
+struct NotifyOnDrop<'a>(&'a WaitQueue);
 
-impl Drop for Left<'_> {
+impl Drop for NotifyOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.tell();
+        self.0.notify();
     }
 }
 
-/// Arena memory for one call, until the call ends.
+/// Arena memory of one call, until the call ends.
 pub(crate) struct Buffer {
-    held: ArenaLease,
+    lease: ArenaLease,
     run: ArenaRun,
 }
 
@@ -109,18 +108,18 @@ impl Buffer {
     }
 }
 
-/// A call on a lane that this thread holds.
+/// A call on a channel that this thread holds.
 pub(crate) struct Call<'a> {
-    pub(crate) seat: PoolGuard<'a, ChannelSlot>,
-    /// Before the word that the seat is free.
-    _waiting: Option<Waiting<'a>>,
-    _left: Left<'a>,
-    pub(crate) lanes: &'a ChannelPool,
-    /// Its caller's, who may go on with it after this.
+    pub(crate) channel_slot: PoolGuard<'a, ChannelSlot>,
+    /// Dropped before the notification that the channel is free.
+    _waiting: Option<WaitingCount<'a>>,
+    _notify: NotifyOnDrop<'a>,
+    pub(crate) channels: &'a ChannelPool,
+    /// The caller's deadline, which later steps may continue to use.
     time: &'a mut Deadline,
 }
 
-/// Numbers the threads of this process, so that each comes back to the lane that it had.
+/// Returns this thread's number in the process, so that each thread returns to its former channel.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
@@ -133,88 +132,100 @@ fn thread_number() -> usize {
 }
 
 impl ChannelPool {
-    /// Slots of the arena that belong to one lane.
+    /// Slots of the arena that belong to one channel.
     const OWN_SLOTS: u32 = 16;
-    /// How much longer than its deadline a call waits for the daemon to say how it ended.
+    /// Time beyond its deadline that a call waits for the daemon's completion.
     pub(crate) const GRACE: Duration = Duration::from_millis(15);
-    /// Lanes of a client besides those that its threads are promised: for tasks, beside waits, and for holders of locks.
-    pub(crate) const MORE: usize = 3;
+    /// Channels of a client beyond those for its threads: for tasks, for calls while others wait, and for lock holders.
+    pub(crate) const EXTRA_CHANNELS: usize = 3;
 
-    /// The last lane and half of the arena's common part are for tasks. The two before it have no memory of their own.
+    /// Creates the pool. The last channel and half of the arena's shared part are for tasks. The two channels before it
+    /// have no memory of their own.
     pub(crate) fn new(attachment: &Attachment) -> Self {
         let arena = attachment.arena().clone();
         let slots = (arena.len() / ddss_core::limits::ARENA_SLOT_BYTES) as u32;
-        let mut lanes: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
-        let for_tasks = lanes.pop();
+        let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
+        let for_tasks = channels.pop();
         let mut bare = || {
-            let lane = if lanes.len() > 1 { lanes.pop() } else { None };
-            TryLockPool::new(lane.map(|lane| ChannelSlot {
-                lane,
+            let channel = if channels.len() > 1 { channels.pop() } else { None };
+            TryLockPool::new(channel.map(|channel| ChannelSlot {
+                channel,
                 own: ArenaRun { first: 0, slots: 0 },
-                next: 1,
-                late: Vec::new(),
+                next_id: 1,
+                abandoned: Vec::new(),
             }))
         };
-        let (beside_waits, for_holders) = (bare(), bare());
-        let own = Self::OWN_SLOTS.min(slots / (2 * lanes.len().max(1) as u32));
-        let first = lanes.len() as u32 * own;
+        let (while_others_wait, for_lock_holders) = (bare(), bare());
+        let own = Self::OWN_SLOTS.min(slots / (2 * channels.len().max(1) as u32));
+        let first = channels.len() as u32 * own;
         let middle = first + (slots - first) / 2;
-        let seats = lanes.into_iter().enumerate().map(|(index, lane)| {
+        let channel_slots = channels.into_iter().enumerate().map(|(index, channel)| {
             let own = ArenaRun { first: index as u32 * own, slots: own };
-            ChannelSlot { lane, own, next: 1, late: Vec::new() }
+            ChannelSlot { channel, own, next_id: 1, abandoned: Vec::new() }
         });
         let shared = SharedSlots::new(first, middle);
-        let for_tasks = Mutex::new(for_tasks.map(|lane| (lane, SharedSlots::new(middle, slots))));
-        let (seats, waits, line) = (TryLockPool::new(seats), AtomicUsize::new(0), WaitQueue::default());
-        Self { seats, beside_waits, for_holders, waits, shared, arena, for_tasks, line }
+        let for_tasks = Mutex::new(for_tasks.map(|channel| (channel, SharedSlots::new(middle, slots))));
+        let (channel_slots, waiting_count, wait_queue) =
+            (TryLockPool::new(channel_slots), AtomicUsize::new(0), WaitQueue::default());
+        Self { channel_slots, while_others_wait, for_lock_holders, waiting_count, shared, arena, for_tasks, wait_queue }
     }
 
-    /// Gives the lane for tasks away, once.
-    pub(crate) fn lend_to_tasks(&self) -> Option<(Channel, SharedSlots)> {
+    /// Hands the channel for tasks to its only user; `None` the second time.
+    pub(crate) fn take_task_channel(&self) -> Option<(Channel, SharedSlots)> {
         self.for_tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Takes the lane of this thread, or another one that is free; waits for one until the deadline.
+    /// Takes the channel of this thread, or another free one; waits for one until the deadline.
     #[inline]
     pub(crate) fn call<'a>(&'a self, priority: Priority, time: &'a mut Deadline) -> Result<Call<'a>, NoCompletion> {
         let number = thread_number();
         if priority != Priority::Wait
-            && self.line.is_empty(priority)
-            && let Some(seat) = self.seats.try_acquire(number)
+            && self.wait_queue.is_empty(priority)
+            && let Some(channel_slot) = self.channel_slots.try_acquire(number)
         {
-            return Ok(Call { seat, _waiting: None, _left: Left(&self.line), lanes: self, time });
+            return Ok(Call {
+                channel_slot,
+                _waiting: None,
+                _notify: NotifyOnDrop(&self.wait_queue),
+                channels: self,
+                time,
+            });
         }
-        self.wait_for_a_lane(number, priority, time)
+        self.wait_for_channel(number, priority, time)
     }
 
     #[cold]
-    fn wait_for_a_lane<'a>(
+    fn wait_for_channel<'a>(
         &'a self,
         number: usize,
         priority: Priority,
         time: &'a mut Deadline,
     ) -> Result<Call<'a>, NoCompletion> {
         let look = || self.claim(number, priority);
-        let found = if self.line.is_empty(priority) { look() } else { None };
-        let found = found.or_else(|| self.line.wait(priority, time.deadline(), look));
-        let (seat, waiting) = found.ok_or(NoCompletion::Busy)?;
-        Ok(Call { seat, _waiting: waiting, _left: Left(&self.line), lanes: self, time })
+        let found = if self.wait_queue.is_empty(priority) { look() } else { None };
+        let found = found.or_else(|| self.wait_queue.wait(priority, time.deadline(), look));
+        let (channel_slot, waiting) = found.ok_or(NoCompletion::Busy)?;
+        Ok(Call { channel_slot, _waiting: waiting, _notify: NotifyOnDrop(&self.wait_queue), channels: self, time })
     }
 
-    /// A lane that is free for a call of that priority.
-    fn claim(&self, number: usize, priority: Priority) -> Option<(PoolGuard<'_, ChannelSlot>, Option<Waiting<'_>>)> {
-        let seat = self.seats.try_acquire(number);
-        let some_wait = || self.waits.load(Ordering::Acquire) > 0;
+    /// Claims a free channel for a call of that priority.
+    fn claim(
+        &self,
+        number: usize,
+        priority: Priority,
+    ) -> Option<(PoolGuard<'_, ChannelSlot>, Option<WaitingCount<'_>>)> {
+        let channel_slot = self.channel_slots.try_acquire(number);
+        let some_wait = || self.waiting_count.load(Ordering::Acquire) > 0;
         match priority {
             Priority::Wait => {
-                let seat = seat?;
-                self.waits.fetch_add(1, Ordering::AcqRel);
-                return Some((seat, Some(Waiting(&self.waits))));
+                let channel_slot = channel_slot?;
+                self.waiting_count.fetch_add(1, Ordering::AcqRel);
+                return Some((channel_slot, Some(WaitingCount(&self.waiting_count))));
             }
-            Priority::Call => seat.or_else(|| self.beside_waits.try_acquire(0).filter(|_| some_wait())),
-            Priority::Holder => seat.or_else(|| self.for_holders.try_acquire(0)),
+            Priority::Call => channel_slot.or_else(|| self.while_others_wait.try_acquire(0).filter(|_| some_wait())),
+            Priority::Holder => channel_slot.or_else(|| self.for_lock_holders.try_acquire(0)),
         }
-        .map(|seat| (seat, None))
+        .map(|channel_slot| (channel_slot, None))
     }
 
     pub(crate) fn arena(&self) -> &SharedMemory {
@@ -222,7 +233,7 @@ impl ChannelPool {
     }
 }
 
-/// The segment whose lock it asks for.
+/// Returns the segment whose lock the operation requests.
 fn locked_by(operation: &Operation) -> Option<SegmentId> {
     if let Operation::Lock { segment, .. } = operation { Some(*segment) } else { None }
 }
@@ -232,25 +243,25 @@ impl Call<'_> {
         self.time.deadline()
     }
 
-    /// Arena memory for this call.
+    /// Allocates arena memory for this call.
     pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Buffer, NoCompletion> {
-        self.collect_late();
-        let own = self.seat.own;
-        let own_is_free = self.seat.late.iter().all(|late| late.held != ArenaLease::Own);
+        self.collect_abandoned();
+        let own = self.channel_slot.own;
+        let own_is_free = self.channel_slot.abandoned.iter().all(|call| call.lease != ArenaLease::Own);
         if bytes <= own.bytes() && own_is_free {
-            return Ok(Buffer { held: ArenaLease::Own, run: own });
+            return Ok(Buffer { lease: ArenaLease::Own, run: own });
         }
         let deadline = self.deadline();
-        let run = self.lanes.shared.take(bytes, deadline).ok_or(NoCompletion::Busy)?;
-        Ok(Buffer { held: ArenaLease::Shared(run), run })
+        let run = self.channels.shared.take(bytes, deadline).ok_or(NoCompletion::Busy)?;
+        Ok(Buffer { lease: ArenaLease::Shared(run), run })
     }
 
-    /// Writes into a buffer of this call, from that place of the arena on.
+    /// Writes into a buffer of this call at an arena offset.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
-        self.lanes.arena.write(offset as usize, bytes).expect("a buffer lies inside the arena");
+        self.channels.arena.write(offset as usize, bytes).expect("a buffer lies inside the arena");
     }
 
-    /// Submits, waits, and takes the completion; `read` looks at the arena before the buffer is given up.
+    /// Submits, waits, and takes the completion. `read` sees the arena before the buffer is returned.
     pub(crate) fn run<T>(
         self,
         operation: Operation,
@@ -261,7 +272,7 @@ impl Call<'_> {
         self.run_while(operation, buffer, class, None::<fn()>, read)
     }
 
-    /// The same, and between submitting and waiting its caller does something else.
+    /// Runs the call, and `meanwhile` between submitting and waiting.
     #[inline]
     pub(crate) fn run_while<T>(
         mut self,
@@ -271,50 +282,50 @@ impl Call<'_> {
         meanwhile: Option<impl FnOnce()>,
         read: impl FnOnce(&Completion, &SharedMemory) -> T,
     ) -> Result<T, NoCompletion> {
-        let held = buffer.map_or(ArenaLease::Nothing, |buffer| buffer.held);
-        let left = self.time.left();
+        let lease = buffer.map_or(ArenaLease::Nothing, |buffer| buffer.lease);
+        let left = self.time.remaining();
         if left.is_zero() {
-            self.release(held);
+            self.release(lease);
             return Err(NoCompletion::Late { harmless: true });
         }
         let Some(timeout_us) = timeout_us(left) else {
-            self.release(held);
+            self.release(lease);
             return Err(NoCompletion::TooLong(left));
         };
-        let id = self.seat.next;
-        self.seat.next += 1;
+        let id = self.channel_slot.next_id;
+        self.channel_slot.next_id += 1;
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let mut entry = request.encode();
-        let has_working_hint = meanwhile.is_some() && self.seat.lane.is_on_service_core();
+        let has_working_hint = meanwhile.is_some() && self.channel_slot.channel.is_on_service_core();
         if has_working_hint {
             Request::set_working_hint(&mut entry);
         }
-        if self.seat.lane.submit(entry).is_err() {
-            self.release(held);
+        if self.channel_slot.channel.submit(entry).is_err() {
+            self.release(lease);
             return Err(NoCompletion::Busy);
         }
-        self.seat.lane.ring_doorbell();
+        self.channel_slot.channel.ring_doorbell();
         if let Some(meanwhile) = meanwhile {
-            // Should it panic, the daemon still is at this call and may write into its buffer.
-            self.seat.late.push(AbandonedCall { id, held, lock: locked_by(&operation) });
+            // If the closure panics, the daemon still executes this call and may write into its buffer.
+            self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
             if has_working_hint {
-                self.seat.lane.yield_to_service();
+                self.channel_slot.channel.yield_to_service();
             }
             meanwhile();
-            self.seat.late.pop();
+            self.channel_slot.abandoned.pop();
         }
         match self.wait_for(id, class, operation.is_harmless()) {
             Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
-                self.release(held);
-                Err(NoCompletion::GoingDown)
+                self.release(lease);
+                Err(NoCompletion::ShuttingDown)
             }
             Ok(completion) => {
-                let result = read(&completion, &self.lanes.arena);
-                self.release(held);
+                let result = read(&completion, &self.channels.arena);
+                self.release(lease);
                 Ok(result)
             }
             Err(none) => {
-                self.seat.late.push(AbandonedCall { id, held, lock: locked_by(&operation) });
+                self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
                 Err(none)
             }
         }
@@ -323,53 +334,57 @@ impl Call<'_> {
     fn wait_for(&mut self, id: u64, class: WaitClass, harmless: bool) -> Result<Completion, NoCompletion> {
         loop {
             let patience = self.deadline() + ChannelPool::GRACE;
-            match self.seat.lane.wait(class, patience) {
+            match self.channel_slot.channel.wait(class, patience) {
                 WaitOutcome::Ready => {}
                 WaitOutcome::TimedOut => return Err(NoCompletion::Late { harmless }),
                 WaitOutcome::Gone => return Err(NoCompletion::Gone),
             }
-            while let Some(entry) = self.seat.lane.reap() {
+            while let Some(entry) = self.channel_slot.channel.reap() {
                 let completion = Completion::decode(&entry);
                 if completion.request == RequestId(id) {
                     return Ok(completion);
                 }
-                self.ended_late(&completion);
+                self.complete_abandoned(&completion);
             }
         }
     }
 
-    pub(crate) fn collect_late(&mut self) {
-        if self.seat.late.is_empty() {
+    pub(crate) fn collect_abandoned(&mut self) {
+        if self.channel_slot.abandoned.is_empty() {
             return;
         }
-        while let Some(entry) = self.seat.lane.reap() {
-            self.ended_late(&Completion::decode(&entry));
+        while let Some(entry) = self.channel_slot.channel.reap() {
+            self.complete_abandoned(&Completion::decode(&entry));
         }
     }
 
-    /// A call that stopped waiting has ended now: what it used is free.
-    pub(crate) fn ended_late(&mut self, completion: &Completion) {
+    /// Completes an abandoned call: its resources are free again.
+    pub(crate) fn complete_abandoned(&mut self, completion: &Completion) {
         let id = completion.request.0;
-        let Some(index) = self.seat.late.iter().position(|late| late.id == id) else { return };
-        let AbandonedCall { held, lock, .. } = self.seat.late.swap_remove(index);
-        self.release(held);
+        let Some(index) = self.channel_slot.abandoned.iter().position(|call| call.id == id) else { return };
+        let AbandonedCall { lease, lock, .. } = self.channel_slot.abandoned.swap_remove(index);
+        self.release(lease);
         if let (Some(segment), Outcome::Done) = (lock, completion.outcome) {
             let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| completion.data[i])));
             let operation = Operation::Unlock { segment, token };
-            self.seat.next += 1;
-            let unlock = Request::new(RequestId(self.seat.next), operation);
-            // If there is no room for it, the lease ends the lock.
-            if self.seat.lane.submit(unlock.encode()).is_ok() {
-                self.seat.lane.ring_doorbell();
-                self.seat.late.push(AbandonedCall { id: unlock.id.0, held: ArenaLease::Nothing, lock: None });
-                self.seat.next += 1;
+            self.channel_slot.next_id += 1;
+            let unlock = Request::new(RequestId(self.channel_slot.next_id), operation);
+            // If there is no capacity for the release, the lease ends the lock.
+            if self.channel_slot.channel.submit(unlock.encode()).is_ok() {
+                self.channel_slot.channel.ring_doorbell();
+                self.channel_slot.abandoned.push(AbandonedCall {
+                    id: unlock.id.0,
+                    lease: ArenaLease::Nothing,
+                    lock: None,
+                });
+                self.channel_slot.next_id += 1;
             }
         }
     }
 
-    pub(crate) fn release(&self, held: ArenaLease) {
-        if let ArenaLease::Shared(run) = held {
-            self.lanes.shared.give(run);
+    pub(crate) fn release(&self, lease: ArenaLease) {
+        if let ArenaLease::Shared(run) = lease {
+            self.channels.shared.release(run);
         }
     }
 }

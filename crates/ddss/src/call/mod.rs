@@ -1,4 +1,7 @@
-//! How a call travels: channels, arena, pipelines.
+//! Transport of a call: channels, arena memory and pipelines.
+//!
+//! `channels` runs one blocking call on one channel; `pipeline` runs many. `arena` allocates their memory. `wait_queue`
+//! orders threads when capacity is exhausted, by `priority`; `backoff` delays retries.
 
 pub(crate) mod arena;
 pub(crate) mod backoff;

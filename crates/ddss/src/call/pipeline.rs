@@ -1,4 +1,4 @@
-//! Many calls under way at the same time on one lane, and on the lanes of several planes.
+//! Many calls in flight at the same time, on one channel or on the channels of several shards.
 
 use super::arena::ArenaRun;
 use super::channels::{AbandonedCall, ArenaLease, Call, ChannelPool, NoCompletion};
@@ -7,10 +7,10 @@ use ddss_core::{ArenaRange, Completion, Failure, Operation, Outcome, Request, Re
 use ddss_ipc::{WaitClass, WaitOutcome};
 use std::time::{Duration, Instant};
 
-/// How one of them ended: with its completion and the bytes that it brought.
+/// Result of one call: its completion and the returned bytes.
 pub(crate) type FinishedCall = Result<(Completion, Vec<u8>), NoCompletion>;
 
-/// One that has begun.
+/// A call in flight.
 struct StartedCall {
     id: u64,
     index: usize,
@@ -19,12 +19,12 @@ struct StartedCall {
 }
 
 impl StartedCall {
-    fn held(&self) -> ArenaLease {
+    fn lease(&self) -> ArenaLease {
         self.run.map_or(ArenaLease::Nothing, ArenaLease::Shared)
     }
 }
 
-/// The calls of a batch on one lane: some have ended, some are under way, some are to come.
+/// The calls of a batch on one channel: completed, in flight, and not begun.
 pub(crate) struct Pipeline<'a> {
     call: Call<'a>,
     steps: Vec<&'a CallProgress>,
@@ -33,16 +33,16 @@ pub(crate) struct Pipeline<'a> {
     ends: Vec<Option<FinishedCall>>,
 }
 
-/// Submits all of them, each to its own lane as fast as there is room, and waits for the last one.
+/// Submits all calls, each to its own channel as fast as capacity permits, and waits for the last one.
 pub(crate) fn run_together(parts: &mut [&mut Pipeline<'_>]) {
-    /// So long one is waited for, while others may have room for more.
-    const TURN: Duration = Duration::from_millis(1);
+    /// Maximum wait for a single pipeline while others may have capacity for more calls.
+    const WAIT_SLICE: Duration = Duration::from_millis(1);
     loop {
         for part in parts.iter_mut() {
-            part.go_on();
+            part.advance();
         }
         let others_go_on = parts.iter().filter(|part| part.next < part.steps.len()).count() > 1;
-        let patience = others_go_on.then(|| Instant::now() + TURN);
+        let patience = others_go_on.then(|| Instant::now() + WAIT_SLICE);
         let mut waiting = parts.iter_mut().filter(|part| !part.under_way.is_empty()).peekable();
         if waiting.peek().is_none() {
             return;
@@ -56,14 +56,14 @@ pub(crate) fn run_together(parts: &mut [&mut Pipeline<'_>]) {
 
 impl<'a> Pipeline<'a> {
     pub(crate) fn new(mut call: Call<'a>, steps: Vec<&'a CallProgress>) -> Self {
-        call.collect_late();
+        call.collect_abandoned();
         let ends = steps.iter().map(|_| None).collect();
         Self { call, steps, next: 0, under_way: Vec::new(), ends }
     }
 
-    /// Takes what has ended, and begins as many as there is room for.
-    fn go_on(&mut self) {
-        self.take_in();
+    /// Collects completed calls, and begins as many as capacity permits.
+    fn advance(&mut self) {
+        self.collect_completions();
         let before = self.next;
         while let Some(&step) = self.steps.get(self.next) {
             match self.call.begin(step, self.next, self.under_way.is_empty()) {
@@ -74,13 +74,13 @@ impl<'a> Pipeline<'a> {
             self.next += 1;
         }
         if self.next > before {
-            self.call.seat.lane.ring_doorbell();
+            self.call.channel_slot.channel.ring_doorbell();
         }
     }
 
-    fn take_in(&mut self) {
+    fn collect_completions(&mut self) {
         while !self.under_way.is_empty()
-            && let Some(entry) = self.call.seat.lane.reap()
+            && let Some(entry) = self.call.channel_slot.channel.reap()
         {
             let completion = Completion::decode(&entry);
             match self.under_way.iter().position(|begun| RequestId(begun.id) == completion.request) {
@@ -89,17 +89,17 @@ impl<'a> Pipeline<'a> {
                     let incoming = self.steps[begun.index].incoming;
                     self.ends[begun.index] = Some(self.call.take(&completion, &begun, incoming));
                 }
-                None => self.call.ended_late(&completion),
+                None => self.call.complete_abandoned(&completion),
             }
         }
     }
 
-    /// Waits until one of them has ended, but not longer than that. After the deadline, or the end of the daemon, nobody
-    /// waits for those under way any more, and no more are begun here.
+    /// Waits until a call has ended, at most until `until`. After the deadline or the daemon's end, calls in flight are
+    /// abandoned and no more begin.
     fn wait(&mut self, until: Option<Instant>) {
         let patience = self.call.deadline() + ChannelPool::GRACE;
         let until = until.map_or(patience, |until| until.min(patience));
-        let gone = match self.call.seat.lane.wait(WaitClass::Polling, until) {
+        let gone = match self.call.channel_slot.channel.wait(WaitClass::Polling, until) {
             WaitOutcome::Ready => return,
             WaitOutcome::TimedOut if until < patience => return,
             WaitOutcome::TimedOut => false,
@@ -109,42 +109,42 @@ impl<'a> Pipeline<'a> {
             let harmless = begun.operation.is_harmless();
             let none = if gone { NoCompletion::Gone } else { NoCompletion::Late { harmless } };
             self.ends[begun.index] = Some(Err(none));
-            self.call.seat.late.push(AbandonedCall { id: begun.id, held: begun.held(), lock: None });
+            self.call.channel_slot.abandoned.push(AbandonedCall { id: begun.id, lease: begun.lease(), lock: None });
         }
-        // The next daemon can be asked for those that never began.
-        let none = if gone { NoCompletion::GoingDown } else { NoCompletion::Busy };
+        // Calls that never began can go to the next daemon.
+        let none = if gone { NoCompletion::ShuttingDown } else { NoCompletion::Busy };
         self.ends[self.next..].fill(Some(Err(none)));
         self.next = self.steps.len();
     }
 
-    /// How each of them ended. Whatever was not begun did nothing.
-    pub(crate) fn ends(self) -> Vec<FinishedCall> {
+    /// Returns the result of each call. A call that was not begun had no effect.
+    pub(crate) fn results(self) -> Vec<FinishedCall> {
         self.ends.into_iter().map(|end| end.unwrap_or(Err(NoCompletion::Busy))).collect()
     }
 }
 
 impl Call<'_> {
-    /// Submits one, if there is room; the first one waits for room in the arena.
+    /// Begins a call if capacity permits; the first call waits for arena memory.
     fn begin(&mut self, step: &CallProgress, index: usize, first: bool) -> Option<StartedCall> {
         let bytes = step.outgoing.len().max(step.incoming);
         let run = match bytes {
             0 => None,
-            _ if first => Some(self.lanes.shared.take(bytes, self.deadline())?),
-            _ => Some(self.lanes.shared.try_take(bytes)?),
+            _ if first => Some(self.channels.shared.take(bytes, self.deadline())?),
+            _ => Some(self.channels.shared.try_take(bytes)?),
         };
         let range = run.map_or(ArenaRange::NOWHERE, |run| run.range(bytes));
         if !step.outgoing.is_empty() {
             self.write(range.offset(), &step.outgoing);
         }
         let operation = step.operation.with_range(range);
-        let id = self.seat.next;
-        self.seat.next += 1;
+        let id = self.channel_slot.next_id;
+        self.channel_slot.next_id += 1;
         let left = self.deadline().saturating_duration_since(Instant::now());
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
         let begun = StartedCall { id, index, run, operation };
-        if self.seat.lane.submit(request.encode()).is_err() {
-            self.release(begun.held());
+        if self.channel_slot.channel.submit(request.encode()).is_err() {
+            self.release(begun.lease());
             return None;
         }
         Some(begun)
@@ -157,13 +157,13 @@ impl Call<'_> {
             _ if completion.inline => bytes.copy_from_slice(&completion.data[..incoming]),
             Some(run) => {
                 let from = run.range(incoming).offset() as usize;
-                self.lanes.arena().read(from, &mut bytes).expect("a run lies inside the arena");
+                self.channels.arena().read(from, &mut bytes).expect("a run lies inside the arena");
             }
             None => {}
         }
-        self.release(begun.held());
+        self.release(begun.lease());
         match completion.outcome {
-            Outcome::Failed(Failure::GoingDown) => Err(NoCompletion::GoingDown),
+            Outcome::Failed(Failure::GoingDown) => Err(NoCompletion::ShuttingDown),
             _ => Ok((*completion, bytes)),
         }
     }

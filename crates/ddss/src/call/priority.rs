@@ -1,15 +1,15 @@
-//! Priority of calls where room is short: on the lanes, and in the memory that they carry.
+//! Priority of calls where capacity is short: for channels and for arena memory.
 
 use ddss_core::{LockToken, Operation};
 
-/// Priority of a call for room. A call never waits for room that calls below it may hold for long.
+/// Priority of a call for capacity. A call never waits for capacity that lower priorities may use for long.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Priority {
-    /// A call under a lock, and its release: others wait for these.
+    /// A call under a lock, or its release: other clients wait for these.
     Holder,
     /// Any other call.
     Call,
-    /// A call whose purpose is to wait: for a lock, or for a version.
+    /// A call that waits for an event: a lock, or a new version.
     Wait,
 }
 
@@ -21,7 +21,7 @@ impl Priority {
         self as usize
     }
 
-    /// That of a call that is made under a lock, or not.
+    /// Returns the priority of a call with this lock token.
     #[inline]
     pub(crate) const fn under(token: Option<LockToken>) -> Self {
         if token.is_some() { Self::Holder } else { Self::Call }

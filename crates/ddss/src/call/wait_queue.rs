@@ -1,4 +1,4 @@
-//! Threads in line for what is all in use: a lane, or memory of the arena. A thread that finds room never comes here.
+//! Queue of threads that wait for a channel or arena memory. A thread that finds capacity never enters it.
 
 use super::priority::Priority;
 use std::collections::VecDeque;
@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 
 type Queues = [VecDeque<Thread>; Priority::COUNT];
 
-/// Threads that wait for room, in the order in which they came, one line for each priority.
+/// Waiting threads in order of arrival, one queue for each priority.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
-    /// How many wait in all lines, and in each. A thread that makes room reads the first and nothing else while it is zero.
+    /// Number of waiting threads, in total and in each queue. While the total is zero, a thread that frees capacity
+    /// reads nothing else.
     waiting: AtomicUsize,
     lengths: [AtomicUsize; Priority::COUNT],
     queues: Mutex<Queues>,
 }
 
 impl WaitQueue {
-    /// How often the first in line looks without being told, since the word that something is free may come too early.
-    const LOOK_AGAIN: Duration = Duration::from_millis(1);
+    /// Interval at which the first thread checks without a notification, since a notification may come too early.
+    const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-    /// Returns true if a thread of that priority that comes now is the first.
+    /// Returns true if a new thread of that priority would be the first.
     #[inline]
     pub(crate) fn is_empty(&self, priority: Priority) -> bool {
         self.lengths[priority.index()].load(Ordering::Relaxed) == 0
@@ -32,7 +33,7 @@ impl WaitQueue {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks in turn until something is there, or the deadline passes.
+    /// Waits in order until `look` succeeds or the deadline passes.
     #[cold]
     pub(crate) fn wait<T>(
         &self,
@@ -47,21 +48,21 @@ impl WaitQueue {
                 return Some(found);
             }
             let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-            // Whoever becomes the first is told.
-            std::thread::park_timeout(if is_first { left.min(Self::LOOK_AGAIN) } else { left });
+            // The thread that becomes first is notified.
+            std::thread::park_timeout(if is_first { left.min(Self::RECHECK_INTERVAL) } else { left });
         }
     }
 
-    /// Something is free.
+    /// Notifies the first thread that capacity is free.
     #[inline]
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.wake_firsts();
+            self.wake_first_waiters();
         }
     }
 
     #[cold]
-    fn wake_firsts(&self) {
+    fn wake_first_waiters(&self) {
         self.queues().iter().filter_map(VecDeque::front).for_each(Thread::unpark);
     }
 
@@ -73,7 +74,7 @@ impl WaitQueue {
     }
 }
 
-/// The place of this thread, given up when this is dropped.
+/// This thread's place in the queue; dropping it leaves the queue.
 struct Place<'a> {
     line: &'a WaitQueue,
     priority: Priority,
@@ -101,8 +102,8 @@ impl Drop for Place<'_> {
         queues[self.priority.index()].retain(|queued| queued.id() != self.thread.id());
         self.line.count(&queues);
         drop(queues);
-        // There may be more room, and another thread is the first now.
-        self.line.tell();
+        // There may be more capacity, and another thread is now the first.
+        self.line.notify();
     }
 }
 
@@ -112,8 +113,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn threads_get_room_in_the_order_in_which_they_came() {
-        // If this broke, a thread that asks early could be passed by others until its deadline.
+    fn wait_queue_is_fifo() {
+        // If this broke, later threads could overtake an early one until its deadline.
         let (line, room, order) = (WaitQueue::default(), AtomicUsize::new(0), Mutex::new(Vec::new()));
         let end = Instant::now() + Duration::from_secs(60);
         let take = |room: &AtomicUsize| {
@@ -134,7 +135,7 @@ mod tests {
             assert!(!line.is_empty(Priority::Call) && line.is_empty(Priority::Wait));
             for _ in 0..20 {
                 room.fetch_add(1, Ordering::SeqCst);
-                line.tell();
+                line.notify();
             }
         });
         assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
@@ -142,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_whose_first_has_no_time_left_goes_on() {
-        // If this broke, those behind a thread that gave up would stand still although there is room.
+    fn wait_queue_proceeds_when_first_thread_times_out() {
+        // If this broke, the threads behind one that gave up would sleep although there is capacity.
         let (line, free) = (WaitQueue::default(), AtomicBool::new(false));
         let end = Instant::now() + Duration::from_secs(60);
         let short = Instant::now() + Duration::from_millis(50);
@@ -153,7 +154,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let second = scope.spawn(|| line.wait(Priority::Call, end, || free.load(Ordering::SeqCst).then_some(())));
-            // One of another priority waits for neither.
+            // A thread of another priority does not wait for either.
             assert_eq!(line.wait(Priority::Holder, end, || Some(7)), Some(7));
             assert_eq!(first.join().unwrap(), None);
             free.store(true, Ordering::SeqCst);

@@ -55,7 +55,7 @@ pub(crate) fn open_all(client: &Client) -> Result<Vec<Segment>, ddss::Error> {
 
 pub(crate) fn attach(folder: &Path, strategy: Strategy, near: bool) -> Result<Client, ddss::Error> {
     patiently(Instant::now() + PATIENCE, || {
-        Client::builder().folder(folder).strategy(strategy).near(near).lanes(1).timeout(TIMEOUT).connect()
+        Client::builder().folder(folder).strategy(strategy).local_reads(near).channels(1).timeout(TIMEOUT).connect()
     })
 }
 

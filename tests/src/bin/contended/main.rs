@@ -71,7 +71,7 @@ fn asked() -> Result<(u64, Vec<Work>), Broken> {
 }
 
 fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
-    Client::builder().folder(daemon.folder()).lanes(1).timeout(PATIENCE).connect()
+    Client::builder().folder(daemon.folder()).channels(1).timeout(PATIENCE).connect()
 }
 
 /// Opens the segment; the other node may have to hear of its home first.

@@ -263,7 +263,7 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
     } else {
         Field::Near(Box::new(Besieged::start(SECRET, &program, service)?))
     };
-    let client = Client::builder().folder(field.folder()).near(false).connect()?;
+    let client = Client::builder().folder(field.folder()).local_reads(false).connect()?;
     let segment = client.allocate("neighbour", Spec::new(4096))?;
     if afar && let Err(why) = goes_first() {
         eprintln!("the attackers take their share of the client's core: {why}");
