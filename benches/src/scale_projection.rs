@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use ddss_sim::{Costs, Load, scale};
+use ddss_sim::{Costs, Load, simulate_load};
 
 use crate::harness::CONTRACT;
 use crate::report::Rows;
@@ -44,7 +44,7 @@ pub fn simulate(rows: &Rows) -> Option<String> {
     let mut text = format!("{CONTRACT},home_busy,notes\n");
     for (op, spread) in [("get-one-home", false), ("get-spread", true)] {
         for nodes in NODES {
-            let scaled = scale(SEED, costs, Load { nodes, clients: CLIENTS, spread, gets: GETS });
+            let scaled = simulate_load(SEED, costs, Load { nodes, clients: CLIENTS, spread, gets: GETS });
             let quantile = |part: f64| {
                 let index = (scaled.times_ns.len() as f64 * part) as usize;
                 scaled.times_ns.get(index.min(scaled.times_ns.len() - 1)).map_or(0.0, |ns| *ns as f64 / 1e3)

@@ -1,17 +1,17 @@
-//! A cache that the processes of all nodes share: read-through, with a bound on the age of what it gives.
+//! A read-through cache that the processes of all nodes share, with a bound on the age of its values.
 //!
 //! Entries lie in slots of a few segments, each key in the slot that its hash names: a later key takes the place of an
-//! earlier one. A slot is written as a whole, so nobody ever sees half of an entry, and no lock is needed: two who miss at the
-//! same time both load, and one of them stays.
+//! earlier one. A slot is written as a whole, so no reader sees a torn entry, and no lock is needed: two clients that miss
+//! at the same time both load, and one entry remains.
 //!
-//! The age counts from when the loader was asked, on the clock of who asked it. Where the clocks of two nodes differ, so does
-//! the bound; what comes from the future counts as old.
+//! The age counts from the call of the loader, on the clock of its node. A difference between the clocks of two nodes
+//! shifts the bound; an entry from the future counts as old.
 //!
 //! ```
 //! # let folder = std::env::temp_dir().join(format!("ddss-apps-cache-{}", std::process::id()));
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
-//! # let node = ddssd::Service::start(config)?;
+//! # let node = ddssd::Node::start(config)?;
 //! # let client = ddss::Client::builder().folder(&folder).connect()?;
 //! use ddss_apps::cache::{Cache, CacheOptions};
 //! use std::time::Duration;
@@ -30,19 +30,19 @@ use ddss::{Client, Failure, Model, Placement, Segment, Spec};
 
 use crate::Error;
 
-/// Segments of one cache: who writes one does not disturb who reads another.
+/// Number of segments of a cache: a write to one does not disturb reads of another.
 const STRIPES: u64 = 8;
 /// In front of key and value: when it was loaded (µs), how long both are, a checksum of the key is not needed.
 const FRONT: usize = 16;
 
-/// What a cache shall be. All who open the same one have to name the same `slots` and `entry_bytes_max`.
+/// Options of a cache. All clients of a cache must use the same `slots` and `entry_bytes_max`.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheOptions {
     /// Entries at the most.
     pub slots: u64,
     /// Bytes of a key and its value together, at the most.
     pub entry_bytes_max: usize,
-    /// What is older is loaded again.
+    /// Maximum age; an older value is loaded again.
     pub age_max: Duration,
 }
 
@@ -59,7 +59,7 @@ pub struct Cache {
     options: CacheOptions,
 }
 
-/// Opens a segment, or makes it if nobody has.
+/// Opens a segment, or allocates it if it does not exist.
 pub(crate) fn open_or_allocate(client: &Client, name: &str, spec: Spec) -> Result<Segment, Error> {
     loop {
         match client.open(name) {
@@ -67,7 +67,7 @@ pub(crate) fn open_or_allocate(client: &Client, name: &str, spec: Spec) -> Resul
             ended => return Ok(ended?),
         }
         match client.allocate(name, spec) {
-            // Somebody was quicker.
+            // Another client has allocated it meanwhile.
             Err(error) if error.failure() == Some(Failure::AlreadyExists) => {}
             ended => return Ok(ended?),
         }
@@ -108,7 +108,7 @@ impl Cache {
         (stripe, hash / STRIPES % (stripe.bytes() / slot_bytes) * slot_bytes)
     }
 
-    /// The value of a key, if it is there and young enough.
+    /// Returns the value of a key, if it is present and young enough.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let (stripe, offset) = self.slot(key);
         let slot = stripe.get(offset..offset + (FRONT + self.options.entry_bytes_max) as u64)?;
@@ -121,7 +121,7 @@ impl Cache {
         Ok(if same { slot.get(key_end..value_end).map(<[u8]>::to_vec) } else { None })
     }
 
-    /// The value of a key; loads it if it is not there, or too old. What is too long to be kept is loaded each time.
+    /// Returns the value of a key; loads it if it is missing or too old. A value that is too long is loaded each time.
     pub fn get_or_load<E: From<Error>>(
         &self,
         key: &[u8],
@@ -136,7 +136,7 @@ impl Cache {
         Ok(value)
     }
 
-    /// Keeps a value that is as it is now.
+    /// Stores a value with the present time.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.put_loaded(key, value, now_us())
     }
@@ -155,7 +155,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Forgets a key, for everybody.
+    /// Removes a key for all clients.
     pub fn remove(&self, key: &[u8]) -> Result<(), Error> {
         if self.get(key)?.is_some() {
             let (stripe, offset) = self.slot(key);

@@ -1,4 +1,4 @@
-//! What can go wrong here, by the largest thing that is now broken.
+//! Error type of the applications, grouped by the largest thing that is broken.
 
 use std::io;
 
@@ -14,24 +14,24 @@ pub enum Error {
     /// The system refused something.
     #[error("{what}")]
     System {
-        /// What was tried.
+        /// Action that failed.
         what: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
     /// A server said something else than its protocol has.
-    #[error("{server} answered {answer}")]
+    #[error("unexpected reply of {server}: {answer}")]
     Protocol {
-        /// Who.
+        /// Name of the program or server.
         server: &'static str,
-        /// What.
+        /// Description of the problem.
         answer: String,
     },
     /// Something that a program here needs is not on this machine.
-    #[error("{what} cannot be had here: {why}")]
+    #[error("{what} is not available: {why}")]
     Missing {
-        /// What.
+        /// Description of the problem.
         what: &'static str,
         /// Why not.
         why: String,
@@ -39,21 +39,21 @@ pub enum Error {
     /// A page is not what a tree has at its place.
     #[error("{page} is broken: {why}")]
     Broken {
-        /// Which page.
+        /// Number of the page.
         page: PageId,
-        /// What is wrong with it.
+        /// Description of the damage.
         why: &'static str,
     },
     /// Writers were so quick that a reader never saw one version of the tree to its end.
     #[error("the tree was changed under each of {tries} tries to read it")]
     Restless {
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
     },
     /// There is no room left for pages.
     #[error("all {pages} pages are in use")]
     Full {
-        /// How many there are.
+        /// Number of pages of the store.
         pages: u32,
     },
     /// A key or a value is too long for a page.
@@ -63,7 +63,7 @@ pub enum Error {
         key_bytes: usize,
         /// Bytes of the value.
         value_bytes: usize,
-        /// What may be.
+        /// Valid values.
         bytes_max: usize,
     },
     /// A process found a state that no commit ever made.

@@ -1,16 +1,16 @@
 //! Real programs on DDSS, with and without it side by side. Each is small enough to learn from.
 //!
-//! *The stop before:* nothing; this is what people write. *The stop after:* `ddss`, the client crate.
+//! The programs use only `ddss`, the client crate.
 //!
 //! * [`storage`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
 //! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
 //! * [`datasets`]: the places of the world that fill the trees.
-//! * [`storm`]: selections over records that are spread on nodes; where they are stands in DDSS, or in a server.
-//! * [`checkpoint`]: processes that commit their state if nobody came before, and restart from the last commit if they die.
-//! * [`monitor`]: counters that a service publishes and everybody reads, with a bound on their age; and a proxy that
+//! * [`storm`]: selections over records that are spread on nodes; their directory is in DDSS, or in a server.
+//! * [`checkpoint`]: processes that commit their state unless another process was earlier, and restart from the last commit if they die.
+//! * [`monitor`]: counters that a service publishes for all clients, with a bound on their age; and a proxy that
 //!   chooses a web server by them.
-//! * [`cache`] and [`locks`]: two services that others build on: a read-through cache and a lock manager.
-//! * [`stage`]: the daemons and servers that tests and benches need, each in its place.
+//! * [`cache`] and [`locks`]: a read-through cache and a lock manager.
+//! * [`stage`]: the daemons and servers of tests and benches.
 //!
 //! ```
 //! use ddss::{Client, Spec};
@@ -20,7 +20,7 @@
 //! # let folder = std::env::temp_dir().join(format!("ddss-apps-lib-{}", std::process::id()));
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
-//! # let node = ddssd::Service::start(config)?;
+//! # let node = ddssd::Node::start(config)?;
 //! let client = Client::builder().folder(&folder).connect()?;
 //! let mut tree = BTree::create(DdssPages::create(&client, "capitals", 256)?)?;
 //! tree.write(|tree| {
@@ -44,7 +44,7 @@ mod random;
 pub mod stage;
 pub mod storage;
 pub mod storm;
-#[allow(unsafe_code, reason = "libnfs is a C library, opened when somebody asks for it")]
+#[allow(unsafe_code, reason = "libnfs is a C library, opened at run time")]
 mod sys;
 pub mod tree;
 

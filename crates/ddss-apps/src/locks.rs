@@ -1,8 +1,8 @@
-//! A lock manager: locks by name, for the processes of all nodes, that end with whoever holds them.
+//! A lock manager: named locks for the processes of all nodes, which end with their holder.
 //!
-//! A lock is a segment's lock under a name of its own. It comes with a *token* that is greater than those of all who held it
-//! before. A holder can be slow, and its lease can run out while it believes to hold the lock; so whatever the lock protects
-//! outside of DDSS should remember the greatest token that it saw, and refuse what comes with a lesser one.
+//! Each lock is the lock of a segment. It has a *token* that is greater than those of all holders before. The lease of a slow
+//! holder can end while the holder believes to have the lock. So a resource outside of DDSS should remember the greatest
+//! token that it has seen, and refuse requests with a smaller one.
 //!
 //! Locks are spread over the nodes by their names. A lock lives as long as its home; segments of locks are small, and stay.
 //!
@@ -10,7 +10,7 @@
 //! # let folder = std::env::temp_dir().join(format!("ddss-apps-locks-{}", std::process::id()));
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
-//! # let node = ddssd::Service::start(config)?;
+//! # let node = ddssd::Node::start(config)?;
 //! # let client = ddss::Client::builder().folder(&folder).connect()?;
 //! use ddss_apps::locks::LockManager;
 //!
@@ -39,7 +39,7 @@ pub struct LockManager {
 }
 
 impl LockManager {
-    /// The locks whose names are told apart from all others by `prefix`.
+    /// Creates a lock manager whose lock names begin with `prefix`.
     pub fn new(client: &Client, prefix: &str) -> LockManager {
         LockManager { client: client.clone(), prefix: prefix.to_owned() }
     }
@@ -59,7 +59,7 @@ impl LockManager {
         Ok(self.segment(name)?.lock_with(options)?)
     }
 
-    /// Takes a lock if nobody has it.
+    /// Takes a lock if it is free.
     pub fn try_acquire(&self, name: &str) -> Result<Option<LockGuard>, Error> {
         match self.segment(name)?.lock_with(LockOptions::new().no_wait()) {
             Err(error) if error.failure() == Some(Failure::Locked) => Ok(None),

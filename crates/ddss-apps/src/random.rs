@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed, the same numbers.
+    /// Creates a generator; equal seeds give equal numbers.
     pub fn new(seed: u64) -> Random {
         // Neighbouring seeds begin far from each other, and none begins at zero, where it would stay.
         Random((seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)

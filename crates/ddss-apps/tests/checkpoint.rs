@@ -24,19 +24,19 @@ fn run(place: Where, processes: usize) {
     assert!(reported.conflicts > 0 && reported.restarts > reported.conflicts, "too little happened: {reported:?}");
 }
 
-// If this failed, a process that restarts on its node could go on from a state that nobody committed.
+// Otherwise a process that restarts on its node could go on from a state that nobody committed.
 #[test]
 fn every_restart_on_one_node_is_from_a_commit() {
     run(Where::OneNode, 6);
 }
 
-// If this failed, the same with the state on another node.
+// Otherwise the same with the state on another node.
 #[test]
 fn every_restart_from_a_remote_home_is_from_a_commit() {
     run(Where::OneHome, 6);
 }
 
-// If this failed, the same with states and processes on all nodes.
+// Otherwise the same with states and processes on all nodes.
 #[test]
 fn every_restart_over_all_nodes_is_from_a_commit() {
     run(Where::Spread, 6);

@@ -1,4 +1,4 @@
-//! What others build on: the cache, the lock manager, counters that are watched, and the farm that uses them.
+//! Tests of the cache, the lock manager, published counters, and the web farm.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
 
 use std::cell::Cell;
@@ -31,7 +31,7 @@ fn pair() -> ([Daemon; 2], [Client; 2]) {
     (daemons, clients)
 }
 
-// If this failed, two nodes would load the same twice, or somebody would get a value that is too old or another key's.
+// Otherwise two nodes would load the same twice, or somebody would get a value that is too old or another key's.
 #[test]
 fn a_cache_is_shared_and_keeps_its_bound_on_age() {
     let (_daemons, [here, there]) = pair();
@@ -67,7 +67,7 @@ fn a_cache_is_shared_and_keeps_its_bound_on_age() {
     assert!(matches!(other, Err(Error::Inconsistent(_))), "{other:?}");
 }
 
-// If this failed, two nodes could hold one lock, or two processes would wait for each other for ever.
+// Otherwise two nodes could hold one lock, or two processes would wait for each other for ever.
 #[test]
 fn a_named_lock_has_one_holder_and_greater_tokens() {
     let (_daemons, [here, there]) = pair();
@@ -94,7 +94,7 @@ fn a_named_lock_has_one_holder_and_greater_tokens() {
     assert_eq!(mine.acquire_all(&["x", "x"]).unwrap().len(), 1);
 }
 
-// If this failed, somebody would decide by counters that are older than allowed, or not see that a service is silent.
+// Otherwise somebody would decide by counters that are older than allowed, or not see that a service is silent.
 #[test]
 fn counters_are_read_from_all_nodes_within_their_bound() {
     let (_daemons, [here, there]) = pair();
@@ -124,7 +124,7 @@ fn counters_are_read_from_all_nodes_within_their_bound() {
     assert_eq!(served(&mut watcher, Duration::ZERO), [9, 2]);
 }
 
-// If this failed, one node that hangs would keep a service from the counters of all others, or have it decide by old ones.
+// Otherwise one node that hangs would keep a service from the counters of all others, or have it decide by old ones.
 #[test]
 fn counters_of_a_node_that_hangs_make_no_others_old() {
     const TIMEOUT: Duration = Duration::from_millis(400);
@@ -157,7 +157,7 @@ fn counters_of_a_node_that_hangs_make_no_others_old() {
     }
 }
 
-// If this failed, nobody could start from the examples.
+// Otherwise nobody could start from the examples.
 #[test]
 fn the_examples_do_what_they_say() {
     let daemon = Daemon::start(1).unwrap();
@@ -170,7 +170,7 @@ fn the_examples_do_what_they_say() {
     }
 }
 
-// If this failed, the farm would measure a proxy that does not look at the loads, or that uses one server only.
+// Otherwise the farm would measure a proxy that does not look at the loads, or that uses one server only.
 #[test]
 fn a_farm_answers_and_its_proxy_reads_the_loads() {
     let options = FarmOptions { servers: 3, progress: Progress::Shared, proxy_core: 0, other_core: 0 };

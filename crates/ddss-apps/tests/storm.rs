@@ -12,7 +12,7 @@ use ddss_testkit::{Daemon, skipped};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-// If this failed, a selection would leave out records, or the directories would be compared by different answers.
+// Otherwise a selection would leave out records, or the directories would be compared by different answers.
 #[test]
 fn every_directory_leads_to_the_records_that_a_scan_finds() {
     let daemons = Daemon::pair().unwrap();

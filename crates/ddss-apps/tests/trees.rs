@@ -71,7 +71,7 @@ fn answers_are_those_of_a_scan(names: impl PageStore, positions: impl PageStore,
     }
 }
 
-// If this failed, a query over pages of another node would leave out places, or find some that are not there.
+// Otherwise a query over pages of another node would leave out places, or find some that are not there.
 #[test]
 fn trees_in_ddss_answer_what_a_plain_scan_answers() {
     let daemons = pair();
@@ -87,7 +87,7 @@ fn trees_in_ddss_answer_what_a_plain_scan_answers() {
     assert_eq!(elsewhere.get(&all[77].key(77)).unwrap().unwrap(), all[77].value());
 }
 
-// If this failed, DDSS would be compared with a tree that gives other answers.
+// Otherwise DDSS would be compared with a tree that gives other answers.
 #[test]
 fn trees_over_nfs_and_redis_answer_what_a_plain_scan_answers() {
     let all = geonames::spread(&geonames::places().unwrap(), 3000);
@@ -144,7 +144,7 @@ fn pages_come_together(mut store: NfsPages) {
     assert_eq!(ran, 2, "what shall run meanwhile runs once");
 }
 
-// If this failed, the trees would lose or invent entries after some thousand changes, and only then.
+// Otherwise the trees would lose or invent entries after some thousand changes, and only then.
 #[test]
 fn random_changes_leave_what_a_map_would_have() {
     let daemon = Daemon::start(1).unwrap();
@@ -177,7 +177,7 @@ fn random_changes_leave_what_a_map_would_have() {
     assert!(matches!(too_long, Error::TooLong { key_bytes: 600, .. }), "{too_long}");
 }
 
-// If this failed, a change that failed in the middle would be there in part, or a full store would break its tree.
+// Otherwise a change that failed in the middle would be there in part, or a full store would break its tree.
 #[test]
 fn a_change_that_fails_did_not_happen_and_a_full_store_stays_a_tree() {
     let daemon = Daemon::start(1).unwrap();
@@ -248,7 +248,7 @@ impl<S: PageStore> PageStore for Watched<S> {
     }
 }
 
-// If this failed, a query would wait for each page although it has others to look at, or look at none while it waits.
+// Otherwise a query would wait for each page although it has others to look at, or look at none while it waits.
 #[test]
 fn while_a_query_looks_at_pages_the_next_ones_come() {
     let daemon = Daemon::start(1).unwrap();
@@ -276,7 +276,7 @@ fn while_a_query_looks_at_pages_the_next_ones_come() {
     assert!(answers.iter().all(|answer| answer == &answers[0]));
 }
 
-// If this failed, a writer that was thought dead could come back and overwrite the tree of its successor.
+// Otherwise a writer that was thought dead could come back and overwrite the tree of its successor.
 #[test]
 fn a_writer_that_lost_its_lock_is_refused() {
     let daemon = Daemon::start(1).unwrap();
@@ -350,7 +350,7 @@ fn kill_writers(sort: &str, check: impl Fn(&Client, u64) -> Result<u64, Error> +
     assert!(steps > 700, "the trees never shrank: {steps} steps, {kills_in_the_middle} not acknowledged");
 }
 
-// If this failed, a writer's death could leave a tree with half of a change, or stop all writers after it.
+// Otherwise a writer's death could leave a tree with half of a change, or stop all writers after it.
 #[test]
 fn a_killed_writer_leaves_a_whole_b_tree() {
     kill_writers("btree", |client, seed| {
@@ -360,7 +360,7 @@ fn a_killed_writer_leaves_a_whole_b_tree() {
     });
 }
 
-// If this failed, the same for places.
+// Otherwise the same for places.
 #[test]
 fn a_killed_writer_leaves_a_whole_r_tree() {
     kill_writers("rtree", |client, seed| {

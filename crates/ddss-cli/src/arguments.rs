@@ -1,137 +1,137 @@
-//! What can be written behind `ddss`.
+//! Command line arguments of `ddss`.
 
 use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
 use crate::examples;
-use crate::output::value_format::Kind;
+use crate::output::value_format::ValueFormat;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement, Storage};
 use ddss_core::status::Kind as CallKind;
 use std::path::PathBuf;
 
-/// Shows and touches the shared segments of a cluster.
+/// Reads, writes and inspects the shared segments of a cluster
 #[derive(Parser, Debug)]
 #[command(
     name = "ddss",
     version,
     after_help = "\
 Examples:
-  ddss demo                          two nodes and clients, timed and killed
-  ddss allocate scores 4096          a segment of 4096 bytes on this node
-  echo hello | ddss put scores -     its first bytes from a pipe
-  ddss get scores --length 5         and back
+  ddss demo                          run two nodes, measure them, kill some
+  ddss allocate scores 4096          allocate 4096 bytes on this node
+  echo hello | ddss put scores -     write bytes from a pipe
+  ddss get scores --length 5         read them back
   ddss get scores --json             the same with version and timestamp
-  ddss put scores --as u64 '1 2 3'   numbers instead of bytes
-  ddss watch scores                  a line with each new version
-  ddss ls 's*'                       what there is, on all nodes
-  ddss doctor                        whether this machine is set up well
+  ddss put scores --as u64 '1 2 3'   write numbers instead of text
+  ddss watch scores                  print a line for each new version
+  ddss ls 's*'                       list segments of all nodes
+  ddss doctor                        check the set-up of this machine
 
-Exit codes: 0 done, 1 failed (nothing happened), 2 wrong arguments, 3 nobody
-knows whether it happened, 4 no daemon runs there."
+Exit codes: 0 done, 1 failed (no effect), 2 wrong arguments, 3 outcome
+unknown (may have taken effect), 4 no daemon runs there."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Answer as JSON
+    /// Print answers and errors as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Start two nodes and real clients: a value travels, each strategy is timed, a client and a daemon are killed
+    /// Run a demonstration: two nodes, latency of each strategy, and the kill of a client and of a daemon
     #[command(after_help = examples::DEMO)]
     Demo(DemoOptions),
     #[command(hide = true)]
     DemoNode(DemoNodeOptions),
     #[command(hide = true)]
     DemoClient(DemoClientOptions),
-    /// The segments of all nodes that can be reached
+    /// List the segments of all reachable nodes
     #[command(after_help = examples::LS)]
     Ls(ListOptions),
-    /// Everything about one segment
+    /// Show the metadata of one segment
     #[command(after_help = examples::STAT)]
-    Stat(Named),
+    Stat(SegmentOptions),
     /// Write a segment's bytes to standard output
     #[command(after_help = examples::GET)]
     Get(GetOptions),
     /// Write bytes into a segment
     #[command(after_help = examples::PUT)]
     Put(PutOptions),
-    /// Show bytes with their places
+    /// Show bytes with their offsets
     #[command(after_help = examples::HEXDUMP)]
     Hexdump(HexdumpOptions),
-    /// A line with each new version, until somebody stops it
+    /// Print a line for each new version until interrupted
     #[command(after_help = examples::WATCH)]
     Watch(WatchOptions),
-    /// Make a segment
+    /// Allocate a segment
     #[command(after_help = examples::ALLOCATE)]
     Allocate(AllocateOptions),
-    /// Take segments away from everybody
+    /// Release segments: their contents are lost for all clients
     #[command(after_help = examples::RELEASE)]
     Release(ReleaseOptions),
-    /// Change who may do what
+    /// Change the permission bits of a segment
     #[command(after_help = examples::CHMOD)]
     Chmod(ChmodOptions),
-    /// The versions that are kept
+    /// Show the versions in the history of a segment
     #[command(after_help = examples::HISTORY)]
     History(HistoryOptions),
     /// Copy a segment into a file
     #[command(after_help = examples::EXPORT)]
     Export(ExportOptions),
-    /// Copy a file into a segment, made if it is not there
+    /// Copy a file into a segment, which is allocated if it does not exist
     #[command(after_help = examples::IMPORT)]
     Import(ImportOptions),
-    /// One look at a node: does its daemon run, what does it hold, how is its cluster
+    /// Show the state of a node: its daemon, its segments and its cluster
     #[command(after_help = examples::STATUS)]
-    Status(Place),
-    /// The nodes of the cluster, one a line
+    Status(DaemonOptions),
+    /// List the nodes of the cluster
     #[command(after_help = examples::NODES)]
-    Nodes(Place),
-    /// The clients of the node: which processes they are, and what they do
+    Nodes(DaemonOptions),
+    /// List the client processes of the node and their activity
     #[command(after_help = examples::CLIENTS)]
-    Clients(Place),
-    /// The locks that somebody holds or waits for
+    Clients(DaemonOptions),
+    /// List the locks that are held or waited for
     #[command(after_help = examples::LOCKS)]
     Locks(LocksOptions),
-    /// What the daemon has counted since it was started; also of a daemon that is dead
+    /// Show the daemon's counters since its start, also after the daemon has ended
     #[command(after_help = examples::COUNTERS)]
     Counters(CountersOptions),
-    /// A live view: rates, latency percentiles, the hottest segments, rings, connections
+    /// Show a live view: rates, latency percentiles, busiest segments, clients, connections
     #[command(after_help = examples::TOP)]
     Top(TopOptions),
-    /// One call and its way: its steps and their times
+    /// Trace one call: its steps and the time of each
     #[command(after_help = examples::TRACE)]
     Trace(TraceOptions),
-    /// One round trip to the daemon's progress thread
+    /// Measure one round trip to the daemon's progress thread
     #[command(after_help = examples::PING)]
-    Ping(Place),
-    /// Look at this machine: what is missing or slow, and what to do about it
+    Ping(DaemonOptions),
+    /// Check this machine: missing or slow parts, and advice for each
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorOptions),
-    /// Measure this machine: calls under each strategy, gets and puts here and on another node
+    /// Measure this machine: calls under each strategy, local and remote gets and puts
     #[command(after_help = examples::BENCH)]
     Bench(BenchOptions),
-    /// Make a cluster, and bring nodes into it
+    /// Create a cluster, add nodes and remove them
     #[command(subcommand, after_help = examples::CLUSTER)]
     Cluster(ClusterCommand),
-    /// Completions for a shell, to standard output
+    /// Print shell completions
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
-        /// Of which program
+        /// Program to complete
         #[arg(long, default_value = "ddss", value_name = "PROGRAM")]
         of: Program,
     },
-    /// Manual pages, into a folder
+    /// Write manual pages into a folder
     #[command(hide = true)]
     Man {
-        /// Where they go
+        /// Output folder
         folder: PathBuf,
     },
 }
 
-/// The programs that there are.
+/// Programs of the workspace that have completions and manual pages.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Program {
     Ddss,
@@ -140,141 +140,141 @@ pub(crate) enum Program {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClusterCommand {
-    /// Make the key of a new cluster on this node
+    /// Create the key of a new cluster on this node
     #[command(after_help = examples::CLUSTER_INIT)]
-    Init(StatePlace),
-    /// Show the key, to be carried to another node: it is the whole secret
+    Init(StateOptions),
+    /// Print the cluster key for another node; it is the cluster's only secret
     #[command(after_help = examples::CLUSTER_TOKEN)]
-    Token(StatePlace),
+    Token(StateOptions),
     /// Prepare this node to join a cluster when its daemon starts
     #[command(after_help = examples::CLUSTER_JOIN)]
     Join(JoinOptions),
-    /// Take the node of the running daemon out of its cluster, with the names of its segments
+    /// Remove the node of the running daemon from its cluster, with the names of its segments
     #[command(after_help = examples::CLUSTER_LEAVE)]
     Leave(LeaveOptions),
-    /// Take a node out that will not come back, with the names of its segments
+    /// Remove a node that will not come back, with the names of its segments
     #[command(after_help = examples::CLUSTER_REMOVE)]
     Remove(RemoveOptions),
-    /// Who leads, who votes, who is alive
+    /// Show the leader, the voters and the live nodes
     #[command(after_help = examples::CLUSTER_STATUS)]
-    Status(Place),
+    Status(DaemonOptions),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct JoinOptions {
-    /// A node of the cluster and where it listens
+    /// Address on which a node of the cluster listens
     pub(crate) address: ddssd::HostPort,
-    /// The word that `ddss cluster token` shows there; `-` takes it from standard input
+    /// Token that `ddss cluster token` prints there; `-` reads it from standard input
     pub(crate) token: String,
     #[command(flatten)]
-    pub(crate) state: StatePlace,
+    pub(crate) state: StateOptions,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LeaveOptions {
-    /// Also if segments are only on this node: they go with it
+    /// Leave even if segments exist only on this node; they are lost
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DaemonOptions,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RemoveOptions {
-    /// Number of the node
+    /// Node number
     #[arg(value_parser = node)]
     pub(crate) node: NodeId,
     /// Also if the node is alive: it ends, and segments that are only there go with it
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DaemonOptions,
 }
 
-/// Where a daemon keeps what survives a restart.
+/// State folder of a daemon: the files that survive a restart.
 #[derive(Args, Debug)]
-pub(crate) struct StatePlace {
+pub(crate) struct StateOptions {
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Folder of what survives a restart [default: $DDSS_STATE_DIR, else as ddssd has it]
+    pub(crate) place: DaemonOptions,
+    /// State folder of the daemon [default: $DDSS_STATE_DIR, else the default of ddssd]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// Which daemon.
+/// Folder that identifies a daemon on this machine.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
-    /// Folder of the daemon [default: $DDSS_DIR, else where this user's is, else /run/ddss]
+pub(crate) struct DaemonOptions {
+    /// Folder of the daemon [default: $DDSS_DIR, else this user's daemon folder, else /run/ddss]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Which segment, and through which daemon.
+/// Name of a segment, and the daemon through which it is reached.
 #[derive(Args, Debug)]
-pub(crate) struct Named {
+pub(crate) struct SegmentOptions {
     /// Name of the segment
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DaemonOptions,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct AllocateOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// Size in bytes; 64K, 16M, 2G are 1024 each time
+    pub(crate) named: SegmentOptions,
+    /// Size in bytes; the suffixes K, M, G, T are powers of 1024
     #[arg(value_parser = size)]
     pub(crate) bytes: u64,
-    /// Coherence: null, read, write, strict, version, delta=N, temporal=MICROSECONDS
+    /// Coherence model: null, read, write, strict, version, delta=N, temporal=MICROSECONDS
     #[arg(long, default_value = "strict", value_parser = model)]
     pub(crate) model: Model,
     /// Permission bits, octal
     #[arg(long, default_value = "600", value_parser = octal)]
     pub(crate) mode: u16,
-    /// Its home: this node (local), a node's number, round-robin, or hash (by its name)
+    /// Home of the segment: local (this node), a node number, round-robin, or hash (by name)
     #[arg(long, default_value = "local", value_name = "WHERE", value_parser = placement)]
     pub(crate) home: Placement,
-    /// How many versions before the newest one are kept, 1024 at the most
+    /// Old versions in the history, at most 1024
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) history: u16,
-    /// On how many nodes it is kept: with 2 it has a mirror, which takes over when its home dies
+    /// Nodes that store the segment; with 2, a replica takes over when the home dies
     #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) copies: u8,
-    /// Where its home keeps it: in memory, or in a file that outlives a boot of the machine
+    /// Storage at the home: memory, or a file that survives a reboot
     #[arg(long, default_value = "memory", value_name = "memory|file")]
     pub(crate) storage: Storage,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ListOptions {
-    /// Which: `*` is any run of characters, `?` any one [default: all]
+    /// Name pattern: `*` matches any run of characters, `?` any one [default: all]
     pub(crate) pattern: Option<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DaemonOptions,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LocksOptions {
-    /// Of which segments: `*` is any run of characters, `?` any one [default: all]
+    /// Name pattern: `*` matches any run of characters, `?` any one [default: all]
     pub(crate) pattern: Option<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Take them from whoever holds them, after a question
+    pub(crate) place: DaemonOptions,
+    /// Break these locks, after confirmation
     #[arg(long = "break", requires = "pattern")]
-    pub(crate) break_them: bool,
-    /// Do not ask before
-    #[arg(long, requires = "break_them")]
+    pub(crate) break_locks: bool,
+    /// Do not ask for confirmation
+    #[arg(long, requires = "break_locks")]
     pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct HexdumpOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// First byte
+    pub(crate) named: SegmentOptions,
+    /// Offset of the first byte
     #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
-    /// How many bytes [default: all to the end]
+    /// Number of bytes [default: to the end of the segment]
     #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
 }
@@ -282,17 +282,17 @@ pub(crate) struct HexdumpOptions {
 #[derive(Args, Debug)]
 pub(crate) struct WatchOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// Show the bytes as well, as this kind
+    pub(crate) named: SegmentOptions,
+    /// Show the bytes of each version in this format
     #[arg(long = "as", value_name = "KIND")]
-    pub(crate) kind: Option<Kind>,
-    /// First byte that is shown
+    pub(crate) kind: Option<ValueFormat>,
+    /// Offset of the first byte
     #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
-    /// How many bytes are shown [default: all to the end]
+    /// Number of bytes to show [default: to the end of the segment]
     #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
-    /// End after so many versions
+    /// Stop after N versions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
@@ -300,8 +300,8 @@ pub(crate) struct WatchOptions {
 #[derive(Args, Debug)]
 pub(crate) struct HistoryOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// How many bytes of each are shown [default: 16, or all of a smaller segment]
+    pub(crate) named: SegmentOptions,
+    /// Number of bytes to show of each version [default: 16, or all of a smaller segment]
     #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
 }
@@ -309,16 +309,16 @@ pub(crate) struct HistoryOptions {
 #[derive(Args, Debug)]
 pub(crate) struct ExportOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// The file
+    pub(crate) named: SegmentOptions,
+    /// Path of the file
     pub(crate) file: PathBuf,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ImportOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// The file
+    pub(crate) named: SegmentOptions,
+    /// Path of the file
     pub(crate) file: PathBuf,
 }
 
@@ -328,17 +328,17 @@ pub(crate) struct ChmodOptions {
     #[arg(value_parser = octal)]
     pub(crate) mode: u16,
     #[command(flatten)]
-    pub(crate) named: Named,
+    pub(crate) named: SegmentOptions,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseOptions {
-    /// Names; `*` is any run of characters, `?` any one, and what they match is asked about first
+    /// Names or patterns (`*`, `?`); matches of a pattern need confirmation
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Do not ask before
+    pub(crate) place: DaemonOptions,
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -346,16 +346,16 @@ pub(crate) struct ReleaseOptions {
 #[derive(Args, Debug)]
 pub(crate) struct DoctorOptions {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: DaemonOptions,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct CountersOptions {
-    /// Which: `*` is any run of characters, `?` any one [default: all that are not zero]
+    /// Name pattern: `*` matches any run of characters, `?` any one [default: all that are not zero]
     pub(crate) pattern: Option<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Those that are zero as well
+    pub(crate) place: DaemonOptions,
+    /// Show zero values, too
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -363,14 +363,14 @@ pub(crate) struct CountersOptions {
 #[derive(Args, Debug)]
 pub(crate) struct TopOptions {
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Two looks as text, and end
+    pub(crate) place: DaemonOptions,
+    /// Print the rates of one interval as text, and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// Between two looks, in milliseconds
+    /// Refresh interval in milliseconds
     #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
     interval_ms: u64,
-    /// How many segments are shown at the most
+    /// Maximum number of segments to show
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub(crate) segments: usize,
 }
@@ -383,14 +383,14 @@ impl TopOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct TraceOptions {
-    /// Of which segment [default: no call is made, and the last one that was followed is shown]
+    /// Segment to call [default: make no call and show the last traced one]
     pub(crate) name: Option<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// What is called; a put writes what is there, so that only the version changes
+    pub(crate) place: DaemonOptions,
+    /// Call to trace; a put writes the present contents, so that only the version changes
     #[arg(long, default_value = "get", value_name = "CALL", requires = "name")]
     pub(crate) call: TraceCall,
-    /// How many bytes, 1M at the most [default: 8, or all of a smaller segment]
+    /// Number of bytes, at most 1M [default: 8, or all of a smaller segment]
     #[arg(long, value_name = "N", requires = "name", value_parser = size)]
     pub(crate) bytes: Option<u64>,
 }
@@ -411,24 +411,24 @@ impl TraceCall {
         }
     }
 
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             TraceCall::Get => "a get",
             TraceCall::Put => "a put",
-            TraceCall::Ping => "a call that does nothing, beside an open",
+            TraceCall::Ping => "a null call, besides an open",
         }
     }
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchOptions {
-    /// On the daemon in this folder, and on another node of its cluster [default: on two nodes in this process]
+    /// Daemon to measure, with another node of its cluster [default: two nodes in this process]
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// How long each figure is measured, in milliseconds
+    pub(crate) place: DaemonOptions,
+    /// Measuring time of each figure, in milliseconds
     #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) measure_ms: u64,
-    /// Draw a picture as well
+    /// Write a chart into this file, too
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -436,17 +436,17 @@ pub(crate) struct BenchOptions {
 #[derive(Args, Debug)]
 pub(crate) struct GetOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// First byte
+    pub(crate) named: SegmentOptions,
+    /// Offset of the first byte
     #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
-    /// How many bytes [default: all to the end]
+    /// Number of bytes [default: to the end of the segment]
     #[arg(long, value_parser = size)]
     pub(crate) length: Option<u64>,
-    /// Show them as numbers, text or JSON instead of writing the bytes themselves
+    /// Print the bytes in this format instead of writing them unchanged
     #[arg(long = "as", value_name = "KIND")]
-    pub(crate) kind: Option<Kind>,
-    /// Of this version, if it is still kept [default: the newest]
+    pub(crate) kind: Option<ValueFormat>,
+    /// Version to read, if it is still in the history [default: the newest]
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u64>,
 }
@@ -454,23 +454,23 @@ pub(crate) struct GetOptions {
 #[derive(Args, Debug)]
 pub(crate) struct PutOptions {
     #[command(flatten)]
-    pub(crate) named: Named,
-    /// The bytes, as text; `-` takes them from standard input
+    pub(crate) named: SegmentOptions,
+    /// Bytes to write, as text; `-` reads them from standard input
     pub(crate) bytes: String,
-    /// First byte
+    /// Offset of the first byte
     #[arg(long, default_value = "0", value_parser = size)]
     pub(crate) offset: u64,
-    /// What is written are numbers, text or JSON
+    /// Format of the input
     #[arg(long = "as", value_name = "KIND")]
-    pub(crate) kind: Option<Kind>,
-    /// Only if the segment has this version
+    pub(crate) kind: Option<ValueFormat>,
+    /// Write only if the segment has this version
     #[arg(long, value_name = "N")]
     pub(crate) if_version: Option<u64>,
 }
 
 fn node(text: &str) -> Result<NodeId, String> {
     let node = text.parse().ok().filter(|&node| node != 0).map(NodeId);
-    node.ok_or_else(|| format!("{text:?} is no node: give its number, 1 or more"))
+    node.ok_or_else(|| format!("{text:?} is not a node number: give 1 or more"))
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -485,12 +485,12 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number = digits.parse::<u64>().ok().filter(|_| digits.starts_with(|first: char| first.is_ascii_digit()));
     let bytes = number.and_then(|number| number.checked_mul(1_u64.checked_shl(power)?));
-    bytes.ok_or_else(|| format!("{text:?} is no size: give bytes, or as in 64K, 16M, 2G"))
+    bytes.ok_or_else(|| format!("{text:?} is not a size: give bytes, or as in 64K, 16M, 2G"))
 }
 
 fn octal(text: &str) -> Result<u16, String> {
     let mode = u16::from_str_radix(text, 8).ok().filter(|mode| mode & !0o777 == 0);
-    mode.ok_or_else(|| format!("{text:?} is no permission: give three octal digits, as in 640"))
+    mode.ok_or_else(|| format!("{text:?} is not a mode: give three octal digits, as in 640"))
 }
 
 fn placement(text: &str) -> Result<Placement, String> {
@@ -500,7 +500,8 @@ fn placement(text: &str) -> Result<Placement, String> {
         "hash" => Ok(Placement::Hash),
         number => {
             let node = number.parse().ok().filter(|&node| node != 0).map(NodeId);
-            let wrong = || format!("{text:?} is no home: give local, round-robin, hash, or a node's number, 1 or more");
+            let wrong =
+                || format!("{text:?} is not a home: give local, round-robin, hash, or a node number (1 or more)");
             node.map(Placement::Node).ok_or_else(wrong)
         }
     }
@@ -523,7 +524,7 @@ fn model(text: &str) -> Result<Model, String> {
         "version" => Model::Version,
         _ => {
             return Err(format!(
-                "{text:?} is no model: null, read, write, strict, version, delta=VERSIONS, temporal=MICROSECONDS"
+                "{text:?} is not a model: give null, read, write, strict, version, delta=VERSIONS, temporal=MICROSECONDS"
             ));
         }
     })
@@ -535,8 +536,8 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_holds_together() {
-        // If this broke, a flag would panic when somebody uses it.
+    fn command_line_definition_is_valid_and_values_parse() {
+        // clap reports a contradictory definition only when a user runs the command.
         Arguments::command().debug_assert();
         assert_eq!(model("delta=3"), Ok(Model::Delta(3)));
         assert!(model("delta").is_err() && model("strict=1").is_err() && model("fast").is_err());

@@ -1,10 +1,9 @@
-//! Questions before something is done that cannot be undone.
+//! Confirmation before an action that cannot be undone.
 
 use crate::error::CommandError;
 use std::io::{BufRead, IsTerminal, Write};
 
-/// Asks the person at the terminal; whoever said `--yes` is not asked. Without a terminal there is nobody to ask, and
-/// nothing is done.
+/// Asks for confirmation at the terminal, unless `yes` is set. Without a terminal the action is refused.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     if yes {
         return Ok(());
@@ -13,8 +12,10 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     if !input.is_terminal() {
         return Err(CommandError::Unconfirmed);
     }
-    let mut told = std::io::stderr();
-    write!(told, "{question} [y/N] ").and_then(|()| told.flush()).map_err(CommandError::system("ask"))?;
+    let mut output = std::io::stderr();
+    write!(output, "{question} [y/N] ")
+        .and_then(|()| output.flush())
+        .map_err(CommandError::system("ask for confirmation"))?;
     let mut answer = String::new();
     input.lock().read_line(&mut answer).map_err(CommandError::system("read the answer"))?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {

@@ -1,12 +1,13 @@
-//! The way to the daemon, and the command that makes a segment.
+//! Connection to the daemon, and the commands `ping` and `allocate`.
 
-use crate::arguments::{AllocateOptions, Named, Place};
+use crate::arguments::{AllocateOptions, DaemonOptions, SegmentOptions};
 use crate::error::CommandError;
 use ddss::{Client, Segment, Spec};
 use serde_json::json;
 use std::time::Instant;
 
-pub(crate) fn connect(place: &Place) -> Result<Client, CommandError> {
+/// Connects to the daemon in the folder that the arguments name.
+pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
     let builder = match &place.dir {
         Some(folder) => Client::builder().folder(folder),
         None => Client::builder(),
@@ -14,7 +15,8 @@ pub(crate) fn connect(place: &Place) -> Result<Client, CommandError> {
     Ok(builder.channels(1).connect()?)
 }
 
-pub(crate) fn open(named: &Named) -> Result<Segment, CommandError> {
+/// Opens the segment that the arguments name.
+pub(crate) fn open(named: &SegmentOptions) -> Result<Segment, CommandError> {
     Ok(connect(&named.place)?.open(&named.name)?)
 }
 
@@ -27,7 +29,7 @@ fn describe(segment: &Segment, json: bool) {
     }
 }
 
-pub(crate) fn ping(place: &Place, json: bool) -> Result<(), CommandError> {
+pub(crate) fn ping(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let client = connect(place)?;
     client.ping()?;
     let began = Instant::now();
@@ -41,12 +43,12 @@ pub(crate) fn ping(place: &Place, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-pub(crate) fn allocate(wanted: &AllocateOptions, json: bool) -> Result<(), CommandError> {
-    let mut spec = Spec::new(wanted.bytes);
-    (spec.model, spec.mode) = (wanted.model, wanted.mode);
-    spec.storage = wanted.storage;
-    (spec.placement, spec.history, spec.copies) = (wanted.home, wanted.history, wanted.copies);
-    let segment = connect(&wanted.named.place)?.allocate(&wanted.named.name, spec)?;
+pub(crate) fn allocate(options: &AllocateOptions, json: bool) -> Result<(), CommandError> {
+    let mut spec = Spec::new(options.bytes);
+    (spec.model, spec.mode) = (options.model, options.mode);
+    spec.storage = options.storage;
+    (spec.placement, spec.history, spec.copies) = (options.home, options.history, options.copies);
+    let segment = connect(&options.named.place)?.allocate(&options.named.name, spec)?;
     describe(&segment, json);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What pages, examples and manual pages tell people to type can be typed. (Compiled for tests only.)
+//! Tests that every command line in docs, examples and help texts parses. (Compiled for tests only.)
 
 use crate::arguments::Arguments;
 use clap::error::ErrorKind;
@@ -6,12 +6,12 @@ use clap::{Command, CommandFactory};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Pages that people read, and where the programs explain themselves.
+/// Returns all documentation pages and help texts, each with its name.
 fn texts() -> Vec<(String, String)> {
     let pages = ["README.md", "CONTRIBUTING.md", "examples/README.md"];
     let mut paths: Vec<PathBuf> = pages.iter().map(|page| root().join(page)).collect();
@@ -27,7 +27,7 @@ fn texts() -> Vec<(String, String)> {
     texts
 }
 
-/// What stands under `--help` of a command and of those below it.
+/// Returns the examples of a command and of its subcommands.
 fn helps(command: &Command) -> Vec<(String, String)> {
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut found = vec![(format!("the help of {}", command.get_name()), help)];
@@ -37,7 +37,7 @@ fn helps(command: &Command) -> Vec<(String, String)> {
     found
 }
 
-/// The commands of this program in a text: lines of code blocks, of examples, and spans of code.
+/// Extracts the command lines of a program from code blocks, examples and code spans.
 fn commands_of(text: &str, program: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut in_block, mut in_picture) = (false, false);
@@ -55,11 +55,11 @@ fn commands_of(text: &str, program: &str) -> Vec<String> {
         let is_code = in_block || line.starts_with("  ");
         let spans: Vec<&str> = if is_code { vec![trimmed] } else { line.split('`').skip(1).step_by(2).collect() };
         for span in spans {
-            // Each part of a pipe is a command of its own, and what comes after a `#` is for people.
+            // Each part of a pipe is a command of its own; a comment begins with `#`.
             let code = span.split(" #").next().unwrap_or(span);
             for part in code.split(['|', '>', ';', '&']).map(str::trim) {
                 let part = part.strip_prefix(&runs).map_or_else(|| part.to_owned(), |rest| format!("{program} {rest}"));
-                // Explanations stand behind two blanks.
+                // Two blanks separate a command from its explanation.
                 let part = part.split("  ").next().unwrap_or_default();
                 if part.starts_with(&format!("{program} ")) {
                     found.push(part.to_owned());
@@ -70,14 +70,14 @@ fn commands_of(text: &str, program: &str) -> Vec<String> {
     found
 }
 
-/// Whether the words name a command and flags that there are; values and places may be stand-ins for others (`NAME`).
+/// Returns the parse error of a line with an unknown command or flag; values may be placeholders (`NAME`).
 fn complaint(command: &Command, line: &str) -> Option<String> {
     let error = command.clone().try_get_matches_from(words(line)).err()?;
     let is_wrong = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
     is_wrong.then(|| format!("{line}: {}", error.to_string().lines().next().unwrap_or_default()))
 }
 
-/// As a shell takes a line apart: what is quoted is one word.
+/// Splits a line into words as a shell does; a quoted text is one word.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for (index, part) in line.split('\'').enumerate() {
@@ -94,9 +94,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-// If this failed, a page would tell a reader to type what the program does not know.
 #[test]
-fn what_pages_tell_people_to_type_is_known_to_the_programs() {
+fn documented_commands_parse() {
     let ddss = Arguments::command();
     let ddssd = ddssd::Arguments::command();
     let mut counted = 0;
@@ -113,9 +112,8 @@ fn what_pages_tell_people_to_type_is_known_to_the_programs() {
     assert!(counted > 60, "only {counted} commands were found");
 }
 
-// If this failed, somebody would have to guess how a command is meant.
 #[test]
-fn every_command_has_examples_of_itself() {
+fn every_command_has_examples_in_its_help() {
     let mut command = Arguments::command();
     command.build();
     let mut seen = 0;
@@ -127,12 +125,12 @@ fn every_command_has_examples_of_itself() {
         assert!(commands_of(&help, "ddss").iter().any(|line| line.contains(&own)), "{name} has no example of itself");
         seen += 1;
     }
-    assert!(seen > 30, "only {seen} commands were looked at");
+    assert!(seen > 30, "only {seen} commands were checked");
 }
 
-// If this failed, the test above could pass whatever the pages say.
+// Without this test a broken extraction would let `documented_commands_parse` pass on any page.
 #[test]
-fn a_command_that_is_not_there_is_found() {
+fn unknown_commands_and_flags_are_reported() {
     let page =
         "Try `ddss fly` or\n```sh\nddss get x --lenght 5   # typo\n$ ddss cluster token | ddss cluster jion 1 -\n```\n";
     let found = commands_of(page, "ddss");

@@ -1,15 +1,15 @@
-//! How a command fails: one sentence, and an exit code that a script can tell apart.
+//! Error type of the commands: one sentence and an exit code for scripts.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What fails when the reader of standard output has gone.
-pub(crate) const WRITE_OUT: &str = "write to standard output";
+/// Action that fails when the reader of standard output has gone.
+pub(crate) const WRITE_STDOUT: &str = "write to standard output";
 
-/// What fails when the daemon's user alone may ask.
-pub(crate) const ASK: &str = "ask the daemon about its cluster";
+/// Action that only the daemon's user and root may do.
+pub(crate) const QUERY_CLUSTER: &str = "ask the daemon about its cluster";
 
-/// Why a command did not do what it was asked for.
+/// Reason for the failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]
@@ -17,11 +17,11 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Key(#[from] ddssd::KeyError),
     #[error(transparent)]
-    Page(#[from] ddssd::StatusReadError),
+    StatusRead(#[from] ddssd::StatusReadError),
     #[error("cannot start a node")]
     Node(#[from] ddssd::StartError),
     #[error("cannot {tried}")]
-    System {
+    Io {
         tried: &'static str,
         #[source]
         source: io::Error,
@@ -33,50 +33,52 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error("the daemon in {} belongs to no cluster: `ddss cluster init` makes one, `ddss cluster join` brings it into one", folder.display())]
-    Alone { folder: PathBuf },
+    #[error("the daemon in {} belongs to no cluster: create one with `ddss cluster init`, or join one with `ddss cluster join`", folder.display())]
+    NoCluster { folder: PathBuf },
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Demo(String),
     #[error("{0}")]
-    Kind(String),
+    InvalidInput(String),
     #[error(
-        "the file holds parts of more than one version: the segment changed meanwhile (take its lock, or export again)"
+        "the file holds parts of several versions, because the segment changed during the export: export again, or take its lock"
     )]
-    Mixed,
-    #[error("this is text for a program that reads no JSON: leave --json out")]
-    NoJson,
+    MixedVersions,
+    #[error("this command has no JSON output: omit --json")]
+    NoJsonOutput,
     #[error("{0}")]
-    NotServing(String),
-    #[error("there is no terminal to ask at, and nothing was done: say --yes")]
+    DaemonEnded(String),
+    #[error("cannot ask for confirmation without a terminal, nothing was done: repeat with --yes")]
     Unconfirmed,
-    #[error("something has to be done: see above")]
-    Sick,
+    #[error("some checks failed: follow the advice above")]
+    ChecksFailed,
 }
 
 impl CommandError {
+    /// Returns a constructor of errors of the operating system.
     pub(crate) fn system(tried: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::System { tried, source }
+        move |source| Self::Io { tried, source }
     }
 
-    /// The same of a file or a folder, which is named.
+    /// Returns a constructor of errors about a file or a folder.
     pub(crate) fn file(tried: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File { tried, path: path.to_owned(), source }
     }
 
-    /// Whether it is only that nobody reads standard output any more.
-    pub(crate) fn is_reader_gone(&self) -> bool {
-        let Self::System { tried, source } = self else { return false };
-        *tried == WRITE_OUT && source.kind() == io::ErrorKind::BrokenPipe
+    /// Returns true if the only problem is that the reader of standard output has gone.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        let Self::Io { tried, source } = self else { return false };
+        *tried == WRITE_STDOUT && source.kind() == io::ErrorKind::BrokenPipe
     }
 
+    /// Returns the exit code for scripts.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
-            Self::Page(ddssd::StatusReadError::NotFound { .. }) => 4,
-            Self::NotServing(_) => 4,
-            Self::NoJson | Self::Client(ddss::Error::BadArgument { .. }) => 2,
+            Self::StatusRead(ddssd::StatusReadError::NotFound { .. }) => 4,
+            Self::DaemonEnded(_) => 4,
+            Self::NoJsonOutput | Self::Client(ddss::Error::BadArgument { .. }) => 2,
             Self::Client(error) if error.is_indeterminate() => 3,
             _ => 1,
         }

@@ -1,22 +1,22 @@
-//! What stands under `--help` of each command, and in its manual page: lines that can be typed, and what they are for.
+//! Examples in the help and the manual page of each command.
 
 pub(crate) const DEMO: &str = "\
 Examples:
-  ddss demo          needs no daemon, leaves nothing behind
-  ddss demo --json   what it showed, for scripts";
+  ddss demo          needs no daemon, leaves no files
+  ddss demo --json   its results, for scripts";
 
 pub(crate) const PING: &str = "\
 Examples:
   ddss ping
-  ddss ping --dir /run/ddss   of the daemon in that folder";
+  ddss ping --dir /run/ddss   the daemon in that folder";
 
 pub(crate) const ALLOCATE: &str = "\
 Examples:
   ddss allocate scores 4096
   ddss allocate scores 4096 --mode 640 --history 3
-  ddss allocate rates 64 --model temporal=500   others may see it 500 µs late
-  ddss allocate ledger 4096 --copies 2          a mirror, if its home dies
-  ddss allocate queue 4096 --home 2             at home on node 2";
+  ddss allocate rates 64 --model temporal=500   reads may be 500 µs old
+  ddss allocate ledger 4096 --copies 2          with a replica
+  ddss allocate queue 4096 --home 2             its home is node 2";
 
 pub(crate) const LS: &str = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
   ddss get scores --length 5           the first five bytes
   ddss get scores > file               all, up to 1 MiB; else `ddss export`
   ddss get load --as u64               as numbers
-  ddss get load --as u64 --version 7   as they were in version 7, if it is kept
+  ddss get load --as u64 --version 7   version 7, if in the history
   ddss get config --as json --json     with version and time";
 
 pub(crate) const PUT: &str = "\
@@ -43,7 +43,7 @@ Examples:
   echo hello | ddss put scores -         from a pipe
   ddss put load --as u64 '1 2 3'         three numbers, 24 bytes
   ddss put load --as f32 0.5 --offset 32
-  ddss put scores again --if-version 7   only if nobody has put since";
+  ddss put scores again --if-version 7   only if it is still version 7";
 
 pub(crate) const HEXDUMP: &str = "\
 Examples:
@@ -58,21 +58,21 @@ Examples:
 
 pub(crate) const HISTORY: &str = "\
 Examples:
-  ddss history scores   the versions that are kept, the newest first
+  ddss history scores   the old versions, the newest first
   ddss history scores --length 64";
 
 pub(crate) const EXPORT: &str = "\
 Examples:
   ddss export scores scores.bin
 
-A segment of more than 1 MiB is read in parts. If somebody puts meanwhile, the
-file holds parts of several versions: then it says so and exits with 1.";
+A segment of more than 1 MiB is read in parts. If a client puts meanwhile, the
+file holds parts of several versions: the command reports it and exits with 1.";
 
 pub(crate) const IMPORT: &str = "\
 Examples:
-  ddss import scores scores.bin   made if it is not there, as large as the file
+  ddss import scores scores.bin   allocated if it does not exist
 
-It holds the segment's lock until the last byte is in.";
+The command holds the segment's lock until the last byte is written.";
 
 pub(crate) const CHMOD: &str = "\
 Examples:
@@ -80,13 +80,13 @@ Examples:
 
 pub(crate) const LOCKS: &str = "\
 Examples:
-  ddss locks                  who holds what, for how long yet, who waits
+  ddss locks                  holders, lease times and waiters
   ddss locks 'scores/*'
-  ddss locks scores --break   after a question: its holder hangs";
+  ddss locks scores --break   asks first; for a holder that hangs";
 
 pub(crate) const DOCTOR: &str = "\
 Examples:
-  ddss doctor   exit code 1 if something has to be done
+  ddss doctor   exit code 1 if a check fails
   ddss doctor --json | jq '.[] | select(.state != \"good\")'";
 
 pub(crate) const COMPLETIONS: &str = "\
@@ -98,12 +98,12 @@ Examples:
 pub(crate) const RELEASE: &str = "\
 Examples:
   ddss release scores
-  ddss release 'scores/*'         shows what that is, and asks
+  ddss release 'scores/*'         lists the matches, and asks
   ddss release 'scores/*' --yes   does not ask";
 
 pub(crate) const STATUS: &str = "\
 Examples:
-  ddss status   also of a daemon that is dead
+  ddss status   works after the daemon has ended, too
   ddss status --json";
 
 pub(crate) const COUNTERS: &str = "\
@@ -118,43 +118,43 @@ Examples:
 
 pub(crate) const TOP: &str = "\
 Examples:
-  ddss top                 q leaves, p pauses, arrows scroll the segments
-  ddss top --once | less   two looks, a second apart, as text
+  ddss top                 q quits, p pauses, arrows scroll the segments
+  ddss top --once | less   the rates of one second, as text
   ddss top --json          the same for scripts
 
-Of a daemon that is dead it shows what its page said last. Gets that a client
-reads in place do not come to the daemon, and are not counted.";
+After the daemon has ended, the view shows its last status. Local reads bypass
+the daemon and are not counted.";
 
 pub(crate) const TRACE: &str = "\
 Examples:
   ddss trace scores   a get of 8 bytes, step by step
   ddss trace scores --call put --bytes 4096
-  ddss trace          the last call of anybody that was followed";
+  ddss trace          the last traced call of any client";
 
 pub(crate) const BENCH: &str = "\
 Examples:
-  ddss bench                      on two nodes of its own
-  ddss bench --plot figures.svg   and as a picture
-  ddss bench --dir /run/ddss      on a daemon, and one more of its cluster
+  ddss bench                      starts two nodes
+  ddss bench --plot figures.svg   with a chart
+  ddss bench --dir /run/ddss      a daemon and another node of its cluster
 
-On fewer cores than three the nodes and the client share them, and a call to
-the other node waits for its turn.";
+With fewer than three cores the nodes and the client share them, and a remote
+call includes the time until its node runs.";
 
 pub(crate) const NODES: &str = "\
 Examples:
-  ddss nodes   who leads and votes, and who is alive";
+  ddss nodes   leader, voters and live nodes";
 
 pub(crate) const CLUSTER: &str = "\
 Examples:
   ddss cluster init                   on the first node, before ddssd starts
-  ddss cluster token                  there: the word that lets others in
-  ddss cluster join 10.0.0.1:7400 -   elsewhere, that word on standard input
+  ddss cluster token                  there: prints the token for other nodes
+  ddss cluster join 10.0.0.1:7400 -   elsewhere, token on standard input
   ddss cluster status";
 
 pub(crate) const CLUSTER_INIT: &str = "\
 Examples:
   ddss cluster init
-  ddssd --listen 10.0.0.1:7400   then: the first node of the cluster";
+  ddssd --listen 10.0.0.1:7400   then start the first node";
 
 pub(crate) const CLUSTER_TOKEN: &str = "\
 Examples:
@@ -163,16 +163,16 @@ Examples:
 
 pub(crate) const CLUSTER_JOIN: &str = "\
 Examples:
-  ddss cluster join 10.0.0.1:7400 -   the token comes on standard input
-  ddssd --listen 10.0.0.2:7400        then: it joins as it starts";
+  ddss cluster join 10.0.0.1:7400 -   reads the token from standard input
+  ddssd --listen 10.0.0.2:7400        then start the node, which joins";
 
 pub(crate) const CLUSTER_LEAVE: &str = "\
 Examples:
-  ddss cluster leave           for good; says no if a segment is only here
-  ddss cluster leave --force   then such segments go with it
+  ddss cluster leave           refused if a segment exists only here
+  ddss cluster leave --force   such segments are lost
 
-A segment with a mirror in step (`ddss stat`) is at home there from then on.
-It takes some 3 s while this node has one.";
+A segment with a replica in sync (`ddss stat`) moves its home there. This
+takes about 3 s while the node has such a segment.";
 
 pub(crate) const CLUSTER_REMOVE: &str = "\
 Examples:

@@ -1,20 +1,20 @@
-//! Completions and manual pages, made of the same words as `--help`.
+//! Shell completions and manual pages, generated from the argument definitions.
 
 use crate::arguments::{Arguments, Program};
-use crate::error::{CommandError, WRITE_OUT};
+use crate::error::{CommandError, WRITE_STDOUT};
 use clap::CommandFactory;
 use std::io::Write;
 use std::path::Path;
 
 fn command(program: Program) -> clap::Command {
     match program {
-        Program::Ddss => seen(&Arguments::command()),
+        Program::Ddss => visible_commands(&Arguments::command()),
         Program::Ddssd => ddssd::Arguments::command(),
     }
 }
 
-/// `ddss` as people see it: what only programs start is offered to nobody.
-fn seen(whole: &clap::Command) -> clap::Command {
+/// Returns `ddss` without its hidden commands, which only the program itself starts.
+fn visible_commands(whole: &clap::Command) -> clap::Command {
     clap::Command::new("ddss")
         .version(env!("CARGO_PKG_VERSION"))
         .about(whole.get_about().cloned().unwrap_or_default())
@@ -29,11 +29,11 @@ pub(crate) fn completions(shell: clap_complete::Shell, of: Program) -> Result<()
     let mut command = command(of);
     let name = command.get_name().to_owned();
     clap_complete::generate(shell, &mut command, name, &mut words);
-    std::io::stdout().lock().write_all(&words).map_err(CommandError::system(WRITE_OUT))
+    std::io::stdout().lock().write_all(&words).map_err(CommandError::system(WRITE_STDOUT))
 }
 
 pub(crate) fn manual(folder: &Path) -> Result<(), CommandError> {
-    std::fs::create_dir_all(folder).map_err(CommandError::file("make the folder", folder))?;
+    std::fs::create_dir_all(folder).map_err(CommandError::file("create the folder", folder))?;
     for program in [Program::Ddss, Program::Ddssd] {
         clap_mangen::generate_to(command(program), folder)
             .map_err(CommandError::file("write the manual pages into", folder))?;

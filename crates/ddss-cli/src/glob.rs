@@ -1,6 +1,6 @@
-//! Patterns of names: `*` is any run of characters, `?` any one; everything else is itself.
+//! Glob patterns: `*` matches any run of characters, `?` any one character.
 
-/// A pattern.
+/// A parsed glob pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Glob {
     pattern: Vec<char>,
@@ -13,12 +13,12 @@ impl Glob {
         Self { pattern: pattern.chars().collect(), prefix }
     }
 
-    /// Whether it can match more than one name.
+    /// Returns true if the pattern can match more than one name.
     pub(crate) fn is_pattern(&self) -> bool {
         self.prefix.chars().count() < self.pattern.len()
     }
 
-    /// What every name begins with that it matches.
+    /// Returns the literal prefix of every matching name.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -26,7 +26,7 @@ impl Glob {
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (pattern, name): (&[char], Vec<char>) = (&self.pattern, name.chars().collect());
         let (mut at, mut from) = (0, 0);
-        // Where the last star was, and from where in the name it was tried last.
+        // Position of the last star, and the offset in the name at which it was tried last.
         let mut star = None;
         while from < name.len() {
             match pattern.get(at) {
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_matches_what_a_shell_would() {
-        // If this broke, a release of some segments would release others.
+    fn glob_matches_as_in_a_shell() {
+        // A wrong match would make `ddss release` release other segments.
         let cases =
             [("*", "x", true), ("a*", "abc", true), ("a*c", "abc", true), ("a*c", "abd", false), ("", "", true)];
         let more = [

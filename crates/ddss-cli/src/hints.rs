@@ -1,63 +1,65 @@
-//! What to do next about an error, where its own sentence does not say so.
+//! Hints: the next step after an error whose own message does not name one.
 
-use crate::error::{ASK, CommandError};
+use crate::error::{CommandError, QUERY_CLUSTER};
 use ddss::{Error, Failure};
 use std::io;
 
-/// What to do before anything that may have happened is done again.
-const LOOK: &str =
-    "look before you do it again: `ddss stat NAME` shows what is there, its version one higher if it was put";
-/// The same where the daemon has to come back first.
-const LOOK_THERE: &str =
-    "start the daemon again, then look: `ddss stat NAME` shows what is there, its version one higher if it was put";
+/// Hint for a call whose outcome is unknown.
+const CHECK_OUTCOME: &str = "check before a retry: `ddss stat NAME` shows a version one higher if the put took effect";
+/// Hint for a call whose outcome is unknown because its daemon ended.
+const RESTART_AND_CHECK: &str =
+    "restart the daemon, then check: `ddss stat NAME` shows a version one higher if the put took effect";
 
-/// The next step, as a part of a sentence.
+/// Returns the next step after an error.
 pub(crate) fn next_step(error: &CommandError) -> Option<&'static str> {
     match error {
-        CommandError::Client(Error::OutOfRange { .. }) => Some("`ddss stat NAME` says how large it is"),
-        CommandError::Client(why @ Error::Attach(_)) if denies(why) => {
-            Some("run it as the daemon's user or as root, or have the socket opened to others (ddssd --socket-mode)")
-        }
+        CommandError::Client(Error::OutOfRange { .. }) => Some("`ddss stat NAME` shows the size of the segment"),
+        CommandError::Client(why @ Error::Attach(_)) if is_permission_denied(why) => Some(
+            "run the command as the daemon's user or as root, or open the socket to other users (ddssd --socket-mode)",
+        ),
         CommandError::Client(Error::Attach(_)) => {
-            Some("`ddss status` and `ddss counters` tell whether it hangs, its log tells why")
+            Some("`ddss status` and `ddss counters` show whether the daemon hangs; its log shows why")
         }
-        CommandError::Client(Error::DaemonGone { .. }) => Some(LOOK_THERE),
-        // It says what is good.
+        CommandError::Client(Error::DaemonGone { .. }) => Some(RESTART_AND_CHECK),
+        // The message itself names the valid values.
         CommandError::Client(Error::BadArgument { .. }) => None,
-        CommandError::Client(Error::Indeterminate { .. }) => Some(LOOK),
-        CommandError::Client(error) => about(error.failure()?),
-        CommandError::System { tried: ASK, source } if source.kind() == io::ErrorKind::PermissionDenied => {
-            Some("run it as the daemon's user or as root")
+        CommandError::Client(Error::Indeterminate { .. }) => Some(CHECK_OUTCOME),
+        CommandError::Client(error) => step_after(error.failure()?),
+        CommandError::Io { tried: QUERY_CLUSTER, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Some("run the command as the daemon's user or as root")
         }
         _ => None,
     }
 }
 
-/// Whether the system said, somewhere below, that this user may not.
-fn denies(error: &dyn std::error::Error) -> bool {
+/// Returns true if a source of the error is `EACCES` or `EPERM`.
+fn is_permission_denied(error: &dyn std::error::Error) -> bool {
     std::iter::successors(error.source(), |error| error.source())
         .filter_map(|error| error.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-fn about(failure: Failure) -> Option<&'static str> {
+/// Returns the next step after a failure that the daemon reported.
+fn step_after(failure: Failure) -> Option<&'static str> {
     Some(match failure {
-        Failure::NotFound => "`ddss ls` shows what there is",
-        Failure::AlreadyExists => "`ddss stat NAME` shows that one, `ddss release NAME` frees the name",
-        Failure::PermissionDenied => "its owner and root may let others in: `ddss chmod MODE NAME`",
-        Failure::TooLarge => "take it in parts (--offset, --length), or `ddss export` and `ddss import` it",
-        Failure::NoSpace => "`ddss ls` shows what takes it; release some, or start ddssd with more --pool-bytes",
-        Failure::SegmentsFull => "`ddss ls` shows them; release some, or name another node (--home)",
-        Failure::NodeDown => "`ddss nodes` shows who is alive",
-        Failure::TimedOut => {
-            "`ddss locks NAME` shows who holds it, `ddss nodes` who is alive, `ddss counters` what the node does"
+        Failure::NotFound => "`ddss ls` lists the segments",
+        Failure::AlreadyExists => "`ddss stat NAME` shows the existing segment, `ddss release NAME` frees the name",
+        Failure::PermissionDenied => "the owner and root can grant access: `ddss chmod MODE NAME`",
+        Failure::TooLarge => "transfer it in parts (--offset, --length), or use `ddss export` and `ddss import`",
+        Failure::NoSpace => {
+            "`ddss ls` shows the sizes of the segments; release some, or restart ddssd with more --pool-bytes"
         }
-        Failure::VersionMismatch => "`ddss stat NAME` shows the version that it has",
-        Failure::VersionGone => "`ddss history NAME` shows those that are kept",
-        Failure::Locked | Failure::LockLost => "`ddss locks NAME` shows who holds it",
-        Failure::Contended => "take its lock, or read less at once",
-        Failure::Unsupported => "are all nodes of one release? `ddss nodes`, and `ddssd --version` on each",
-        Failure::GoingDown => "`ddss status` tells when a daemon serves again",
+        Failure::SegmentsFull => "`ddss ls` lists the segments; release some, or choose another node (--home)",
+        Failure::NodeDown => "`ddss nodes` shows the live nodes",
+        Failure::TimedOut => {
+            "`ddss locks NAME` shows the holder of the lock, `ddss nodes` the live nodes, `ddss counters` the load of this node"
+        }
+        Failure::VersionMismatch => "`ddss stat NAME` shows the present version",
+        Failure::VersionGone => "`ddss history NAME` lists the versions that remain",
+        Failure::Locked | Failure::LockLost => "`ddss locks NAME` shows the holder of the lock",
+        Failure::Contended => "take the lock of the segment, or read fewer bytes at once",
+        Failure::Unsupported => "compare the releases of all nodes: `ddss nodes`, and `ddssd --version` on each",
+        Failure::GoingDown => "`ddss status` shows when a daemon serves again",
         _ => return None,
     })
 }
@@ -67,12 +69,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_names_commands_that_there_are() {
-        // If this broke, who is in trouble would be told to type what the program does not know.
+    fn hints_name_existing_commands() {
+        // A hint with an unknown command would mislead a user who already has a problem.
         use clap::CommandFactory;
         let command = crate::arguments::Arguments::command();
         let known = |word: &str| command.get_subcommands().any(|known| known.get_name() == word);
-        let steps = (0..=u8::MAX).filter_map(|code| about(Failure::from_code(code))).chain([LOOK, LOOK_THERE]);
+        let steps = (0..=u8::MAX)
+            .filter_map(|code| step_after(Failure::from_code(code)))
+            .chain([CHECK_OUTCOME, RESTART_AND_CHECK]);
         let mut seen = 0;
         for step in steps {
             for typed in step.split('`').skip(1).step_by(2).filter_map(|typed| typed.strip_prefix("ddss ")) {

@@ -1,10 +1,10 @@
-//! The command `ddss`: shows and touches segments, and the demonstration that people meet first.
+//! The command line client `ddss`: reads, writes and inspects segments, nodes and clusters.
 //!
-//! *The stop after:* the client crate `ddss`; this binary decides nothing and touches no memory by itself.
+//! The client crate `ddss` does the work. This binary parses arguments, formats answers and chooses exit codes.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to who started it")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints its answers")]
 
-/// As everybody knows it, and no panic when the reader of standard output has gone.
+/// Replaces the standard `println!`: a closed standard output ends the program without a panic.
 macro_rules! println {
     () => { $crate::output::terminal_text::line(format_args!("")) };
     ($($words:tt)*) => { $crate::output::terminal_text::line(format_args!($($words)*)) };
@@ -32,40 +32,40 @@ mod top;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use error::CommandError;
-use output::terminal_text::{READER_GONE, Unheard};
+use output::terminal_text::{OutputClosed, SIGPIPE_EXIT_CODE};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let parsed = Arguments::try_parse();
-    // Of words that make no sense, this one is understood all the same.
+    // `--json` is honoured even where the other arguments cannot be parsed.
     let is_json = parsed.as_ref().map_or_else(|_| std::env::args_os().any(|word| word == "--json"), |all| all.json);
     if is_json {
-        output::terminal_text::speak_json();
+        output::terminal_text::enable_json_errors();
     }
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(wrong) if wrong.use_stderr() => {
-            output::terminal_text::complain_of_words(&wrong.render().to_string());
+            output::terminal_text::print_usage_error(&wrong.render().to_string());
             return ExitCode::from(2);
         }
         // Help, or the version.
         Err(asked) => asked.exit(),
     };
     match std::panic::catch_unwind(|| run(&arguments)) {
-        Ok(ended) => told(ended),
-        Err(reason) => match reason.downcast::<Unheard>() {
+        Ok(ended) => exit_code_of(ended),
+        Err(reason) => match reason.downcast::<OutputClosed>() {
             Ok(unheard) => ExitCode::from(unheard.0),
             Err(reason) => std::panic::resume_unwind(reason),
         },
     }
 }
 
-fn told(ended: Result<(), CommandError>) -> ExitCode {
+fn exit_code_of(ended: Result<(), CommandError>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is_reader_gone() => ExitCode::from(READER_GONE),
+        Err(error) if error.is_closed_output() => ExitCode::from(SIGPIPE_EXIT_CODE),
         Err(error) => {
-            output::terminal_text::fail(
+            output::terminal_text::print_error(
                 &ddssd::format_error_chain(&error),
                 error.exit_code(),
                 hints::next_step(&error),
@@ -82,20 +82,20 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::DemoNode(options) => demo::run_node(options),
         Command::DemoClient(options) => demo::run_client(options),
         Command::Ping(place) => connect::ping(place, json),
-        Command::Allocate(wanted) => connect::allocate(wanted, json),
-        Command::Ls(wanted) => commands::segments::list(wanted, json),
+        Command::Allocate(options) => connect::allocate(options, json),
+        Command::Ls(options) => commands::segments::list(options, json),
         Command::Stat(named) => commands::segments::stat(named, json),
-        Command::Get(wanted) => commands::data::get(wanted, json),
+        Command::Get(options) => commands::data::get(options, json),
         Command::Put(given) => commands::data::put(given, json),
-        Command::Hexdump(wanted) => commands::data::hexdump(wanted, json),
-        Command::Watch(wanted) => commands::data::watch(wanted, json),
-        Command::History(wanted) => commands::segments::history(wanted, json),
-        Command::Export(wanted) => commands::data::export(wanted, json),
-        Command::Import(wanted) => commands::data::import(wanted, json),
-        Command::Chmod(wanted) => commands::segments::chmod(wanted, json),
-        Command::Locks(wanted) => commands::locks::locks(wanted, json),
+        Command::Hexdump(options) => commands::data::hexdump(options, json),
+        Command::Watch(options) => commands::data::watch(options, json),
+        Command::History(options) => commands::segments::history(options, json),
+        Command::Export(options) => commands::data::export(options, json),
+        Command::Import(options) => commands::data::import(options, json),
+        Command::Chmod(options) => commands::segments::chmod(options, json),
+        Command::Locks(options) => commands::locks::locks(options, json),
         Command::Doctor(options) => commands::doctor::run(options, json),
-        Command::Completions { .. } | Command::Man { .. } if json => Err(CommandError::NoJson),
+        Command::Completions { .. } | Command::Man { .. } if json => Err(CommandError::NoJsonOutput),
         Command::Completions { shell, of } => generate::completions(*shell, *of),
         Command::Man { folder } => generate::manual(folder),
         Command::Release(named) => commands::data::release(named, json),

@@ -1,8 +1,8 @@
-//! Many nodes under load: the engines of [`ddss_core`] in virtual time, where each step of a daemon takes what it was
-//! measured to take. For the shape of what no two cores can show; nothing goes wrong here, and nothing is checked.
+//! Capacity model: the engines of [`ddss_core`] in virtual time, with measured costs of each step of a daemon. It projects
+//! the scaling to more nodes than a test machine has cores. It has no faults and checks nothing.
 //!
-//! Each node has one progress thread, which does one thing after the other. A get takes the own daemon's time twice (to
-//! ask, and when the bytes are back), the home's once, and two hops. Memory is left out: the engines decide without it.
+//! Each node has one progress thread. A get takes the time of its own daemon twice (for the request and the reply), that of
+//! the home once, and two hops. Memory is not modelled: the engines decide without it.
 
 use crate::random::Random;
 use ddss_core::engine::{Action, Engine, EngineConfig, FetchTarget, MessageBody, Now, StepId};
@@ -12,40 +12,40 @@ use ddss_core::{
 };
 use std::collections::BTreeMap;
 
-/// What each step takes, in virtual nanoseconds.
+/// Costs of each step in virtual nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// From an answer in the client's ring to the next request in it.
+    /// Time of the client between a reply and its next request.
     pub client_ns: u64,
-    /// The progress thread of the client's own node, for one get.
+    /// Time of the progress thread of the client's node for one get.
     pub own_ns: u64,
-    /// The progress thread of the home, for one get of another node.
+    /// Time of the progress thread of the home for one remote get.
     pub home_ns: u64,
-    /// From one node to another, on average.
+    /// Mean delay from one node to another.
     pub hop_ns: u64,
 }
 
-/// Who asks for what.
+/// Load of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Clients on each but the first, each with one get under way: nobody is at home where its data is.
+    /// Number of clients on each node but the first, each with one remote get in flight.
     pub clients: usize,
-    /// Whether each client's data is at the node behind its own, and not all of it at the first node.
+    /// True if the data of each client has its home on the next node; otherwise all data is on the first node.
     pub spread: bool,
-    /// Gets that count, of each client.
+    /// Number of measured gets of each client.
     pub gets: u64,
 }
 
-/// What came of it.
+/// Result of a load.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scaled {
-    /// Gets a second, of all clients.
+pub struct LoadResult {
+    /// Gets per second of all clients.
     pub gets_per_s: f64,
-    /// What each get took, sorted, in nanoseconds.
+    /// Sorted latencies of the gets in nanoseconds.
     pub times_ns: Vec<u64>,
-    /// How much of the time the busiest progress thread worked.
+    /// Utilization of the busiest progress thread.
     pub busiest: f64,
 }
 
@@ -62,7 +62,7 @@ struct Client {
     done: u64,
 }
 
-struct World {
+struct Simulator {
     costs: Costs,
     load: Load,
     now_ns: u64,
@@ -71,7 +71,7 @@ struct World {
     count: u64,
     engines: Vec<Engine>,
     clients: Vec<Vec<Client>>,
-    /// Until when each progress thread is at work, and how long it was in all.
+    /// End of the present work of each progress thread, and its total busy time.
     busy: Vec<(u64, u64)>,
     made: Option<SegmentId>,
     times_ns: Vec<u64>,
@@ -88,15 +88,15 @@ fn id(client: usize) -> ClientId {
 }
 
 /// Runs a load. The same seed gives the same answer.
-pub fn scale(seed: u64, costs: Costs, load: Load) -> Scaled {
-    let mut world = World::new(seed, costs, load);
-    // What making the segments left to do is no part of this.
+pub fn simulate_load(seed: u64, costs: Costs, load: Load) -> LoadResult {
+    let mut world = Simulator::new(seed, costs, load);
+    // The remaining actions of the allocations are no part of the measurement.
     world.run();
     let begin_ns = world.busy.iter().map(|(until, _)| *until).max().unwrap_or(0).max(world.now_ns);
     world.busy.iter_mut().for_each(|(_, worked)| *worked = 0);
     for node in 1..load.nodes {
         for client in 0..load.clients {
-            // Nobody begins at the same moment as somebody else.
+            // Each client begins at a different time.
             let soon = world.random.below(costs.client_ns.max(1) + 2 * costs.hop_ns.max(1));
             world.at(begin_ns + soon, Event::Ask { node, client });
         }
@@ -105,15 +105,15 @@ pub fn scale(seed: u64, costs: Costs, load: Load) -> Scaled {
     world.times_ns.sort_unstable();
     let busiest = world.busy.iter().map(|(_, worked)| *worked).max().unwrap_or(0);
     let took_ns = world.last_ns.saturating_sub(begin_ns).max(1) as f64;
-    Scaled {
+    LoadResult {
         gets_per_s: world.times_ns.len() as f64 * 1e9 / took_ns,
         busiest: busiest as f64 / took_ns,
         times_ns: world.times_ns,
     }
 }
 
-impl World {
-    fn new(seed: u64, costs: Costs, load: Load) -> World {
+impl Simulator {
+    fn new(seed: u64, costs: Costs, load: Load) -> Simulator {
         let peers: Vec<NodeId> = (1..=load.nodes as u16).map(NodeId).collect();
         let engine = |node: &NodeId| {
             let config = EngineConfig {
@@ -129,7 +129,7 @@ impl World {
             (0..load.clients).for_each(|client| engine.attach(id(client), Principal { uid: 7, gid: 7 }, 1 << 20));
             engine
         };
-        let mut world = World {
+        let mut world = Simulator {
             costs,
             load,
             now_ns: 0,
@@ -156,7 +156,7 @@ impl World {
         world
     }
 
-    /// Until nothing is left to happen.
+    /// Runs until no event is left.
     fn run(&mut self) {
         while let Some(((time_ns, _), event)) = self.events.pop_first() {
             self.now_ns = time_ns;
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// A segment, made at its home before anything begins.
+    /// Allocates a segment at its home before the measurement.
     fn make(&mut self, home: usize, name: &str) -> SegmentId {
         let text = [&Spec { mode: 0o600, ..Spec::new(BYTES) }.encode()[..], name.as_bytes()].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
@@ -173,7 +173,7 @@ impl World {
         self.made = None;
         self.engines[home].request(now, lane, &request, &text);
         self.perform(home, 0);
-        // It may have to ask the others whether one of them has that name.
+        // The engine may have to ask the other nodes for the name.
         while self.made.is_none() {
             let ((time_ns, _), event) = self.events.pop_first().expect("the pool is large enough");
             self.now_ns = time_ns;
@@ -192,7 +192,7 @@ impl World {
         self.events.insert((time_ns, self.count), event);
     }
 
-    /// The progress thread of a node works so long, when it has done what came before; says when it is done.
+    /// Occupies the progress thread of a node after its earlier work; returns the end time.
     fn work(&mut self, node: usize, cost_ns: u64) -> u64 {
         let (until, worked) = &mut self.busy[node];
         *until = (*until).max(self.now_ns) + cost_ns;
@@ -200,7 +200,7 @@ impl World {
         *until
     }
 
-    /// A hop takes between half and one and a half of the average.
+    /// Returns a delay between 0.5 and 1.5 times the mean.
     fn hop(&mut self) -> u64 {
         self.costs.hop_ns / 2 + self.random.below(self.costs.hop_ns.max(1))
     }
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Does what an engine decided, at that time.
+    /// Executes the actions of an engine.
     fn perform(&mut self, node: usize, time_ns: u64) {
         while let Some(action) = self.engines[node].next_action() {
             match action {
@@ -279,7 +279,7 @@ impl World {
         let client = &mut self.clients[node][index];
         client.done += 1;
         let (done, took) = (client.done, ready - client.asked_ns);
-        // The first get of each client asks what its segment is.
+        // The first get of each client fetches the metadata of its segment.
         if done > 1 {
             self.times_ns.push(took);
             self.last_ns = self.last_ns.max(ready);
@@ -296,16 +296,15 @@ mod tests {
 
     const COSTS: Costs = Costs { client_ns: 500, own_ns: 1000, home_ns: 500, hop_ns: 5000 };
 
-    fn run(nodes: usize, clients: usize, spread: bool) -> Scaled {
-        scale(1, COSTS, Load { nodes, clients, spread, gets: 100 })
+    fn run(nodes: usize, clients: usize, spread: bool) -> LoadResult {
+        simulate_load(1, COSTS, Load { nodes, clients, spread, gets: 100 })
     }
 
     #[test]
-    fn one_home_fills_up_and_spread_data_does_not() {
-        // If this broke, the figure that says how DDSS grows would say what its author hoped for.
+    fn one_home_saturates_and_spread_data_scales() {
         let (one, many) = (run(4, 4, false), run(24, 4, false));
         assert!(many.busiest > 0.95, "24 nodes fill one home: {}", many.busiest);
-        // A home that does nothing else answers 1 / home_ns.
+        // A saturated home serves 1 / home_ns gets per second.
         assert!((1.8e6..2.1e6).contains(&many.gets_per_s), "{}", many.gets_per_s);
         assert!(many.gets_per_s < 3.5 * one.gets_per_s, "{}", one.gets_per_s);
         let (few, all) = (run(4, 4, true), run(24, 4, true));
@@ -314,11 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lonely_get_takes_the_sum_of_its_steps() {
-        // If this broke, the costs that were measured would count twice, or not at all.
-        let Scaled { times_ns, .. } = run(2, 1, true);
+    fn latency_of_a_single_get_is_the_sum_of_its_steps() {
+        let LoadResult { times_ns, .. } = run(2, 1, true);
         let (least, most) = (times_ns[0], times_ns[times_ns.len() - 1]);
-        // Client, own daemon and home take 2 µs; two hops between 5 and 15.
+        // Client, daemon and home take 2 µs; two hops take 5 to 15 µs.
         assert!((7000..9500).contains(&least), "{least}");
         assert!((14_000..=17_000).contains(&most), "{most}");
         assert_eq!(run(2, 1, true), run(2, 1, true), "the same seed gives the same answer");

@@ -1,15 +1,15 @@
-//! The test kit: N engines on one thread under one seed, in virtual time.
+//! Deterministic simulator: N engines on one thread in virtual time, under one seed.
 //!
-//! The engines are the ones that `ddssd` runs; what is simulated is what they touch: memory, the network, clients
-//! and time. A transfer is carried out in pieces at different moments, so a put can come between; connections are
-//! cut with everything that was on them; clients die in the middle of what they asked for; nodes stop for a while, or die
-//! and come back, with their memory or empty.
+//! The engines are those of `ddssd`. Memory, network, clients and time are simulated. A transfer happens in pieces, so a
+//! put can come between two of them. Connections are cut with all messages in flight, clients die during calls, and nodes
+//! pause, or crash and restart with or without their memory. This crate is not a load generator for real daemons.
 //!
-//! Same seed and same commit, same trace:
+//! `cluster` runs the nodes, `load` the clients, and `check` examines the results. The same seed and commit give the same
+//! trace:
 //!
 //! ```
-//! use ddss_sim::{Plan, run};
-//! let plan = Plan { operations: 300, ..Plan::default() };
+//! use ddss_sim::{Scenario, run};
+//! let plan = Scenario { operations: 300, ..Scenario::default() };
 //! let first = run(7, &plan);
 //! assert_eq!(first.violations, Vec::<String>::new());
 //! assert_eq!(first.trace, run(7, &plan).trace);
@@ -25,9 +25,11 @@ mod regression_seeds;
 #[cfg(test)]
 mod round_trips;
 
-pub use capacity_model::{Costs, Load, Scaled, scale};
-pub use check::{History, Observation, Section, Sections, Stamps, Step, What, explain};
+pub use capacity_model::{Costs, Load, LoadResult, simulate_load};
+pub use check::{
+    CriticalSection, History, MutexChecker, Observation, OperationKind, Step, TimestampChecker, find_linear_order,
+};
 pub use cluster::simulator::run;
-pub use load::scenario::{Plan, Report, Ways};
+pub use load::scenario::{EnginePath, Report, Scenario};
 pub use random::Random;
 pub use regression_seeds::KNOWN_SEEDS;

@@ -1,36 +1,36 @@
-//! A simulation campaign: `ddss-sim --seeds 2000 --ops 5000`.
+//! Simulation campaign over many seeds: `ddss-sim --seeds 2000 --ops 5000`.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a command talks to who started it")]
+#![allow(clippy::print_stdout, reason = "a command line program prints its answers")]
 
 use clap::Parser;
-use ddss_sim::{KNOWN_SEEDS, Plan, Report, run};
+use ddss_sim::{KNOWN_SEEDS, Report, Scenario, run};
 use std::process::ExitCode;
 
-/// Runs engines under many seeds, in virtual time, with everything going wrong that can.
+/// Runs engines in virtual time under many seeds, with faults of clients, connections and nodes
 #[derive(Parser, Debug)]
 #[command(
     name = "ddss-sim",
     after_help = "Examples:\n  ddss-sim --seeds 2000 --ops 5000\n  ddss-sim --seed 77 --ops 5000   run one seed again"
 )]
 struct Arguments {
-    /// How many seeds, from 1 on, behind those that ever failed
+    /// Number of seeds from 1 on, after the regression seeds
     #[arg(long, default_value_t = 100, value_name = "N")]
     seeds: u64,
     /// Calls in each run
     #[arg(long, default_value_t = 5000, value_name = "M")]
     ops: usize,
-    /// Only this seed
+    /// Run only this seed
     #[arg(long, value_name = "S", conflicts_with = "seeds")]
     seed: Option<u64>,
     /// Nodes in each run
     #[arg(long, default_value_t = 3, value_name = "N")]
     nodes: usize,
-    /// One JSON object at the end instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// The numbers of a report that are summed up over a campaign, with their names.
+/// Returns the counters of a report that a campaign adds up, with their names.
 fn numbers(report: &Report) -> [(&'static str, u64); 20] {
     [
         ("operations", report.operations),
@@ -58,13 +58,13 @@ fn numbers(report: &Report) -> [(&'static str, u64); 20] {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let plan = Plan { operations: arguments.ops, nodes: arguments.nodes.max(1), ..Plan::default() };
+    let plan = Scenario { operations: arguments.ops, nodes: arguments.nodes.max(1), ..Scenario::default() };
     let mut seeds: Vec<u64> = match arguments.seed {
         Some(seed) => vec![seed],
         None => (1..=arguments.seeds).collect(),
     };
     if arguments.seed.is_none() {
-        // Every seed that ever failed, first.
+        // Regression seeds come first.
         seeds.splice(0..0, KNOWN_SEEDS.iter().copied());
     }
     let mut sums = numbers(&Report::default());

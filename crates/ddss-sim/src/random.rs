@@ -1,4 +1,4 @@
-//! The one source of chance: SplitMix64, so that a seed means the same on every machine and in every release.
+//! Random generator of the simulation: SplitMix64, so that a seed gives the same run on every machine and release.
 
 /// A seeded generator.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.word() % end.max(1)
     }
 
-    /// Whether something happens that happens once in `of` times.
+    /// Returns true with probability 1 / `of`.
     pub fn one_in(&mut self, of: u64) -> bool {
         of > 0 && self.below(of) == 0
     }

@@ -1,28 +1,28 @@
-//! Round trips, counted: in a world where everything takes one hop from node to node and nothing else takes time, a call
-//! that took so many hops made so many trips.
+//! Tests of the number of round trips of each call. In a network with a constant delay, and no other costs, the time of a
+//! call is its number of hops.
 
 use crate::cluster::network::Event;
-use crate::cluster::simulator::World;
-use crate::load::scenario::Plan;
-use crate::load::workload::{Held, Kind, Target};
+use crate::cluster::simulator::Simulator;
+use crate::load::scenario::Scenario;
+use crate::load::workload::{HeldLock, Kind, Target};
 use ddss_core::{Completion, LockToken, Model, Outcome};
 
 const HOP_US: u64 = 100;
 const PATIENCE_US: u32 = 100_000_000;
 
-/// A quiet world whose nodes have met.
-fn world(nodes: usize, clients: usize) -> World {
-    world_of(&Plan { nodes, clients, faults: false, hop_us: Some(HOP_US), ..Plan::default() })
+/// Creates a simulator without faults, whose nodes are connected.
+fn world(nodes: usize, clients: usize) -> Simulator {
+    world_of(&Scenario { nodes, clients, faults: false, hop_us: Some(HOP_US), ..Scenario::default() })
 }
 
-/// One whose nodes say nothing by themselves: mirrors do.
-fn silent_world() -> World {
+/// Creates a simulator without replicas, which would send messages by themselves.
+fn silent_world() -> Simulator {
     let (faults, hop_us) = (false, Some(HOP_US));
-    world_of(&Plan { nodes: 2, clients: 2, mirrored: 0, faults, hop_us, ..Plan::default() })
+    world_of(&Scenario { nodes: 2, clients: 2, replicated: 0, faults, hop_us, ..Scenario::default() })
 }
 
-fn world_of(plan: &Plan) -> World {
-    let mut world = World::new(1, plan);
+fn world_of(plan: &Scenario) -> Simulator {
+    let mut world = Simulator::new(1, plan);
     while world.now_us < HOP_US / 2 {
         assert!(world.step());
         if world.nodes.iter().all(|node| node.engine.pending() == 0) {
@@ -32,8 +32,8 @@ fn world_of(plan: &Plan) -> World {
     world
 }
 
-/// A client asks, alone; how it ended, and how many hops that took.
-fn ask(world: &mut World, node: usize, client: usize, kind: Kind, target: Target) -> (Completion, u64) {
+/// Makes one call and returns its completion and its number of hops.
+fn ask(world: &mut Simulator, node: usize, client: usize, kind: Kind, target: Target) -> (Completion, u64) {
     world.ask_for(node, client, kind, target, PATIENCE_US);
     while world.nodes[node].clients[client].asked.is_some() {
         assert!(world.step(), "everything ends");
@@ -44,8 +44,8 @@ fn ask(world: &mut World, node: usize, client: usize, kind: Kind, target: Target
     (completion, (ended_us - asked.began_us) / HOP_US)
 }
 
-/// A segment of that model, and a node that is not its home.
-fn remote(world: &World, model: Model) -> (Target, usize) {
+/// Returns a segment of this model, and a node that is not its home.
+fn remote(world: &Simulator, model: Model) -> (Target, usize) {
     let is_it = |target: &&Target| std::mem::discriminant(&target.model) == std::mem::discriminant(&model);
     let target = *world.targets[1..].iter().find(is_it).expect("every model has a segment");
     (target, usize::from(target.id.home().0) % world.plan.nodes)
@@ -55,12 +55,11 @@ const MODELS: [Model; 7] =
     [Model::Null, Model::Read, Model::Write, Model::Strict, Model::Version, Model::Delta(0), Model::Temporal(0)];
 
 #[test]
-fn a_call_takes_as_many_round_trips_as_it_must_and_no_more() {
-    // If this broke, every call between nodes would take twice as long, and no other test would see it.
+fn remote_calls_take_the_minimum_of_round_trips() {
     for model in MODELS {
         let mut world = world(2, 2);
         let (target, node) = remote(&world, model);
-        // The first get asks what the segment is.
+        // The first get fetches the metadata of the segment.
         ask(&mut world, node, 0, Kind::Get, target);
         let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
         assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");
@@ -88,15 +87,16 @@ fn a_call_takes_as_many_round_trips_as_it_must_and_no_more() {
 }
 
 #[test]
-fn where_each_read_waits_for_the_one_before_a_get_that_minds_the_lock_still_takes_one_trip() {
-    // If this broke, a get under Strict would take three round trips on an adapter whose reads have to be fenced. The
-    // others do: they need nothing of the home's processor.
+fn strict_get_takes_one_round_trip_with_fenced_reads() {
+    // On an adapter with fenced reads, a one-sided Strict get would take three round trips. Other models accept this,
+    // because they need nothing of the home's processor.
     for model in MODELS {
         let (faults, hop_us, reads_overlap) = (false, Some(HOP_US), Some(false));
-        let mut world = world_of(&Plan { nodes: 2, clients: 2, faults, hop_us, reads_overlap, ..Plan::default() });
+        let mut world =
+            world_of(&Scenario { nodes: 2, clients: 2, faults, hop_us, reads_overlap, ..Scenario::default() });
         let (target, node) = remote(&world, model);
         ask(&mut world, node, 0, Kind::Get, target);
-        let handed = |world: &World| world.nodes.iter().map(|node| node.engine.counters().served_gets).sum::<u64>();
+        let handed = |world: &Simulator| world.nodes.iter().map(|node| node.engine.counters().served_gets).sum::<u64>();
         let before = handed(&world);
         let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
         assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");
@@ -111,14 +111,13 @@ fn where_each_read_waits_for_the_one_before_a_get_that_minds_the_lock_still_take
     }
 }
 
-/// A get right behind another one is answered from the copy that the first one left.
+/// Returns true if a second get is answered from the read cache.
 fn is_copied(model: Model) -> bool {
     matches!(model, Model::Temporal(_))
 }
 
 #[test]
-fn a_put_with_a_mirror_takes_one_round_trip_more_and_a_get_none() {
-    // If this broke, what a mirror costs would be more than is said, or a put would not wait for it.
+fn replica_costs_one_round_trip_for_a_put_and_none_for_a_get() {
     let mut world = world(2, 2);
     let target = world.targets[world.plan.segments];
     let far = usize::from(target.id.home().0) % 2;
@@ -127,8 +126,8 @@ fn a_put_with_a_mirror_takes_one_round_trip_more_and_a_get_none() {
     while world.now_us < until_us {
         assert!(world.step());
     }
-    assert!(world.council.duties.get(&target.id).is_some_and(|duty| duty.paired), "the mirror has everything by now");
-    // The first get asks what the segment is.
+    assert!(world.raft.duties.get(&target.id).is_some_and(|duty| duty.paired), "the mirror has everything by now");
+    // The first get fetches the metadata of the segment.
     ask(&mut world, far, 0, Kind::Get, target);
     for (kind, from_far, from_near) in [
         (Kind::Put, 4, 2),
@@ -150,8 +149,7 @@ fn a_put_with_a_mirror_takes_one_round_trip_more_and_a_get_none() {
 }
 
 #[test]
-fn an_older_version_takes_one_round_trip_and_a_younger_reader_none() {
-    // If this broke, a history would be as slow as asking twice, or a copy would not be used.
+fn old_version_takes_one_round_trip_and_a_cached_one_none() {
     let mut world = world(2, 2);
     let target = *world.targets.iter().find(|target| target.keeps == 4).expect("one has a history");
     let node = usize::from(target.id.home().0) % 2;
@@ -176,8 +174,7 @@ fn an_older_version_takes_one_round_trip_and_a_younger_reader_none() {
 }
 
 #[test]
-fn a_reader_that_meets_a_holder_hears_of_the_end_in_one_trip() {
-    // If this broke, a get of a locked segment would ask again and again.
+fn get_of_locked_segment_waits_without_polling() {
     let mut world = world(2, 2);
     let (target, node) = remote(&world, Model::Strict);
     ask(&mut world, node, 0, Kind::Get, target);
@@ -196,9 +193,9 @@ fn a_reader_that_meets_a_holder_hears_of_the_end_in_one_trip() {
     assert!(world.now_us - before <= 2 * HOP_US, "unlocked there, answered here");
 }
 
-/// How many hops a call takes while another client holds the lock alone; `None` if it waits for that one.
+/// Returns the hops of a call while another client holds the exclusive lock, or `None` if the call waits.
 fn beside_a_holder(
-    world: &mut World,
+    world: &mut Simulator,
     (holder, other): (usize, usize),
     node: usize,
     kind: Kind,
@@ -223,9 +220,8 @@ fn beside_a_holder(
 }
 
 #[test]
-fn who_need_not_mind_a_lock_waits_for_nobody_and_who_must_does() {
-    // If this broke, a dashboard would stand still while somebody changes what it shows, or a reader that must see
-    // nothing of an unfinished change would see it.
+fn only_calls_that_respect_locks_wait_for_a_holder() {
+    // A reader of a lock-free model must not stall, and a Strict reader must not see an unfinished change.
     for model in MODELS {
         let mut world = world(2, 2);
         let (target, far) = remote(&world, model);
@@ -234,7 +230,7 @@ fn who_need_not_mind_a_lock_waits_for_nobody_and_who_must_does() {
             let far_hops = if node == far { 2 } else { 0 };
             let get_hops = if is_copied(model) { 0 } else { far_hops };
             let told = format!("under {model:?}, node {node}, held by {holder:?}");
-            // A copy is made anew: puts of this node end it.
+            // A put of this node has invalidated the cached copy.
             ask(&mut world, node, 0, Kind::Get, target);
             let get = beside_a_holder(&mut world, holder, node, Kind::Get, target);
             let waits = matches!(model, Model::Strict | Model::Read);
@@ -253,8 +249,7 @@ fn who_need_not_mind_a_lock_waits_for_nobody_and_who_must_does() {
 }
 
 #[test]
-fn whoever_waits_for_a_version_costs_one_message_there_and_one_back() {
-    // If this broke, followers would ask the network again and again.
+fn waiting_for_a_version_costs_one_request_and_one_reply() {
     let mut world = silent_world();
     let (target, far) = remote(&world, Model::Write);
     let home = 1 - far;
@@ -280,18 +275,18 @@ fn whoever_waits_for_a_version_costs_one_message_there_and_one_back() {
 }
 
 #[test]
-fn an_answer_that_comes_too_late_is_dropped_and_counted() {
-    // If this broke, the answer to one call could be taken for that to another.
+fn late_reply_is_dropped_and_counted() {
+    // A late reply must not be taken for the reply to the next call.
     let mut world = silent_world();
     let counter = world.targets[0];
     let far = usize::from(counter.id.home().0) % 2;
     ask(&mut world, far, 0, Kind::Add, counter);
-    let counters = |world: &World| {
+    let counters = |world: &Simulator| {
         let counters = world.nodes[far].engine.counters();
         (counters.timeouts, counters.stale)
     };
     let ((timeouts, stale), version) = (counters(&world), world.newest(counter.id));
-    // The answer takes two hops, and somebody looks at the clock before it comes.
+    // The reply takes two hops; the clock is checked before.
     world.ask_for(far, 0, Kind::Add, counter, HOP_US as u32 * 3 / 2);
     let asked_us = world.now_us;
     world.network.at(asked_us + HOP_US * 7 / 4, Event::Tick { node: far });
@@ -304,15 +299,13 @@ fn an_answer_that_comes_too_late_is_dropped_and_counted() {
         assert!(world.step());
     }
     assert_eq!((counters(&world), world.newest(counter.id)), ((timeouts + 1, stale + 1), version + 1));
-    // The next one gets its own.
+    // The next call gets its own reply.
     assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).0.version.0, version + 2);
     assert_eq!(counters(&world), (timeouts + 1, stale + 1));
 }
 
 #[test]
-fn a_contended_lock_goes_from_hand_to_hand_in_two_trips_and_to_everybody_alike() {
-    // If this broke, sixteen services that share a lock would wait for the network more than for each other, and one of
-    // them could wait for ever.
+fn contended_lock_is_handed_over_in_two_hops_and_fairly() {
     const TURNS: usize = 50;
     let mut world = world(2, 8);
     let (target, _) = remote(&world, Model::Strict);
@@ -331,7 +324,7 @@ fn a_contended_lock_goes_from_hand_to_hand_in_two_trips_and_to_everybody_alike()
             if state.asked.is_some() {
                 continue;
             }
-            if let Some(Held { token, .. }) = state.held {
+            if let Some(HeldLock { token, .. }) = state.held {
                 assert_ne!(token, LockToken::default());
                 waits.push(world.now_us - asked_us[who]);
                 hand_overs.extend(let_go_us.take().map(|let_go_us: u64| world.now_us - let_go_us));
@@ -346,7 +339,7 @@ fn a_contended_lock_goes_from_hand_to_hand_in_two_trips_and_to_everybody_alike()
     }
     let longest_hand_over = hand_overs.iter().max().expect("it went around");
     assert!(*longest_hand_over <= 4 * HOP_US, "{longest_hand_over} µs");
-    // Everybody waits for fifteen others at the most, and a trip of its own.
+    // Each client waits for at most fifteen others, and for its own round trip.
     let fair = waits.iter().sum::<u64>() / waits.len() as u64;
     let longest = *waits.iter().max().expect("somebody waited");
     assert!(longest <= 3 * fair, "the longest wait was {longest} µs, the mean {fair} µs");

@@ -158,7 +158,7 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     drop(client);
     of(&["top", "--interval-ms", "100"]);
     let traced = &of(&["trace", "a"])[0]["samples"];
-    let is_get = |sample: &Value| sample["call"] == "get" && sample["end"] == "done";
+    let is_get = |sample: &Value| sample["call"] == "get" && sample["outcome"] == "done";
     assert!(traced.as_array().unwrap().iter().all(is_get), "{traced}");
     of(&["trace", "a", "--call", "put", "--bytes", "64"]);
     let shown = &of(&["demo", "--measure-ms", "10"])[0];
@@ -230,7 +230,7 @@ fn an_error_under_json_is_one_object_with_its_code_and_its_hint() {
     };
     let told = failed(daemon.folder(), &["stat", "nothing", "--json"], 1);
     assert!(
-        told["error"].as_str().unwrap().contains("nothing") && told["hint"] == "`ddss ls` shows what there is",
+        told["error"].as_str().unwrap().contains("nothing") && told["hint"] == "`ddss ls` lists the segments",
         "{told}"
     );
     let told = failed(nowhere.path(), &["--json", "get", "a"], 4);

@@ -186,10 +186,10 @@ fn a_lock_is_broken_after_a_question_only() {
     assert_eq!(say(b.folder(), &["locks", "--break", "--yes"], "").unwrap().code, 2, "which ones has to be said");
     held.put(0, b"mine").unwrap();
     let broken = say(b.folder(), &["locks", "door", "--break", "--yes"], "").unwrap();
-    assert_eq!((broken.code, broken.out.as_str()), (0, "door: 1 taken away\n"), "{}", broken.err);
+    assert_eq!((broken.code, broken.out.as_str()), (0, "door: 1 broken\n"), "{}", broken.err);
     assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(ddss::Failure::LockLost));
     door.lock().unwrap().unlock().unwrap();
-    assert_eq!(say(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "nobody holds a lock of door\n");
+    assert_eq!(say(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "no lock is held on door\n");
     // What a pattern matches is asked about, too.
     let asked = say(a.folder(), &["release", "do*"], "").unwrap();
     assert!(asked.code == 1 && asked.err.contains("door\n"), "{}", asked.err);

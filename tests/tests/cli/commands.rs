@@ -48,7 +48,7 @@ fn a_segment_from_its_making_to_its_end() {
         (code, why.as_str()),
         (
             1,
-            "ddss: cannot open scores: there is no such segment (never allocated, or released since)\n  next: `ddss ls` shows what there is\n"
+            "ddss: cannot open scores: there is no such segment (never allocated, or released since)\n  next: `ddss ls` lists the segments\n"
         )
     );
 }
@@ -62,8 +62,8 @@ fn wrong_words_are_answered_with_a_sentence_and_a_code() {
         (&["allocate", "big", "999999999999"], 1, "no memory left"),
         (&["allocate", "none", "0"], 2, "bytes is 0"),
         (&["allocate", "x", "many"], 2, "invalid value"),
-        (&["allocate", "x", "8", "--model", "fast"], 2, "is no model"),
-        (&["allocate", "x", "8", "--mode", "999"], 2, "is no permission"),
+        (&["allocate", "x", "8", "--model", "fast"], 2, "is not a model"),
+        (&["allocate", "x", "8", "--mode", "999"], 2, "is not a mode"),
         (&["allocate", "x", "8", "--home", "7"], 1, "home node does not answer"),
         (&["get", "nothing"], 1, "there is no such segment"),
         (&["fly"], 2, "unrecognized"),

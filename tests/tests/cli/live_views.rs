@@ -52,7 +52,7 @@ fn what_a_dead_daemon_did_last_is_shown_and_called_so() {
         segment.get(..).unwrap();
     }
     let text = out(&daemon, &["top", "--once", "--interval-ms", "200"]);
-    assert!(text.starts_with("node 1  ") && text.contains("busy") && text.contains("rings"), "{text}");
+    assert!(text.starts_with("node 1  ") && text.contains("busy") && text.contains("clients"), "{text}");
     let text = out(&daemon, &["counters", "commits"]);
     assert!(text.contains("commits") && text.contains("500"), "{text}");
     daemon.kill().unwrap();
@@ -165,13 +165,13 @@ fn the_live_view_fits_its_terminal_and_leaves_it_clean() {
     for (size, way) in [((80, 24), "q"), ((200, 50), "TERM")] {
         busy.put(0, &[1; 64]).unwrap();
         let terminal = Terminal::start(way, size, &top);
-        terminal.shows("hottest segments");
+        terminal.shows("busiest segments");
         for _ in 0..200 {
             busy.put(0, &[1; 64]).unwrap();
         }
         let screen = terminal.shows("a name that");
         assert!(screen.lines().all(|line| line.chars().count() <= size.0.into()), "{screen}");
-        for part in ["node 1  ", "calls ", "other nodes 0 of 0", "rings", "q leave"] {
+        for part in ["node 1  ", "calls ", "other nodes 0 of 0", "clients", "q quit"] {
             assert!(screen.contains(part), "{part}:\n{screen}");
         }
         if way == "q" {
@@ -186,7 +186,7 @@ fn the_live_view_fits_its_terminal_and_leaves_it_clean() {
                 .unwrap();
         }
         let screen = terminal.shows("ended=0");
-        assert!(!screen.contains("hottest"), "the view is still there:\n{screen}");
+        assert!(!screen.contains("busiest"), "the view is still there:\n{screen}");
         let cursor = terminal.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on}"]).stdout;
         assert_eq!(String::from_utf8_lossy(&cursor).trim(), "1 0", "the cursor or the screen was not given back");
     }

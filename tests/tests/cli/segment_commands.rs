@@ -47,11 +47,11 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
         "id",
         "live",
         "lock",
-        "mirror",
         "mode",
         "model",
         "name",
         "nodes_reading",
+        "replica",
     ];
     assert_eq!(keys, [&expected[..], &["storage", "timestamp_us", "uid", "version"]].concat());
     let names: Vec<&str> = found.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
@@ -61,16 +61,16 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
         (&json!(200), &json!(2), &json!("write"))
     );
     assert_eq!(out(&b, &["ls", "nothing*"]).lines().count(), 1, "the head stands there all the same");
-    assert!(run(&b, &["ls", "nothing*"]).2.ends_with("no segment has such a name\n"));
+    assert!(run(&b, &["ls", "nothing*"]).2.ends_with("no segment matches\n"));
     assert_eq!(
         run(&b, &["get", "scores/1", "--offset", "101"]).2,
-        "ddss: scores/1 has 100 bytes: there is no byte 101\n"
+        "ddss: scores/1 has 100 bytes, byte 101 is out of range\n"
     );
     out(&b, &["chmod", "640", "scores/1"]);
     assert_eq!(json_of(&a, &["stat", "scores/1"])["mode"], "640");
     assert!(out(&a, &["stat", "scores/1"]).contains("mode      rw-r----- (640)"));
     assert_eq!(out(&a, &["locks"]).lines().count(), 1);
-    assert!(run(&a, &["locks"]).2.ends_with("nobody holds a lock, or waits for one\n"));
+    assert!(run(&a, &["locks"]).2.ends_with("no lock is held or waited for\n"));
     let client = Client::builder().folder(a.folder()).connect().unwrap();
     let held = client.open("other").unwrap().lock().unwrap();
     let locks = out(&b, &["locks"]);
@@ -112,15 +112,15 @@ fn bytes_travel_as_numbers_text_versions_and_files() {
     std::fs::write(&empty, "").unwrap();
     let empty = empty.to_str().unwrap();
     for (words, part) in [
-        (&["put", "n", "--as", "u8", "256"][..], "is no u8"),
+        (&["put", "n", "--as", "u8", "256"][..], "is not a valid u8"),
         (&["get", "n", "--as", "u64", "--length", "9"], "no whole number"),
         (&["get", "n", "--version", "99"], "another version"),
         (&["import", "n", "/nowhere"], "cannot open /nowhere: "),
         (&["chmod", "999", "n"], "three octal digits"),
-        (&["hexdump", "n", "--length", "5000"], "there is no byte 4999"),
-        (&["history", "n", "--length", "5000"], "there is no byte 4999"),
-        (&["trace", "n", "--bytes", "5000"], "there is no byte 4999"),
-        (&["import", "empty", "/dev/null"], "is no regular file"),
+        (&["hexdump", "n", "--length", "5000"], "byte 4999 is out of range"),
+        (&["history", "n", "--length", "5000"], "byte 4999 is out of range"),
+        (&["trace", "n", "--bytes", "5000"], "byte 4999 is out of range"),
+        (&["import", "empty", "/dev/null"], "it is not a regular file"),
         (&["import", "empty", empty], "bytes is 0, and may be 1 to"),
         (&["allocate", "m", "64", "--history", "1025"], "history is 1025, and may be 0 to 1024"),
         (&["allocate", "m", "64", "--model", "delta=1025"], "delta is 1025, and may be 0 to 1024"),
@@ -136,7 +136,7 @@ fn bytes_travel_as_numbers_text_versions_and_files() {
 fn the_doctor_names_what_is_wrong_and_what_to_do() {
     let mut daemon = Daemon::start(1).unwrap();
     let findings = json_of(&daemon, &["doctor"]);
-    let of = |what: &str| findings.as_array().unwrap().iter().find(|row| row["what"] == what).unwrap().clone();
+    let of = |what: &str| findings.as_array().unwrap().iter().find(|row| row["check"] == what).unwrap().clone();
     assert_eq!(of("daemon")["state"], "good");
     for row in findings.as_array().unwrap() {
         assert_eq!(row["state"] == "good", row["advice"] == "", "{row}");

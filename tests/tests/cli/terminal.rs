@@ -223,7 +223,7 @@ fn what_cannot_be_undone_is_asked_about() {
     }
     held.put(0, b"mine").unwrap();
     let seen = say_in_terminal(folder, 80, &["locks", "o*", "--break"], "y\n").unwrap();
-    assert!(seen.code == 0 && seen.out.contains("one: 1 taken away"), "{seen:?}");
+    assert!(seen.code == 0 && seen.out.contains("one: 1 broken"), "{seen:?}");
     // All or nothing, where one of them is not there.
     let said = say(folder, &["release", "one", "other", "third"], "").unwrap();
     assert!(said.code == 1 && said.err.contains("third") && said.out.is_empty(), "{said:?}");

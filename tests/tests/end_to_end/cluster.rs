@@ -313,7 +313,7 @@ fn a_node_leaves_and_another_that_will_not_come_back_is_taken_out() {
 fn a_node_that_leaves_takes_nothing_with_it_that_is_nowhere_else() {
     let daemons = grown(3);
     let in_sync = |daemon: &Daemon| {
-        until(daemon, &["stat", "kept"], |stat| stat["mirror"]["state"] == "in sync");
+        until(daemon, &["stat", "kept"], |stat| stat["replica"]["state"] == "in sync");
     };
     // The last one but one to leave is the leader.
     for (node, alone) in [(2, "of-three"), (0, "of-one")] {

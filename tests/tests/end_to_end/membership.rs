@@ -119,8 +119,8 @@ fn founders_that_leave_stay_out_and_keep_no_copies() {
     let mut home = client(&daemons[place(rest[0])]);
     for name in ["a", "b", "c", "d"] {
         insist(&mut home, &format!("allocate-mirrored {name} 64"));
-        let stat = until(&daemons[place(rest[0])], &["stat", name], |stat| stat["mirror"]["state"] == "in sync");
-        assert!(rest.contains(&stat["mirror"]["node"].as_u64().unwrap()), "{stat}");
+        let stat = until(&daemons[place(rest[0])], &["stat", name], |stat| stat["replica"]["state"] == "in sync");
+        assert!(rest.contains(&stat["replica"]["node"].as_u64().unwrap()), "{stat}");
     }
 }
 

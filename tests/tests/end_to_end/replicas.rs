@@ -61,10 +61,10 @@ fn in_sync(daemon: &Daemon, name: &str) -> (u64, u64) {
     let mut found = (0, 0);
     until("in sync", || {
         let stat = ddss(daemon, &["stat", name]);
-        if stat["mirror"]["state"] != "in sync" {
+        if stat["replica"]["state"] != "in sync" {
             return Err(stat.to_string());
         }
-        found = (stat["home"].as_u64().unwrap(), stat["mirror"]["node"].as_u64().unwrap());
+        found = (stat["home"].as_u64().unwrap(), stat["replica"]["node"].as_u64().unwrap());
         Ok(())
     });
     found
@@ -266,7 +266,7 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     until("node 2 has refused it", || if refusals() == before { Err(refusals()) } else { Ok(()) });
     let stat = ddss(&home, &["stat", "large"]);
     let mirror = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
-    assert_eq!(stat["mirror"], mirror, "{stat}");
+    assert_eq!(stat["replica"], mirror, "{stat}");
     large.put(0, &[1; 30_000]).unwrap();
     // With the first one gone there is room for it.
     fits.release().unwrap();
@@ -355,7 +355,7 @@ fn another_node_is_asked_when_the_first_one_refuses_the_mirror() {
         daemons[2].kill().unwrap();
         let reason = |wanted: &str| {
             until(wanted, || {
-                let mirror = ddss(&daemons[0], &["stat", &names[0]])["mirror"].clone();
+                let mirror = ddss(&daemons[0], &["stat", &names[0]])["replica"].clone();
                 let said = format!("{}: {}", mirror["node"], mirror["reason"].as_str().unwrap_or_default());
                 if said == wanted { Ok(()) } else { Err(said) }
             });

@@ -94,7 +94,7 @@ fn both_threads_work_and_the_commands_show_both() {
     assert_eq!(listed, ["s0", "s1", "s2", "s3", "s4", "s5"]);
     assert_eq!(ddss(&daemon, &["locks"]).as_array().unwrap().len(), 1);
     assert_eq!(ddss(&daemon, &["status"])["segments"]["count"], 6);
-    assert_eq!(ddss(&daemon, &["status"])["planes"], 2);
+    assert_eq!(ddss(&daemon, &["status"])["shards"], 2);
     for segment in &segments {
         assert_eq!(ddss(&daemon, &["stat", segment.name()])["version"], 1);
     }
@@ -117,7 +117,7 @@ fn both_threads_work_and_the_commands_show_both() {
         .unwrap()
         .iter()
         .filter(|row| row["pid"] == std::process::id())
-        .map(|row| row["plane"].as_u64().unwrap())
+        .map(|row| row["shard"].as_u64().unwrap())
         .collect();
     assert_eq!(planes, BTreeSet::from([0, 1]));
 }
@@ -277,7 +277,7 @@ fn mirrors_take_over_in_every_plane() {
     let home = Spec { placement: Placement::Node(ddss::NodeId(1)), copies: 2, ..Spec::new(64) };
     until_they_meet(&far, 1);
     let segments = allocate(&far, "twice", home);
-    let in_sync = |segment: &Segment| ddss(&b, &["stat", segment.name()])["mirror"]["state"] == "in sync";
+    let in_sync = |segment: &Segment| ddss(&b, &["stat", segment.name()])["replica"]["state"] == "in sync";
     let begin = Instant::now();
     while !segments.iter().all(in_sync) {
         assert!(begin.elapsed() < PATIENCE, "they are never in sync");

@@ -164,7 +164,7 @@ fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     assert_eq!(usize::from(segment.id().home().0), victim);
     until("in sync", || {
         let (_, stat) = ddss(&daemons[victim - 1], &["stat", "mirrored"]);
-        if stat["mirror"]["state"] == "in sync" { Ok(()) } else { Err(stat.to_string()) }
+        if stat["replica"]["state"] == "in sync" { Ok(()) } else { Err(stat.to_string()) }
     });
     segment.put(0, b"acknowledged").unwrap();
     let seen = until("open", || other.open("mirrored").map_err(|error| error.to_string()));

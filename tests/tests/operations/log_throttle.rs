@@ -37,7 +37,7 @@ fn cluster() -> Vec<Daemon> {
     until("all are in sync", || {
         (0..SEGMENTS).all(|index| {
             let stat = json(&daemons[0], &["stat", &format!("mirrored-{index}")]);
-            stat["mirror"]["state"] == "in sync"
+            stat["replica"]["state"] == "in sync"
         })
     });
     daemons

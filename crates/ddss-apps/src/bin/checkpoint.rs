@@ -21,7 +21,7 @@ state that somebody committed. Prints what happened; the exit status is 1 if any
 const REPORT_EVERY: u64 = 64;
 /// A process works so long at the most before it commits.
 const WORK: Duration = Duration::from_micros(20);
-/// How long a call has on a machine that runs many processes.
+/// Timeout of a call on a machine with many processes.
 const CALL_MAX: Duration = Duration::from_secs(60);
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {

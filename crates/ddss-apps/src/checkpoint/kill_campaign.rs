@@ -12,7 +12,7 @@ use super::state::State;
 use super::worker::{Member, Tally};
 use crate::{Error, Random};
 
-/// How long nodes have to find each other, and processes to begin.
+/// Maximum time until nodes are connected and processes have started.
 const BEGIN_MAX: Duration = Duration::from_secs(60);
 /// No commit for so long is an end.
 const STILL_MAX: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const POOL_BYTES: u64 = 32 << 20;
 /// Between two looks at all processes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Where applications and processes are.
+/// Placement of applications and processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {
     /// All on one node.
@@ -62,15 +62,15 @@ impl Where {
 pub struct Campaign {
     /// The program that runs one process: with `worker FOLDER NAME ID` it joins application NAME, until it is killed.
     pub program: PathBuf,
-    /// How many processes.
+    /// Number of processes.
     pub processes: usize,
-    /// How many of them share one application.
+    /// Number of processes of an application.
     pub together: usize,
-    /// Where they are.
+    /// Placement of the processes.
     pub place: Where,
     /// Bytes of a state.
     pub bytes: usize,
-    /// It ends with so many commits,
+    /// Number of commits that end the campaign,
     pub commits: u64,
     /// and not before so many processes were killed.
     pub kills: u64,
@@ -80,18 +80,18 @@ pub struct Campaign {
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a campaign.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Versions of all applications together: each is a commit.
     pub commits: u64,
     /// Processes that were killed.
     pub kills: u64,
-    /// What processes reported before they were killed; what they did after their last report is missing.
+    /// Commits that processes reported before they were killed; later commits are missing.
     pub reported: Tally,
-    /// What processes found that nobody committed. There must be none.
+    /// States that no process committed. There must be none.
     pub violations: Vec<String>,
-    /// How long it took.
+    /// Duration of the campaign.
     pub elapsed: Duration,
 }
 

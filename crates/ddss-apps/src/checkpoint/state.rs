@@ -9,7 +9,7 @@ pub(crate) const STATE_BYTES_MIN: usize = 64;
 /// In front of what the state consists of.
 const FRONT: usize = 40;
 
-/// What a process commits.
+/// State that a process commits.
 ///
 /// ```text
 ///  0         8        16         24      32      40
@@ -21,9 +21,9 @@ const FRONT: usize = 40;
 pub struct State {
     /// The version that the segment gets with this state.
     pub version: Version,
-    /// Who committed it.
+    /// Number of the writer.
     pub writer: u64,
-    /// Which commit of the writer's it is.
+    /// Number of the writer's commit.
     pub sequence: u64,
     /// Follows from the chain of the state before, the writer and the sequence.
     pub chain: u64,
@@ -35,7 +35,7 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl State {
-    /// What there is before the first commit.
+    /// Returns the state before the first commit.
     pub const EMPTY: State = State { version: Version(0), writer: 0, sequence: 0, chain: 0 };
 
     /// The state that `writer` makes of this one.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_state_that_nobody_committed_is_seen() {
-        // If this broke, a restart from half a state would pass for one from a checkpoint.
+        // Otherwise a restart from half a state would pass for one from a checkpoint.
         let state = State::EMPTY.next(7, 1).next(8, 1);
         assert!(state.follows(&State::EMPTY.next(7, 1)) && !state.follows(&State::EMPTY.next(7, 2)));
         let (mut bytes, mut other) = (vec![0; 200], vec![0; 200]);

@@ -7,12 +7,12 @@ use ddss::{Client, Failure, Model, Placement, Segment, Spec, Version};
 use super::state::{STATE_BYTES_MIN, State};
 use crate::{Error, Random};
 
-/// How likely a process fails in one turn, as in the paper.
+/// Probability that a process fails in one turn, as in the paper.
 const FAILURE_PROBABILITY: f64 = 0.001;
 /// Versions before the newest one that are kept to restart from.
 const HISTORY: u16 = 2;
 
-/// What a process did.
+/// Counters of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Commits.
@@ -28,7 +28,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What two did together.
+    /// Adds the counters of another process.
     #[must_use]
     pub fn with(self, other: Tally) -> Tally {
         Tally {
@@ -69,7 +69,7 @@ impl Member {
         Ok(member)
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -124,7 +124,7 @@ impl Member {
         Ok(())
     }
 
-    /// The same, and looks at the checkpoint before it as well, if it is kept still.
+    /// Restarts, and also checks the checkpoint before, if it is still in the history.
     fn restart_in_chain(&mut self) -> Result<(), Error> {
         self.restart()?;
         let Some(before) = self.state.version.0.checked_sub(1).filter(|&before| before > 0).map(Version) else {

@@ -1,4 +1,4 @@
-//! The places of the world, from GeoNames: what fills the trees. Nobody here made them up.
+//! Places of the world from GeoNames, a published data set that fills the trees.
 
 use std::env;
 use std::fs;
@@ -38,7 +38,7 @@ impl Place {
         key
     }
 
-    /// Where it is, as bytes.
+    /// Returns its position as bytes.
     pub fn value(&self) -> [u8; 16] {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&self.at[0].to_le_bytes());
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// Those of the file that `DDSS_PLACES` names, or else those that are part of the repository.
+/// Reads the places of the file that `DDSS_PLACES` names, or else those of the repository.
 pub fn places() -> Result<Vec<Place>, Error> {
     let Some(path) = env::var_os(PLACES_VARIABLE).map(PathBuf::from) else { return parse(SOME) };
     let text = fs::read_to_string(&path).map_err(Error::system(format!("reading {}", path.display())))?;
@@ -126,8 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_places_are_there_and_where_they_are() {
-        // If this broke, the trees would be measured with something that nobody published.
+    fn places_have_their_published_positions() {
         let all = parse(SOME).unwrap();
         assert!(all.len() > 20_000, "{} places", all.len());
         assert!(

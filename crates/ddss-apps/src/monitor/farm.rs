@@ -16,12 +16,12 @@ use crate::Error;
 
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 4 << 20;
-/// How often a web server publishes its load.
+/// Interval at which a web server publishes its load.
 const PUBLISH_EVERY: Duration = Duration::from_millis(5);
-/// How long the nodes have to find each other.
+/// Maximum time until the nodes are connected.
 const MEET_MAX: Duration = Duration::from_secs(120);
 
-/// Where the progress thread of the proxy's node runs.
+/// Core of the progress thread of the proxy's node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// On the proxy's core.
@@ -47,7 +47,7 @@ impl Progress {
 pub struct FarmOptions {
     /// Web servers.
     pub servers: usize,
-    /// Where the progress thread of the proxy's node runs.
+    /// Core of the progress thread of the proxy's node.
     pub progress: Progress,
     /// The proxy's core.
     pub proxy_core: usize,
@@ -76,27 +76,27 @@ pub struct Farm {
     client: Client,
 }
 
-/// When a client had its answer, counted from the begin, and how long it had waited.
+/// Time of a reply since the begin of the measurement, and its latency.
 #[derive(Debug, Clone, Copy)]
 pub struct Response {
-    /// When.
+    /// Time of the reply.
     pub at: Duration,
-    /// How long.
+    /// Latency of the request.
     pub took: Duration,
 }
 
-/// What was seen of a farm for some time.
+/// Measurements of a farm.
 #[derive(Debug, Clone)]
 pub struct Watched {
-    /// What clients saw, in the order of its end.
+    /// Requests of the clients in the order of their replies.
     pub responses: Vec<Response>,
-    /// How long they were watched.
+    /// Duration of the measurement.
     pub elapsed: Duration,
-    /// How often the proxy read all loads.
+    /// Number of reads of all loads by the proxy.
     pub readings: u64,
-    /// Which part of a core the daemon of a web server's node took, in the mean.
+    /// Mean share of a core that the daemon of a web server's node used.
     pub server_node_cpu: f64,
-    /// Which part of a core the daemon of the proxy's node took.
+    /// Share of a core that the daemon of the proxy's node used.
     pub proxy_node_cpu: f64,
 }
 
@@ -116,7 +116,7 @@ fn on_core<T>(core: usize, run: impl FnOnce() -> Result<T, Error>) -> Result<T, 
     done
 }
 
-/// How long the threads of a process have run, all together.
+/// Returns the CPU time of all threads of a process.
 fn cpu_time(pid: u32) -> Duration {
     let ran = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;

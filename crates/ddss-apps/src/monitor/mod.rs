@@ -10,7 +10,7 @@
 //! # let folder = std::env::temp_dir().join(format!("ddss-apps-monitor-{}", std::process::id()));
 //! # let mut config = ddssd::Config::single(&folder);
 //! # config.pool_bytes = 16 << 20;
-//! # let node = ddssd::Service::start(config)?;
+//! # let node = ddssd::Node::start(config)?;
 //! # let client = ddss::Client::builder().folder(&folder).connect()?;
 //! use ddss_apps::monitor::{Load, Publisher, Watcher};
 //! use std::time::Duration;

@@ -77,12 +77,12 @@ impl Proxy {
         Ok(Proxy { door, servers: shared, watching })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.door.address
     }
 
-    /// How often it has read all loads.
+    /// Returns the number of reads of all loads.
     pub fn readings(&self) -> u64 {
         self.servers.readings.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Who publishes, and who watches.
+//! Publishers and readers of counters.
 
 use std::time::{Duration, Instant};
 
@@ -36,28 +36,28 @@ impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
     }
 }
 
-/// What an instance published last.
+/// Last publication of an instance.
 #[derive(Debug, Clone)]
 pub struct Reading<T> {
-    /// Which instance.
+    /// Number of the instance.
     pub instance: String,
     /// Its counters.
     pub value: T,
-    /// How often it has published.
+    /// Number of publications.
     pub version: Version,
-    /// When they were asked for.
+    /// Time of the request.
     asked: Instant,
-    /// When the version was first seen.
+    /// Time at which the version was first seen.
     changed: Instant,
 }
 
 impl<T> Reading<T> {
-    /// How old it may be: what the instance published before that is not missing.
+    /// Maximum age: publications before that time are included.
     pub fn age(&self) -> Duration {
         self.asked.elapsed()
     }
 
-    /// When it was asked for.
+    /// Time of the request.
     pub fn asked_at(&self) -> Instant {
         self.asked
     }
@@ -68,7 +68,7 @@ impl<T> Reading<T> {
     }
 }
 
-/// Who reads the counters of all instances of a service. An instance whose node does not answer is waited for as long as the
+/// Reader of the counters of all instances of a service. It waits for an instance whose node does not answer as long as the
 /// client's calls may take: give the watcher a client with a short timeout.
 #[derive(Debug)]
 pub struct Watcher<T> {

@@ -15,12 +15,12 @@ use crate::Error;
 
 /// Bytes of the file.
 pub const FILE_BYTES: usize = 16 << 10;
-/// How long one side waits for the other.
+/// Timeout of either side.
 const WORD_MAX: Duration = Duration::from_secs(20);
 /// Bytes of a request or of the front of an answer, at the most.
 const FRONT_BYTES_MAX: u64 = 4096;
 
-/// What a web server publishes.
+/// Load that a web server publishes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Load {
@@ -118,7 +118,7 @@ impl WebServer {
         Ok(WebServer { door, counters, publishing: Some(publishing) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.door.address
     }

@@ -1,4 +1,4 @@
-//! What tests and benches need around DDSS: the servers that it is compared with, each in its place.
+//! Environment of tests and benches: the servers with which DDSS is compared, each in its namespace.
 //!
 //! [`ddss_testkit`] has the daemons, and [`Islands`](ddss_testkit::Islands), a small network of namespaces. Here are the others:
 //! [`NfsServer`], [`RedisServer`], and [`enter`], which moves the calling thread into a namespace.

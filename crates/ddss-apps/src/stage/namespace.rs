@@ -1,4 +1,4 @@
-//! Where a thread is.
+//! Network namespace and core of a thread.
 
 use std::fs::File;
 use std::os::fd::AsFd;

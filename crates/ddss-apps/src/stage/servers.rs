@@ -10,14 +10,14 @@ use ddss_testkit::{Process, TempNode, free_tcp_port};
 use crate::Error;
 use crate::storage::{NfsPages, RedisClient};
 
-/// What an [`NfsServer`] exports.
+/// Folder that an [`NfsServer`] exports.
 pub const NFS_EXPORT: &str = "/pages";
-/// How long a server has until it serves.
+/// Maximum time until a server is ready.
 const READY_MAX: Duration = Duration::from_secs(20);
 /// Pages that the file has with which a server is tried.
 const PAGES: u32 = 1;
 
-/// Where a server runs.
+/// Location of a server.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// Its network namespace; `None` is where this process is.

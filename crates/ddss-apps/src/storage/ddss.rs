@@ -27,7 +27,7 @@ impl DdssPages {
         DdssPages::create_at(client, name, pages, Placement::Local)
     }
 
-    /// The same with another home.
+    /// Allocates a segment with another home.
     pub fn create_at(client: &Client, name: &str, pages: u32, placement: Placement) -> Result<DdssPages, Error> {
         let spec = Spec { model: Model::Write, placement, ..Spec::new(PageId(pages).offset()) };
         Ok(DdssPages::of(client.allocate(name, spec)?))
@@ -42,7 +42,7 @@ impl DdssPages {
         DdssPages { segment, options: LockOptions::new(), held: None }
     }
 
-    /// How the writers' lock is asked for: how long it may be held, whether to wait for it.
+    /// Sets the options of the writers' lock: its lease, and whether to wait for it.
     #[must_use]
     pub fn lock_options(mut self, options: LockOptions) -> DdssPages {
         self.options = options;

@@ -11,9 +11,9 @@ use super::store::{PAGE_BYTES, Page, PageId, PageStore};
 use crate::Error;
 use crate::sys::{NFS_WINDOW, NfsFile};
 
-/// Where a page carries its checksum.
+/// Offset of the checksum in a page.
 const CHECK: std::ops::Range<usize> = 8..12;
-/// How often a page is read whose checksum does not fit.
+/// Maximum number of reads of a page with a wrong checksum.
 const TRIES_MAX: u32 = 100;
 
 /// Pages in a file on an NFS server.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::store::{Change, PAGE_BYTES, Page, PageId, PageStore};
 use crate::Error;
 
-/// How long a server has for an answer.
+/// Timeout of a reply.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Commands that are under way at the same time, at the most.
+/// Maximum number of commands in flight.
 const WINDOW: usize = 64;
 
 /// A connection to a Redis server.

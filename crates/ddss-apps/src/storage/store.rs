@@ -1,4 +1,4 @@
-//! What an index asks of whoever keeps its pages.
+//! The trait `PageStore`, through which an index reads and writes its pages.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl fmt::Display for PageId {
 }
 
 impl PageId {
-    /// Where it begins, where pages lie one behind the other.
+    /// Returns the offset of the page, where pages are stored one after the other.
     pub fn offset(self) -> u64 {
         u64::from(self.0) * PAGE_BYTES as u64
     }
@@ -36,12 +36,12 @@ pub fn new_page() -> Box<Page> {
 /// A page that is to be written.
 pub type Change = (PageId, Box<Page>);
 
-/// Who keeps pages.
+/// A store of pages.
 ///
 /// A page comes whole: all its bytes are of one write. Pages are independent of each other, but for
 /// [`commit`](Self::commit). Bytes 8 to 12 of a page belong to the store; it may keep a checksum there.
 pub trait PageStore {
-    /// How many pages there are.
+    /// Returns the number of pages.
     fn pages(&self) -> u32;
 
     /// Reads a page.

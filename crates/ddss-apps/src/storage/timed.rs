@@ -1,4 +1,4 @@
-//! How long the store keeps its caller waiting, apart from what is done with its pages.
+//! Page store wrapper that measures the time of reads.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ impl<S> Timed<S> {
         Timed { store, took: Duration::ZERO, pages: 0 }
     }
 
-    /// How long reads took since the last time that somebody asked, and how many pages they read.
+    /// Returns the time and the number of pages of all reads since the last call.
     pub fn take(&mut self) -> (Duration, u64) {
         (std::mem::take(&mut self.took), std::mem::take(&mut self.pages))
     }

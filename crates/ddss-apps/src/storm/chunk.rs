@@ -1,4 +1,4 @@
-//! Records, and what the directory knows of some of them.
+//! Records, and the directory entries of chunks of records.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -15,9 +15,9 @@ pub struct Record {
     pub longitude: f32,
     /// Degrees north.
     pub latitude: f32,
-    /// Which one.
+    /// Number of the record.
     pub number: u32,
-    /// What was measured.
+    /// Measured value.
     pub value: f32,
 }
 
@@ -36,15 +36,15 @@ impl Record {
     }
 }
 
-/// What the directory knows of a chunk: as much as travels inside a completion.
+/// Directory entry of a chunk, which fits into a completion.
 #[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Chunk {
-    /// Where its first record lies.
+    /// Offset of its first record.
     pub offset: u64,
-    /// In which of the segments.
+    /// Index of its segment.
     pub segment: u32,
-    /// How many records it has.
+    /// Number of records.
     pub records: u32,
     /// The least longitude of them.
     pub west: f32,

@@ -1,4 +1,4 @@
-//! Who knows where chunks are.
+//! Directories, which store the location of each chunk.
 
 use std::mem::size_of;
 
@@ -9,12 +9,12 @@ use super::chunk::{CHUNKS, Chunk};
 use crate::Error;
 use crate::storage::RedisClient;
 
-/// Who knows where chunks are.
+/// A directory of chunks.
 pub trait Directory {
-    /// What is known of the `index`-th chunk.
+    /// Returns the entry of the `index`-th chunk.
     fn chunk(&mut self, index: usize) -> Result<Chunk, Error>;
 
-    /// What is known of all chunks, in the fewest trips that this directory can do.
+    /// Returns the entries of all chunks in the minimum of round trips.
     fn chunks(&mut self) -> Result<Vec<Chunk>, Error> {
         (0..CHUNKS).map(|index| self.chunk(index)).collect()
     }
@@ -40,7 +40,7 @@ impl SharedDirectory {
         Ok(SharedDirectory { chunks: shared })
     }
 
-    /// Opens one that somebody made.
+    /// Opens an existing directory.
     pub fn open(client: &Client, name: &str) -> Result<SharedDirectory, Error> {
         Ok(SharedDirectory { chunks: SharedSlice::open(client, name)? })
     }

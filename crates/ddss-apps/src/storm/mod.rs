@@ -1,11 +1,10 @@
 //! Selections over records that are spread on nodes, after STORM of the Ohio State University.
 //!
 //! Records lie in chunks, each chunk in a segment of some node. A selection first asks the *directory* for each chunk: where
-//! it is, and which values its records have. Then it reads the chunks that may have what is wanted, and looks at their
-//! records.
+//! it is, and which values its records have. Then it reads the chunks with possible matches, and filters their records.
 //!
-//! The directory is what the paper compares: [`SharedDirectory`] is a DDSS segment that everybody reads by themselves;
-//! [`DirectoryServer`] is asked over TCP, with a connection for each request; [`RedisDirectory`] is what people use today.
+//! The paper compares directories: [`SharedDirectory`] is a DDSS segment that each client reads directly;
+//! [`DirectoryServer`] is asked over TCP, with a connection for each request; [`RedisDirectory`] is a common alternative.
 
 mod chunk;
 mod directory;

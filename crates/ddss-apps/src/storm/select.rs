@@ -11,13 +11,13 @@ use crate::Error;
 use crate::cache::open_or_allocate;
 use crate::datasets::geonames::Place;
 
-/// From where distances are counted.
+/// Origin of the distances.
 const FROM: [f64; 2] = [7.44744, 46.94809];
 
-/// What a selection found.
+/// Result of a selection.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Found {
-    /// How many records.
+    /// Number of records.
     pub records: u64,
     /// The sum of their values.
     pub values: f64,
@@ -32,7 +32,7 @@ impl Found {
         self.kilometres += Place::distance_km(FROM, [record.longitude.into(), record.latitude.into()]);
     }
 
-    /// The same selection over records that are all here.
+    /// Selects from records in local memory.
     pub fn scan(records: &[Record], west: f32, east: f32) -> Found {
         let mut found = Found::default();
         let inside = records.iter().filter(|record| (west..=east).contains(&record.longitude));
@@ -90,7 +90,7 @@ impl Storm {
         self.read(&chunks, west, east).map(|found| (found, took))
     }
 
-    /// The same with the whole directory in as few trips as it can do.
+    /// Finds the records after reading the whole directory in the minimum of round trips.
     pub fn select_at_once(
         &mut self,
         directory: &mut dyn Directory,

@@ -13,7 +13,7 @@ use super::chunk::Chunk;
 use super::directory::Directory;
 use crate::Error;
 
-/// How long one side waits for the other.
+/// Timeout of either side.
 const WORD_MAX: Duration = Duration::from_secs(20);
 
 /// A directory server, on a thread of its own. It ends when this is dropped.

@@ -23,7 +23,7 @@ use crate::Error;
 const PROTOCOL: c_int = 3;
 const OPEN_READ_WRITE: c_int = 2;
 const MODE: c_int = 0o644;
-/// How long a server has for an answer.
+/// Timeout of a reply.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Reads that are under way at the same time, at the most.
 pub(crate) const WINDOW: usize = 64;
@@ -77,10 +77,10 @@ type OnAnswer = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_voi
 
 /// A read that is under way.
 struct Pending {
-    /// Where its bytes shall be; null once nobody waits for them.
+    /// Destination of the bytes; null if no caller waits for them any more.
     into: Cell<*mut u8>,
     room: Cell<usize>,
-    /// How many bytes came, or an errno.
+    /// Number of bytes read, or an errno.
     answer: Cell<Option<c_int>>,
 }
 

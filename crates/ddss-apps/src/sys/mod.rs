@@ -1,4 +1,4 @@
-//! C libraries, opened when somebody asks for them: a build needs none of them.
+//! Bindings of C libraries that are opened at run time: a build needs none of them.
 
 mod libnfs;
 

@@ -9,9 +9,9 @@ use super::verify::Census;
 use crate::Error;
 use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 
-/// Bytes of the longest key.
+/// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 512;
-/// Bytes of the longest value.
+/// Maximum length of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 1024;
 /// Lengths in front of each key and its value.
 const LENGTHS: usize = 4;
@@ -19,8 +19,8 @@ const LENGTHS: usize = 4;
 // A node that one entry made too large can be split so that both parts fit.
 const _: () = assert!(START + 4 * (LENGTHS + KEY_BYTES_MAX + VALUE_BYTES_MAX) <= PAGE_BYTES);
 
-/// Key and value; in an inner node, the least key of a child and its page. The first child of a node has all keys that are
-/// less than the second one's, whatever its own entry says.
+/// Key and value; in an inner node, the least key of a child and its page. The first child of a node has all keys below
+/// that of the second child, independent of its own entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) key: Vec<u8>,
@@ -123,30 +123,30 @@ impl Edit<'_> {
     }
 }
 
-/// What an edit did: what points to the node now, and the value that was there before.
+/// Result of an edit: the new entries for the node, and the previous value.
 type Edited = (Vec<Cell>, Option<Vec<u8>>);
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// A B-tree on pages. See the [module](super) for who may do what at the same time.
+/// A B-tree on pages. The [module](super) describes its concurrency.
 #[derive(Debug)]
 pub struct BTree<S> {
     pages: Pages<S>,
 }
 
 impl<S: PageStore> BTree<S> {
-    /// Makes an empty tree, over whatever the store has.
+    /// Creates an empty tree, which overwrites the store.
     pub fn create(store: S) -> Result<Self, Error> {
         Ok(Self { pages: Pages::create(store, ByKey::SORT)? })
     }
 
-    /// Opens a tree that somebody made.
+    /// Opens an existing tree.
     pub fn open(store: S) -> Result<Self, Error> {
         Ok(Self { pages: Pages::open(store, ByKey::SORT)? })
     }
 
-    /// How many pages are on their way or looked at together: while one half is looked at, the other half comes. 1 reads one
+    /// Sets the number of pages that are in flight or processed together: one half arrives while the other is processed. 1 reads one
     /// after the other.
     #[must_use]
     pub fn batch(mut self, pages: usize) -> Self {
@@ -154,28 +154,28 @@ impl<S: PageStore> BTree<S> {
         self
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store_mut(&mut self) -> &mut S {
         self.pages.store_mut()
     }
 
-    /// How many keys the version has that was read last.
+    /// Returns the number of keys in the version that was read last.
     pub fn len(&self) -> u64 {
         self.pages.head().items
     }
 
-    /// Whether it had none.
+    /// Returns true if that version has no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let only = Bound::Included(key);
         self.fold(only, only, || None, |found, _, value| *found = Some(value.to_vec()))
     }
 
-    /// All keys of a range with their values, in order, of one version.
+    /// Returns the keys of a range with their values, in order, of one version.
     pub fn range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Vec<Pair>, Error> {
         self.fold(from, to, Vec::new, |all, key, value| all.push((key.to_vec(), value.to_vec())))
     }
@@ -220,7 +220,7 @@ impl<S: PageStore> BTree<S> {
         }
     }
 
-    /// Puts a key's value; tells what was there. Within [`write`](Self::write) only.
+    /// Inserts or replaces the value of a key, and returns the previous value. Valid within [`write`](Self::write) only.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             let bytes_max = KEY_BYTES_MAX + VALUE_BYTES_MAX;
@@ -232,7 +232,7 @@ impl<S: PageStore> BTree<S> {
         Ok(before)
     }
 
-    /// Takes a key away; tells what was there. Within [`write`](Self::write) only.
+    /// Removes a key and returns its value. Valid within [`write`](Self::write) only.
     pub fn remove(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let changed = self.edit_root(&Edit::Remove(key));
         let before = self.pages.settle(changed)?;

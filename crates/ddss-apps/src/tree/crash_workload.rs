@@ -1,4 +1,4 @@
-//! Changes whose outcome is known: for tests that kill a writer in the middle, and for readers who look meanwhile.
+//! Reproducible changes of a tree, for tests with killed writers and concurrent readers.
 //!
 //! Step `n` of a seed is always the same change, and each step writes its own number into the tree, in the same commit. So
 //! what a tree must have is known from that number alone.
@@ -17,7 +17,7 @@ const STEPS_KEY: &[u8] = b"!steps";
 /// The place of the number of steps.
 const STEPS_PLACE: [f64; 2] = [9999.0, 9999.0];
 
-/// What a B-tree has after some steps.
+/// Expected contents of a B-tree after some steps.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn change(seed: u64, step: u64) -> (Vec<u8>, Option<Vec<u8>>) {
@@ -33,7 +33,7 @@ fn change(seed: u64, step: u64) -> (Vec<u8>, Option<Vec<u8>>) {
     }
 }
 
-/// What a B-tree has after `steps` steps.
+/// Returns the expected contents of a B-tree after `steps` steps.
 pub fn content(seed: u64, steps: u64) -> Content {
     let mut content = Content::new();
     for step in 0..steps {
@@ -82,7 +82,7 @@ fn place_of(key: &[u8]) -> Rect {
     Rect::point([random.unit() * 100.0, random.unit() * 100.0])
 }
 
-/// What an R-tree has after `steps` steps: values and their places, in the order of the values.
+/// Returns the expected values of an R-tree after `steps` steps, with their positions, in order.
 fn values(seed: u64, steps: u64) -> Vec<(Rect, u64)> {
     let mut kept = BTreeMap::new();
     for step in 0..steps {

@@ -1,21 +1,21 @@
-//! Page 0: where the root is, and which pages are free.
+//! Page 0, the head: the root, and the free pages.
 
 use std::collections::VecDeque;
 
 use crate::Error;
 use crate::storage::{PAGE_BYTES, Page, PageId};
 
-/// Where the head lies.
+/// Page number of the head.
 pub(crate) const HEAD: PageId = PageId(0);
 /// Free pages that the head names at the most; more than these are forgotten until a writer counts all pages again.
 pub(crate) const FREE_MAX: usize = (PAGE_BYTES - FREE_AT) / 8;
-/// How many commits a page rests after it was given back: readers of older versions come to their end meanwhile.
+/// Number of commits before a freed page is reused, so that readers of older versions can finish.
 const REST_COMMITS: u32 = 32;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"DDSStree");
 const FREE_AT: usize = 64;
 
-/// What the first 16 bytes of each page say.
+/// Header of each page (16 bytes).
 ///
 /// ```text
 ///  0        8       12     14      16
@@ -25,7 +25,7 @@ const FREE_AT: usize = 64;
 /// ```
 pub(crate) const START: usize = 16;
 
-/// What a page is.
+/// Kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What the pages of a level are; leaves are level 0.
+    /// Returns the kind of the pages of a level; leaves are level 0.
     pub(crate) fn of_level(level: u32) -> Kind {
         if level == 0 { Kind::Leaf } else { Kind::Inner }
     }
@@ -57,12 +57,12 @@ fn put<const N: usize>(page: &mut Page, at: usize, bytes: [u8; N]) {
     page[at..at + N].copy_from_slice(&bytes);
 }
 
-/// In which commit a page was written.
+/// Returns the commit that wrote a page.
 pub(crate) fn born(page: &Page) -> u64 {
     word(page, 0)
 }
 
-/// How many entries a page has.
+/// Returns the number of entries of a page.
 pub(crate) fn count(page: &Page) -> usize {
     quarter(page, 14).into()
 }
@@ -100,7 +100,7 @@ pub(crate) struct Head {
     pub(crate) next: u32,
     /// Free pages that the head had no room for.
     pub(crate) leaked: u32,
-    /// Which sort of tree.
+    /// Kind of the tree.
     pub(crate) of: u32,
     /// Pages that were given back, and in which commit, the oldest first.
     pub(crate) free: VecDeque<(PageId, u32)>,
@@ -182,8 +182,7 @@ mod tests {
     use crate::storage::new_page;
 
     #[test]
-    fn a_head_survives_its_page_and_lies_do_not() {
-        // If this broke, a reader could look for the root where there is none, or two nodes of a tree could share a page.
+    fn valid_head_round_trips_and_invalid_heads_are_refused() {
         let mut head = Head { height: 2, items: 77, next: 9, leaked: 3, ..Head::new(2) };
         head.give_back(PageId(4));
         head.give_back(PageId(7));
@@ -197,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn a_page_rests_before_it_is_used_again_unless_there_is_no_other() {
-        // If this broke, readers would begin anew again and again, or a small store would be full too early.
+    fn freed_page_is_reused_late_unless_the_store_is_full() {
+        // Early reuse would make readers restart; no reuse would fill a small store too early.
         let mut head = Head { next: 3, ..Head::new(1) };
         head.give_back(PageId(2));
         assert_eq!(head.take(4), Some(PageId(3)));

@@ -3,9 +3,9 @@
 //! **No page that a tree reaches is ever changed.** A writer copies the pages on its way into free ones, changes the copies,
 //! and at last writes page 0, the *head*, which says where the root is. That one write makes all of it visible. So:
 //!
-//! * A writer that dies anywhere leaves the tree as it was, on every store that writes one page whole.
-//! * A reader reads the head, and sees that one version of the tree to its end, whatever is committed meanwhile.
-//! * Which pages are free stands in the head as well, so a crash loses none.
+//! * A writer that dies at any point leaves the tree unchanged, on every store with atomic page writes.
+//! * A reader reads the head, and sees this version of the tree to its end, in spite of later commits.
+//! * The head also lists the free pages, so a crash loses none.
 //!
 //! A page carries the number of the commit that it was written for (*born*). A reader that was so slow that one of its
 //! pages was used again sees a page born after its head, and begins anew. That check is exact; no reader takes a lock.

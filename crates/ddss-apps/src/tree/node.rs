@@ -1,4 +1,4 @@
-//! What the two trees have in common: nodes that are copied, split, and joined with a neighbour.
+//! Nodes of both kinds of tree: copy on write, splits, and merges with a neighbour.
 
 use super::pages::Pages;
 use crate::Error;
@@ -7,7 +7,7 @@ use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 /// A node with less than this is joined with a neighbour.
 const BYTES_MIN: usize = PAGE_BYTES / 4;
 
-/// What makes a tree the sort of tree that it is.
+/// Kind of a tree: the format of its entries, and its rules for splits and merges.
 pub(crate) trait Shape {
     /// An entry of a node: of a leaf, or what points to a child.
     type Item: Clone;
@@ -23,11 +23,11 @@ pub(crate) trait Shape {
     fn bytes(items: &[Self::Item]) -> usize;
     /// The child that an entry of an inner node points to.
     fn child(item: &Self::Item) -> PageId;
-    /// What points to a node with these entries; `old` pointed to it before, if it was there.
+    /// Returns the parent entry of a node with these entries; `old` is its previous entry, if there was one.
     fn point_to(page: PageId, items: &[Self::Item], old: Option<&Self::Item>) -> Self::Item;
     /// Parts entries that do not fit into one node, so that each part fits and neither is empty.
     fn split(items: Vec<Self::Item>) -> (Vec<Self::Item>, Vec<Self::Item>);
-    /// With whom of the same parent a node is joined.
+    /// Returns the sibling with which a node is merged.
     fn neighbour(items: &[Self::Item], index: usize) -> usize;
     /// The entries of two neighbours as one node's; `right` pointed to the second one.
     fn join(left: Vec<Self::Item>, right: Vec<Self::Item>, pointer: &Self::Item, level: u32) -> Vec<Self::Item>;

@@ -1,4 +1,4 @@
-//! The pages of one tree: a version that is read, and the next one while it is made.
+//! Pages of a tree: the version that is read, and the next version during a write.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,9 +11,9 @@ use crate::storage::{Change, Page, PageId, PageStore, new_page};
 const BATCH: usize = 16;
 /// Fewer pages are not worth a call of their own.
 const CALL_MIN: usize = 4;
-/// How often a reader begins anew before it says so.
+/// Maximum number of restarts of a reader.
 const TRIES_MAX: u32 = 1000;
-/// So many pages that no head names are counted again by the next writer.
+/// Number of leaked pages (free, but in no head) after which the next writer searches them.
 const LEAKED_MAX: u32 = 256;
 
 /// The pages of one tree.
@@ -21,7 +21,7 @@ const LEAKED_MAX: u32 = 256;
 pub(crate) struct Pages<S> {
     store: S,
     head: Head,
-    /// What the next version has and this one has not; `None` while nobody writes.
+    /// Changes of the next version; `None` outside of a write.
     session: Option<Session>,
     batch: usize,
     buffer: Vec<Page>,
@@ -85,7 +85,7 @@ impl<S: PageStore> Pages<S> {
         &mut self.store
     }
 
-    /// Takes the newest version for what is read from now on.
+    /// Switches to the newest version.
     fn refresh(&mut self) -> Result<(), Error> {
         let mut page = new_page();
         self.store.read_page(HEAD, &mut page)?;
@@ -94,7 +94,7 @@ impl<S: PageStore> Pages<S> {
         Ok(())
     }
 
-    /// The same, and the root comes along: it mostly is where it was the last time, so that a search saves a call.
+    /// Switches to the newest version and reads the expected root in the same call, which saves a round trip.
     fn refresh_with_root(&mut self) -> Result<(), Error> {
         let likely = self.head.root;
         let mut pages = std::mem::take(&mut self.buffer);
@@ -146,7 +146,7 @@ impl<S: PageStore> Pages<S> {
         changed
     }
 
-    /// Makes what was changed the newest version.
+    /// Commits the changes as the newest version.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         let session = self.session.take().expect("a session was begun");
         if session.spoiled {
@@ -165,7 +165,7 @@ impl<S: PageStore> Pages<S> {
         committed.and(ended)
     }
 
-    /// Forgets what was changed.
+    /// Discards the changes.
     pub(crate) fn abandon(&mut self) -> Result<(), Error> {
         self.session = None;
         self.store.end_write()

@@ -1,4 +1,4 @@
-//! An R-tree: values by where they are.
+//! An R-tree: values by position.
 
 use super::meta_page::{START, count, word};
 use super::node::{Shape, children};
@@ -9,7 +9,7 @@ use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 40;
-/// Entries of a page at the most.
+/// Maximum number of entries of a page.
 const ENTRIES_MAX: usize = (PAGE_BYTES - START) / ENTRY_BYTES;
 
 /// A rectangle with its sides along the axes; a point is one without area.
@@ -32,17 +32,17 @@ impl Rect {
         Rect { min: at, max: at }
     }
 
-    /// Whether they have a point in common.
+    /// Returns true if the rectangles intersect.
     pub fn meets(&self, other: &Rect) -> bool {
         (0..2).all(|axis| self.min[axis] <= other.max[axis] && other.min[axis] <= self.max[axis])
     }
 
-    /// Whether `other` lies inside.
+    /// Returns true if `other` lies inside.
     pub fn holds(&self, other: &Rect) -> bool {
         (0..2).all(|axis| self.min[axis] <= other.min[axis] && other.max[axis] <= self.max[axis])
     }
 
-    /// The least one that holds both.
+    /// Returns the bounding rectangle of both.
     #[must_use]
     pub fn with(&self, other: &Rect) -> Rect {
         let min = [0, 1].map(|axis| self.min[axis].min(other.min[axis]));
@@ -54,7 +54,7 @@ impl Rect {
         (self.max[0] - self.min[0]) * (self.max[1] - self.min[1])
     }
 
-    /// By how much it grows if it has to hold `other` as well; the half of its border breaks ties between points.
+    /// Returns the growth of the area if it has to contain `other`; half the perimeter breaks ties between points.
     fn growth(&self, other: &Rect) -> f64 {
         let (with, border) = (self.with(other), |rect: &Rect| rect.max[0] - rect.min[0] + rect.max[1] - rect.min[1]);
         (with.area() - self.area()) + 1e-6 * (border(&with) - border(self))
@@ -136,24 +136,24 @@ impl Shape for ByPlace {
     }
 }
 
-/// An R-tree on pages. See the [module](super) for who may do what at the same time.
+/// An R-tree on pages. The [module](super) describes its concurrency.
 #[derive(Debug)]
 pub struct RTree<S> {
     pages: Pages<S>,
 }
 
 impl<S: PageStore> RTree<S> {
-    /// Makes an empty tree, over whatever the store has.
+    /// Creates an empty tree, which overwrites the store.
     pub fn create(store: S) -> Result<Self, Error> {
         Ok(Self { pages: Pages::create(store, ByPlace::SORT)? })
     }
 
-    /// Opens a tree that somebody made.
+    /// Opens an existing tree.
     pub fn open(store: S) -> Result<Self, Error> {
         Ok(Self { pages: Pages::open(store, ByPlace::SORT)? })
     }
 
-    /// How many pages are on their way or looked at together: while one half is looked at, the other half comes. 1 reads one
+    /// Sets the number of pages that are in flight or processed together: one half arrives while the other is processed. 1 reads one
     /// after the other.
     #[must_use]
     pub fn batch(mut self, pages: usize) -> Self {
@@ -161,17 +161,17 @@ impl<S: PageStore> RTree<S> {
         self
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store_mut(&mut self) -> &mut S {
         self.pages.store_mut()
     }
 
-    /// How many values the version has that was read last.
+    /// Returns the number of values in the version that was read last.
     pub fn len(&self) -> u64 {
         self.pages.head().items
     }
 
-    /// Whether it had none.
+    /// Returns true if that version has no value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -278,7 +278,7 @@ impl<S: PageStore> RTree<S> {
         Ok(None)
     }
 
-    /// Looks at every page, and checks that the tree is one.
+    /// Verifies the structure of the tree.
     pub fn check(&mut self) -> Result<Census, Error> {
         self.pages.read(|pages| Census::of_rtree(pages))
     }

@@ -1,4 +1,4 @@
-//! Every page of a tree looked at: is it one?
+//! Verification of a tree: visits every page and checks the structure.
 
 use std::collections::HashSet;
 
@@ -9,20 +9,20 @@ use super::rtree::{ByPlace, Entry};
 use crate::Error;
 use crate::storage::{PageId, PageStore};
 
-/// What a tree consists of.
+/// Counts of the pages and entries of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Census {
-    /// Entries of all leaves.
+    /// Number of entries in all leaves.
     pub items: u64,
-    /// Pages with entries.
+    /// Number of leaf pages.
     pub leaves: u32,
-    /// Pages that point to others.
+    /// Number of inner pages.
     pub inner: u32,
-    /// Levels above the leaves.
+    /// Number of levels above the leaves.
     pub height: u32,
-    /// Pages that can be used again.
+    /// Number of free pages.
     pub free: u32,
-    /// Commits so far.
+    /// Number of commits.
     pub generation: u64,
 }
 
@@ -30,7 +30,7 @@ struct Walk<'a, S, K: Shape> {
     pages: &'a mut Pages<S>,
     seen: HashSet<PageId>,
     census: Census,
-    /// Whether a child is what its entry says.
+    /// Returns true if a child matches its entry.
     fits: Fits<K::Item>,
 }
 

@@ -1,4 +1,4 @@
-//! The figures as a picture: a bar from the median to the 99th percentile for each, on a scale of powers of ten.
+//! SVG chart of the figures: a bar from the median to the 99th percentile of each call, on a logarithmic scale.
 
 use super::figures::Row;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ const WIDTH: f64 = 560.0;
 const TOP: f64 = 64.0;
 const LINE: f64 = 24.0;
 
-/// Where a time is on the scale, whose ends are powers of ten.
+/// A logarithmic scale, whose ends are powers of ten.
 struct Scale {
     from: f64,
     to: f64,
@@ -33,8 +33,8 @@ impl Scale {
     }
 }
 
-/// A power of ten of microseconds, as people say it.
-fn in_words(power: i32) -> String {
+/// Formats a power of ten of microseconds.
+fn format_power(power: i32) -> String {
     match power {
         ..0 => format!("{} ns", 10_i64.pow((3 + power).max(0) as u32)),
         0..3 => format!("{} µs", 10_i64.pow(power as u32)),
@@ -42,18 +42,18 @@ fn in_words(power: i32) -> String {
     }
 }
 
-/// Each kind of road has a colour of its own, and its word on each line, for those who see no colours.
-fn colour(road: &str) -> &'static str {
-    match road {
-        "near" => "#2a9d8f",
+/// Returns the colour of a path. Each label names the path, too, for readers who cannot distinguish the colours.
+fn colour(path: &str) -> &'static str {
+    match path {
+        "local" => "#2a9d8f",
         "daemon" => "#3a6ea5",
         _ => "#c8553d",
     }
 }
 
-/// The picture, as SVG.
-pub(super) fn draw(rows: &[Row], raw_us: f64) -> String {
-    let times = rows.iter().flat_map(|row| [row.p50_us, row.p99_us]).chain([raw_us]);
+/// Draws the chart as SVG.
+pub(super) fn draw(rows: &[Row], baseline_us: f64) -> String {
+    let times = rows.iter().flat_map(|row| [row.p50_us, row.p99_us]).chain([baseline_us]);
     let scale = Scale::over(times);
     let (height, end) = (TOP + LINE * rows.len() as f64 + 40.0, TOP + LINE * rows.len() as f64);
     let mut svg = format!(
@@ -67,10 +67,10 @@ pub(super) fn draw(rows: &[Row], raw_us: f64) -> String {
     for power in scale.powers() {
         let x = scale.x(10f64.powi(power));
         line(format_args!("<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{end}\" stroke=\"#ddd\"/>"));
-        let (y, words) = (end + 18.0, in_words(power));
+        let (y, words) = (end + 18.0, format_power(power));
         line(format_args!("<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\" fill=\"#555\">{words}</text>"));
     }
-    let x = scale.x(raw_us);
+    let x = scale.x(baseline_us);
     line(format_args!(
         "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{end}\" stroke=\"#888\" stroke-dasharray=\"4 3\"/>"
     ));
@@ -80,7 +80,7 @@ pub(super) fn draw(rows: &[Row], raw_us: f64) -> String {
     ));
     for (index, row) in rows.iter().enumerate() {
         let y = TOP + LINE * (index as f64 + 0.5);
-        let (from, to, fill) = (scale.x(row.p50_us), scale.x(row.p99_us), colour(row.road));
+        let (from, to, fill) = (scale.x(row.p50_us), scale.x(row.p99_us), colour(row.path));
         line(format_args!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", LEFT - 12.0, y + 4.0, row.label()));
         line(format_args!(
             "<rect x=\"{from:.1}\" y=\"{}\" width=\"{:.1}\" height=\"6\" fill=\"{fill}\" fill-opacity=\"0.35\"/>",
@@ -98,15 +98,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_stand_where_the_scale_says() {
-        // If this broke, the picture would tell other times than the table.
+    fn scale_maps_times_to_positions() {
         let scale = Scale::over([0.4, 55.0].into_iter());
         assert_eq!((scale.from, scale.to), (-1.0, 2.0));
         assert_eq!(scale.x(0.1), LEFT);
         assert!((scale.x(100.0) - LEFT - WIDTH).abs() < 1e-9);
         assert!((scale.x(1.0) - LEFT - WIDTH / 3.0).abs() < 1e-9);
-        assert_eq!([-2, 0, 2, 4].map(in_words), ["10 ns", "1 µs", "100 µs", "10 ms"]);
-        // One figure alone has a scale, too.
+        assert_eq!([-2, 0, 2, 4].map(format_power), ["10 ns", "1 µs", "100 µs", "10 ms"]);
+        // A single figure has a scale, too.
         assert!(Scale::over([1.0].into_iter()).x(1.0).is_finite());
     }
 }

@@ -1,5 +1,7 @@
-//! What the machine where this runs can do: a call to the daemon under each strategy, gets and puts here and on another
-//! node, beside the time that one cache line takes from core to core and back.
+//! The command `bench`: latency of calls under each strategy, and of local and remote gets and puts.
+//!
+//! `setup` provides the nodes, `figures` measures, `chart` draws, and `baseline` measures the limit of the machine: the
+//! round trip of one cache line between two cores.
 
 mod baseline;
 mod chart;

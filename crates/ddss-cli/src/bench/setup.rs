@@ -1,4 +1,4 @@
-//! On what is measured: two nodes of this process, or a daemon that runs.
+//! Nodes that `bench` measures: two nodes in this process, or a running daemon.
 
 use crate::arguments::BenchOptions;
 use crate::commands::cluster;
@@ -8,14 +8,14 @@ use ddssd::{ClusterKey, Config, CoreChoice, Node, StartError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long two nodes may take to find each other.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of the segments that are measured.
+/// Maximum time until the two nodes are connected.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
+/// Size of the measured segments in bytes.
 pub(super) const BYTES: u64 = 64 << 10;
 
-/// Where the figures come from.
-pub(super) struct Field {
-    // The order counts: segments go before the nodes, and those before their folder.
+/// Nodes and segments of a measurement.
+pub(super) struct BenchSetup {
+    // Drop order: segments before the nodes, and the nodes before their folder.
     segments: Vec<Segment>,
     _services: Vec<Node>,
     folder: PathBuf,
@@ -23,11 +23,11 @@ pub(super) struct Field {
     other: Option<NodeId>,
 }
 
-impl Field {
+impl BenchSetup {
     pub(super) fn new(options: &BenchOptions) -> Result<Self, CommandError> {
         match &options.place.dir {
             Some(folder) => {
-                let seen = cluster::look(&options.place).ok();
+                let seen = cluster::fetch(&options.place).ok();
                 let alive = seen.as_ref().and_then(|seen| seen.other());
                 let folder = folder.clone();
                 Ok(Self { segments: Vec::new(), _services: Vec::new(), folder, own: None, other: alive.map(NodeId) })
@@ -40,7 +40,7 @@ impl Field {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let own = base.join(format!("ddss-bench-{}", std::process::id()));
-        let mut field = Self {
+        let mut setup = Self {
             segments: Vec::new(),
             _services: Vec::new(),
             folder: own.join("1"),
@@ -54,32 +54,32 @@ impl Field {
             config.node = NodeId(number as u16);
             config.listen = std::net::SocketAddr::from(([127, 0, 0, number as u8], 0));
             config.key = Some(key.clone());
-            config.join = field._services.first().and_then(Node::address).map(Into::into);
+            config.join = setup._services.first().and_then(Node::address).map(Into::into);
             config.pool_bytes = 4 << 20;
-            // Each node has a core of its own if there are three; else the second one shares the client's.
+            // With three cores each node has its own; with two, node 2 shares the core of the client.
             config.core = if cores > 1 { CoreChoice::Core(cores - number) } else { CoreChoice::Unpinned };
-            field._services.push(Node::start(config)?);
+            setup._services.push(Node::start(config)?);
         }
-        Ok(field)
+        Ok(setup)
     }
 
-    pub(super) fn client(&self, strategy: Strategy, near: bool) -> Result<Client, CommandError> {
-        Ok(Client::builder().folder(&self.folder).strategy(strategy).channels(1).local_reads(near).connect()?)
+    pub(super) fn client(&self, strategy: Strategy, local_read: bool) -> Result<Client, CommandError> {
+        Ok(Client::builder().folder(&self.folder).strategy(strategy).channels(1).local_reads(local_read).connect()?)
     }
 
-    /// The other node, if there is one.
+    /// Returns the other node, if there is one.
     pub(super) fn other(&self) -> Option<NodeId> {
         self.other
     }
 
-    /// A segment to be measured; gone with this value.
+    /// Allocates a segment, which is released with this value.
     pub(super) fn segment(&mut self, client: &Client, home: Placement) -> Result<Segment, CommandError> {
         let name = format!("ddss-bench/{}/{}", std::process::id(), self.segments.len());
         let begin = Instant::now();
         let segment = loop {
             let spec = Spec { placement: home, ..Spec::new(BYTES) };
             match client.allocate(&name, spec) {
-                Err(error) if error.failure() == Some(ddss::Failure::NodeDown) && begin.elapsed() < PATIENCE => {
+                Err(error) if error.failure() == Some(ddss::Failure::NodeDown) && begin.elapsed() < RETRY_TIME_MAX => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 made => break made?,
@@ -90,10 +90,10 @@ impl Field {
     }
 }
 
-impl Drop for Field {
+impl Drop for BenchSetup {
     fn drop(&mut self) {
         for segment in self.segments.drain(..) {
-            // In a node that goes it goes anyway; in one that stays there is nobody to tell.
+            // A failed release cannot be reported from `drop`; own nodes discard their segments anyway.
             let _ = segment.release();
         }
         self._services.clear();

@@ -1,39 +1,39 @@
-//! The clients of a node: which processes they are, and what they do.
+//! The command `clients`: the client processes of a node and their activity.
 
-use crate::arguments::Place;
+use crate::arguments::DaemonOptions;
 use crate::error::CommandError;
-use crate::output::table::{Table, bytes_in_words};
-use crate::status_page::{now, read, read_planes, span_in_words};
+use crate::output::table::{Table, format_bytes};
+use crate::status_page::{format_duration, now, read, read_shards};
 use ddss_core::status::ClientRow;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What a process is called, if it is still there.
+/// Returns the name of a process, or `-` if it has ended.
 pub(crate) fn program(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    // A process may call itself whatever it likes.
+    // A process chooses its name, which may contain control characters.
     let name = name.trim_end().replace(char::is_control, "\u{fffd}");
     if name.is_empty() { "-".to_owned() } else { name }
 }
 
-pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
+pub(crate) fn run(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let page = read(place)?;
     page.warn();
-    // A process has a row in each plane that it is attached to.
-    let planes = read_planes(place)?;
-    let clients = planes.iter().flat_map(|status| status.clients.iter().map(|row| (status.daemon.plane.index(), row)));
+    // A process has a row in each shard that it is attached to.
+    let shards = read_shards(place)?;
+    let clients = shards.iter().flat_map(|status| status.clients.iter().map(|row| (status.daemon.plane.index(), row)));
     if json {
-        println!("{}", Value::Array(clients.map(|(plane, row)| as_json(plane, row)).collect()));
-        return page.verdict();
+        println!("{}", Value::Array(clients.map(|(shard, row)| as_json(shard, row)).collect()));
+        return page.require_running();
     }
     let columns = [
-        "PLANE",
+        "SHARD",
         "CLIENT",
         "PROCESS",
         "PROGRAM",
         "UID",
         "STRATEGY",
-        "LANES",
+        "CHANNELS",
         "CALLS",
         "FAILED",
         "GOT",
@@ -41,15 +41,15 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
         "UNDER WAY",
         "FOR",
     ];
-    // Where there is one plane nobody asks for its number.
-    let skipped = usize::from(planes.len() == 1);
+    // The column is omitted on a daemon with one shard.
+    let skipped = usize::from(shards.len() == 1);
     let mut table = Table::new(&columns[skipped..]);
-    table.right(&[0, 1, 2, 4, 6, 7, 8, 9, 10, 11].map(|column: usize| column.saturating_sub(skipped)));
-    table.spare(&[6, 11, 5].map(|column: usize| column - skipped));
-    for (plane, row) in clients {
+    table.align_right(&[0, 1, 2, 4, 6, 7, 8, 9, 10, 11].map(|column: usize| column.saturating_sub(skipped)));
+    table.set_optional(&[6, 11, 5].map(|column: usize| column - skipped));
+    for (shard, row) in clients {
         let since = now().saturating_sub(Duration::from_micros(row.attached_us));
         let cells = vec![
-            plane.to_string(),
+            shard.to_string(),
             row.client.index.to_string(),
             row.pid.to_string(),
             program(row.pid),
@@ -58,20 +58,20 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
             row.lanes.to_string(),
             row.operations.to_string(),
             row.failed.to_string(),
-            bytes_in_words(row.bytes_got),
-            bytes_in_words(row.bytes_put),
+            format_bytes(row.bytes_got),
+            format_bytes(row.bytes_put),
             row.under_way.to_string(),
-            span_in_words(since),
+            format_duration(since),
         ];
         table.row(cells[skipped..].to_vec());
     }
     table.print_or("no client is attached");
-    page.verdict()
+    page.require_running()
 }
 
-fn as_json(plane: u8, row: &ClientRow) -> Value {
-    json!({ "plane": plane, "client": row.client.index, "generation": row.client.generation, "pid": row.pid, "program": program(row.pid),
-        "uid": row.uid, "gid": row.gid, "strategy": row.strategy_name(), "lanes": row.lanes,
+fn as_json(shard: u8, row: &ClientRow) -> Value {
+    json!({ "shard": shard, "client": row.client.index, "generation": row.client.generation, "pid": row.pid, "program": program(row.pid),
+        "uid": row.uid, "gid": row.gid, "strategy": row.strategy_name(), "channels": row.lanes,
         "arena_bytes": row.arena_bytes, "attached_us": row.attached_us, "calls": row.operations, "failed": row.failed,
         "bytes_got": row.bytes_got, "bytes_put": row.bytes_put, "under_way": row.under_way })
 }

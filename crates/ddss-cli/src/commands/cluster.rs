@@ -1,9 +1,9 @@
-//! The commands that make a cluster, and bring nodes into it.
+//! The commands `cluster` and `nodes`: create a cluster, join, leave, and show its state.
 
-use crate::arguments::{ClusterCommand, JoinOptions, LeaveOptions, Place, StatePlace};
-use crate::error::{ASK, CommandError};
+use crate::arguments::{ClusterCommand, DaemonOptions, JoinOptions, LeaveOptions, StateOptions};
+use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
-use crate::output::terminal_text::say;
+use crate::output::terminal_text::print_sentence;
 use ddss::Client;
 use ddssd::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
 use serde_json::json;
@@ -12,28 +12,30 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
-/// More than a token is.
+/// Upper bound of the length of a token.
 const TOKEN_BYTES_MAX: u64 = 256;
-const OTHER_RELEASE: &str = "the daemon answers another question: is it of another release?";
+const UNEXPECTED_ANSWER: &str = "unexpected answer of the daemon: compare `ddssd --version` with `ddss --version`";
 
 pub(crate) fn run(command: &ClusterCommand, json: bool) -> Result<(), CommandError> {
     match command {
         ClusterCommand::Init(place) => init(place, json),
         ClusterCommand::Token(place) => token(place, json),
         ClusterCommand::Join(options) => join(options, json),
-        ClusterCommand::Leave(LeaveOptions { force, place }) => {
-            left(ask(place, &AdminRequest::Leave { force: *force })?, "left the cluster: the daemon ends", json)
-        }
+        ClusterCommand::Leave(LeaveOptions { force, place }) => print_removal(
+            ask(place, &AdminRequest::Leave { force: *force })?,
+            "left the cluster: the daemon ends",
+            json,
+        ),
         ClusterCommand::Remove(options) => {
             let answer = ask(&options.place, &AdminRequest::Remove { node: options.node.0, force: options.force })?;
-            left(answer, &format!("{} is out of the cluster", options.node), json)
+            print_removal(answer, &format!("{} is out of the cluster", options.node), json)
         }
         ClusterCommand::Status(place) => status(place, json),
     }
 }
 
-/// The cluster as one of its nodes sees it.
-pub(crate) struct Seen {
+/// State of the cluster, as reported by one of its nodes.
+pub(crate) struct ClusterView {
     node: u16,
     pub(crate) leader: Option<u16>,
     pub(crate) nodes: Vec<NodeReport>,
@@ -41,9 +43,9 @@ pub(crate) struct Seen {
     pub(crate) majority: bool,
 }
 
-const NO_MAJORITY: &str = "no majority of the voters can be reached: no name is made or given back";
+const NO_MAJORITY: &str = "no majority of the voters is reachable: segments cannot be allocated or released";
 
-impl Seen {
+impl ClusterView {
     pub(crate) fn alive(&self) -> usize {
         self.nodes.iter().filter(|report| report.alive).count()
     }
@@ -52,19 +54,19 @@ impl Seen {
         self.nodes.iter().filter(|report| report.voter).count()
     }
 
-    /// Another node that is alive.
+    /// Returns another live node.
     pub(crate) fn other(&self) -> Option<u16> {
         self.nodes.iter().find(|report| report.alive && report.node != self.node).map(|report| report.node)
     }
 
-    /// As one sentence.
-    pub(crate) fn in_words(&self) -> String {
-        let leader = self.leader.map_or_else(|| "nobody leads".to_owned(), |leader| format!("node {leader} leads"));
+    /// Formats the state as one sentence.
+    pub(crate) fn describe(&self) -> String {
+        let leader = self.leader.map_or_else(|| "no leader".to_owned(), |leader| format!("node {leader} leads"));
         let leader = if self.majority { leader } else { format!("{leader}; {NO_MAJORITY}") };
         let (node, alive, voters) = (self.node, self.alive(), self.voters());
         let names = if self.names == 1 { "1 name".to_owned() } else { format!("{} names", self.names) };
         let others = match (self.nodes.len(), voters) {
-            (1, _) => "it is alone".to_owned(),
+            (1, _) => "the only node".to_owned(),
             (nodes, 1) => format!("{alive} of {nodes} nodes are alive, 1 votes"),
             (nodes, _) => format!("{alive} of {nodes} nodes are alive, {voters} vote"),
         };
@@ -72,66 +74,70 @@ impl Seen {
     }
 }
 
-impl Place {
+impl DaemonOptions {
     pub(crate) fn folder(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(ddssd::client_folder)
     }
 }
 
-/// What the environment names.
-fn named(variable: &str) -> Option<PathBuf> {
+/// Returns the path in an environment variable.
+fn path_variable(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Asks the daemon; one that has no control plane is alone.
-fn ask(place: &Place, ask: &AdminRequest) -> Result<AdminResponse, CommandError> {
+/// Sends an administrative request to the daemon. A daemon without a control socket belongs to no cluster.
+fn ask(place: &DaemonOptions, ask: &AdminRequest) -> Result<AdminResponse, CommandError> {
     let folder = place.folder();
     match ask.ask(&folder) {
         Ok(answer) => Ok(answer),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            // Who does not run at all is told as everywhere else.
+            // A daemon that does not run is reported as by all other commands.
             Client::builder().folder(&folder).channels(1).connect()?;
-            Err(CommandError::Alone { folder })
+            Err(CommandError::NoCluster { folder })
         }
-        Err(error) => Err(CommandError::system(ASK)(error)),
+        Err(error) => Err(CommandError::system(QUERY_CLUSTER)(error)),
     }
 }
 
-/// What the daemon says of a node that is to go.
-fn left(answer: AdminResponse, words: &str, json: bool) -> Result<(), CommandError> {
+/// Prints the answer to the removal of a node.
+fn print_removal(answer: AdminResponse, words: &str, json: bool) -> Result<(), CommandError> {
     match answer {
         AdminResponse::Left { dropped } if json => println!("{}", json!({ "done": true, "dropped": dropped })),
-        AdminResponse::Left { dropped: 0 } => say(words, 2),
-        AdminResponse::Left { dropped: 1 } => say(&format!("{words}; 1 segment was only there and is gone"), 2),
-        AdminResponse::Left { dropped } => say(&format!("{words}; {dropped} segments were only there and are gone"), 2),
+        AdminResponse::Left { dropped: 0 } => print_sentence(words, 2),
+        AdminResponse::Left { dropped: 1 } => {
+            print_sentence(&format!("{words}; 1 segment existed only there and is lost"), 2)
+        }
+        AdminResponse::Left { dropped } => {
+            print_sentence(&format!("{words}; {dropped} segments existed only there and are lost"), 2)
+        }
         AdminResponse::Refused(why) => return Err(CommandError::Refused(why)),
-        _ => return Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
+        _ => return Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),
     }
     Ok(())
 }
 
-/// The nodes as the daemon sees them, and who leads them.
-pub(crate) fn look(place: &Place) -> Result<Seen, CommandError> {
+/// Asks the daemon for the nodes and the leader of its cluster.
+pub(crate) fn fetch(place: &DaemonOptions) -> Result<ClusterView, CommandError> {
     match ask(place, &AdminRequest::Status)? {
         AdminResponse::Status { node, leader, nodes, names, majority } => {
-            Ok(Seen { node, leader, nodes, names, majority })
+            Ok(ClusterView { node, leader, nodes, names, majority })
         }
         AdminResponse::Refused(why) => Err(CommandError::Refused(why)),
-        _ => Err(CommandError::Refused(OTHER_RELEASE.to_owned())),
+        _ => Err(CommandError::Refused(UNEXPECTED_ANSWER.to_owned())),
     }
 }
 
-/// One node in words.
+/// Returns the role of a node in the Raft group.
 fn role(report: &NodeReport, leader: Option<u16>) -> &'static str {
     match report {
-        NodeReport { node, .. } if Some(*node) == leader => "leads",
-        NodeReport { voter: true, .. } => "votes",
-        _ => "learns",
+        NodeReport { node, .. } if Some(*node) == leader => "leader",
+        NodeReport { voter: true, .. } => "voter",
+        _ => "learner",
     }
 }
 
-pub(crate) fn nodes(place: &Place, json: bool) -> Result<(), CommandError> {
-    let Seen { node: ours, leader, nodes, majority, .. } = look(place)?;
+pub(crate) fn nodes(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
+    let ClusterView { node: ours, leader, nodes, majority, .. } = fetch(place)?;
     if json {
         println!("{}", json!(nodes));
         return Ok(());
@@ -145,19 +151,19 @@ pub(crate) fn nodes(place: &Place, json: bool) -> Result<(), CommandError> {
     }
     table.print();
     if !majority {
-        say(NO_MAJORITY, 2);
+        print_sentence(NO_MAJORITY, 2);
     }
     Ok(())
 }
 
-fn status(place: &Place, json: bool) -> Result<(), CommandError> {
-    let seen = look(place)?;
+fn status(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
+    let seen = fetch(place)?;
     if json {
-        let Seen { node, leader, nodes, names, majority } = &seen;
+        let ClusterView { node, leader, nodes, names, majority } = &seen;
         let seen = json!({ "node": node, "leader": leader, "nodes": nodes, "names": names, "majority": majority });
         println!("{seen}");
     } else {
-        say(&seen.in_words(), 2);
+        print_sentence(&seen.describe(), 2);
     }
     Ok(())
 }
@@ -173,29 +179,32 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     let place = &options.state;
     place.make_folder()?;
     key.write(&place.key_path())?;
-    place.give(&place.key_path())?;
+    place.give_to_folder_owner(&place.key_path())?;
     let path = place.folder().join(ddssd::JOIN_FILE_NAME);
-    // Not through a link, if one lies there.
+    // A symbolic link at this path must not redirect the write.
     let _ = std::fs::remove_file(&path);
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     let written = file.and_then(|mut file| writeln!(file, "{}", options.address));
     written.map_err(CommandError::file("write", &path))?;
-    place.give(&path)?;
+    place.give_to_folder_owner(&path)?;
     if json {
         println!("{}", json!({ "key_file": place.key_path(), "join": options.address.to_string() }));
     } else {
-        say(&format!("the key is in {}", place.key_path().display()), 2);
-        say(&format!("next: ddssd --listen IP:7400   joins the cluster at {} as it starts", options.address), 6);
+        print_sentence(&format!("the key is in {}", place.key_path().display()), 2);
+        print_sentence(
+            &format!("next: ddssd --listen IP:7400   joins the cluster at {} as it starts", options.address),
+            6,
+        );
     }
     Ok(())
 }
 
-impl StatePlace {
-    /// The folder that the daemon itself would take.
+impl StateOptions {
+    /// Returns the folder that the daemon itself would use.
     fn folder(&self) -> PathBuf {
-        let state = self.state_dir.clone().or_else(|| named(ddssd::STATE_VARIABLE));
+        let state = self.state_dir.clone().or_else(|| path_variable(ddssd::STATE_VARIABLE));
         state.unwrap_or_else(|| {
-            let folder = self.place.dir.clone().or_else(|| named("DDSS_DIR"));
+            let folder = self.place.dir.clone().or_else(|| path_variable("DDSS_DIR"));
             ddssd::default_state_folder(folder.as_deref())
         })
     }
@@ -203,16 +212,16 @@ impl StatePlace {
     fn make_folder(&self) -> Result<(), CommandError> {
         let folder = self.folder();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(CommandError::file("make the state folder", &folder))
+        made.map_err(CommandError::file("create the state folder", &folder))
     }
 
-    /// What root has made there is the folder's owner's, as whom the daemon runs and reads it.
-    fn give(&self, path: &Path) -> Result<(), CommandError> {
+    /// Gives a file to the owner of its folder: root creates it, but the daemon runs as that owner and must read it.
+    fn give_to_folder_owner(&self, path: &Path) -> Result<(), CommandError> {
         let given = std::fs::metadata(self.folder()).and_then(|folder| {
-            let is_his = std::fs::symlink_metadata(path)?.uid() == folder.uid();
-            if is_his { Ok(()) } else { lchown(path, Some(folder.uid()), Some(folder.gid())) }
+            let has_same_owner = std::fs::symlink_metadata(path)?.uid() == folder.uid();
+            if has_same_owner { Ok(()) } else { lchown(path, Some(folder.uid()), Some(folder.gid())) }
         });
-        given.map_err(CommandError::file("give its folder's owner", path))
+        given.map_err(CommandError::file("change the owner of", path))
     }
 
     fn key_path(&self) -> PathBuf {
@@ -220,22 +229,25 @@ impl StatePlace {
     }
 }
 
-fn init(place: &StatePlace, json: bool) -> Result<(), CommandError> {
+fn init(place: &StateOptions, json: bool) -> Result<(), CommandError> {
     place.make_folder()?;
     let path = place.key_path();
     ClusterKey::generate()?.write(&path)?;
-    place.give(&path)?;
+    place.give_to_folder_owner(&path)?;
     if json {
         println!("{}", json!({ "key_file": path }));
     } else {
-        say(&format!("the key of a new cluster is in {}", path.display()), 2);
+        print_sentence(&format!("the key of a new cluster is in {}", path.display()), 2);
         println!("next: ddssd --listen IP:7400 here, and on every other node");
-        say("      ddss cluster join IP:7400 TOKEN   with the word that `ddss cluster token` shows here", 8);
+        print_sentence(
+            "      ddss cluster join IP:7400 TOKEN   with the token that `ddss cluster token` prints here",
+            8,
+        );
     }
     Ok(())
 }
 
-fn token(place: &StatePlace, json: bool) -> Result<(), CommandError> {
+fn token(place: &StateOptions, json: bool) -> Result<(), CommandError> {
     let token = ClusterKey::read(&place.key_path())?.token();
     if json {
         println!("{}", json!({ "token": token }));

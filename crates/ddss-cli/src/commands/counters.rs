@@ -1,18 +1,18 @@
-//! What a daemon has counted since it was started.
+//! The command `counters`: operations, gauges, counters and failures of a daemon since its start.
 
 use crate::arguments::CountersOptions;
 use crate::error::CommandError;
 use crate::glob::Glob;
-use crate::output::table::{Table, bytes_in_words};
-use crate::output::terminal_text::say;
-use crate::status_page::{Page, read, us, us_in_words};
+use crate::output::table::{Table, format_bytes};
+use crate::output::terminal_text::print_sentence;
+use crate::status_page::{StatusPage, format_us, read, us};
 use ddss::Failure;
 use ddss_core::status::{Counter, Gauge, Histogram, Kind, PeerRow, Status, Step};
 use serde_json::{Map, Value, json};
 
-/// Every failure that a client can be told.
+/// Returns every failure that a daemon can report to a client.
 fn failures() -> impl Iterator<Item = Failure> {
-    // An unknown code is taken for another failure, whose own code is not this one.
+    // `from_code` maps an unknown code to a failure with another code.
     (1..=u8::MAX)
         .map(Failure::from_code)
         .zip(1..=u8::MAX)
@@ -20,8 +20,8 @@ fn failures() -> impl Iterator<Item = Failure> {
         .map(|(known, _)| known)
 }
 
-/// A failure as a name for scripts.
-fn name_of(failure: Failure) -> String {
+/// Returns the snake_case name of a failure for scripts.
+fn failure_name(failure: Failure) -> String {
     let words = format!("{failure:?}");
     let mut name = String::new();
     for letter in words.chars() {
@@ -38,14 +38,14 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
     page.warn();
     if json {
         println!("{}", as_json(&page));
-        return page.verdict();
+        return page.require_running();
     }
     let glob = Glob::new(options.pattern.as_deref().unwrap_or("*"));
     let shown = |name: &str, value: u64| glob.matches(name) && (options.all || value > 0 || options.pattern.is_some());
     let status = &page.status;
-    say(&page.headline(), 2);
-    let mut kinds = Table::new(&["CALL", "DONE", "FAILED", "NOBODY KNOWS", "BYTES", "p50 µs", "p99 µs"]);
-    kinds.right(&[1, 2, 3, 4, 5, 6]);
+    print_sentence(&page.headline(), 2);
+    let mut kinds = Table::new(&["CALL", "DONE", "FAILED", "UNKNOWN", "BYTES", "p50 µs", "p99 µs"]);
+    kinds.align_right(&[1, 2, 3, 4, 5, 6]);
     for &kind in Kind::ALL {
         let count = status.operation(kind);
         if shown(kind.name(), count.done + count.failed + count.indeterminate) {
@@ -55,14 +55,14 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
                 count.done.to_string(),
                 count.failed.to_string(),
                 count.indeterminate.to_string(),
-                bytes_in_words(count.bytes),
-                us_in_words(times.percentile_ns(0.5)),
-                us_in_words(times.percentile_ns(0.99)),
+                format_bytes(count.bytes),
+                format_us(times.percentile_ns(0.5)),
+                format_us(times.percentile_ns(0.99)),
             ]);
         }
     }
     print(kinds);
-    let mut gauges = three("NOW");
+    let mut gauges = three_columns("NOW");
     for &gauge in Gauge::ALL {
         let value = status.gauge(gauge);
         if shown(gauge.name(), value) {
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
         }
     }
     print(gauges);
-    let mut counters = three("SINCE ITS START");
+    let mut counters = three_columns("SINCE START");
     for &counter in Counter::ALL {
         let value = status.counter(counter);
         if shown(counter.name(), value) {
@@ -78,11 +78,11 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
         }
     }
     print(counters);
-    let mut failed = Table::new(&["FAILURE", "TOLD", "WHAT"]);
-    failed.right(&[1]);
-    failed.flows();
+    let mut failed = Table::new(&["FAILURE", "COUNT", "WHAT"]);
+    failed.align_right(&[1]);
+    failed.wrap_last();
     for failure in failures() {
-        let (name, value) = (name_of(failure), status.failure(failure));
+        let (name, value) = (failure_name(failure), status.failure(failure));
         if shown(&name, value) {
             failed.row(vec![name, value.to_string(), failure.to_string()]);
         }
@@ -91,17 +91,17 @@ pub(crate) fn run(options: &CountersOptions, json: bool) -> Result<(), CommandEr
     if options.pattern.is_none() && !status.peers.is_empty() {
         print(peers(status));
     }
-    page.verdict()
+    page.require_running()
 }
 
-fn three(what: &str) -> Table {
+fn three_columns(what: &str) -> Table {
     let mut table = Table::new(&["NAME", what, "WHAT"]);
-    table.right(&[1]);
-    table.flows();
+    table.align_right(&[1]);
+    table.wrap_last();
     table
 }
 
-/// A table with something in it, after an empty line.
+/// Prints a table with rows, after an empty line.
 fn print(table: Table) {
     if !table.is_empty() {
         println!();
@@ -109,26 +109,26 @@ fn print(table: Table) {
     }
 }
 
-/// The roads to the other nodes.
+/// Returns the table of connections to the other nodes.
 pub(crate) fn peers(status: &Status) -> Table {
-    let mut table = Table::new(&["NODE", "ADDRESS", "ROAD", "WAITING", "WINDOWS"]);
-    table.right(&[3, 4]);
+    let mut table = Table::new(&["NODE", "ADDRESS", "STATE", "WAITING", "WINDOWS"]);
+    table.align_right(&[3, 4]);
     for &PeerRow { node, connected, waiting, windows, address, .. } in &status.peers {
-        let road = if connected { "connected" } else { "none" };
+        let state = if connected { "connected" } else { "none" };
         let (waiting, windows) = (waiting.to_string(), windows.to_string());
-        table.row(vec![node.0.to_string(), address.to_string(), road.to_owned(), waiting, windows]);
+        table.row(vec![node.0.to_string(), address.to_string(), state.to_owned(), waiting, windows]);
     }
     table
 }
 
-fn as_json(page: &Page) -> Value {
+fn as_json(page: &StatusPage) -> Value {
     let status = &page.status;
     let counters: Map<String, Value> =
         Counter::ALL.iter().map(|&counter| (counter.name().to_owned(), status.counter(counter).into())).collect();
     let gauges: Map<String, Value> =
         Gauge::ALL.iter().map(|&gauge| (gauge.name().to_owned(), status.gauge(gauge).into())).collect();
     let failures: Map<String, Value> =
-        failures().map(|failure| (name_of(failure), status.failure(failure).into())).collect();
+        failures().map(|failure| (failure_name(failure), status.failure(failure).into())).collect();
     let operations: Map<String, Value> =
         Kind::ALL.iter().map(|&kind| (kind.name().to_owned(), operation_json(status, kind))).collect();
     let peers = status.peers.iter().map(|peer| {
@@ -146,7 +146,7 @@ fn operation_json(status: &Status, kind: Kind) -> Value {
         "waited": count.waited, "latency": latency_json(&times) })
 }
 
-/// What a histogram says, for scripts.
+/// Formats a histogram as JSON.
 pub(crate) fn latency_json(times: &Histogram) -> Value {
     json!({ "sampled": times.count(), "p50_us": us(times.percentile_ns(0.5)), "p99_us": us(times.percentile_ns(0.99)),
         "mean_us": us(times.mean_ns()) })
@@ -157,9 +157,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_have_names_for_scripts() {
-        // If this broke, an alert on a failure would never fire.
-        assert_eq!(name_of(Failure::LockLost), "lock_lost");
+    fn failure_names_are_snake_case() {
+        // Alerts match these names.
+        assert_eq!(failure_name(Failure::LockLost), "lock_lost");
         assert!(failures().count() > 10);
     }
 }

@@ -1,84 +1,85 @@
-//! The commands that move bytes: get, put, hexdump, export, import, watch.
+//! The commands that move bytes: get, put, hexdump, export, import, watch, and release.
 
-use super::segments::matching;
+use super::segments::find_segments;
 use crate::arguments::{
     ExportOptions, GetOptions, HexdumpOptions, ImportOptions, PutOptions, ReleaseOptions, WatchOptions,
 };
 use crate::confirm::confirm;
 use crate::connect::{connect, open};
-use crate::error::{CommandError, WRITE_OUT};
+use crate::error::{CommandError, WRITE_STDOUT};
 use crate::glob::Glob;
-use crate::output::table::time_in_words;
-use crate::output::terminal_text::{complain, is_shown_as_it_is, note, told};
+use crate::output::table::format_timestamp;
+use crate::output::terminal_text::{is_printable_text, print_note, print_warning, write_line};
 use ddss::{LockOptions, Segment, Spec, Stamp};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::time::Duration;
 
-/// How long a large file may take to come in: as long as a lock may be held at all.
+/// Maximum time to import a file: the longest lease of a lock.
 const IMPORT_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) fn stamp_json(stamp: Stamp) -> Value {
     json!({ "version": stamp.version.0, "timestamp_us": stamp.timestamp.micros() })
 }
 
-pub(crate) fn get(wanted: &GetOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&wanted.named)?;
-    if wanted.length.is_none() && wanted.offset > segment.bytes() {
-        return Err(no_such_byte(&segment, wanted.offset));
+pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&options.named)?;
+    if options.length.is_none() && options.offset > segment.bytes() {
+        return Err(out_of_range(&segment, options.offset));
     }
-    let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length));
-    let value = match wanted.version {
-        Some(version) => segment.get_at(ddss::Version(version), wanted.offset..end)?,
-        None => segment.get(wanted.offset..end)?,
+    let end = options.length.map_or(segment.bytes(), |length| options.offset.saturating_add(length));
+    let value = match options.version {
+        Some(version) => segment.get_at(ddss::Version(version), options.offset..end)?,
+        None => segment.get(options.offset..end)?,
     };
     if json {
         let mut answer = stamp_json(value.stamp());
-        match wanted.kind {
-            Some(kind) => answer["value"] = kind.read(&value)?,
+        match options.kind {
+            Some(kind) => answer["value"] = kind.decode(&value)?,
             None => answer["hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
         }
         println!("{answer}");
         return Ok(());
     }
-    if let Some(kind) = wanted.kind {
-        println!("{}", kind.in_words(&value)?);
+    if let Some(kind) = options.kind {
+        println!("{}", kind.format(&value)?);
         return Ok(());
     }
-    to_stdout(&value, &wanted.named.name)
+    to_stdout(&value, &options.named.name)
 }
 
-/// A pipe or a file gets the bytes as they are. A person gets them if they are text, with the line's end that a prompt needs.
+/// Writes bytes to standard output. A pipe gets them unchanged. A terminal gets only text, with a final line end for the prompt.
 fn to_stdout(bytes: &[u8], name: &str) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
     let is_seen = out.is_terminal();
-    if is_seen && !is_shown_as_it_is(bytes) {
-        let ways = format!("look with `ddss hexdump {name}` or --as, or send them into a file or a pipe");
-        return Err(CommandError::Refused(format!("these bytes are no text that a terminal could show: {ways}")));
+    if is_seen && !is_printable_text(bytes) {
+        let ways = format!("use `ddss hexdump {name}` or --as, or redirect them into a file or a pipe");
+        return Err(CommandError::Refused(format!("cannot show these bytes in a terminal, they are not text: {ways}")));
     }
     let last = if is_seen && !bytes.ends_with(b"\n") { &b"\n"[..] } else { b"" };
     let written = out.write_all(bytes).and_then(|()| out.write_all(last)).and_then(|()| out.flush());
-    written.map_err(CommandError::system(WRITE_OUT))
+    written.map_err(CommandError::system(WRITE_STDOUT))
 }
 
-pub(crate) fn put(given: &PutOptions, json: bool) -> Result<(), CommandError> {
+pub(crate) fn put(options: &PutOptions, json: bool) -> Result<(), CommandError> {
     let mut bytes = Vec::new();
-    if given.bytes == "-" {
+    if options.bytes == "-" {
         let limit = Segment::TRANSFER_BYTES_MAX as u64 + 1;
         let mut input = std::io::stdin().lock().take(limit);
         input.read_to_end(&mut bytes).map_err(CommandError::system("read standard input"))?;
     } else {
-        bytes.extend_from_slice(given.bytes.as_bytes());
+        bytes.extend_from_slice(options.bytes.as_bytes());
     }
-    if let Some(kind) = given.kind {
-        let words = String::from_utf8(bytes).map_err(|_| CommandError::Kind("the input is no text".to_owned()))?;
-        bytes = kind.write(words.trim_end_matches('\n'))?;
+    if let Some(kind) = options.kind {
+        let words = String::from_utf8(bytes)
+            .map_err(|_| CommandError::InvalidInput("the input is not UTF-8 text".to_owned()))?;
+        bytes = kind.encode(words.trim_end_matches('\n'))?;
     }
-    let segment = open(&given.named)?;
-    let stamp = match given.if_version {
-        Some(version) => segment.put_if(ddss::Version(version), given.offset, &bytes)?,
-        None => segment.put(given.offset, &bytes)?,
+    let segment = open(&options.named)?;
+    let stamp = match options.if_version {
+        Some(version) => segment.put_if(ddss::Version(version), options.offset, &bytes)?,
+        None => segment.put(options.offset, &bytes)?,
     };
     if json {
         println!("{}", stamp_json(stamp));
@@ -88,21 +89,26 @@ pub(crate) fn put(given: &PutOptions, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn no_such_byte(segment: &Segment, byte: u64) -> CommandError {
-    CommandError::Kind(format!("{} has {} bytes: there is no byte {byte}", segment.name(), segment.bytes()))
+fn out_of_range(segment: &Segment, byte: u64) -> CommandError {
+    CommandError::InvalidInput(format!("{} has {} bytes, byte {byte} is out of range", segment.name(), segment.bytes()))
 }
 
-/// How many bytes are shown from there on: as many as were asked for, which have to be there, or else as many as usual, if there are.
-pub(crate) fn length_of(segment: &Segment, offset: u64, asked: Option<u64>, usual: u64) -> Result<u64, CommandError> {
-    let Some(there) = segment.bytes().checked_sub(offset) else { return Err(no_such_byte(segment, offset)) };
+/// Returns the number of bytes to show from `offset`. A requested length must fit; the default is shortened to the segment.
+pub(crate) fn resolve_length(
+    segment: &Segment,
+    offset: u64,
+    asked: Option<u64>,
+    usual: u64,
+) -> Result<u64, CommandError> {
+    let Some(there) = segment.bytes().checked_sub(offset) else { return Err(out_of_range(segment, offset)) };
     match asked {
         None => Ok(usual.min(there)),
         Some(length) if length <= there => Ok(length),
-        Some(length) => Err(no_such_byte(segment, offset.saturating_add(length - 1))),
+        Some(length) => Err(out_of_range(segment, offset.saturating_add(length - 1))),
     }
 }
 
-/// Sixteen bytes a line, as `hexdump -C` writes them.
+/// Formats a line of sixteen bytes in the format of `hexdump -C`.
 fn dump_line(offset: u64, bytes: &[u8]) -> String {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x} ")).collect::<String>();
     let (left, right) = bytes.split_at(bytes.len().min(8));
@@ -111,11 +117,11 @@ fn dump_line(offset: u64, bytes: &[u8]) -> String {
     format!("{offset:08x}  {:<24} {:<24} |{text}|", hex(left), hex(right))
 }
 
-pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&wanted.named)?;
-    let end = wanted.offset + length_of(&segment, wanted.offset, wanted.length, u64::MAX)?;
+pub(crate) fn hexdump(options: &HexdumpOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&options.named)?;
+    let end = options.offset + resolve_length(&segment, options.offset, options.length, u64::MAX)?;
     let mut out = std::io::stdout().lock();
-    let mut at = wanted.offset;
+    let mut at = options.offset;
     let mut last: Option<Vec<u8>> = None;
     let (mut same, mut versions) = (false, None);
     while at < end {
@@ -125,7 +131,7 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
         for line in value.chunks(16) {
             let repeated = last.as_deref() == Some(line);
             let written = match (repeated, same) {
-                // A script wants each line, and needs no picture of letters.
+                // JSON has every line, without the text column.
                 _ if json => {
                     let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
                     writeln!(out, "{}", json!({ "offset": at, "hex": hex }))
@@ -134,24 +140,24 @@ pub(crate) fn hexdump(wanted: &HexdumpOptions, json: bool) -> Result<(), Command
                 (true, false) => writeln!(out, "*"),
                 (false, _) => writeln!(out, "{}", dump_line(at, line)),
             };
-            written.map_err(CommandError::system(WRITE_OUT))?;
+            written.map_err(CommandError::system(WRITE_STDOUT))?;
             same = repeated;
             last = Some(line.to_vec());
             at += line.len() as u64;
         }
     }
     if !json {
-        writeln!(out, "{end:08x}").map_err(CommandError::system(WRITE_OUT))?;
+        writeln!(out, "{end:08x}").map_err(CommandError::system(WRITE_STDOUT))?;
     }
     if let Some((first, last)) = versions.filter(|(first, last)| first != last) {
-        complain(&format!(
-            "the segment changed meanwhile, from {first} to {last}: its parts are of different versions"
+        print_warning(&format!(
+            "the segment changed during the dump, from {first} to {last}: its parts are of different versions"
         ));
     }
     Ok(())
 }
 
-/// Tells a terminal how far it is; silent elsewhere.
+/// A progress bar on a terminal; silent elsewhere.
 struct Progress {
     total: u64,
     shown: bool,
@@ -166,7 +172,7 @@ impl Progress {
         if self.shown {
             let percent = done * 100 / self.total.max(1);
             let bars = "#".repeat(percent as usize / 4);
-            // Who does not watch it is no reason to stop.
+            // A closed standard error is no reason to stop.
             let _ =
                 write!(std::io::stderr(), "\r[{bars:<25}] {percent:3} %  {} of {} MiB", done >> 20, self.total >> 20);
         }
@@ -176,77 +182,79 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            note("");
+            print_note("");
         }
     }
 }
 
-pub(crate) fn export(wanted: &ExportOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&wanted.named)?;
-    let mut file = File::create(&wanted.file).map_err(CommandError::file("make", &wanted.file))?;
+pub(crate) fn export(options: &ExportOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&options.named)?;
+    let mut file = File::create(&options.file).map_err(CommandError::file("create", &options.file))?;
     let progress = Progress::new(segment.bytes());
     let (mut at, mut stamps) = (0, Vec::new());
     while at < segment.bytes() {
         let value = segment.get(at..segment.bytes().min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
-        file.write_all(&value).map_err(CommandError::file("write", &wanted.file))?;
+        file.write_all(&value).map_err(CommandError::file("write", &options.file))?;
         at += value.len() as u64;
         stamps.push(value.stamp());
         progress.at(at);
     }
-    file.sync_all().map_err(CommandError::file("write", &wanted.file))?;
+    file.sync_all().map_err(CommandError::file("write", &options.file))?;
     drop(progress);
     let whole = stamps.windows(2).all(|pair| pair[0].version == pair[1].version);
     let version = stamps.last().map_or(0, |stamp| stamp.version.0);
     if json {
         println!("{}", json!({ "bytes": at, "version": version, "one_version": whole }));
     } else {
-        println!("{at} bytes to {}, version {version}", wanted.file.display());
+        println!("{at} bytes to {}, version {version}", options.file.display());
     }
-    if whole { Ok(()) } else { Err(CommandError::Mixed) }
+    if whole { Ok(()) } else { Err(CommandError::MixedVersions) }
 }
 
-pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandError> {
-    // What is no file is not opened: a named pipe would wait for who writes into it.
-    let found = std::fs::metadata(&wanted.file).map_err(CommandError::file("open", &wanted.file))?;
+pub(crate) fn import(options: &ImportOptions, json: bool) -> Result<(), CommandError> {
+    // Only a regular file is opened: opening a named pipe would block until a writer comes.
+    let found = std::fs::metadata(&options.file).map_err(CommandError::file("open", &options.file))?;
     if !found.is_file() {
-        let path = wanted.file.display();
-        let way = "a pipe's bytes are put by `ddss put NAME -`";
-        return Err(CommandError::Refused(format!("{path} is no regular file, so nobody knows its size: {way}")));
+        let path = options.file.display();
+        let way = "use `ddss put NAME -` for a pipe";
+        return Err(CommandError::Refused(format!(
+            "cannot import {path}, it is not a regular file of known size: {way}"
+        )));
     }
-    let mut file = File::open(&wanted.file).map_err(CommandError::file("open", &wanted.file))?;
-    let bytes = file.metadata().map_err(CommandError::file("look at", &wanted.file))?.len();
-    let client = connect(&wanted.named.place)?;
-    let segment = match client.open(&wanted.named.name) {
+    let mut file = File::open(&options.file).map_err(CommandError::file("open", &options.file))?;
+    let bytes = file.metadata().map_err(CommandError::file("inspect", &options.file))?.len();
+    let client = connect(&options.named.place)?;
+    let segment = match client.open(&options.named.name) {
         Err(error) if error.failure() == Some(ddss::Failure::NotFound) => {
-            client.allocate(&wanted.named.name, Spec::new(bytes))?
+            client.allocate(&options.named.name, Spec::new(bytes))?
         }
         found => found?,
     };
     if bytes > segment.bytes() {
-        return Err(CommandError::Kind(format!(
-            "{} has {bytes} bytes, and {} only {}: release it, and it is made anew",
-            wanted.file.display(),
+        return Err(CommandError::InvalidInput(format!(
+            "{} has {bytes} bytes, but {} only {}: release the segment, so that import allocates a larger one",
+            options.file.display(),
             segment.name(),
             segment.bytes()
         )));
     }
     let progress = Progress::new(bytes);
-    // What other readers see in between is the old end behind the new begin, unless the holder alone reads.
-    // It ends with this process, so that nobody waits for a lease that is long enough for a large file.
-    let held = segment.lock_with(LockOptions::new().lease(IMPORT_MAX))?;
-    let (mut at, mut version) = (0, held.version());
+    // Without the lock, other readers would see the old end behind the new beginning.
+    // The lock ends with this process, so a crash does not block others for this long lease.
+    let lock = segment.lock_with(LockOptions::new().lease(IMPORT_MAX))?;
+    let (mut at, mut version) = (0, lock.version());
     let mut buffer = vec![0; Segment::TRANSFER_BYTES_MAX];
     while at < bytes {
-        let length = file.read(&mut buffer).map_err(CommandError::file("read", &wanted.file))?;
+        let length = file.read(&mut buffer).map_err(CommandError::file("read", &options.file))?;
         if length == 0 {
             break;
         }
-        version = held.put(at, &buffer[..length])?.version;
+        version = lock.put(at, &buffer[..length])?.version;
         at += length as u64;
         progress.at(at);
     }
     drop(progress);
-    held.unlock()?;
+    lock.unlock()?;
     if json {
         println!("{}", json!({ "bytes": at, "version": version.0 }));
     } else {
@@ -255,35 +263,38 @@ pub(crate) fn import(wanted: &ImportOptions, json: bool) -> Result<(), CommandEr
     Ok(())
 }
 
-pub(crate) fn watch(wanted: &WatchOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&wanted.named)?;
+pub(crate) fn watch(options: &WatchOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&options.named)?;
     let mut out = std::io::stdout().lock();
-    let mut left = wanted.count;
+    let mut left = options.count;
     for stamp in segment.watch() {
         let stamp = stamp?;
         let mut line = if json { stamp_json(stamp) } else { Value::Null };
-        let words = match wanted.kind {
+        let words = match options.kind {
             None => String::new(),
             Some(kind) => {
-                let end = wanted.length.map_or(segment.bytes(), |length| wanted.offset.saturating_add(length));
-                let value = segment.get(wanted.offset..end)?;
+                let end = options.length.map_or(segment.bytes(), |length| options.offset.saturating_add(length));
+                let value = segment.get(options.offset..end)?;
                 if json {
-                    line["value"] = kind.read(&value)?;
+                    line["value"] = kind.decode(&value)?;
                     String::new()
                 } else {
-                    format!("  {}", kind.in_words(&value)?)
+                    format!("  {}", kind.format(&value)?)
                 }
             }
         };
         let written = if json {
             writeln!(out, "{line}")
         } else {
-            told(&mut out, format_args!("{}  {}{words}", stamp.version, time_in_words(stamp.timestamp.micros())))
+            write_line(
+                &mut out,
+                format_args!("{}  {}{words}", stamp.version, format_timestamp(stamp.timestamp.micros())),
+            )
         };
         match written.and_then(|()| out.flush()) {
-            // Whoever read it has seen enough.
+            // The reader has closed the pipe and wants no more versions.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.map_err(CommandError::system(WRITE_OUT))?,
+            written => written.map_err(CommandError::system(WRITE_STDOUT))?,
         }
         left = left.map(|left| left.saturating_sub(1));
         if left == Some(0) {
@@ -293,32 +304,32 @@ pub(crate) fn watch(wanted: &WatchOptions, json: bool) -> Result<(), CommandErro
     Ok(())
 }
 
-/// The names that were given, and those that a pattern among them matches.
-fn named(wanted: &ReleaseOptions) -> Result<Vec<String>, CommandError> {
+/// Expands the patterns among the names; asks for confirmation if a pattern matched.
+fn expand_names(options: &ReleaseOptions) -> Result<Vec<String>, CommandError> {
     let mut names = Vec::new();
     let mut matched = false;
-    for word in &wanted.names {
+    for word in &options.names {
         if !Glob::new(word).is_pattern() {
             names.push(word.clone());
             continue;
         }
-        let found = matching(&wanted.place, Some(word))?;
+        let found = find_segments(&options.place, Some(word))?;
         matched |= !found.is_empty();
         names.extend(found.iter().map(|listing| listing.name.to_string()));
     }
     names.sort_unstable();
     names.dedup();
-    if matched && !wanted.yes {
-        names.iter().for_each(|name| note(name));
-        confirm(&format!("Release these {}?", names.len()), wanted.yes)?;
+    if matched && !options.yes {
+        names.iter().for_each(|name| print_note(name));
+        confirm(&format!("Release these {}?", names.len()), options.yes)?;
     }
     Ok(names)
 }
 
-pub(crate) fn release(wanted: &ReleaseOptions, json: bool) -> Result<(), CommandError> {
-    let client = connect(&wanted.place)?;
-    let names = named(wanted)?;
-    // One that is not there is told before any of the others is gone.
+pub(crate) fn release(options: &ReleaseOptions, json: bool) -> Result<(), CommandError> {
+    let client = connect(&options.place)?;
+    let names = expand_names(options)?;
+    // All segments are opened first, so that a missing name is reported before any release.
     let segments = names.iter().map(|name| client.open(name)).collect::<Result<Vec<_>, _>>()?;
     let mut released = Vec::new();
     let ended = segments.into_iter().try_for_each(|segment| {
@@ -333,7 +344,7 @@ pub(crate) fn release(wanted: &ReleaseOptions, json: bool) -> Result<(), Command
     if json {
         println!("{}", json!({ "released": released }));
     } else if ended.is_ok() && released.is_empty() {
-        println!("no segment has such a name");
+        println!("no segment matches");
     }
     ended
 }
@@ -343,8 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dump_reads_as_hexdump_writes_it() {
-        // If this broke, a byte would be read at another place.
+    fn dump_line_has_the_format_of_hexdump() {
         let line = dump_line(16, b"0123456789ab\0");
         assert_eq!(line, "00000010  30 31 32 33 34 35 36 37  38 39 61 62 00           |0123456789ab.|");
     }

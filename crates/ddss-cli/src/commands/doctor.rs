@@ -1,23 +1,23 @@
-//! Looks at this machine: what is missing or slow for a node or its clients, and what to do about each.
+//! The command `doctor`: checks this machine for a node and its clients, with advice for each problem.
 
 use crate::arguments::DoctorOptions;
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::hints::next_step;
-use crate::output::table::bytes_in_words;
-use crate::output::terminal_text::say;
+use crate::output::table::format_bytes;
+use crate::output::terminal_text::print_sentence;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
-/// How well something is.
+/// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Good,
-    /// It works, and could be better.
+    /// Works, but slower than possible.
     Poor,
-    /// Something does not work.
+    /// Does not work.
     Bad,
 }
 
@@ -32,15 +32,15 @@ impl State {
 }
 
 struct Finding {
-    what: &'static str,
+    check: &'static str,
     state: State,
     found: String,
     advice: String,
 }
 
-fn finding(what: &'static str, state: State, found: impl Into<String>, advice: &str) -> Finding {
+fn finding(check: &'static str, state: State, found: impl Into<String>, advice: &str) -> Finding {
     let advice = if state == State::Good { String::new() } else { advice.to_owned() };
-    Finding { what, state, found: found.into(), advice }
+    Finding { check, state, found: found.into(), advice }
 }
 
 fn read(path: &str) -> Option<String> {
@@ -63,7 +63,7 @@ fn daemon(options: &DoctorOptions) -> Finding {
             finding("daemon", State::Good, format!("{node} answers in {micros:.1} µs ({strategy})"), "")
         }
         Err(error) => {
-            let start = "start one with `ddssd`, or name its folder with --dir";
+            let start = "start a daemon with `ddssd`, or name its folder with --dir";
             finding("daemon", State::Bad, ddssd::format_error_chain(&error), next_step(&error).unwrap_or(start))
         }
     }
@@ -72,21 +72,22 @@ fn daemon(options: &DoctorOptions) -> Finding {
 fn cores() -> Finding {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     let state = if count > 1 { State::Good } else { State::Poor };
-    let advice = "with one core the progress thread and its clients take turns: microseconds instead of nanoseconds";
+    let advice =
+        "with one core the progress thread and its clients share it: calls take microseconds instead of nanoseconds";
     finding("cores", state, format!("{count} for this process"), advice)
 }
 
-fn limit(what: &'static str, resource: Resource, least: u64, advice: &str) -> Finding {
+fn limit(check: &'static str, resource: Resource, least: u64, advice: &str) -> Finding {
     let Rlimit { current, .. } = getrlimit(resource);
     let state = if current.is_none_or(|current| current >= least) { State::Good } else { State::Poor };
-    let found = current.map_or_else(|| "no limit".to_owned(), |current| format!("{current} at the most for a process"));
-    finding(what, state, found, advice)
+    let found = current.map_or_else(|| "no limit".to_owned(), |current| format!("at most {current} per process"));
+    finding(check, state, found, advice)
 }
 
-/// What may be locked matters where there is an adapter, and nowhere else.
+/// Checks the limit of locked memory, which matters only with an RDMA adapter.
 fn locked_memory() -> Finding {
     let Rlimit { current, .. } = getrlimit(Resource::Memlock);
-    let found = current.map_or_else(|| "no limit".to_owned(), bytes_in_words);
+    let found = current.map_or_else(|| "no limit".to_owned(), format_bytes);
     let is_enough = current.is_none_or(|current| current >= 64 << 20);
     if !is_enough && adapter_names().is_empty() {
         return finding("locked memory", State::Good, format!("{found}: enough without RDMA adapters"), "");
@@ -99,21 +100,22 @@ fn locked_memory() -> Finding {
 /// File systems that live in memory: tmpfs, ramfs, hugetlbfs.
 const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
 
-/// Where the daemon has its segments, or would have them: room for them, and no disk.
+/// Checks the daemon's memory folder: enough space, and not on a disk.
 fn shared_memory(options: &DoctorOptions) -> Finding {
     let folder = ddssd::Settings::memory_folder(options.place.dir.clone());
-    // A folder that is still to be made comes into the nearest one above it.
+    // A folder that does not exist yet will be created in its nearest existing ancestor.
     let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));
     let place = there.display();
     let Ok((room, kind)) = found else {
         let advice = "mount -t tmpfs tmpfs /dev/shm, or name another --memory-dir";
-        return finding("shared memory", State::Bad, format!("cannot look at {place}"), advice);
+        return finding("shared memory", State::Bad, format!("cannot inspect {place}"), advice);
     };
     let (free, total) = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize);
-    let words = format!("{} of {} are free in {place}", bytes_in_words(free), bytes_in_words(total));
+    let words = format!("{} of {} are free in {place}", format_bytes(free), format_bytes(total));
     if !MEMORY_FILE_SYSTEMS.contains(&kind) {
-        let advice = "that is a disk, to which every put is written sooner or later: name a --memory-dir on a tmpfs, as in /dev/shm";
+        let advice =
+            "this is a disk, to which puts are written back: choose a --memory-dir on a tmpfs, such as /dev/shm";
         return finding("shared memory", State::Poor, words, advice);
     }
     let state = if free >= 256 << 20 { State::Good } else { State::Poor };
@@ -121,7 +123,7 @@ fn shared_memory(options: &DoctorOptions) -> Finding {
         "shared memory",
         state,
         words,
-        "segments live there: give that file system more room (mount -o remount,size=8G)",
+        "segments are stored there: enlarge that file system (mount -o remount,size=8G)",
     )
 }
 
@@ -136,14 +138,14 @@ fn queues() -> Vec<Finding> {
         finding(
             "message queues",
             state(queues >= 1024),
-            format!("{queues} at the most on this machine"),
+            format!("at most {queues} on this machine"),
             "each mq client needs two and each rmq client one: sysctl kernel.msgmni=32000",
         ),
         finding(
-            "bytes of a queue",
+            "bytes per queue",
             state(bytes >= 16384),
-            format!("{bytes} at the most"),
-            "too few for many lanes under mq and rmq: sysctl kernel.msgmnb=65536",
+            format!("at most {bytes}"),
+            "too few for many channels with mq and rmq: sysctl kernel.msgmnb=65536",
         ),
     ]
 }
@@ -164,11 +166,11 @@ fn huge_pages() -> Finding {
     finding("huge pages", state, format!("for shared memory: {}", chosen.trim_matches(['[', ']'])), advice)
 }
 
-/// Where distributions put what is opened at run time.
+/// Library folders of the distributions.
 const LIBRARY_FOLDERS: &[&str] =
     &["/usr/lib", "/usr/lib64", "/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
 
-/// Whether what reaches adapters is installed.
+/// Returns true if rdma-core, the user-space driver of RDMA adapters, is installed.
 fn has_rdma_core() -> bool {
     let is_there = |name: &str| LIBRARY_FOLDERS.iter().any(|folder| Path::new(folder).join(name).exists());
     is_there("libibverbs.so.1") && is_there("librdmacm.so.1")
@@ -181,7 +183,7 @@ fn adapter_names() -> Vec<String> {
     names
 }
 
-/// Each RDMA adapter, and why it is used or not.
+/// Checks each RDMA adapter and reports why it is used or not.
 fn adapters() -> Vec<Finding> {
     let names = adapter_names();
     if names.is_empty() {
@@ -213,28 +215,28 @@ fn adapter(name: &str, installed: bool) -> Finding {
     finding("RDMA adapter", State::Good, format!("{found}: used by a node that listens on its address"), "")
 }
 
-/// Where the daemon's progress thread runs, by its page.
+/// Checks whether the progress thread is pinned to a core.
 fn pinning(options: &DoctorOptions) -> Option<Finding> {
     let page = crate::status_page::read(&options.place).ok()?;
-    let advice = "it wanders between cores: start ddssd with --core auto, or name one";
+    let advice = "the thread migrates between cores: start ddssd with --core auto, or with a core number";
     Some(match page.status.daemon.core {
         Some(core) => finding("progress thread", State::Good, format!("on core {core}"), ""),
-        None => finding("progress thread", State::Poor, "on no core of its own", advice),
+        None => finding("progress thread", State::Poor, "not pinned to a core", advice),
     })
 }
 
-/// For people: a line for each, and what to do about it below.
+/// Prints a line for each check, with the advice below.
 fn print(findings: &[Finding]) {
-    let names = findings.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
-    let line = |what: &str, state: &str, found: &str| {
-        let begin = format!("{what:<names$}  {state:<5}  ");
-        say(&format!("{begin}{found}"), begin.chars().count());
+    let names = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
+    let line = |check: &str, state: &str, found: &str| {
+        let begin = format!("{check:<names$}  {state:<5}  ");
+        print_sentence(&format!("{begin}{found}"), begin.chars().count());
     };
-    line("WHAT", "STATE", "FOUND");
+    line("CHECK", "STATE", "FOUND");
     for finding in findings {
-        line(finding.what, finding.state.word(), &finding.found);
+        line(finding.check, finding.state.word(), &finding.found);
         if !finding.advice.is_empty() {
-            say(&format!("  → {}", finding.advice), 4);
+            print_sentence(&format!("  → {}", finding.advice), 4);
         }
     }
 }
@@ -254,10 +256,10 @@ pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandErro
     findings.push(huge_pages());
     findings.extend(adapters());
     if json {
-        let row = |finding: &Finding| json!({ "what": finding.what, "state": finding.state.word(), "found": finding.found, "advice": finding.advice });
+        let row = |finding: &Finding| json!({ "check": finding.check, "state": finding.state.word(), "found": finding.found, "advice": finding.advice });
         println!("{}", serde_json::Value::Array(findings.iter().map(row).collect()));
     } else {
         print(&findings);
     }
-    if findings.iter().any(|finding| finding.state == State::Bad) { Err(CommandError::Sick) } else { Ok(()) }
+    if findings.iter().any(|finding| finding.state == State::Bad) { Err(CommandError::ChecksFailed) } else { Ok(()) }
 }

@@ -1,4 +1,5 @@
-//! The commands, a file for each subject.
+//! The commands of `ddss`, one file for each subject. `segments`, `data` and `locks` act on segments; `status`, `clients`,
+//! `counters` and `trace` read the daemon's status page; `offline` inspects a node without a daemon.
 
 pub(crate) mod clients;
 pub(crate) mod cluster;

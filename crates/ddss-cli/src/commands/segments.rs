@@ -1,20 +1,20 @@
-//! The commands that look at segments as a whole: which there are, what they are, who holds them.
+//! The commands that show segments: `ls`, `stat`, `chmod` and `history`.
 
 use super::cluster;
-use super::data::length_of;
-use super::locks::holder_in_words;
+use super::data::resolve_length;
+use super::locks::format_holder;
 use super::offline;
-use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, Named};
+use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, SegmentOptions};
 use crate::connect::{connect, open};
 use crate::error::CommandError;
 use crate::glob::Glob;
-use crate::output::table::{Table, bytes_in_words, seconds_in_words, time_in_words};
-use crate::output::terminal_text::{complain, fact};
+use crate::output::table::{Table, format_bytes, format_micros, format_timestamp};
+use crate::output::terminal_text::{print_field, print_warning};
 use ddss::{Failure, Listing, Model, NodeId, ReplicationInfo, Version};
 use serde_json::{Value, json};
 
-/// A model as it is written on the command line.
-pub(crate) fn model_in_words(model: Model) -> String {
+/// Formats a coherence model as on the command line.
+pub(crate) fn format_model(model: Model) -> String {
     match model {
         Model::Null => "null".to_owned(),
         Model::Read => "read".to_owned(),
@@ -27,8 +27,8 @@ pub(crate) fn model_in_words(model: Model) -> String {
     }
 }
 
-/// `rw-r-----`, as `ls -l` writes it (execution has no meaning here).
-pub(crate) fn mode_in_words(mode: u16) -> String {
+/// Formats permission bits as `ls -l` does (`rw-r-----`); the execute bit has no meaning.
+pub(crate) fn format_mode(mode: u16) -> String {
     let bit = |shift: u16, letter| if mode >> shift & 1 != 0 { letter } else { '-' };
     [8, 5, 2].iter().flat_map(|&high| [bit(high, 'r'), bit(high - 1, 'w'), bit(high - 2, 'x')]).collect()
 }
@@ -43,14 +43,14 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
         "id": facts.segment.to_bits(),
         "home": listing.home.0,
         "copies": facts.copies,
-        "mirror": (facts.copies > 1).then(|| json!({
+        "replica": (facts.copies > 1).then(|| json!({
             "node": listing.mirror.0,
             "state": listing.mirroring.as_str(),
             "reason": listing.degraded.map(|reason| reason.to_string()),
         })),
         "storage": facts.storage.as_str(),
         "bytes": facts.bytes,
-        "model": model_in_words(facts.model),
+        "model": format_model(facts.model),
         "history": facts.keeps,
         "uid": facts.permissions.owner.uid,
         "gid": facts.permissions.owner.gid,
@@ -64,8 +64,11 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
     })
 }
 
-/// Everything that a pattern names, in order of home and name.
-pub(crate) fn matching(place: &crate::arguments::Place, pattern: Option<&str>) -> Result<Vec<Listing>, CommandError> {
+/// Returns all segments that match a pattern, in order of home and name.
+pub(crate) fn find_segments(
+    place: &crate::arguments::DaemonOptions,
+    pattern: Option<&str>,
+) -> Result<Vec<Listing>, CommandError> {
     let glob = Glob::new(pattern.unwrap_or("*"));
     let client = connect(place)?;
     let mut found = Vec::new();
@@ -75,65 +78,65 @@ pub(crate) fn matching(place: &crate::arguments::Place, pattern: Option<&str>) -
             found.push(listing);
         }
     }
-    // They come plane by plane.
+    // The daemon lists them shard by shard.
     found.sort_by(|one, other| (one.home, one.name.as_str()).cmp(&(other.home, other.name.as_str())));
     Ok(found)
 }
 
-/// A list is of the nodes that answer. Says which do not, as far as this user may know.
-pub(crate) fn note_missing(place: &crate::arguments::Place) {
-    let Ok(seen) = cluster::look(place) else { return };
+/// Warns of dead nodes, whose segments are missing in a list, as far as this user may know them.
+pub(crate) fn warn_missing_nodes(place: &crate::arguments::DaemonOptions) {
+    let Ok(seen) = cluster::fetch(place) else { return };
     let dead: Vec<String> = seen.nodes.iter().filter(|node| !node.alive).map(|node| node.node.to_string()).collect();
     match &dead[..] {
         [] => {}
-        [one] => complain(&format!("node {one} does not answer: its segments are not shown")),
-        many => complain(&format!("nodes {} do not answer: their segments are not shown", many.join(", "))),
+        [one] => print_warning(&format!("node {one} is unreachable: its segments are not shown")),
+        many => print_warning(&format!("nodes {} are unreachable: their segments are not shown", many.join(", "))),
     }
 }
 
-/// What is said where no segment is listed.
-pub(crate) fn nothing(pattern: Option<&str>) -> &'static str {
+/// Returns the note below an empty list.
+pub(crate) fn empty_list_note(pattern: Option<&str>) -> &'static str {
     match pattern {
-        Some(_) => "no segment has such a name",
-        None => "there is no segment: `ddss allocate NAME BYTES` makes one",
+        Some(_) => "no segment matches",
+        None => "there is no segment: allocate one with `ddss allocate NAME BYTES`",
     }
 }
 
-pub(crate) fn list(wanted: &ListOptions, json: bool) -> Result<(), CommandError> {
-    let found = match matching(&wanted.place, wanted.pattern.as_deref()) {
+pub(crate) fn list(options: &ListOptions, json: bool) -> Result<(), CommandError> {
+    let found = match find_segments(&options.place, options.pattern.as_deref()) {
         Ok(found) => found,
         Err(error) => {
-            let glob = Glob::new(wanted.pattern.as_deref().unwrap_or("*"));
-            let (remains, error) = offline::after(error, &wanted.place)?;
+            let glob = Glob::new(options.pattern.as_deref().unwrap_or("*"));
+            let (remains, error) = offline::inspect_offline(error, &options.place)?;
             offline::list(&remains, |name| glob.matches(name), json);
             return Err(error);
         }
     };
-    note_missing(&wanted.place);
+    warn_missing_nodes(&options.place);
     if json {
         println!("{}", Value::Array(found.iter().map(as_json).collect()));
         return Ok(());
     }
     let mut table = Table::new(&["NAME", "BYTES", "HOME", "MODEL", "MODE", "UID", "VERSION", "LOCK"]);
-    table.right(&[1, 2, 5, 6]);
+    table.align_right(&[1, 2, 5, 6]);
     for listing in &found {
         let facts = &listing.facts;
         table.row(vec![
             listing.name.to_string(),
-            bytes_in_words(facts.bytes),
+            format_bytes(facts.bytes),
             listing.home.0.to_string(),
-            model_in_words(facts.model),
-            mode_in_words(facts.permissions.mode),
+            format_model(facts.model),
+            format_mode(facts.permissions.mode),
             facts.permissions.owner.uid.to_string(),
             listing.version.0.to_string(),
-            lock_in_words(listing),
+            format_lock(listing),
         ]);
     }
-    table.print_or(nothing(wanted.pattern.as_deref()));
+    table.print_or(empty_list_note(options.pattern.as_deref()));
     Ok(())
 }
 
-pub(crate) fn lock_in_words(listing: &Listing) -> String {
+pub(crate) fn format_lock(listing: &Listing) -> String {
     match (listing.locked, listing.holders, listing.waiting) {
         (_, 0, 0) => "-".to_owned(),
         (_, 0, waiting) => format!("free, {waiting} waiting"),
@@ -144,11 +147,11 @@ pub(crate) fn lock_in_words(listing: &Listing) -> String {
     }
 }
 
-/// Where the second copy is, and whether it can be counted on.
-fn mirror_in_words(listing: &Listing) -> String {
+/// Formats the node and the state of the replica.
+fn format_replica(listing: &Listing) -> String {
     match (listing.mirroring, listing.mirror) {
-        (ReplicationInfo::None, _) => "none (one copy)".to_owned(),
-        (ReplicationInfo::Degraded, NodeId::NOBODY) => "degraded: no node for it yet".to_owned(),
+        (ReplicationInfo::None, _) => "none".to_owned(),
+        (ReplicationInfo::Degraded, NodeId::NOBODY) => "degraded: no node chosen yet".to_owned(),
         (ReplicationInfo::Degraded, node) => {
             let reason = listing.degraded.map(|reason| format!(": {node} {reason}"));
             format!("degraded{}", reason.unwrap_or_default())
@@ -157,11 +160,11 @@ fn mirror_in_words(listing: &Listing) -> String {
     }
 }
 
-pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
+pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandError> {
     let listing = match open(named) {
         Ok(segment) => segment.stat()?,
         Err(error) => {
-            let (remains, error) = offline::after(error, &named.place)?;
+            let (remains, error) = offline::inspect_offline(error, &named.place)?;
             return offline::stat(&remains, &named.name, json).and(Err(error));
         }
     };
@@ -171,50 +174,50 @@ pub(crate) fn stat(named: &Named, json: bool) -> Result<(), CommandError> {
     }
     let facts = &listing.facts;
     let owner = facts.permissions.owner;
-    fact("name", listing.name);
-    fact("id", facts.segment);
-    fact("home", listing.home);
-    fact("mirror", mirror_in_words(&listing));
-    fact("bytes", facts.bytes);
-    fact("model", model_in_words(facts.model));
-    fact("storage", facts.storage.as_str());
-    fact("history", format_args!("{} versions before the newest", facts.keeps));
-    fact("owner", format_args!("user {} group {}", owner.uid, owner.gid));
-    fact("mode", format_args!("{} ({:03o})", mode_in_words(facts.permissions.mode), facts.permissions.mode));
-    fact("version", listing.version.0);
-    fact("written", time_in_words(listing.timestamp.micros()));
-    fact("lock", lock_in_words(&listing));
+    print_field("name", listing.name);
+    print_field("id", facts.segment);
+    print_field("home", listing.home);
+    print_field("replica", format_replica(&listing));
+    print_field("bytes", facts.bytes);
+    print_field("model", format_model(facts.model));
+    print_field("storage", facts.storage.as_str());
+    print_field("history", format_args!("{} versions before the newest", facts.keeps));
+    print_field("owner", format_args!("user {} group {}", owner.uid, owner.gid));
+    print_field("mode", format_args!("{} ({:03o})", format_mode(facts.permissions.mode), facts.permissions.mode));
+    print_field("version", listing.version.0);
+    print_field("written", format_timestamp(listing.timestamp.micros()));
+    print_field("lock", format_lock(&listing));
     if let Some(holder) = listing.holder {
-        let left = seconds_in_words(holder.lease_left_us);
-        fact("held by", format_args!("{}, for {left} at the most", holder_in_words(holder)));
+        let left = format_micros(holder.lease_left_us);
+        print_field("held by", format_args!("{}, for at most {left}", format_holder(holder)));
     }
     match listing.readers {
-        0 => fact("read by", "nobody on other nodes"),
-        1 => fact("read by", "clients of one other node"),
-        many => fact("read by", format_args!("clients of {many} other nodes")),
+        0 => print_field("read by", "no other node"),
+        1 => print_field("read by", "clients of one other node"),
+        many => print_field("read by", format_args!("clients of {many} other nodes")),
     }
     Ok(())
 }
 
-pub(crate) fn chmod(wanted: &ChmodOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&wanted.named)?;
-    segment.set_mode(wanted.mode)?;
+pub(crate) fn chmod(options: &ChmodOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&options.named)?;
+    segment.set_mode(options.mode)?;
     if json {
-        println!("{}", json!({ "name": segment.name(), "mode": format!("{:03o}", wanted.mode) }));
+        println!("{}", json!({ "name": segment.name(), "mode": format!("{:03o}", options.mode) }));
     } else {
-        println!("{}: {}", segment.name(), mode_in_words(wanted.mode));
+        println!("{}: {}", segment.name(), format_mode(options.mode));
     }
     Ok(())
 }
 
-/// How many bytes of each version are shown if nothing is said.
+/// Default number of bytes shown of each version.
 const HISTORY_BYTES: u64 = 16;
 
-/// The versions that are kept, the newest first.
-pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&wanted.named)?;
-    let length = length_of(&segment, 0, wanted.length, HISTORY_BYTES)?;
-    // The newest one is whatever it is when it is read: others may put all the time.
+/// Shows the versions in the history, the newest first.
+pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), CommandError> {
+    let segment = open(&options.named)?;
+    let length = resolve_length(&segment, 0, options.length, HISTORY_BYTES)?;
+    // Other clients may put meanwhile: the first get defines the newest version.
     let mut found = vec![segment.get(0..length)?];
     while let Some(before) = found.last().and_then(|value| value.version().0.checked_sub(1)) {
         match segment.get_at(Version(before), 0..length) {
@@ -232,10 +235,10 @@ pub(crate) fn history(wanted: &HistoryOptions, json: bool) -> Result<(), Command
         return Ok(());
     }
     let mut table = Table::new(&["VERSION", "WRITTEN", "FIRST BYTES"]);
-    table.flows();
+    table.wrap_last();
     for value in &found {
         let hex: Vec<String> = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        table.row(vec![value.version().0.to_string(), time_in_words(value.timestamp().micros()), hex.join(" ")]);
+        table.row(vec![value.version().0.to_string(), format_timestamp(value.timestamp().micros()), hex.join(" ")]);
     }
     table.print();
     Ok(())
@@ -246,10 +249,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mode_reads_as_in_ls() {
-        // If this broke, a person would believe that others cannot read what they can.
-        assert_eq!(mode_in_words(0o640), "rw-r-----");
-        assert_eq!(mode_in_words(0o777), "rwxrwxrwx");
-        assert_eq!(mode_in_words(0), "---------");
+    fn mode_is_formatted_as_by_ls() {
+        assert_eq!(format_mode(0o640), "rw-r-----");
+        assert_eq!(format_mode(0o777), "rwxrwxrwx");
+        assert_eq!(format_mode(0), "---------");
     }
 }

@@ -1,44 +1,44 @@
-//! One look at a node: does its daemon run, what does it hold, how is its cluster.
+//! The command `status`: the daemon, the segments and the cluster of a node.
 
 use super::cluster;
 use super::offline;
-use crate::arguments::Place;
+use crate::arguments::DaemonOptions;
 use crate::connect::connect;
 use crate::error::CommandError;
-use crate::output::table::bytes_in_words;
-use crate::output::terminal_text::fact;
+use crate::output::table::format_bytes;
+use crate::output::terminal_text::print_field;
 use ddss::Client;
 use ddssd::OfflineNode;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 
-/// What there is of segments.
+/// Totals of the segments of a node.
 #[derive(Default)]
-struct Held {
+struct SegmentTotals {
     count: usize,
     bytes: u64,
     locks: usize,
 }
 
-impl Held {
-    /// Those at home on the client's own node.
-    fn at_home(client: &Client) -> Result<Self, CommandError> {
-        let mut held = Self::default();
+impl SegmentTotals {
+    /// Adds up the segments whose home is the client's node.
+    fn count_home_segments(client: &Client) -> Result<Self, CommandError> {
+        let mut totals = Self::default();
         for listing in client.list("")? {
             let listing = listing?;
             if listing.home == client.node() {
-                held.count += 1;
-                held.bytes += listing.facts.bytes;
-                held.locks += usize::from(listing.holders > 0);
+                totals.count += 1;
+                totals.bytes += listing.facts.bytes;
+                totals.locks += usize::from(listing.holders > 0);
             }
         }
-        Ok(held)
+        Ok(totals)
     }
 
-    fn left(remains: &OfflineNode) -> Self {
-        let bytes = remains.segments.iter().map(|remain| remain.record.spec.bytes).sum();
-        Self { count: remains.segments.len(), bytes, locks: 0 }
+    fn from_offline(offline_node: &OfflineNode) -> Self {
+        let bytes = offline_node.segments.iter().map(|remain| remain.record.spec.bytes).sum();
+        Self { count: offline_node.segments.len(), bytes, locks: 0 }
     }
 
     fn as_json(&self) -> Value {
@@ -46,26 +46,26 @@ impl Held {
     }
 }
 
-pub(crate) fn run(place: &Place, json: bool) -> Result<(), CommandError> {
+pub(crate) fn run(place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     match connect(place) {
         Ok(client) => alive(&client, place, json),
         Err(error) => {
             let folder = place.folder();
-            let (remains, error) = offline::after(error, place)?;
-            dead(&remains, &folder, json);
+            let (offline_node, error) = offline::inspect_offline(error, place)?;
+            dead(&offline_node, &folder, json);
             Err(error)
         }
     }
 }
 
-fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError> {
+fn alive(client: &Client, place: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     client.ping()?;
     let begin = Instant::now();
     client.ping()?;
     let micros = begin.elapsed().as_secs_f64() * 1e6;
-    let held = Held::at_home(client)?;
+    let totals = SegmentTotals::count_home_segments(client)?;
     let folder = place.folder();
-    let cluster = cluster::look(place);
+    let cluster = cluster::fetch(place);
     if json {
         let cluster = cluster.ok().map(|seen| {
             let (alive, voters) = (seen.alive(), seen.voters());
@@ -75,40 +75,43 @@ fn alive(client: &Client, place: &Place, json: bool) -> Result<(), CommandError>
         println!(
             "{}",
             json!({ "daemon": "alive", "node": client.node().0, "folder": folder, "round_trip_us": micros,
-                "planes": client.shard_count(), "segments": held.as_json(), "cluster": cluster })
+                "shards": client.shard_count(), "segments": totals.as_json(), "cluster": cluster })
         );
         return Ok(());
     }
-    fact("daemon", format_args!("alive: {} answered in {micros:.1} µs ({})", client.node(), client.strategy()));
+    print_field("daemon", format_args!("alive: {} answered in {micros:.1} µs ({})", client.node(), client.strategy()));
     if client.shard_count() > 1 {
-        fact("threads", format_args!("{}: segments are shared out among them by their names", client.shard_count()));
+        print_field(
+            "threads",
+            format_args!("{} shards; the hash of its name assigns a segment to one", client.shard_count()),
+        );
     }
-    fact("folder", folder.display());
-    fact(
+    print_field("folder", folder.display());
+    print_field(
         "segments",
-        format_args!("{} at home here, {}; {} locked", held.count, bytes_in_words(held.bytes), held.locks),
+        format_args!("{} with their home here, {}; {} locked", totals.count, format_bytes(totals.bytes), totals.locks),
     );
     match cluster {
-        Ok(seen) => fact("cluster", seen.in_words()),
-        Err(CommandError::Alone { .. }) => fact("cluster", "none: this node is alone"),
-        Err(error) => fact("cluster", ddssd::format_error_chain(&error)),
+        Ok(seen) => print_field("cluster", seen.describe()),
+        Err(CommandError::NoCluster { .. }) => print_field("cluster", "none: this node belongs to no cluster"),
+        Err(error) => print_field("cluster", ddssd::format_error_chain(&error)),
     }
     Ok(())
 }
 
-fn dead(remains: &OfflineNode, folder: &Path, json: bool) {
-    let held = Held::left(remains);
+fn dead(offline_node: &OfflineNode, folder: &Path, json: bool) {
+    let totals = SegmentTotals::from_offline(offline_node);
     if json {
-        let (node, segments) = (remains.node.0, held.as_json());
+        let (node, segments) = (offline_node.node.0, totals.as_json());
         println!(
             "{}",
-            json!({ "daemon": "dead", "node": node, "folder": folder, "round_trip_us": null, "planes": null, "segments": segments,
+            json!({ "daemon": "dead", "node": node, "folder": folder, "round_trip_us": null, "shards": null, "segments": segments,
                 "cluster": null })
         );
         return;
     }
-    fact("daemon", format_args!("dead: {} does not run", remains.node));
-    fact("folder", folder.display());
-    fact("segments", format_args!("{} left, {}", held.count, bytes_in_words(held.bytes)));
-    fact("next", format_args!("ddssd --dir {}", folder.display()));
+    print_field("daemon", format_args!("dead: {} does not run", offline_node.node));
+    print_field("folder", folder.display());
+    print_field("segments", format_args!("{} stored, {}", totals.count, format_bytes(totals.bytes)));
+    print_field("next", format_args!("ddssd --dir {}", folder.display()));
 }

@@ -1,68 +1,70 @@
-//! One call and its way: its steps and their times, as the daemon followed it.
+//! The command `trace`: the steps of one call and their times, as sampled by the daemon.
 
-use super::data::length_of;
+use super::data::resolve_length;
 use crate::arguments::{TraceCall, TraceOptions};
 use crate::error::CommandError;
-use crate::output::table::time_in_words;
-use crate::output::terminal_text::{say, wrapped};
-use crate::status_page::{read, read_planes, us, us_in_words};
+use crate::output::table::format_timestamp;
+use crate::output::terminal_text::{print_sentence, wrapped};
+use crate::status_page::{format_us, read, read_shards, us};
 use ddss::{Client, Segment};
 use ddss_core::Outcome;
 use ddss_core::status::{Road, SampleRow, Step};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The first calls of a lane are all followed.
+/// Number of calls: the daemon samples the first calls of a channel all.
 const CALLS: usize = 8;
-/// How long the page may take to show them.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The steps of a call in their order, without their sum.
+/// Maximum time until the status page shows the samples.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(2);
+/// Steps of a call in their order, without the total.
 const STEPS: [Step; 4] = [Step::Submit, Step::Post, Step::Complete, Step::Reply];
-/// Letters of a line of explanation: what fits everywhere.
-const PAGE_COLUMNS: usize = 78;
+/// Width of the explanations, which fits into every terminal.
+const HELP_COLUMNS: usize = 78;
 
 pub(crate) fn run(options: &TraceOptions, json: bool) -> Result<(), CommandError> {
     let page = read(&options.place)?;
     page.warn();
     let (samples, title) = match &options.name {
-        Some(name) if !page.is_over() => made(options, name)?,
-        _ => (page.status.samples.clone(), "the last call that was followed".to_owned()),
+        Some(name) if !page.has_ended() => record_samples(options, name)?,
+        _ => (page.status.samples.clone(), "the last traced call".to_owned()),
     };
     let Some(last) = samples.last() else {
-        return Err(CommandError::Refused("the daemon has followed no call yet: name a segment".to_owned()));
+        return Err(CommandError::Refused("the daemon has traced no call yet: name a segment to call".to_owned()));
     };
     if json {
         let samples: Vec<Value> = samples.iter().map(as_json).collect();
         println!("{}", json!({ "daemon": page.as_json(), "samples": samples }));
-        return page.verdict();
+        return page.require_running();
     }
-    say(&format!("{title}: {}", in_words(last)), 2);
-    println!("it ended {}\n", time_in_words(last.ended_us));
-    road(last, page.status.daemon.node.0).iter().for_each(|line| println!("{line}"));
+    print_sentence(&format!("{title}: {}", describe(last)), 2);
+    println!("it ended {}\n", format_timestamp(last.ended_us));
+    draw_path(last, page.status.daemon.node.0).iter().for_each(|line| println!("{line}"));
     println!();
-    shares(last, &samples).iter().for_each(|line| println!("{line}"));
-    page.verdict()
+    format_shares(last, &samples).iter().for_each(|line| println!("{line}"));
+    page.require_running()
 }
 
-/// How many bytes a call moves if nothing is said.
+/// Default number of bytes of a call.
 const TRACE_BYTES: u64 = 8;
 
-/// Makes some calls, and takes what the page says of them.
-fn made(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), CommandError> {
-    // A get that is read in place does not come to the daemon.
+/// Makes some calls and returns their samples from the status page.
+fn record_samples(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), CommandError> {
+    // A local read would bypass the daemon.
     let client = Client::builder().folder(options.place.folder()).channels(1).local_reads(false).connect()?;
     let segment = client.open(name)?;
-    let length = length_of(&segment, 0, options.bytes, TRACE_BYTES)?;
+    let length = resolve_length(&segment, 0, options.bytes, TRACE_BYTES)?;
     if length > Segment::TRANSFER_BYTES_MAX as u64 {
         let most = Segment::TRANSFER_BYTES_MAX;
-        return Err(CommandError::Kind(format!("--bytes is {length}, and may be 0 to {most}: one call moves no more")));
+        return Err(CommandError::InvalidInput(format!(
+            "--bytes is {length}: give 0 to {most}, the limit of one call"
+        )));
     }
     let mut bytes = vec![0; length as usize];
-    // One has been made already: the segment was opened.
+    // Opening the segment was the first call.
     for _ in 1..CALLS {
         match options.call {
             TraceCall::Get => segment.get_into(0, &mut bytes).map(drop)?,
-            // What is there is put again: nobody sees another value, and the version grows.
+            // The put writes the present contents: only the version changes.
             TraceCall::Put => {
                 segment.get_into(0, &mut bytes)?;
                 segment.put(0, &bytes).map(drop)?;
@@ -73,21 +75,25 @@ fn made(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>, String), 
     let kind = options.call.kind();
     let begin = Instant::now();
     loop {
-        let planes = read_planes(&options.place)?;
-        // A daemon that was started anew with fewer planes has closed the segment's.
-        let plane = if options.call == TraceCall::Ping { 0 } else { segment.id().plane() };
-        let Some(status) = planes.get(usize::from(plane)) else {
-            return Err(CommandError::Refused("the daemon's page does not show the call".to_owned()));
+        let shards = read_shards(&options.place)?;
+        // A daemon that was restarted with fewer shards may lack the shard of the segment.
+        let shard = if options.call == TraceCall::Ping { 0 } else { segment.id().plane() };
+        let Some(status) = shards.get(usize::from(shard)) else {
+            return Err(CommandError::Refused(
+                "the call does not appear in the daemon's status page: try again".to_owned(),
+            ));
         };
         let own = status.clients.iter().find(|row| row.pid == std::process::id()).map(|row| row.client);
         let mine = |sample: &&SampleRow| Some(sample.client) == own && sample.kind == kind;
         let samples: Vec<SampleRow> = status.samples.iter().filter(mine).copied().collect();
         let expected = if options.call == TraceCall::Put { CALLS / 2 - 1 } else { CALLS - 1 };
-        if samples.len() >= expected || (begin.elapsed() > PATIENCE && !samples.is_empty()) {
-            return Ok((samples, format!("{} of {name}", options.call.words())));
+        if samples.len() >= expected || (begin.elapsed() > RETRY_TIME_MAX && !samples.is_empty()) {
+            return Ok((samples, format!("{} of {name}", options.call.title())));
         }
-        if begin.elapsed() > PATIENCE {
-            return Err(CommandError::Refused("the daemon's page does not show the call".to_owned()));
+        if begin.elapsed() > RETRY_TIME_MAX {
+            return Err(CommandError::Refused(
+                "the call does not appear in the daemon's status page: try again".to_owned(),
+            ));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -99,40 +105,40 @@ fn as_json(sample: &SampleRow) -> Value {
     let end = match sample.outcome {
         Outcome::Done => "done".to_owned(),
         Outcome::Failed(failure) => format!("failed: {failure}"),
-        Outcome::Indeterminate(failure) => format!("nobody knows: {failure}"),
+        Outcome::Indeterminate(failure) => format!("outcome unknown: {failure}"),
     };
-    json!({ "call": sample.kind.name(), "road": sample.road.name(), "end": end, "bytes": sample.bytes,
+    json!({ "call": sample.kind.name(), "path": sample.road.name(), "outcome": end, "bytes": sample.bytes,
         "client": sample.client.index, "segment": sample.segment.map(ddss::SegmentId::to_bits),
         "ended_us": sample.ended_us, "steps": steps })
 }
 
-fn in_words(sample: &SampleRow) -> String {
+fn describe(sample: &SampleRow) -> String {
     let place = sample.segment.map_or_else(String::new, |segment| format!(", {segment} at {}", segment.home()));
     let end = match sample.outcome {
         Outcome::Done => String::new(),
         Outcome::Failed(failure) => format!(", failed: {failure}"),
-        Outcome::Indeterminate(failure) => format!(", nobody knows whether it happened: {failure}"),
+        Outcome::Indeterminate(failure) => format!(", outcome unknown: {failure}"),
     };
-    let total = us_in_words(sample.step_ns(Step::Total));
+    let total = format_us(sample.step_ns(Step::Total));
     format!("{}, {} bytes{place}, {total} µs{end}", sample.kind.name(), sample.bytes)
 }
 
-/// The way as a picture: time goes down, and whoever has the call stands in his column.
-fn road(sample: &SampleRow, node: u16) -> Vec<String> {
+/// Draws the path of a call as a sequence diagram: time runs downwards, one column for each process.
+fn draw_path(sample: &SampleRow, node: u16) -> Vec<String> {
     let time = |step: Step| {
         let ns = sample.step_ns(step)?;
-        Some(format!("{} {} µs", step.name(), us_in_words(Some(ns))))
+        Some(format!("{} {} µs", step.name(), format_us(Some(ns))))
     };
     let or_bare = Option::unwrap_or_default;
     let mut names = vec!["client".to_owned(), format!("ddssd of node {node}")];
-    let far = sample.road == Road::Away;
-    if far {
+    let is_remote = sample.road == Road::Away;
+    if is_remote {
         names.push(sample.segment.map_or_else(|| "another node".to_owned(), |segment| segment.home().to_string()));
     }
     let mut picture = Picture::new(&names);
     picture.arrow(0, 1, &or_bare(time(Step::Submit)));
     picture.note(1, &or_bare(time(Step::Post)));
-    if far {
+    if is_remote {
         picture.arrow(1, 2, "");
         picture.arrow(2, 1, &or_bare(time(Step::Complete)));
     } else if let Some(waited) = time(Step::Complete) {
@@ -143,14 +149,14 @@ fn road(sample: &SampleRow, node: u16) -> Vec<String> {
     picture.lines
 }
 
-/// Columns with arrows between them.
+/// A sequence diagram of columns and arrows.
 struct Picture {
     columns: usize,
     lines: Vec<String>,
 }
 
 impl Picture {
-    /// Where the first column is, and how far the next ones are.
+    /// Offset of the first column, and distance between columns.
     const FIRST: usize = 4;
     const APART: usize = 30;
 
@@ -182,7 +188,7 @@ impl Picture {
         }
     }
 
-    /// From one column to its neighbour.
+    /// Draws an arrow from a column to its neighbour.
     fn arrow(&mut self, from: usize, to: usize, words: &str) {
         let mut line = self.blank();
         let (left, right) = (Self::at(from.min(to)), Self::at(from.max(to)));
@@ -194,7 +200,7 @@ impl Picture {
         self.lines.push(line.into_iter().collect());
     }
 
-    /// What happens in a column.
+    /// Writes a step beside a column.
     fn note(&mut self, column: usize, words: &str) {
         let mut line = self.blank();
         Self::write(&mut line, Self::at(column) + 3, words);
@@ -202,8 +208,8 @@ impl Picture {
     }
 }
 
-/// How much of the whole each step took, and what it is over all calls.
-fn shares(last: &SampleRow, samples: &[SampleRow]) -> Vec<String> {
+/// Formats the share of each step in the total, and its median over all calls.
+fn format_shares(last: &SampleRow, samples: &[SampleRow]) -> Vec<String> {
     let total = last.step_ns(Step::Total).unwrap_or(0).max(1);
     let mut lines = vec![format!(
         "{:<10}{:>10}{:>8}  {:<22}{:>14}",
@@ -223,14 +229,14 @@ fn shares(last: &SampleRow, samples: &[SampleRow]) -> Vec<String> {
         lines.push(format!(
             "{:<10}{:>10}{:>7.0}%  {bar:<22}{:>14}",
             step.name(),
-            us_in_words(ns),
+            format_us(ns),
             part * 100.0,
-            us_in_words(median)
+            format_us(median)
         ));
     }
     lines.push(String::new());
     for step in STEPS {
-        lines.extend(wrapped(&format!("{:<10}{}", step.name(), step.help()), 10, PAGE_COLUMNS));
+        lines.extend(wrapped(&format!("{:<10}{}", step.name(), step.help()), 10, HELP_COLUMNS));
     }
     lines
 }
@@ -240,8 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arrow_goes_from_who_has_the_call_to_who_gets_it() {
-        // If this broke, a person would look for the time in the wrong place.
+    fn sequence_diagram_has_arrows_in_the_direction_of_the_call() {
         let mut picture = Picture::new(&["client".to_owned(), "ddssd of node 1".to_owned()]);
         picture.arrow(0, 1, "submit 0.41 µs");
         picture.note(1, "post 0.30 µs");

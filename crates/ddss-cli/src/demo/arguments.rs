@@ -1,4 +1,4 @@
-//! What the demonstration is told, and what it tells the processes that it starts.
+//! Arguments of the demonstration and of its child processes.
 
 use clap::Args;
 use ddssd::PeerAddress;
@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// How long each strategy is measured on each node, in milliseconds
+    /// Measuring time of each strategy on each node, in milliseconds
     #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) measure_ms: u64,
 }
 
-/// A node of the demonstration, in a process that can be killed.
+/// Arguments of a node of the demonstration.
 #[derive(Args, Debug)]
 pub(crate) struct DemoNodeOptions {
-    /// Its folder; the key of the cluster lies one above.
+    /// Folder of the node; its parent contains the cluster key.
     #[arg(long)]
     pub(crate) folder: PathBuf,
     #[arg(long)]
@@ -26,10 +26,10 @@ pub(crate) struct DemoNodeOptions {
     pub(crate) peer: PeerAddress,
 }
 
-/// A client of the demonstration.
+/// Arguments of a client of the demonstration.
 #[derive(Args, Debug)]
 pub(crate) struct DemoClientOptions {
-    /// The folder of its node.
+    /// Folder of the client's node.
     #[arg(long)]
     pub(crate) folder: PathBuf,
 }

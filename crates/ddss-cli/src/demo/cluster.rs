@@ -1,33 +1,33 @@
-//! Where the demonstration takes place: a folder for a while, and two nodes that know each other.
+//! Cluster of the demonstration: a temporary folder and two connected nodes.
 
-use super::child::Actor;
+use super::child::ChildProcess;
 use crate::error::CommandError;
 use ddssd::ClusterKey;
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// The key of the cluster, beside the folders of its nodes.
+/// File name of the cluster key, beside the folders of the nodes.
 pub(super) const KEY_FILE: &str = "key";
 
-/// One node.
+/// A node process.
 pub(super) struct DemoNode {
     pub(super) number: u16,
     pub(super) address: SocketAddr,
-    /// Where its progress thread runs, in words.
+    /// Description of the core of its progress thread.
     pub(super) core: String,
-    process: Actor,
+    process: ChildProcess,
 }
 
-/// Both nodes. Whatever is left of them ends with this value.
-pub(super) struct Stage {
+/// Both nodes and their folder. Dropping it kills the nodes and removes the folder.
+pub(super) struct DemoCluster {
     pub(super) nodes: [DemoNode; 2],
     folder: DemoFolder,
 }
 
-impl Stage {
-    /// Starts the nodes. Their ports are free a moment before; if somebody is faster, others are tried.
-    pub(super) fn set() -> Result<Self, CommandError> {
+impl DemoCluster {
+    /// Starts the nodes. Another process may take a free port meanwhile, so the start is retried.
+    pub(super) fn start_nodes() -> Result<Self, CommandError> {
         let folder = DemoFolder::make()?;
         ClusterKey::generate()?.write(&folder.0.join(KEY_FILE))?;
         let mut attempts = 5;
@@ -43,9 +43,9 @@ impl Stage {
         }
     }
 
-    /// A new client process on this node.
-    pub(super) fn client(&self, node: u16) -> Result<Actor, CommandError> {
-        Actor::start("demo-client", [OsString::from("--folder"), folder_of(&self.folder.0, node).into()])
+    /// Starts a client process on a node.
+    pub(super) fn client(&self, node: u16) -> Result<ChildProcess, CommandError> {
+        ChildProcess::start("demo-client", [OsString::from("--folder"), folder_of(&self.folder.0, node).into()])
     }
 
     pub(super) fn kill_node(&mut self, node: u16) -> Result<(), CommandError> {
@@ -58,9 +58,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Ends both nodes as a daemon ends that is told to.
-    pub(super) fn strike(self) -> Result<(), CommandError> {
-        self.nodes.into_iter().try_for_each(|node| node.process.end())
+    /// Stops both nodes in the regular way.
+    pub(super) fn stop(self) -> Result<(), CommandError> {
+        self.nodes.into_iter().try_for_each(|node| node.process.finish())
     }
 }
 
@@ -70,7 +70,7 @@ fn folder_of(folder: &Path, node: u16) -> PathBuf {
 
 fn start(folder: &Path, number: u16, addresses: [SocketAddr; 2]) -> Result<DemoNode, CommandError> {
     let (index, other) = (usize::from(number) - 1, 2 - usize::from(number));
-    let mut process = Actor::start(
+    let mut process = ChildProcess::start(
         "demo-node",
         [
             OsString::from("--folder"),
@@ -80,13 +80,13 @@ fn start(folder: &Path, number: u16, addresses: [SocketAddr; 2]) -> Result<DemoN
             format!("--peer={}={}", other + 1, addresses[other]).into(),
         ],
     )?;
-    let started = process.hear("started")?;
+    let started = process.receive("started")?;
     let core = started["core"].as_u64();
-    let core = core.map_or_else(|| "no core of its own".to_owned(), |core| format!("progress thread on core {core}"));
+    let core = core.map_or_else(|| "not pinned to a core".to_owned(), |core| format!("progress thread on core {core}"));
     Ok(DemoNode { number, address: addresses[index], core, process })
 }
 
-/// An address where nobody listens, nor one port above: a node takes two.
+/// Returns an address with a free port and a free port above it: a node uses two.
 fn free_address(ip: &str) -> Result<SocketAddr, CommandError> {
     let system = || CommandError::system("find two free ports");
     let mut tried = 0;
@@ -102,37 +102,37 @@ fn free_address(ip: &str) -> Result<SocketAddr, CommandError> {
     }
 }
 
-/// The folder of one demonstration.
+/// Temporary folder of one demonstration.
 struct DemoFolder(PathBuf);
 
 impl DemoFolder {
     fn make() -> Result<Self, CommandError> {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        sweep(&base);
+        remove_stale_folders(&base);
         let folder = base.join(format!("{PREFIX}{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(CommandError::system("make a folder for the demonstration"))?;
+        std::fs::create_dir_all(&folder).map_err(CommandError::system("create a folder for the demonstration"))?;
         Ok(Self(folder))
     }
 }
 
 impl Drop for DemoFolder {
     fn drop(&mut self) {
-        // What stays, the next demonstration throws away.
+        // The next demonstration removes remaining files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// What the folders' names begin with; the number of the process follows.
+/// Prefix of the folder names; the process id follows.
 const PREFIX: &str = "ddss-demo-";
 
-/// Throws away what demonstrations left that were interrupted.
-fn sweep(base: &Path) {
+/// Removes the folders of interrupted demonstrations.
+fn remove_stale_folders(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            // Another user's stays.
+            // The folder of another user cannot be removed.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -1,10 +1,10 @@
-//! The demonstration: two nodes and their clients, each a process of its own. A put here, a get there, what each
-//! strategy costs, a client that is killed, and a daemon that is.
+//! The command `demo`: two nodes and their clients, each in its own process. It shows a local put and a remote get, the
+//! latency of each strategy, the kill of a client and the kill of a daemon.
 //!
-//! - `actor`: one of those processes, seen from here.
-//! - `node`, `client`: what runs in them.
-//! - `stage`: starts them, and the two nodes know each other.
-//! - `story`: what is shown, in order.
+//! - `script`: the steps in their order, and their output.
+//! - `cluster`: starts the two nodes and their clients.
+//! - `child`: a child process and its line protocol.
+//! - `node`, `client`: the programs in the child processes.
 
 mod arguments;
 mod child;

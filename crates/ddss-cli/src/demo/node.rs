@@ -1,7 +1,7 @@
-//! A node of the demonstration: what `ddssd` runs, in a process that ends with its standard input.
+//! Node process of the demonstration: runs a `ddssd` node until its standard input ends.
 
 use super::arguments::DemoNodeOptions;
-use super::child::{tell, told};
+use super::child::{next_command, reply};
 use super::cluster::KEY_FILE;
 use crate::error::CommandError;
 use ddss::NodeId;
@@ -16,17 +16,17 @@ pub(crate) fn run(options: &DemoNodeOptions) -> Result<(), CommandError> {
     config.key = Some(ClusterKey::read(&options.folder.with_file_name(KEY_FILE))?);
     config.core = core_for(options.node);
     config.pool_bytes = 16 << 20;
-    // A daemon that is killed comes back to what it had.
+    // A restarted daemon recovers its segments.
     config.discard = false;
     let service = Node::start(config)?;
-    tell(
+    reply(
         &json!({ "done": "started", "address": service.address().map(|address| address.to_string()), "core": service.core() }),
     )?;
-    while told()?.is_some() {}
+    while next_command()?.is_some() {}
     Ok(service.stop()?)
 }
 
-/// The progress threads share the machine's cores as evenly as there are cores.
+/// Chooses the core of a node, so that the progress threads are spread evenly.
 fn core_for(node: u16) -> CoreChoice {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 1 { CoreChoice::Core(cores - 1 - (usize::from(node) - 1) % cores) } else { CoreChoice::Unpinned }

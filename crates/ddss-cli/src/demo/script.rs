@@ -1,88 +1,88 @@
-//! What the demonstration shows, in order.
+//! Steps of the demonstration in their order, and their output.
 
 use super::arguments::DemoOptions;
-use super::child::Actor;
-use super::cluster::Stage;
+use super::child::ChildProcess;
+use super::cluster::DemoCluster;
 use crate::error::CommandError;
 use ddss::Strategy;
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// The segment on node 1 that is looked at from both.
+/// Name of the segment on node 1 that both nodes use.
 const SHARED: &str = "demo";
-/// A segment of node 2.
+/// Name of a segment on node 2.
 const OTHER: &str = "demo/2";
 
-/// What is told, as it happens, or in the end as one piece of data.
-struct Tale {
+/// Output of the demonstration: lines as they happen, or one JSON object at the end.
+struct Report {
     json: bool,
     facts: Map<String, Value>,
 }
 
-impl Tale {
-    /// A line for people.
+impl Report {
+    /// Prints a line, unless the output is JSON.
     fn say(&self, line: &str) {
         if !self.json {
             println!("{line}");
         }
     }
 
-    /// Shows what is going on, where somebody watches; the next thing shown takes its place.
+    /// Shows the present activity on a terminal; the next output replaces it.
     fn live(&self, text: &str) {
         let mut out = std::io::stdout().lock();
         if !self.json && out.is_terminal() {
-            // Whether it can be seen is not what the demonstration is about.
+            // A failed progress line is no reason to stop.
             let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
         }
     }
 
-    /// The same for scripts.
-    fn note(&mut self, name: &str, fact: Value) {
+    /// Records a result for the JSON output.
+    fn record(&mut self, name: &str, fact: Value) {
         self.facts.insert(name.to_owned(), fact);
     }
 }
 
 pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError> {
-    let mut tale = Tale { json, facts: Map::new() };
-    tale.say("Two nodes of one cluster and their clients, each a process of its own.\n");
-    let mut stage = Stage::set()?;
-    for node in &stage.nodes {
-        tale.say(&format!("  node {} at {:<18} {}", node.number, node.address.to_string(), node.core));
+    let mut report = Report { json, facts: Map::new() };
+    report.say("Two nodes of one cluster and their clients, each a process of its own.\n");
+    let mut cluster = DemoCluster::start_nodes()?;
+    for node in &cluster.nodes {
+        report.say(&format!("  node {} at {:<18} {}", node.number, node.address.to_string(), node.core));
     }
-    let nodes = stage.nodes.iter().map(|node| json!({ "node": node.number, "address": node.address })).collect();
-    tale.note("nodes", nodes);
-    let [mut first, mut second] = [stage.client(1)?, stage.client(2)?];
-    show_a_value_travel(&mut tale, &mut first, &mut second)?;
-    show_latencies(&mut tale, &mut first, &mut second, options.measure_ms)?;
-    show_killed_client(&mut tale, &stage, &mut second)?;
-    show_killed_daemon(&mut tale, &mut stage, &mut first, &mut second)?;
-    first.end()?;
-    second.end()?;
-    stage.strike()?;
+    let nodes = cluster.nodes.iter().map(|node| json!({ "node": node.number, "address": node.address })).collect();
+    report.record("nodes", nodes);
+    let [mut first, mut second] = [cluster.client(1)?, cluster.client(2)?];
+    show_remote_get(&mut report, &mut first, &mut second)?;
+    show_latencies(&mut report, &mut first, &mut second, options.measure_ms)?;
+    show_killed_client(&mut report, &cluster, &mut second)?;
+    show_killed_daemon(&mut report, &mut cluster, &mut first, &mut second)?;
+    first.finish()?;
+    second.finish()?;
+    cluster.stop()?;
     if json {
-        println!("{}", Value::Object(tale.facts));
+        println!("{}", Value::Object(report.facts));
         return Ok(());
     }
-    tale.say("\nTry next:");
-    next_steps(is_installed()).iter().for_each(|line| tale.say(line));
+    report.say("\nTry next:");
+    next_steps(is_installed()).iter().for_each(|line| report.say(line));
     Ok(())
 }
 
-/// Whether it was started where programs are installed, and not where cargo builds them.
+/// Returns true if the program runs from an installation, and not from a cargo build folder.
 fn is_installed() -> bool {
     let own = std::env::current_exe().unwrap_or_default();
-    // Where cargo puts programs it keeps its lock; a test stands one folder below that.
+    // Cargo keeps its lock file beside the programs that it builds; tests are one folder below.
     !own.ancestors().skip(1).take(2).any(|folder| folder.join(".cargo-lock").exists())
 }
 
-/// Commands to go on with, as they can be typed here, and what they do.
+/// Returns commands to try next, as they can be typed here, with explanations.
 fn next_steps(installed: bool) -> Vec<String> {
     const STEPS: [(&str, &str, &str); 4] = [
-        ("ddssd", "", "a node that stays"),
-        ("ddss", "allocate scores 4096", "a segment on it"),
-        ("ddss", "put scores hello", "and bytes into it"),
-        ("ddss", "bench", "what it takes here"),
+        ("ddssd", "", "start a node"),
+        ("ddss", "allocate scores 4096", "allocate a segment"),
+        ("ddss", "put scores hello", "write bytes into it"),
+        ("ddss", "bench", "measure this machine"),
     ];
     let command = |program: &str, words: &str| match (installed, words) {
         (true, _) => format!("{program} {words}"),
@@ -94,82 +94,97 @@ fn next_steps(installed: bool) -> Vec<String> {
     commands.iter().map(|(command, what)| format!("  {command:<widest$}   {what}")).collect()
 }
 
-fn show_a_value_travel(tale: &mut Tale, first: &mut Actor, second: &mut Actor) -> Result<(), CommandError> {
-    first.ask(&format!("allocate {SHARED}"), "allocate")?;
-    second.ask(&format!("allocate {OTHER}"), "allocate")?;
-    let put = first.ask(&format!("fill {SHARED} 42"), "fill")?;
+fn show_remote_get(
+    report: &mut Report,
+    first: &mut ChildProcess,
+    second: &mut ChildProcess,
+) -> Result<(), CommandError> {
+    first.request(&format!("allocate {SHARED}"), "allocate")?;
+    second.request(&format!("allocate {OTHER}"), "allocate")?;
+    let put = first.request(&format!("fill {SHARED} 42"), "fill")?;
     let (bytes, version) = (&put["bytes"], &put["version"]);
-    tale.say(&format!("\n  node 1: a client put {bytes} bytes into the new segment \"{SHARED}\" → version {version}"));
-    let get = second.ask(&format!("get {SHARED}"), "get")?;
+    report
+        .say(&format!("\n  node 1: a client put {bytes} bytes into the new segment \"{SHARED}\" → version {version}"));
+    let get = second.request(&format!("get {SHARED}"), "get")?;
     if get["number"] != 42 || get["version"] != put["version"] {
         return Err(CommandError::Demo(format!("node 2 got {get} after node 1 had put {put}")));
     }
     let us = number(&get, "us");
     let (bytes, version) = (&get["bytes"], &get["version"]);
-    tale.say(&format!("  node 2: a client got the same {bytes}, version {version}, over TCP ({us:.0} µs, the first)"));
-    tale.note("travelled", json!({ "bytes": bytes, "version": version, "us": us }));
+    report
+        .say(&format!("  node 2: a client got the same {bytes}, version {version}, over TCP ({us:.0} µs, the first)"));
+    report.record("remote_get", json!({ "bytes": bytes, "version": version, "us": us }));
     Ok(())
 }
 
-/// A line for each strategy as soon as it was measured.
-fn show_latencies(tale: &mut Tale, first: &mut Actor, second: &mut Actor, ms: u64) -> Result<(), CommandError> {
-    tale.say("\n  half of the calls take less than, in µs (the home of the segment is node 1)");
-    tale.say(&format!("  {:<8}{:>27}   {:>27}", "", "from node 1", "from node 2"));
+/// Prints a line for each strategy as soon as it is measured.
+fn show_latencies(
+    report: &mut Report,
+    first: &mut ChildProcess,
+    second: &mut ChildProcess,
+    ms: u64,
+) -> Result<(), CommandError> {
+    report.say("\n  median latency in µs (the home of the segment is node 1)");
+    report.say(&format!("  {:<8}{:>27}   {:>27}", "", "from node 1", "from node 2"));
     let heads = ["get 8", "put 8", "get 4096"].map(|head| format!("{head:>9}")).concat();
-    tale.say(&format!("  {:<8}{heads}   {heads}{:>11}", "strategy", "get 8 p99"));
+    report.say(&format!("  {:<8}{heads}   {heads}{:>11}", "strategy", "get 8 p99"));
     let mut rows = Vec::new();
     for strategy in Strategy::ALL {
         let name = strategy.to_string();
-        tale.live(&format!("  {name:<8}  measuring ..."));
+        report.live(&format!("  {name:<8}  measuring ..."));
         let line = format!("measure {SHARED} {name} {ms}");
-        let here = first.ask(&line, "measure")?;
-        let there = second.ask(&line, "measure")?;
+        let here = first.request(&line, "measure")?;
+        let there = second.request(&line, "measure")?;
         let cells =
             |row: &Value| ["get_us", "put_us", "page_us"].map(|key| format!("{:>9.2}", number(row, key))).concat();
-        tale.live("");
-        tale.say(&format!("  {name:<8}{}   {}{:>11.2}", cells(&here), cells(&there), number(&there, "p99_us")));
+        report.live("");
+        report.say(&format!("  {name:<8}{}   {}{:>11.2}", cells(&here), cells(&there), number(&there, "p99_us")));
         let times = |row: &Value| json!({ "get_us": row["get_us"], "put_us": row["put_us"], "page_us": row["page_us"], "p99_us": row["p99_us"] });
         rows.push(json!({ "strategy": name, "from_node_1": times(&here), "from_node_2": times(&there) }));
     }
-    tale.say(&format!("  (nodes and clients share this machine's cores: four processes want {})", cores()));
-    tale.note("strategies", Value::Array(rows));
+    report.say(&format!("  (four processes share {})", cores()));
+    report.record("strategies", Value::Array(rows));
     Ok(())
 }
 
-fn show_killed_client(tale: &mut Tale, stage: &Stage, second: &mut Actor) -> Result<(), CommandError> {
-    let mut witnesses = Witnesses::call(stage, &[(1, SHARED), (2, SHARED)])?;
-    let mut writer = stage.client(1)?;
-    writer.ask(&format!("write {SHARED}"), "writing")?;
+fn show_killed_client(
+    report: &mut Report,
+    cluster: &DemoCluster,
+    second: &mut ChildProcess,
+) -> Result<(), CommandError> {
+    let mut observers = Observers::start(cluster, &[(1, SHARED), (2, SHARED)])?;
+    let mut writer = cluster.client(1)?;
+    writer.request(&format!("write {SHARED}"), "writing")?;
     std::thread::sleep(Duration::from_millis(100));
     writer.kill()?;
-    tale.say("\n  node 1: killed a client (SIGKILL) in the middle of its puts");
-    let get = second.ask(&format!("get {SHARED}"), "get")?;
+    report.say("\n  node 1: killed a client (SIGKILL) in the middle of its puts");
+    let get = second.request(&format!("get {SHARED}"), "get")?;
     let Some(put) = get["number"].as_u64() else {
         return Err(CommandError::Demo("the kill left a torn value".to_owned()));
     };
-    tale.say(&format!("  node 2: got its put number {put}, version {}, whole", get["version"]));
-    let others = witnesses.dismiss(tale, None, "the kill")?;
-    tale.note("killed_client", json!({ "version": get["version"], "others": others }));
+    report.say(&format!("  node 2: got its put number {put}, version {}, whole", get["version"]));
+    let others = observers.finish(report, None, "the kill")?;
+    report.record("killed_client", json!({ "version": get["version"], "others": others }));
     Ok(())
 }
 
 fn show_killed_daemon(
-    tale: &mut Tale,
-    stage: &mut Stage,
-    first: &mut Actor,
-    second: &mut Actor,
+    report: &mut Report,
+    cluster: &mut DemoCluster,
+    first: &mut ChildProcess,
+    second: &mut ChildProcess,
 ) -> Result<(), CommandError> {
-    let put = first.ask(&format!("fill {SHARED} 4711"), "fill")?;
-    // The second one is on the node that lives, and its segment on the one that is killed.
-    let mut witnesses = Witnesses::call(stage, &[(1, SHARED), (2, SHARED), (2, OTHER)])?;
+    let put = first.request(&format!("fill {SHARED} 4711"), "fill")?;
+    // The second client runs on the surviving node, while its segment has its home on the killed one.
+    let mut observers = Observers::start(cluster, &[(1, SHARED), (2, SHARED), (2, OTHER)])?;
     std::thread::sleep(Duration::from_millis(100));
     let began = Instant::now();
-    stage.kill_node(1)?;
-    tale.say(&format!("\n  node 1: put version {}, killed the daemon (SIGKILL), started it again", put["version"]));
-    stage.start_node(1)?;
+    cluster.kill_node(1)?;
+    report.say(&format!("\n  node 1: put version {}, killed the daemon (SIGKILL), started it again", put["version"]));
+    cluster.start_node(1)?;
     let ready = began.elapsed().as_secs_f64() * 1e3;
-    let here = first.ask(&format!("get {SHARED}"), "get")?;
-    let there = second.ask(&format!("get {SHARED}"), "get")?;
+    let here = first.request(&format!("get {SHARED}"), "get")?;
+    let there = second.request(&format!("get {SHARED}"), "get")?;
     let mut back = Vec::new();
     for (node, get) in [(1, &here), (2, &there)] {
         if get["number"] != 4711 || get["version"] != put["version"] {
@@ -177,44 +192,44 @@ fn show_killed_daemon(
         }
         let after = ready + number(get, "ms");
         let version = &get["version"];
-        tale.say(&format!("  node {node}: got version {version} after {after:.0} ms, by the same handle as before"));
+        report.say(&format!("  node {node}: got version {version} after {after:.0} ms, by the same handle as before"));
         back.push(json!({ "node": node, "after_ms": after }));
     }
-    let others = witnesses.dismiss(tale, Some(SHARED), "that")?;
-    tale.note("killed_daemon", json!({ "version": put["version"], "back": back, "others": others }));
+    let others = observers.finish(report, Some(SHARED), "that")?;
+    report.record("killed_daemon", json!({ "version": put["version"], "back": back, "others": others }));
     Ok(())
 }
 
-/// Clients that go on with their work while others die: the node of each, and the segment that it gets by one handle.
-struct Witnesses(Vec<(u16, &'static str, Actor)>);
+/// Polling clients that observe a kill: the node of each, the segment that it gets, and its process.
+struct Observers(Vec<(u16, &'static str, ChildProcess)>);
 
-impl Witnesses {
-    fn call(stage: &Stage, places: &[(u16, &'static str)]) -> Result<Self, CommandError> {
-        let witness = |&(node, name): &(u16, &'static str)| -> Result<_, CommandError> {
-            let mut client = stage.client(node)?;
-            client.ask(&format!("steady {name}"), "steady")?;
+impl Observers {
+    fn start(cluster: &DemoCluster, places: &[(u16, &'static str)]) -> Result<Self, CommandError> {
+        let observer = |&(node, name): &(u16, &'static str)| -> Result<_, CommandError> {
+            let mut client = cluster.client(node)?;
+            client.request(&format!("steady {name}"), "steady")?;
             Ok((node, name, client))
         };
-        Ok(Self(places.iter().map(witness).collect::<Result<_, _>>()?))
+        Ok(Self(places.iter().map(observer).collect::<Result<_, _>>()?))
     }
 
-    /// What they saw, for scripts. The home of the segment `away` was away for a while: clients of the other node were told so.
-    fn dismiss(&mut self, tale: &Tale, away: Option<&str>, what: &str) -> Result<Value, CommandError> {
+    /// Stops the clients and returns their results. Gets of segment `away` from node 2 may have failed: its home was killed.
+    fn finish(&mut self, report: &Report, away: Option<&str>, what: &str) -> Result<Value, CommandError> {
         let mut all = Vec::new();
         for (node, name, client) in &mut self.0 {
-            let seen = client.ask("enough", "enough")?;
+            let seen = client.request("enough", "enough")?;
             let may_be_away = *node == 2 && away == Some(*name);
             if seen["failed"] != 0 || seen["wrong"] != 0 || (seen["away"] != 0 && !may_be_away) {
-                return Err(CommandError::Demo(format!("a client of node {node} suffered from {what}: {seen}")));
+                return Err(CommandError::Demo(format!("a client of node {node} was affected by {what}: {seen}")));
             }
             let (calls, longest) = (&seen["calls"], number(&seen, "longest_ms"));
             if may_be_away {
                 let away = &seen["away"];
-                tale.say(&format!(
-                    "  node {node}: {calls} gets of \"{name}\": {away} failed, its home was away; its handle went on"
+                report.say(&format!(
+                    "  node {node}: {calls} gets of \"{name}\": {away} failed while its home was down; the handle recovered"
                 ));
             } else {
-                tale.say(&format!(
+                report.say(&format!(
                     "  node {node}: {calls} gets of \"{name}\" by another client: none failed, longest {longest:.1} ms"
                 ));
             }
@@ -243,10 +258,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_steps_can_be_typed_where_they_are_read() {
-        // If this broke, who installed a package would be told to run cargo, or the other way round.
-        assert_eq!(next_steps(true)[1], "  ddss allocate scores 4096   a segment on it");
-        assert_eq!(next_steps(true)[0], "  ddssd                       a node that stays");
+    fn next_steps_fit_the_installation() {
+        // An installed program must not suggest cargo, nor a build folder an installed command.
+        assert_eq!(next_steps(true)[1], "  ddss allocate scores 4096   allocate a segment");
+        assert_eq!(next_steps(true)[0], "  ddssd                       start a node");
         assert_eq!(next_steps(false)[0].split("   ").next(), Some("  cargo run --release --bin ddssd"));
         assert!(!is_installed(), "tests run where cargo builds");
     }

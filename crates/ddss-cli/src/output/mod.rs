@@ -1,4 +1,5 @@
-//! Tables, values and sentences for a terminal.
+//! Output for people and scripts. `table` aligns rows, `value_format` converts bytes to numbers, text or JSON, and
+//! `terminal_text` wraps sentences, removes control characters and prints errors as text or JSON.
 
 pub(crate) mod table;
 pub(crate) mod terminal_text;

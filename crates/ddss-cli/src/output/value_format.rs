@@ -1,11 +1,11 @@
-//! Bytes as a person writes them: numbers, text, JSON.
+//! Conversion between bytes and numbers, text or JSON (`--as`).
 
 use crate::error::CommandError;
 use serde_json::Value;
 
-/// What bytes are taken for.
+/// Interpretation of the bytes of a segment.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ValueFormat {
     U8,
     U16,
     U32,
@@ -18,39 +18,40 @@ pub(crate) enum Kind {
     Hex,
 }
 
-/// Little-endian numbers of `N` bytes each.
+/// Decodes little-endian numbers of `N` bytes each.
 fn numbers<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> Value) -> Result<Vec<Value>, CommandError> {
     let chunks = bytes.chunks_exact(N);
     if !chunks.remainder().is_empty() {
-        return Err(CommandError::Kind(format!("{} bytes are no whole number of {N} bytes each", bytes.len())));
+        return Err(CommandError::InvalidInput(format!("cannot decode {} bytes: not a multiple of {N}", bytes.len())));
     }
     Ok(chunks.map(|chunk| value(std::array::from_fn(|i| chunk[i]))).collect())
 }
 
-impl Kind {
-    /// Reads bytes: one value, or one for each number.
-    pub(crate) fn read(self, bytes: &[u8]) -> Result<Value, CommandError> {
+impl ValueFormat {
+    /// Decodes bytes into one value, or into a list of numbers.
+    pub(crate) fn decode(self, bytes: &[u8]) -> Result<Value, CommandError> {
         let list = match self {
-            Kind::U8 => numbers(bytes, |b| u8::from_le_bytes(b).into()),
-            Kind::U16 => numbers(bytes, |b| u16::from_le_bytes(b).into()),
-            Kind::U32 => numbers(bytes, |b| u32::from_le_bytes(b).into()),
-            Kind::U64 => numbers(bytes, |b| u64::from_le_bytes(b).into()),
-            Kind::I64 => numbers(bytes, |b| i64::from_le_bytes(b).into()),
-            Kind::F32 => numbers(bytes, |b| f64::from(f32::from_le_bytes(b)).into()),
-            Kind::F64 => numbers(bytes, |b| f64::from_le_bytes(b).into()),
-            Kind::Utf8 => return Ok(text(bytes)?.into()),
-            Kind::Json => {
+            ValueFormat::U8 => numbers(bytes, |b| u8::from_le_bytes(b).into()),
+            ValueFormat::U16 => numbers(bytes, |b| u16::from_le_bytes(b).into()),
+            ValueFormat::U32 => numbers(bytes, |b| u32::from_le_bytes(b).into()),
+            ValueFormat::U64 => numbers(bytes, |b| u64::from_le_bytes(b).into()),
+            ValueFormat::I64 => numbers(bytes, |b| i64::from_le_bytes(b).into()),
+            ValueFormat::F32 => numbers(bytes, |b| f64::from(f32::from_le_bytes(b)).into()),
+            ValueFormat::F64 => numbers(bytes, |b| f64::from_le_bytes(b).into()),
+            ValueFormat::Utf8 => return Ok(text(bytes)?.into()),
+            ValueFormat::Json => {
                 let parsed = serde_json::from_str(text(bytes)?);
-                return parsed.map_err(|error| CommandError::Kind(format!("the bytes are no JSON: {error}")));
+                return parsed
+                    .map_err(|error| CommandError::InvalidInput(format!("cannot decode the bytes as JSON: {error}")));
             }
-            Kind::Hex => return Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()),
+            ValueFormat::Hex => return Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()),
         };
         list.map(Value::Array)
     }
 
-    /// The bytes of what a person wrote: numbers with spaces or commas between them.
-    pub(crate) fn write(self, words: &str) -> Result<Vec<u8>, CommandError> {
-        let wrong = |word: &str| CommandError::Kind(format!("{word:?} is no {self:?}").to_lowercase());
+    /// Encodes text into bytes; spaces or commas separate numbers.
+    pub(crate) fn encode(self, words: &str) -> Result<Vec<u8>, CommandError> {
+        let wrong = |word: &str| CommandError::InvalidInput(format!("{word:?} is not a valid {self:?}").to_lowercase());
         let mut bytes = Vec::new();
         macro_rules! each {
             ($kind:ty) => {
@@ -60,20 +61,20 @@ impl Kind {
             };
         }
         match self {
-            Kind::U8 => each!(u8),
-            Kind::U16 => each!(u16),
-            Kind::U32 => each!(u32),
-            Kind::U64 => each!(u64),
-            Kind::I64 => each!(i64),
-            Kind::F32 => each!(f32),
-            Kind::F64 => each!(f64),
-            Kind::Utf8 => bytes.extend_from_slice(words.as_bytes()),
-            Kind::Json => {
+            ValueFormat::U8 => each!(u8),
+            ValueFormat::U16 => each!(u16),
+            ValueFormat::U32 => each!(u32),
+            ValueFormat::U64 => each!(u64),
+            ValueFormat::I64 => each!(i64),
+            ValueFormat::F32 => each!(f32),
+            ValueFormat::F64 => each!(f64),
+            ValueFormat::Utf8 => bytes.extend_from_slice(words.as_bytes()),
+            ValueFormat::Json => {
                 let value: Value = serde_json::from_str(words)
-                    .map_err(|error| CommandError::Kind(format!("that is no JSON: {error}")))?;
+                    .map_err(|error| CommandError::InvalidInput(format!("cannot parse the input as JSON: {error}")))?;
                 bytes.extend_from_slice(value.to_string().as_bytes());
             }
-            Kind::Hex => {
+            ValueFormat::Hex => {
                 let digits: String = words.chars().filter(|letter| !letter.is_whitespace()).collect();
                 if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
                     return Err(wrong(words));
@@ -86,22 +87,23 @@ impl Kind {
         Ok(bytes)
     }
 
-    /// As a line for a person.
-    pub(crate) fn in_words(self, bytes: &[u8]) -> Result<String, CommandError> {
-        Ok(match self.read(bytes)? {
-            Value::Array(values) if self != Kind::Json => {
+    /// Formats bytes as one line.
+    pub(crate) fn format(self, bytes: &[u8]) -> Result<String, CommandError> {
+        Ok(match self.decode(bytes)? {
+            Value::Array(values) if self != ValueFormat::Json => {
                 values.iter().map(Value::to_string).collect::<Vec<_>>().join(" ")
             }
-            Value::String(text) if self != Kind::Json => text,
+            Value::String(text) if self != ValueFormat::Json => text,
             value => value.to_string(),
         })
     }
 }
 
-/// Text up to its end: what follows the last character is filled with zeroes.
+/// Decodes text without the zeroes that follow it.
 fn text(bytes: &[u8]) -> Result<&str, CommandError> {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    std::str::from_utf8(&bytes[..end]).map_err(|error| CommandError::Kind(format!("the bytes are no text: {error}")))
+    std::str::from_utf8(&bytes[..end])
+        .map_err(|error| CommandError::InvalidInput(format!("cannot decode the bytes as UTF-8: {error}")))
 }
 
 #[cfg(test)]
@@ -109,24 +111,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back_and_nonsense_is_refused() {
-        // If this broke, a number put by hand would be another one.
+    fn values_round_trip_and_invalid_input_is_refused() {
         for (kind, words) in [
-            (Kind::U64, "1 18446744073709551615"),
-            (Kind::F32, "0.5 -2.0"),
-            (Kind::I64, "-7"),
-            (Kind::Utf8, "grüße"),
-            (Kind::Hex, "00ff"),
+            (ValueFormat::U64, "1 18446744073709551615"),
+            (ValueFormat::F32, "0.5 -2.0"),
+            (ValueFormat::I64, "-7"),
+            (ValueFormat::Utf8, "grüße"),
+            (ValueFormat::Hex, "00ff"),
         ] {
-            let bytes = kind.write(words).unwrap();
-            assert_eq!(kind.in_words(&bytes).unwrap(), words);
+            let bytes = kind.encode(words).unwrap();
+            assert_eq!(kind.format(&bytes).unwrap(), words);
         }
-        assert_eq!(Kind::Json.in_words(b"{\"a\": 1}\0\0").unwrap(), "{\"a\":1}");
-        for (kind, words) in
-            [(Kind::U8, "256"), (Kind::F64, "x"), (Kind::Json, "{"), (Kind::Hex, "abc"), (Kind::Hex, "zz")]
-        {
-            assert!(kind.write(words).is_err(), "{words}");
+        assert_eq!(ValueFormat::Json.format(b"{\"a\": 1}\0\0").unwrap(), "{\"a\":1}");
+        for (kind, words) in [
+            (ValueFormat::U8, "256"),
+            (ValueFormat::F64, "x"),
+            (ValueFormat::Json, "{"),
+            (ValueFormat::Hex, "abc"),
+            (ValueFormat::Hex, "zz"),
+        ] {
+            assert!(kind.encode(words).is_err(), "{words}");
         }
-        assert!(Kind::U64.read(&[0; 9]).is_err() && Kind::Utf8.read(&[0xff]).is_err());
+        assert!(ValueFormat::U64.decode(&[0; 9]).is_err() && ValueFormat::Utf8.decode(&[0xff]).is_err());
     }
 }

@@ -1,12 +1,12 @@
-//! How many lines each part of the live view gets. What people look for, the hottest segments, has room in the smallest
-//! terminal; the others give their lines for it, one after the other.
+//! Heights of the parts of the live view. The busiest segments have room in the smallest terminal; other parts shrink
+//! for them in a fixed order.
 
-/// Lines of a part beside its rows: its title, and the head of its table.
+/// Lines of a part besides its rows: a title and a table header.
 const FRAME: usize = 2;
-/// Rows of the segments that there is room for at the least.
-const SEGMENTS_LEAST: usize = 4;
+/// Minimum number of segment rows.
+const SEGMENT_ROWS_MIN: usize = 4;
 
-/// Rows of each table.
+/// Number of rows of each table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub(super) segments: usize,
@@ -15,27 +15,27 @@ pub(super) struct Rows {
     pub(super) peers: usize,
 }
 
-/// Lines of each part, of those that do not take what is left.
+/// Heights of the parts with a fixed number of lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Heights {
     pub(super) chart: u16,
     pub(super) latency: u16,
     pub(super) clients: u16,
     pub(super) peers: u16,
-    /// Parts that have something to say, and no room.
+    /// Parts with rows for which there is no room.
     left_out: Vec<&'static str>,
 }
 
 impl Heights {
-    /// Of so many lines in all, with these rows. In a wide terminal clients and peers stand beside the segments.
+    /// Distributes `room` lines. In a wide terminal clients and peers stand beside the segments.
     pub(super) fn within(room: usize, wide: bool, rows: Rows) -> Self {
         let Rows { segments, latency, clients, peers } = rows;
         let lines = |rows: usize, most: usize| if rows == 0 { 0 } else { rows.min(most) + FRAME };
         let under = |rows, most| if wide { 0 } else { lines(rows, most) };
-        let mut wanted = [3, lines(latency, 8), under(clients, 4), under(peers, 3)];
+        let mut options = [3, lines(latency, 8), under(clients, 4), under(peers, 3)];
         let [chart, latencies, rings, connections] = [0, 1, 2, 3];
         let least = [0, FRAME + 1, FRAME + 1, FRAME + 1];
-        // Each gives lines until so many are left, the first one first; what has no row left has no head either.
+        // In this order, each part shrinks to its minimum. A part without a row has no header either.
         for (part, keeps) in [
             (chart, 1),
             (connections, 3),
@@ -46,26 +46,26 @@ impl Heights {
             (rings, 0),
             (latencies, 0),
         ] {
-            let over = (wanted.iter().sum::<usize>() + FRAME + segments.min(SEGMENTS_LEAST)).saturating_sub(room);
-            let left = wanted[part].saturating_sub(over).max(keeps).min(wanted[part]);
-            wanted[part] = if left < least[part] { 0 } else { left };
+            let over = (options.iter().sum::<usize>() + FRAME + segments.min(SEGMENT_ROWS_MIN)).saturating_sub(room);
+            let left = options[part].saturating_sub(over).max(keeps).min(options[part]);
+            options[part] = if left < least[part] { 0 } else { left };
         }
         if wide {
-            let half = room.saturating_sub(wanted[chart] + wanted[latencies]) / 2;
+            let half = room.saturating_sub(options[chart] + options[latencies]) / 2;
             let beside = lines(peers, 8).min(half);
-            wanted[connections] = if beside < least[connections] { 0 } else { beside };
+            options[connections] = if beside < least[connections] { 0 } else { beside };
         }
-        let there = [(latencies, latency, "latency"), (rings, clients, "rings"), (connections, peers, "connections")];
+        let there = [(latencies, latency, "latency"), (rings, clients, "clients"), (connections, peers, "connections")];
         let left_out = there
             .into_iter()
-            .filter(|&(part, rows, _)| rows > 0 && wanted[part] == 0 && !(wide && part == rings))
+            .filter(|&(part, rows, _)| rows > 0 && options[part] == 0 && !(wide && part == rings))
             .map(|(_, _, name)| name)
             .collect();
-        let [chart, latency, clients, peers] = wanted.map(|lines| lines as u16);
+        let [chart, latency, clients, peers] = options.map(|lines| lines as u16);
         Self { chart, latency, clients, peers, left_out }
     }
 
-    /// What there is no room for, behind the keys.
+    /// Formats the omitted parts for the line of keys.
     pub(super) fn missing(&self) -> String {
         if self.left_out.is_empty() {
             return String::new();
@@ -78,9 +78,8 @@ impl Heights {
 mod tests {
     use super::*;
 
-    // If this failed, who looks in a small terminal would see everything but what he came for.
     #[test]
-    fn the_hottest_segments_are_seen_in_the_smallest_terminal() {
+    fn segments_are_visible_in_the_smallest_terminal() {
         for room in 6..100 {
             for wide in [false, true] {
                 for (segments, latency, clients, peers) in
@@ -90,7 +89,7 @@ mod tests {
                     let heights = Heights::within(room, wide, rows);
                     let beside = if wide { 0 } else { heights.clients + heights.peers };
                     let taken = usize::from(heights.chart + heights.latency + beside);
-                    assert!(taken + FRAME + segments.min(SEGMENTS_LEAST) <= room, "{room} {wide}: {heights:?}");
+                    assert!(taken + FRAME + segments.min(SEGMENT_ROWS_MIN) <= room, "{room} {wide}: {heights:?}");
                     for lines in [heights.latency, heights.clients, heights.peers] {
                         assert!(lines == 0 || usize::from(lines) > FRAME, "a head without a row: {heights:?}");
                     }
@@ -104,6 +103,6 @@ mod tests {
         let small = Heights::within(19, false, rows);
         assert_eq!((small.chart, small.peers, small.missing().as_str()), (1, 3, ""));
         let tiny = Heights::within(13, false, rows);
-        assert_eq!((tiny.latency, tiny.missing().as_str()), (5, "  no room: rings, connections"));
+        assert_eq!((tiny.latency, tiny.missing().as_str()), (5, "  no room: clients, connections"));
     }
 }

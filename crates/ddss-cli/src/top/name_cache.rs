@@ -1,27 +1,26 @@
-//! The names of segments, which the page does not tell: the daemon is asked, so that nobody learns a name that he may
-//! not see.
+//! Cache of segment names. The status page has only ids; the daemon reveals a name only to users with permission.
 
-use crate::arguments::Place;
+use crate::arguments::DaemonOptions;
 use ddss::{Client, SegmentId};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often the daemon is asked at the most, while there are segments without a name.
-const ASK_EACH: Duration = Duration::from_secs(5);
+/// Minimum interval between two requests, while some segments have no name.
+const REQUEST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The names that are known.
+/// Names of segments by id.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct NameCache {
     client: Option<Client>,
     names: HashMap<SegmentId, String>,
     asked: Option<Instant>,
 }
 
-impl Names {
-    /// Asks for the names if one of these is not known. A daemon that does not answer leaves its segments their numbers.
-    pub(super) fn learn(&mut self, place: &Place, shown: impl Iterator<Item = SegmentId>) {
+impl NameCache {
+    /// Asks the daemon for names if one of these is unknown. Without an answer, segments are shown by their ids.
+    pub(super) fn refresh(&mut self, place: &DaemonOptions, shown: impl Iterator<Item = SegmentId>) {
         let unknown = shown.into_iter().any(|segment| !self.names.contains_key(&segment));
-        if !unknown || self.asked.is_some_and(|asked| asked.elapsed() < ASK_EACH) {
+        if !unknown || self.asked.is_some_and(|asked| asked.elapsed() < REQUEST_INTERVAL) {
             return;
         }
         self.asked = Some(Instant::now());
@@ -31,7 +30,7 @@ impl Names {
         let Some(client) = &self.client else { return };
         let Ok(listings) = client.list("") else { return };
         for listing in listings {
-            // Without a daemon there is nothing more to hear; the next one is asked again.
+            // The daemon has ended: drop the connection, and ask the next daemon later.
             let Ok(listing) = listing else { return self.client = None };
             self.names.insert(listing.facts.segment, listing.name.to_string());
         }

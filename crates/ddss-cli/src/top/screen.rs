@@ -1,12 +1,12 @@
-//! The live view: draws, listens to keys, and leaves the terminal as it was, however it ends.
+//! The live view: draws, handles keys, and restores the terminal in every case.
 
 use super::layout::{Heights, Rows};
-use super::name_cache::Names;
-use super::view::{Section, Span, View};
+use super::name_cache::NameCache;
+use super::view::{Interval, Section, View};
 use crate::arguments::TopOptions;
 use crate::error::CommandError;
-use crate::output::terminal_text::harmless;
-use crate::status_page::{Page, count_in_words, now, read};
+use crate::output::terminal_text::sanitize;
+use crate::status_page::{StatusPage, format_count, now, read};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
@@ -20,40 +20,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a key or a signal may wait to be noticed.
-const LISTEN_EACH: Duration = Duration::from_millis(100);
-/// Rates that the small picture remembers.
+/// Interval at which keys and signals are polled.
+const EVENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of rates in the sparkline.
 const HISTORY: usize = 240;
-/// Columns of the words beside it.
+/// Width of the title beside the sparkline.
 const CHART_TITLE: u16 = 16;
-/// From this width on segments and rings stand side by side.
+/// Minimum width at which segments and clients stand side by side.
 const WIDE: u16 = 150;
 
 pub(crate) fn run(options: &TopOptions, json: bool) -> Result<(), CommandError> {
     let first = read(&options.place)?;
     let live = !json && !options.once && std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !live {
-        return once(options, first, json);
+        return print_once(options, first, json);
     }
     let stop = Arc::new(AtomicBool::new(false));
-    // A terminal that is gone (SIGHUP) has nothing to be given back, and ends this program as it ends every other.
+    // SIGHUP keeps its default action: a closed terminal needs no restoration.
     for signal in [SIGTERM, SIGINT] {
         let flag = signal_hook::flag::register(signal, Arc::clone(&stop));
         flag.map_err(CommandError::system("listen to signals"))?;
     }
-    // It restores the terminal also if this program panics.
-    let mut terminal = ratatui::try_init().map_err(CommandError::system("take the terminal"))?;
+    // `try_init` installs a panic hook that restores the terminal.
+    let mut terminal = ratatui::try_init().map_err(CommandError::system("initialize the terminal"))?;
     let ended = Screen::new(options, first).live(&mut terminal, &stop);
     ratatui::restore();
     ended
 }
 
-/// Two looks, an interval apart, as text; of a daemon that is gone one look is all there is.
-fn once(options: &TopOptions, first: Page, json: bool) -> Result<(), CommandError> {
+/// Prints the rates of one interval. After the end of a daemon, prints the rates over its lifetime.
+fn print_once(options: &TopOptions, first: StatusPage, json: bool) -> Result<(), CommandError> {
     first.warn();
-    let mut names = Names::default();
+    let mut names = NameCache::default();
     let begin = Instant::now();
-    let second = if first.is_over() {
+    let second = if first.has_ended() {
         None
     } else {
         std::thread::sleep(options.interval());
@@ -63,46 +63,46 @@ fn once(options: &TopOptions, first: Page, json: bool) -> Result<(), CommandErro
     let same = now.status.daemon.run == first.status.daemon.run;
     let before = (second.is_some() && same).then_some(&first.status);
     let seconds = if before.is_some() { begin.elapsed().as_secs_f64() } else { lifetime(now) };
-    let span = Span { now, before, seconds };
-    names.learn(&options.place, span.hottest().iter().take(options.segments).map(|(row, _)| row.segment));
+    let span = Interval { now, before, seconds };
+    names.refresh(&options.place, span.hottest().iter().take(options.segments).map(|(row, _)| row.segment));
     if json {
         println!("{}", span.as_json(&names, options.segments));
     } else {
         span.view(&names, options.segments).print();
     }
-    now.verdict()
+    now.require_running()
 }
 
-/// How long a daemon has run, or ran.
-fn lifetime(page: &Page) -> f64 {
+/// Returns the time that a daemon has run, in seconds.
+fn lifetime(page: &StatusPage) -> f64 {
     let daemon = &page.status.daemon;
-    let end = if page.is_over() { daemon.heartbeat_us } else { now().as_micros() as u64 };
+    let end = if page.has_ended() { daemon.heartbeat_us } else { now().as_micros() as u64 };
     end.saturating_sub(daemon.started_us) as f64 / 1e6
 }
 
-/// What the live view remembers.
+/// State of the live view.
 struct Screen<'a> {
     options: &'a TopOptions,
-    names: Names,
-    page: Page,
+    names: NameCache,
+    page: StatusPage,
     read_at: Instant,
     history: VecDeque<u64>,
     view: View,
-    /// Segments that are scrolled past.
+    /// Number of segments above the visible ones.
     above: usize,
     paused: bool,
-    /// Why the page could not be read last.
-    trouble: Option<String>,
+    /// Error of the last read of the status page.
+    error: Option<String>,
 }
 
 impl<'a> Screen<'a> {
-    fn new(options: &'a TopOptions, page: Page) -> Self {
-        let mut names = Names::default();
-        let span = Span { now: &page, before: None, seconds: lifetime(&page) };
-        names.learn(&options.place, span.hottest().iter().take(options.segments).map(|(row, _)| row.segment));
+    fn new(options: &'a TopOptions, page: StatusPage) -> Self {
+        let mut names = NameCache::default();
+        let span = Interval { now: &page, before: None, seconds: lifetime(&page) };
+        names.refresh(&options.place, span.hottest().iter().take(options.segments).map(|(row, _)| row.segment));
         let view = span.view(&names, options.segments);
         let (history, read_at) = (VecDeque::new(), Instant::now());
-        Self { options, names, page, read_at, history, view, above: 0, paused: false, trouble: None }
+        Self { options, names, page, read_at, history, view, above: 0, paused: false, error: None }
     }
 
     fn live(mut self, terminal: &mut DefaultTerminal, stop: &AtomicBool) -> Result<(), CommandError> {
@@ -110,42 +110,42 @@ impl<'a> Screen<'a> {
         let mut changed = true;
         while !stop.load(Ordering::Relaxed) {
             if self.read_at.elapsed() >= self.options.interval() && !self.paused {
-                self.look();
+                self.refresh();
                 changed = true;
             }
             if changed {
                 terminal.draw(|frame| self.draw(frame)).map_err(failed())?;
             }
             changed = false;
-            if event::poll(LISTEN_EACH).map_err(failed())? {
-                match self.hear(&event::read().map_err(failed())?) {
-                    Heard::End => return Ok(()),
-                    Heard::Change => changed = true,
-                    Heard::Nothing => {}
+            if event::poll(EVENT_POLL_INTERVAL).map_err(failed())? {
+                match self.handle_event(&event::read().map_err(failed())?) {
+                    KeyAction::End => return Ok(()),
+                    KeyAction::Change => changed = true,
+                    KeyAction::Nothing => {}
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads the page again.
-    fn look(&mut self) {
+    /// Reads the status page again.
+    fn refresh(&mut self) {
         let seconds = self.read_at.elapsed().as_secs_f64();
         self.read_at = Instant::now();
         let page = match read(&self.options.place) {
             Ok(page) => page,
-            Err(error) => return self.trouble = Some(ddssd::format_error_chain(&error)),
+            Err(error) => return self.error = Some(ddssd::format_error_chain(&error)),
         };
-        self.trouble = None;
+        self.error = None;
         let same = page.status.daemon.run == self.page.status.daemon.run;
-        let span = Span {
+        let span = Interval {
             now: &page,
             before: same.then_some(&self.page.status),
             seconds: if same { seconds } else { lifetime(&page) },
         };
         let shown = span.hottest();
-        self.names.learn(&self.options.place, shown.iter().take(self.options.segments).map(|(row, _)| row.segment));
-        self.history.push_back(span.calls_a_second() as u64);
+        self.names.refresh(&self.options.place, shown.iter().take(self.options.segments).map(|(row, _)| row.segment));
+        self.history.push_back(span.calls_per_second() as u64);
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
@@ -153,25 +153,25 @@ impl<'a> Screen<'a> {
         self.page = page;
     }
 
-    fn hear(&mut self, event: &Event) -> Heard {
+    fn handle_event(&mut self, event: &Event) -> KeyAction {
         let key = match event {
             Event::Key(key) if key.kind == KeyEventKind::Press => key,
-            Event::Resize(..) => return Heard::Change,
-            _ => return Heard::Nothing,
+            Event::Resize(..) => return KeyAction::Change,
+            _ => return KeyAction::Nothing,
         };
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Heard::End,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Heard::End,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return KeyAction::End,
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Down | KeyCode::Char('j') => self.above += 1,
             KeyCode::Up | KeyCode::Char('k') => self.above = self.above.saturating_sub(1),
             KeyCode::PageDown => self.above += 10,
             KeyCode::PageUp => self.above = self.above.saturating_sub(10),
             KeyCode::Home => self.above = 0,
-            _ => return Heard::Nothing,
+            _ => return KeyAction::Nothing,
         }
         self.above = self.above.min(self.view.segments.table.len().saturating_sub(1));
-        Heard::Change
+        KeyAction::Change
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
@@ -212,40 +212,40 @@ impl<'a> Screen<'a> {
         section(frame, under[1], &view.peers, 0);
         let paused = if self.paused { "  paused" } else { "" };
         let seconds = self.options.interval().as_secs_f64();
-        let keys = format!("q leave  p pause  ↑↓ segments  each {seconds:.1} s{paused}{}", heights.missing());
-        let last = self.trouble.clone().unwrap_or(keys);
+        let keys = format!("q quit  p pause  ↑↓ segments  each {seconds:.1} s{paused}{}", heights.missing());
+        let last = self.error.clone().unwrap_or(keys);
         frame.render_widget(Line::from(last).dim(), parts[5]);
     }
 
-    /// The calls a second of the last looks, and the most of them.
+    /// Draws the calls per second of the last intervals, and their maximum.
     fn chart(&self, frame: &mut Frame<'_>, area: Rect) {
         let sides = Layout::horizontal([Constraint::Length(CHART_TITLE), Constraint::Fill(1)]).split(area);
         let shown: Vec<u64> = self.history.iter().rev().take(sides[1].width.into()).rev().copied().collect();
         let most = shown.iter().max().copied().unwrap_or(0);
-        let mut title = Text::from(Line::from("calls a second").bold());
-        title.push_line(Line::from(format!("to {}", count_in_words(most as f64))).dim());
+        let mut title = Text::from(Line::from("calls per second").bold());
+        title.push_line(Line::from(format!("to {}", format_count(most as f64))).dim());
         frame.render_widget(Paragraph::new(title), sides[0]);
         frame.render_widget(Sparkline::default().data(shown).cyan(), sides[1]);
     }
 }
 
-enum Heard {
+enum KeyAction {
     Nothing,
     Change,
     End,
 }
 
-/// A title, the head of the table, and as many of its rows as there is room for.
+/// Draws a title, the table header, and the rows that fit.
 fn section(frame: &mut Frame<'_>, area: Rect, section: &Section, above: usize) {
     if area.height < 3 || section.table.is_empty() {
         return;
     }
-    let mut lines = section.table.lines_within(area.width.into()).into_iter();
+    let mut lines = section.table.format_lines(area.width.into()).into_iter();
     let head = lines.next().unwrap_or_default();
     let mut text = Text::from(Line::from(section.title).bold());
     text.push_line(Line::from(head).dim());
     for line in lines.skip(above).take(usize::from(area.height) - 2) {
-        text.push_line(Line::from(harmless(&line)));
+        text.push_line(Line::from(sanitize(&line)));
     }
     frame.render_widget(Paragraph::new(text), area);
 }

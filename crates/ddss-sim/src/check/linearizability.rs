@@ -1,35 +1,34 @@
-//! A second opinion: a search for one order of all operations that explains what everybody saw, as of a register.
+//! Linearizability checker for a register: searches one order of all operations that explains every result.
 //!
-//! The history is cut where nothing is under way. Each window is searched exhaustively, with the values that the window
-//! before may have left; a window with more operations than the search is made for is left out, and what it left is
-//! whatever its puts wrote.
+//! The history is cut where no operation is in flight. Each window is searched exhaustively from every possible final value
+//! of the window before. A window above the size limit is skipped; its possible final values are those of its puts.
 
 use std::collections::{BTreeSet, HashSet};
 
 /// One operation on a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// When it began.
+    /// Time of the request.
     pub began_us: u64,
-    /// When it ended.
+    /// Time of the reply.
     pub ended_us: u64,
-    /// Whether it wrote.
+    /// True for a write.
     pub put: bool,
-    /// What it wrote or read.
+    /// Value that it wrote or read.
     pub value: u64,
 }
 
-/// Operations of one window at the most.
+/// Maximum number of operations in a window.
 const WINDOW_MAX: usize = 14;
 
-/// Whether some order explains all steps of a register that began as `fresh`; the window that none explains, and how many
-/// windows were searched.
-pub fn explain(steps: &[Step], fresh: u64) -> (usize, Result<(), Vec<Step>>) {
+/// Searches an order that explains all steps of a register that began as `fresh`. Returns the number of searched windows,
+/// and the first window without such an order as the error.
+pub fn find_linear_order(steps: &[Step], fresh: u64) -> (usize, Result<(), Vec<Step>>) {
     let mut steps = steps.to_vec();
     steps.sort_by_key(|step| (step.began_us, step.ended_us));
     let (mut values, mut rest, mut searched) = (BTreeSet::from([fresh]), &steps[..], 0);
     while !rest.is_empty() {
-        let (window, behind) = rest.split_at(quiet_at(rest));
+        let (window, behind) = rest.split_at(quiescent_prefix(rest));
         rest = behind;
         if window.len() > WINDOW_MAX {
             values.extend(window.iter().map(|step| step.value));
@@ -39,7 +38,7 @@ pub fn explain(steps: &[Step], fresh: u64) -> (usize, Result<(), Vec<Step>>) {
         let mut left = BTreeSet::new();
         let mut seen = HashSet::new();
         for &value in &values {
-            go_on(window, 0, value, &mut seen, &mut left);
+            search_order(window, 0, value, &mut seen, &mut left);
         }
         if left.is_empty() {
             return (searched, Err(window.to_vec()));
@@ -49,8 +48,8 @@ pub fn explain(steps: &[Step], fresh: u64) -> (usize, Result<(), Vec<Step>>) {
     (searched, Ok(()))
 }
 
-/// How many steps there are up to the first moment when nothing is under way.
-fn quiet_at(steps: &[Step]) -> usize {
+/// Returns the number of steps before the first time without an operation in flight.
+fn quiescent_prefix(steps: &[Step]) -> usize {
     let mut latest = 0;
     for (index, step) in steps.iter().enumerate() {
         if index > 0 && step.began_us > latest {
@@ -61,13 +60,13 @@ fn quiet_at(steps: &[Step]) -> usize {
     steps.len()
 }
 
-/// Tries every step that may be next; notes the values with which all may have been done.
-fn go_on(window: &[Step], done: u32, value: u64, seen: &mut HashSet<(u32, u64)>, left: &mut BTreeSet<u64>) {
+/// Tries every step that may be next, and collects the possible final values.
+fn search_order(window: &[Step], done: u32, value: u64, seen: &mut HashSet<(u32, u64)>, left: &mut BTreeSet<u64>) {
     if !seen.insert((done, value)) {
         return;
     }
     let open = || (0..window.len()).filter(|index| done >> index & 1 == 0);
-    // What ended before another began has to come before it.
+    // A step that ended before another began precedes it.
     let Some(first_end) = open().map(|index| window[index].ended_us).min() else {
         left.insert(value);
         return;
@@ -75,9 +74,9 @@ fn go_on(window: &[Step], done: u32, value: u64, seen: &mut HashSet<(u32, u64)>,
     for index in open().filter(|&index| window[index].began_us <= first_end) {
         let step = window[index];
         if step.put {
-            go_on(window, done | 1 << index, step.value, seen, left);
+            search_order(window, done | 1 << index, step.value, seen, left);
         } else if step.value == value {
-            go_on(window, done | 1 << index, value, seen, left);
+            search_order(window, done | 1 << index, value, seen, left);
         }
     }
 }
@@ -91,15 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_found_where_there_is_one_and_nowhere_else() {
-        // If this broke, the second opinion would be no opinion.
+    fn search_accepts_linearizable_histories_only() {
         let overlapping = [step(true, 0, 10, 1), step(true, 0, 10, 2), step(false, 5, 20, 1), step(false, 30, 40, 1)];
-        assert_eq!(explain(&overlapping, 0), (2, Ok(())));
+        assert_eq!(find_linear_order(&overlapping, 0), (2, Ok(())));
         let back = [step(true, 0, 10, 1), step(true, 20, 30, 2), step(false, 40, 50, 1)];
-        assert!(explain(&back, 0).1.is_err());
+        assert!(find_linear_order(&back, 0).1.is_err());
         let flips = [step(true, 0, 100, 1), step(false, 10, 20, 1), step(false, 30, 40, 0)];
-        assert!(explain(&flips, 0).1.is_err(), "seen and then not seen");
-        assert!(explain(&[step(false, 0, 1, 7)], 0).1.is_err(), "from nowhere");
-        assert_eq!(explain(&[], 0), (0, Ok(())));
+        assert!(find_linear_order(&flips, 0).1.is_err(), "seen and then not seen");
+        assert!(find_linear_order(&[step(false, 0, 1, 7)], 0).1.is_err(), "from nowhere");
+        assert_eq!(find_linear_order(&[], 0), (0, Ok(())));
     }
 }

@@ -1,11 +1,12 @@
-//! What clients saw, and what of it must not be.
+//! Checkers of the observations of all clients.
 //!
-//! | file | what it checks |
+//! | file | property |
 //! | --- | --- |
-//! | `versions.rs` | by version, exact and O(n log n): values, order as each model promises it, updates lost |
-//! | `mutual_exclusion.rs` | what happened while somebody held a lock |
-//! | `timestamps.rs` | timestamps rise with the versions |
-//! | `linearizability.rs` | a general search for a linear order, as second opinion on small windows |
+//! | `versions.rs` | values, lost updates, and the order that each model promises; exact and O(n log n) |
+//! | `mutual_exclusion.rs` | no excluded call while a lock is held |
+//! | `timestamps.rs` | timestamps increase with the versions |
+//! | `linearizability.rs` | existence of a linear order, by exhaustive search in small windows |
+//! | `liveness.rs` | replicas are in sync again after the last fault |
 
 mod linearizability;
 pub(crate) mod liveness;
@@ -13,7 +14,7 @@ mod mutual_exclusion;
 mod timestamps;
 mod versions;
 
-pub use linearizability::{Step, explain};
-pub use mutual_exclusion::{Section, Sections};
-pub use timestamps::Stamps;
-pub use versions::{History, Observation, What};
+pub use linearizability::{Step, find_linear_order};
+pub use mutual_exclusion::{CriticalSection, MutexChecker};
+pub use timestamps::TimestampChecker;
+pub use versions::{History, Observation, OperationKind};

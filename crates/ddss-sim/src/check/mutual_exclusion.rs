@@ -1,20 +1,20 @@
-//! What happened while somebody held a lock: nothing that the model excludes.
+//! Checks that no call excluded by the model happened while a lock was held.
 
 use ddss_core::Model;
 
-/// A time in which a lock was certainly held: from its grant as its holder saw it to the moment when the holder asked to
-/// let it go, of a lock that was still in force then.
+/// Interval in which a lock was certainly held: from its grant as its holder saw it to the holder's unlock request, if the
+/// lease was still valid then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Section {
-    /// Of which segment.
+pub struct CriticalSection {
+    /// Id of the segment.
     pub segment: u64,
-    /// Whose.
+    /// Node and client of the holder.
     pub holder: (usize, usize),
-    /// Whether others may share it.
+    /// True for a shared lock.
     pub shared: bool,
-    /// From when on.
+    /// Time of the grant.
     pub began_us: u64,
-    /// To when.
+    /// Time of the unlock request.
     pub ended_us: u64,
 }
 
@@ -31,29 +31,29 @@ struct Call {
 
 /// All sections and calls of one run.
 #[derive(Clone, Debug, Default)]
-pub struct Sections {
-    sections: Vec<Section>,
+pub struct MutexChecker {
+    sections: Vec<CriticalSection>,
     calls: Vec<Call>,
 }
 
-impl Sections {
-    /// Notes a section.
-    pub fn held(&mut self, section: Section) {
+impl MutexChecker {
+    /// Records an interval.
+    pub fn held(&mut self, section: CriticalSection) {
         self.sections.push(section);
     }
 
-    /// How many were noted.
+    /// Returns the number of recorded intervals.
     pub fn count(&self) -> usize {
         self.sections.len()
     }
 
-    /// Notes a call that took effect between two moments, of a segment of that model or made as strictly.
+    /// Records a call that took effect between two times, under the model of the segment or of the call.
     pub fn called(&mut self, segment: u64, by: (usize, usize), put: bool, model: Model, times_us: (u64, u64)) {
         let (began_us, ended_us) = times_us;
         self.calls.push(Call { segment, by, put, model, began_us, ended_us });
     }
 
-    fn excludes(section: &Section, call: &Call) -> bool {
+    fn excludes(section: &CriticalSection, call: &Call) -> bool {
         if call.put {
             return !matches!(call.model, Model::Null | Model::Read);
         }
@@ -64,7 +64,7 @@ impl Sections {
         }
     }
 
-    /// Everything that must not be.
+    /// Returns all violations.
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut calls = self.calls.clone();
@@ -81,7 +81,7 @@ impl Sections {
                 }
             }
         }
-        let mut alone: Vec<&Section> = self.sections.iter().filter(|section| !section.shared).collect();
+        let mut alone: Vec<&CriticalSection> = self.sections.iter().filter(|section| !section.shared).collect();
         alone.sort_by_key(|section| (section.segment, section.began_us));
         for pair in alone.windows(2) {
             if pair[0].segment == pair[1].segment && pair[1].began_us < pair[0].ended_us {
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn what_a_lock_excludes_is_found_and_nothing_else() {
-        // If this broke, a lock that excludes nobody would pass every run.
-        let section = Section { segment: 1, holder: (0, 0), shared: false, began_us: 10, ended_us: 20 };
-        let run = |section: Section, put, model, times| {
-            let mut all = Sections::default();
+        // Otherwise a lock that excludes nobody would pass every run.
+        let section = CriticalSection { segment: 1, holder: (0, 0), shared: false, began_us: 10, ended_us: 20 };
+        let run = |section: CriticalSection, put, model, times| {
+            let mut all = MutexChecker::default();
             all.held(section);
             all.called(1, (1, 1), put, model, times);
             all.violations().len()
@@ -112,13 +112,13 @@ mod tests {
         assert_eq!(run(section, false, Model::Strict, (11, 19)), 1);
         assert_eq!(run(section, false, Model::Write, (11, 19)), 0);
         assert_eq!(run(section, true, Model::Read, (11, 19)), 0);
-        let shared = Section { shared: true, ..section };
+        let shared = CriticalSection { shared: true, ..section };
         assert_eq!(run(shared, false, Model::Read, (11, 19)), 1, "gets of Read exclude each other");
         assert_eq!(run(shared, false, Model::Strict, (11, 19)), 0);
         assert_eq!(run(shared, true, Model::Write, (11, 19)), 1);
-        let mut two = Sections::default();
+        let mut two = MutexChecker::default();
         two.held(section);
-        two.held(Section { holder: (1, 1), began_us: 15, ended_us: 30, ..section });
+        two.held(CriticalSection { holder: (1, 1), began_us: 15, ended_us: 30, ..section });
         assert_eq!(two.violations().len(), 1);
     }
 }

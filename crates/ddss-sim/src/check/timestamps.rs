@@ -1,17 +1,17 @@
-//! The check of timestamps: a version has one, and a later version of the same segment has a later one.
+//! Timestamp checker: a version has one timestamp, and later versions of a segment have later timestamps.
 
 use std::collections::BTreeMap;
 
-/// What was told of the versions of each segment.
+/// Timestamps that clients have seen, by segment and version.
 #[derive(Clone, Debug, Default)]
-pub struct Stamps {
+pub struct TimestampChecker {
     /// By segment and version.
     told: BTreeMap<(u64, u64), u64>,
     violations: Vec<String>,
 }
 
-impl Stamps {
-    /// Somebody was told of a version of a segment, and of when it was made.
+impl TimestampChecker {
+    /// Records that a client has seen a version and its timestamp.
     pub fn told(&mut self, segment: u64, version: u64, timestamp: u64) {
         let before = *self.told.entry((segment, version)).or_insert(timestamp);
         if before != timestamp {
@@ -19,8 +19,8 @@ impl Stamps {
         }
     }
 
-    /// Somebody made a version of a segment, wherever that is at home, and the clients of his node had been told of that
-    /// timestamp, of whatever segment, before he asked.
+    /// Records that a client made a version. `heard` is the newest timestamp, of any segment, that the clients of its node
+    /// had seen before the request.
     pub fn made(&mut self, segment: u64, version: u64, timestamp: u64, heard: u64) {
         if timestamp <= heard {
             let what = format!(
@@ -30,7 +30,7 @@ impl Stamps {
         }
     }
 
-    /// Everything that must not be.
+    /// Returns all violations.
     pub fn violations(&self) -> Vec<String> {
         let mut found = self.violations.clone();
         for ((&(segment, version), timestamp), (&(same, next), later)) in self.told.iter().zip(self.told.iter().skip(1))
@@ -48,17 +48,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on_from_version_to_version_and_nowhere_else() {
-        // If this broke, whoever sorts by timestamps what came from several segments could be told any order.
+    fn timestamps_must_increase_with_versions() {
+        // Applications sort versions of several segments by their timestamps.
         let violations = |told: &[(u64, u64, u64)]| {
-            let mut stamps = Stamps::default();
+            let mut stamps = TimestampChecker::default();
             told.iter().for_each(|&(segment, version, timestamp)| stamps.told(segment, version, timestamp));
             stamps.violations().len()
         };
         assert_eq!(violations(&[(1, 3, 30), (1, 1, 10), (1, 3, 30), (2, 2, 5), (2, 9, 6)]), 0);
         assert_eq!(violations(&[(1, 1, 10), (1, 1, 11)]), 1, "two times of one version");
         assert_eq!(violations(&[(1, 1, 10), (1, 2, 10)]), 1, "it stands still");
-        let mut stamps = Stamps::default();
+        let mut stamps = TimestampChecker::default();
         stamps.made(1, 1, 11, 10);
         assert_eq!(stamps.violations().len(), 0);
         stamps.made(1, 2, 12, 12);

@@ -1,47 +1,47 @@
-//! The check by version: exact, and O(n log n).
+//! Version checker: exact, and O(n log n).
 //!
-//! Each put writes the whole segment with bytes that only it writes; each get returns a version and bytes. Then:
-//! a version has one writer and one value; a get returns the value of the version that it names; and no operation
-//! that began after another had ended goes back to a lower version, as far as the segment's model promises that.
+//! Each put writes the whole segment with unique bytes; each get returns a version and bytes. The checker verifies: a
+//! version has one writer and one value; a get returns the value of its version; and an operation that began after another
+//! had ended sees no lower version, as far as the segment's model promises it.
 
 use ddss_core::Model;
 use std::collections::{BTreeMap, HashMap};
 
-/// What was done.
+/// Kind of an observed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// The newest value was read, as strictly as the model says, or as this stricter one.
+pub enum OperationKind {
+    /// A get of the newest value, under the model of the segment or under this stricter one.
     Get(Option<Model>),
-    /// This version was read.
+    /// A get of this version.
     GetAt(u64),
-    /// Bytes were written.
+    /// A put.
     Put,
-    /// Bytes were written on this version.
+    /// A put on condition of this version.
     PutIf(u64),
 }
 
-impl What {
+impl OperationKind {
     fn is_put(self) -> bool {
-        matches!(self, What::Put | What::PutIf(_))
+        matches!(self, OperationKind::Put | OperationKind::PutIf(_))
     }
 }
 
-/// One operation as its client saw it.
+/// An operation as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Which segment.
+    /// Id of the segment.
     pub segment: u64,
-    /// The client's node.
+    /// Node of the client.
     pub node: usize,
-    /// When it was asked for, in virtual microseconds.
+    /// Time of the request in virtual microseconds.
     pub began_us: u64,
-    /// When the answer came; `u64::MAX` if none did that says what happened.
+    /// Time of the reply; `u64::MAX` if the outcome is unknown.
     pub ended_us: u64,
-    /// What it was.
-    pub what: What,
-    /// The version that was made or read; `None` if nobody knows whether it happened.
+    /// Kind of the operation.
+    pub what: OperationKind,
+    /// Version that was written or read; `None` if the outcome is unknown.
     pub version: Option<u64>,
-    /// What was written or read, told apart by its writer's mark; `None` if the bytes were a mix.
+    /// Mark of the writer in the bytes; `None` if the bytes were torn.
     pub mark: Option<u64>,
 }
 
@@ -53,30 +53,30 @@ pub struct History {
 }
 
 impl History {
-    /// The mark of a segment that nobody has written to.
+    /// Mark of a segment without a put.
     pub const FRESH: u64 = 0;
 
-    /// A segment has that model; one that is not named is Strict.
+    /// Sets the model of a segment; the default is Strict.
     pub fn model(&mut self, segment: u64, model: Model) {
         self.models.insert(segment, model);
     }
 
-    /// Notes one.
+    /// Records an observation.
     pub fn note(&mut self, observation: Observation) {
         self.observations.push(observation);
     }
 
-    /// How many were noted.
+    /// Returns the number of observations.
     pub fn len(&self) -> usize {
         self.observations.len()
     }
 
-    /// Whether none was.
+    /// Returns true without observations.
     pub fn is_empty(&self) -> bool {
         self.observations.is_empty()
     }
 
-    /// Everything that must not be.
+    /// Returns all violations.
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (segment, observations) in self.by_segment() {
@@ -87,7 +87,7 @@ impl History {
         found
     }
 
-    /// The observations of each segment, with its model.
+    /// Returns the observations of all segments with this model.
     pub fn of_model(&self, wanted: Model) -> impl Iterator<Item = (u64, Vec<&Observation>)> + '_ {
         let all = self.by_segment().into_iter();
         all.filter(move |(segment, _)| self.models.get(segment).copied().unwrap_or_default() == wanted)
@@ -111,7 +111,7 @@ impl History {
                     if let Some((other, _)) = value_of.insert(version, (mark, put.began_us)) {
                         found.push(format!("segment {segment}: version {version} has two writers: {other} and {mark}"));
                     }
-                    if matches!(put.what, What::PutIf(on) if on + 1 != version) {
+                    if matches!(put.what, OperationKind::PutIf(on) if on + 1 != version) {
                         found.push(format!("segment {segment}: a put on one version made {version}: {put:?}"));
                     }
                 }
@@ -127,7 +127,7 @@ impl History {
                 }
                 continue;
             };
-            if matches!(get.what, What::GetAt(named) if named != version) {
+            if matches!(get.what, OperationKind::GetAt(named) if named != version) {
                 found.push(format!("segment {segment}: another version than the one that was named: {get:?}"));
             }
             match value_of.get(&version) {
@@ -147,9 +147,9 @@ impl History {
 
     fn check_order(segment: u64, model: Model, observations: &[&Observation], found: &mut Vec<String>) {
         let known: Vec<&Observation> = observations.iter().copied().filter(|seen| seen.version.is_some()).collect();
-        // A version that was seen was there, whatever the model and the call.
+        // An observed version existed, under every model and call.
         let newest = Newest::of(known.iter().copied());
-        // What a node's own clients have put, they see: a copy that the node keeps does not count against it.
+        // Clients of a node see the puts of their own node, in spite of its read cache.
         let mut own: BTreeMap<usize, Vec<&Observation>> = BTreeMap::new();
         for put in known.iter().filter(|seen| seen.what.is_put()) {
             own.entry(put.node).or_default().push(put);
@@ -160,12 +160,16 @@ impl History {
             let version = seen.version.unwrap_or(0);
             let own = own.get(&seen.node).map_or(0, |own| own.before(seen.began_us));
             let least = match (seen.what, model) {
-                (What::GetAt(_), _) => continue,
-                (What::Put | What::PutIf(_), _) => newest.before(seen.began_us) + 1,
-                (What::Get(Some(asked)), _) if Self::is_exact(asked) => newest.before(seen.began_us),
-                (What::Get(_), Model::Delta(x)) => newest.before(seen.began_us).saturating_sub(x.into()).max(own),
-                (What::Get(_), Model::Temporal(us)) => newest.before(seen.began_us.saturating_sub(us.into())).max(own),
-                (What::Get(_), _) => newest.before(seen.began_us),
+                (OperationKind::GetAt(_), _) => continue,
+                (OperationKind::Put | OperationKind::PutIf(_), _) => newest.before(seen.began_us) + 1,
+                (OperationKind::Get(Some(asked)), _) if Self::is_exact(asked) => newest.before(seen.began_us),
+                (OperationKind::Get(_), Model::Delta(x)) => {
+                    newest.before(seen.began_us).saturating_sub(x.into()).max(own)
+                }
+                (OperationKind::Get(_), Model::Temporal(us)) => {
+                    newest.before(seen.began_us.saturating_sub(us.into())).max(own)
+                }
+                (OperationKind::Get(_), _) => newest.before(seen.began_us),
             };
             if version < least {
                 found.push(format!(
@@ -176,13 +180,13 @@ impl History {
         }
     }
 
-    /// Whether a get of that model promises the newest version.
+    /// Returns true if a get under this model promises the newest version.
     fn is_exact(model: Model) -> bool {
         matches!(model, Model::Strict | Model::Write | Model::Read | Model::Version)
     }
 }
 
-/// The newest version that was there before a time.
+/// Newest version before each time.
 struct Newest(Vec<(u64, u64)>);
 
 impl Newest {
@@ -207,17 +211,17 @@ impl Newest {
 mod tests {
     use super::*;
 
-    fn seen(what: What, began_us: u64, ended_us: u64, version: u64, mark: u64) -> Observation {
+    fn seen(what: OperationKind, began_us: u64, ended_us: u64, version: u64, mark: u64) -> Observation {
         let (version, mark) = (Some(version), Some(mark));
         Observation { segment: 1, node: 0, began_us, ended_us, what, version, mark }
     }
 
     fn put(began_us: u64, ended_us: u64, version: u64) -> Observation {
-        seen(What::Put, began_us, ended_us, version, version + 4)
+        seen(OperationKind::Put, began_us, ended_us, version, version + 4)
     }
 
     fn get(began_us: u64, ended_us: u64, version: u64) -> Observation {
-        Observation { node: 1, ..seen(What::Get(None), began_us, ended_us, version, version + 4) }
+        Observation { node: 1, ..seen(OperationKind::Get(None), began_us, ended_us, version, version + 4) }
     }
 
     fn violations(model: Model, observations: &[Observation]) -> usize {
@@ -227,37 +231,35 @@ mod tests {
     }
 
     #[test]
-    fn the_checker_finds_what_it_is_there_to_find() {
-        // If this broke, every simulation and every chaos run would pass, whatever the engine did.
+    fn checker_finds_each_kind_of_violation() {
         for model in [Model::Strict, Model::Write, Model::Version, Model::Read, Model::Null] {
             let good = [put(0, 10, 1), get(11, 12, 1), put(11, 20, 2)];
             assert_eq!(violations(model, &good), 0);
             assert_eq!(violations(model, &[good[0].clone(), good[2].clone(), get(30, 31, 1)]), 1);
-            let lost_update = seen(What::Put, 5, 9, 1, 7);
+            let lost_update = seen(OperationKind::Put, 5, 9, 1, 7);
             assert_eq!(violations(model, &[good[0].clone(), lost_update]), 1);
-            let wrong_value = seen(What::Get(None), 11, 12, 1, 6);
+            let wrong_value = seen(OperationKind::Get(None), 11, 12, 1, 6);
             assert_eq!(violations(model, &[good[0].clone(), wrong_value]), 1);
             let torn = Observation { mark: None, ..get(11, 12, 1) };
             assert_eq!(violations(model, &[good[0].clone(), torn]), usize::from(model != Model::Null));
             assert_eq!(violations(model, &[good[0].clone(), get(11, 12, 9)]), 1);
             assert!(violations(model, &[put(10, 20, 1), get(0, 5, 1)]) > 0, "read before it was put");
-            let on_another = seen(What::PutIf(3), 30, 31, 2, 8);
+            let on_another = seen(OperationKind::PutIf(3), 30, 31, 2, 8);
             assert_eq!(violations(model, &[good[0].clone(), on_another]), 1);
-            let not_named = seen(What::GetAt(2), 30, 31, 1, 5);
+            let not_named = seen(OperationKind::GetAt(2), 30, 31, 1, 5);
             assert_eq!(violations(model, &[good[0].clone(), not_named]), 1);
         }
     }
 
     #[test]
-    fn delta_and_temporal_allow_what_they_allow_and_no_more() {
-        // If this broke, a model would promise more than it keeps, and nobody would notice.
+    fn delta_and_temporal_bound_the_staleness() {
         let puts = [put(0, 10, 1), put(20, 30, 2), put(40, 50, 3)];
         let with = |get: Observation| [puts.as_slice(), &[get]].concat();
         assert_eq!(violations(Model::Delta(2), &with(get(60, 61, 1))), 0);
         assert_eq!(violations(Model::Delta(1), &with(get(60, 61, 1))), 1);
         assert_eq!(violations(Model::Temporal(40), &with(get(60, 61, 1))), 0);
         assert_eq!(violations(Model::Temporal(20), &with(get(60, 61, 1))), 1);
-        let asked = Observation { what: What::Get(Some(Model::Strict)), ..get(60, 61, 2) };
+        let asked = Observation { what: OperationKind::Get(Some(Model::Strict)), ..get(60, 61, 2) };
         assert_eq!(violations(Model::Delta(2), &with(asked.clone())), 1);
         assert_eq!(violations(Model::Temporal(40), &with(asked)), 1);
         let own = Observation { node: 0, ..get(60, 61, 2) };
@@ -265,8 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_that_nobody_knows_of_may_show_up_once() {
-        // If this broke, a lost connection would look like a violation, or hide one.
+    fn put_with_unknown_outcome_may_take_effect_once() {
         let maybe = Observation { version: None, ended_us: u64::MAX, ..put(0, 0, 1) };
         assert_eq!(violations(Model::Strict, &[maybe.clone(), get(20, 21, 1)]), 0);
         let twice = Observation { mark: Some(5), ..get(22, 23, 2) };

@@ -1,22 +1,22 @@
-//! What the engines want done, done: to memory, to the network, to clients.
+//! Executes the actions of the engines on memory, network and clients.
 
 use super::network::{Event, Fetch, Staged};
 use super::node::Node;
-use super::raft_stub::Said;
-use super::simulator::World;
+use super::raft_stub::NodeMessage;
+use super::simulator::Simulator;
 use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 use ddss_core::{ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};
 
-impl World {
-    /// Does what an engine wants done.
+impl Simulator {
+    /// Executes the actions of an engine.
     pub(crate) fn perform(&mut self, node: usize) {
         while let Some(action) = self.nodes[node].engine.next_action() {
             self.act(node, action);
         }
     }
 
-    /// The same behind a request. Daemons look first whether an answer is all there is, and take it in its place.
-    pub(crate) fn perform_asked(&mut self, node: usize, looks: bool) {
+    /// Executes the actions after a request. As in a daemon, a reply that is the only action is taken directly.
+    pub(crate) fn perform_request(&mut self, node: usize, looks: bool) {
         if looks
             && let Some(&Commit { at, offset, client, from, version, timestamp }) =
                 self.nodes[node].engine.first_commit()
@@ -30,8 +30,8 @@ impl World {
         self.perform(node);
     }
 
-    /// What daemons try first: a small call, as its entry stands there.
-    pub(crate) fn perform_small(&mut self, node: usize, lane: ChannelId, entry: &Entry) -> bool {
+    /// Tries the inline request path for a small call, as daemons do first.
+    pub(crate) fn perform_inline(&mut self, node: usize, lane: ChannelId, entry: &Entry) -> bool {
         let now = self.now(node);
         let engine = &mut self.nodes[node].engine;
         if let Some(seen) = engine.inline_get(lane, entry) {
@@ -54,23 +54,23 @@ impl World {
             }
             Action::Format { record, header, .. } => {
                 here.format(record.at, &header);
-                self.places.insert(record.segment, (node, record.at));
+                self.header_locations.insert(record.segment, (node, record.at));
                 self.records.insert(record.segment, record);
-                self.note_rights(node, &record);
+                self.record_permissions(node, &record);
                 let now = self.now(node);
                 self.nodes[node].engine.formatted(now, record.segment, true);
             }
             Action::DeleteRecord { segment } => {
                 self.records.remove(&segment);
-                self.struck.insert((node, segment.index()), segment);
+                self.last_free_ids.insert((node, segment.index()), segment);
             }
             Action::RewriteRecord { record } => {
                 self.records.insert(record.segment, record);
-                self.note_rights(node, &record);
+                self.record_permissions(node, &record);
             }
             Action::Move { record, from, bytes } => {
                 here.relocate(from, record.at, bytes as usize);
-                self.places.insert(record.segment, (node, record.at));
+                self.header_locations.insert(record.segment, (node, record.at));
                 let now = self.now(node);
                 self.nodes[node].engine.moved(now, record.segment, true);
             }
@@ -81,7 +81,7 @@ impl World {
             Action::EraseHeader { at } => {
                 let id = SegmentId::from_bits(here.header(at).segment);
                 here.erase(at);
-                if self.places.get(&id) == Some(&(node, at)) && !self.mirrored.contains(&id) {
+                if self.header_locations.get(&id) == Some(&(node, at)) && !self.replicated.contains(&id) {
                     self.erased.insert(id);
                 }
             }
@@ -113,7 +113,7 @@ impl World {
                 }
             }
             Action::WriteVersion { at, version, timestamp } => here.stamp(at, version, timestamp),
-            Action::Propose { decision } => self.say_to_council(node, Said::Decide(decision)),
+            Action::Propose { decision } => self.send_to_raft(node, NodeMessage::Decide(decision)),
             Action::SaveVersion { at, to, header } => here.keep(at, to, &header),
             Action::Snapshot { at, parts, to } => {
                 let bytes = here.gather(at, &parts);
@@ -150,7 +150,9 @@ impl World {
                 let bytes = here.tail(&tail);
                 self.send(node, peer, None, &message, &bytes);
             }
-            Action::GrantWindow { node: peer, message, at, bytes } => self.introduce(node, peer, &message, at, bytes),
+            Action::GrantWindow { node: peer, message, at, bytes } => {
+                self.register_window(node, peer, &message, at, bytes)
+            }
             Action::ClaimName { .. } | Action::ReleaseName { .. } | Action::ConfirmName { .. } => {
                 unreachable!("no engine here was told to share its names")
             }
@@ -164,9 +166,9 @@ impl World {
         }
     }
 
-    fn introduce(&mut self, node: usize, peer: NodeId, message: &Message, at: u64, bytes: u64) {
+    fn register_window(&mut self, node: usize, peer: NodeId, message: &Message, at: u64, bytes: u64) {
         let Message::Found { step, facts, .. } = *message else { return };
-        // Who has a window over that memory keeps it.
+        // A peer with a window over that memory keeps the window.
         let mine = (node, usize::from(peer.0) - 1, at);
         let known = self.windows.iter().find(|&(_, window)| *window == mine).map(|(&key, _)| key);
         let key = known.unwrap_or_else(|| {
@@ -181,7 +183,7 @@ impl World {
     fn begin_fetch(&mut self, node: usize, home: usize, fetch: Fetch) {
         let step = fetch.step;
         self.fetches.insert((node, home, step));
-        // Posted on a dead connection, it ends when its node notices.
+        // A fetch on a dead connection ends when its node notices the cut.
         if let Some(life) = self.network.life(node, home) {
             let time_us = self.arrival(node, home);
             let fetch = Box::new(fetch);
@@ -229,7 +231,7 @@ impl World {
         self.nodes[to].staging_of(from)[at as usize..][..data.len()].copy_from_slice(data);
     }
 
-    /// Somebody reads what a node is just writing, if a read of it is on its way: a piece, or some.
+    /// Lets remote reads in flight read one or more pieces while a node is writing them.
     fn read_meanwhile(&mut self, node: usize, at: u64, begin: impl FnOnce(&mut Node, bool)) {
         #[cfg(feature = "planted")]
         let marks = self.plan.bug != Some(ddss_core::engine::Bug::UnmarkedCommit);
@@ -250,7 +252,7 @@ impl World {
         }
     }
 
-    /// The adapter of `to` reads for `from`: the header, the bytes in pieces, the state word again.
+    /// Reads for node `from` at the adapter of `to`: the header, the bytes in pieces, then the state word again.
     pub(crate) fn read(&mut self, from: usize, to: usize, life: u64, mut fetch: Box<Fetch>, piece: usize) {
         if self.network.life(from, to) != Some(life) {
             return;
@@ -277,15 +279,15 @@ impl World {
         let longest = if self.random.one_in(4) { 60 } else { 2 };
         let pause = if self.plan.hop_us.is_some() { 0 } else { self.random.below(longest) };
         let mut time_us = self.now_us + pause;
-        if !self.reads_overlap && fetch.is_between() {
-            // The answer goes there, and then the next read comes.
+        if !self.reads_overlap && fetch.is_between_reads() {
+            // The reply travels back before the next read.
             time_us = time_us.max(self.arrival(to, from)) + self.plan.hop_us.unwrap_or(2);
         }
         self.network.occupy(from, to, time_us);
         self.network.at(time_us, Event::Read { from, to, life, fetch, piece: piece + 1 });
     }
 
-    pub(crate) fn read_is_back(&mut self, from: usize, to: usize, life: u64, fetch: &Fetch) {
+    pub(crate) fn complete_read(&mut self, from: usize, to: usize, life: u64, fetch: &Fetch) {
         if self.network.life(from, to) != Some(life) || !self.fetches.remove(&(to, from, fetch.step)) {
             return;
         }

@@ -1,14 +1,14 @@
-//! What goes wrong: connections, clients and whole nodes, at any moment.
+//! Faults of connections, clients and nodes.
 
 use super::network::Event;
 use super::node::ARENA_BYTES;
-use super::simulator::World;
+use super::simulator::Simulator;
 use crate::load::permission_oracle::user_of;
 use crate::load::workload::Client;
 use ddss_core::{ClientId, Failure, Header, LockToken, NodeId, Record, Timestamp, Version};
 
-impl World {
-    pub(crate) fn misfortune(&mut self, node: usize, client: usize) {
+impl Simulator {
+    pub(crate) fn inject_fault(&mut self, node: usize, client: usize) {
         if !self.plan.faults {
             return;
         }
@@ -43,7 +43,7 @@ impl World {
         *client = Client::new(ClientId { index: old.index, generation: old.generation + 1 });
         let fresh = client.id;
         if let Some(asked) = asked {
-            self.note_lost(node, &asked);
+            self.record_unknown(node, &asked);
         }
         let now = self.now(node);
         self.nodes[node].engine.detach(now, old);
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// The node dies with its daemon, its clients and its memory.
+    /// Crashes a node with its daemon and its clients.
     pub(crate) fn crash(&mut self, node: usize) {
         if self.nodes[node].dead {
             return;
@@ -93,7 +93,7 @@ impl World {
         self.fetches.retain(|&(from, _, _)| from != node);
         for index in 0..self.plan.clients {
             if let Some(asked) = self.nodes[node].clients[index].asked.take() {
-                self.note_lost(node, &asked);
+                self.record_unknown(node, &asked);
             }
         }
         self.check_counter();
@@ -103,23 +103,24 @@ impl World {
         let later_us = self.now_us + 600 + self.random.below(longest);
         self.network.at(later_us, Event::Restart { node, forgets });
         if forgets {
-            self.lose_all(node);
+            self.lose_segments(node);
         } else {
             self.report.survived += 1;
         }
     }
 
-    /// What was at home there is gone.
-    fn lose_all(&mut self, node: usize) {
+    /// Removes all segments whose home is this node.
+    fn lose_segments(&mut self, node: usize) {
         self.records.retain(|id, _| usize::from(id.home().0) != node + 1);
-        self.struck.retain(|place, _| place.0 != node);
-        let lost: Vec<_> = self.places.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
-        for id in lost.into_iter().filter(|id| !self.mirrored.contains(id)) {
+        self.last_free_ids.retain(|place, _| place.0 != node);
+        let lost: Vec<_> =
+            self.header_locations.iter().filter(|(_, place)| place.0 == node).map(|(&id, _)| id).collect();
+        for id in lost.into_iter().filter(|id| !self.replicated.contains(id)) {
             self.lost.entry(id).or_insert(self.now_us);
         }
         self.find_lost();
-        for temp in 0..Self::TEMPS {
-            if let Some(target) = self.temps[temp].filter(|target| self.lost.contains_key(&target.id)) {
+        for temp in 0..Self::TEMPORARY_MAX {
+            if let Some(target) = self.temporary[temp].filter(|target| self.lost.contains_key(&target.id)) {
                 self.gone.push(target);
                 self.forget_temp(temp);
             }
@@ -128,31 +129,31 @@ impl World {
 
     pub(crate) fn restart(&mut self, node: usize) {
         let ids = self.ids();
-        self.nodes[node].start_again(ids[node], &ids, true, &mut self.random);
-        self.council.forget_told(node);
+        self.nodes[node].restart(ids[node], &ids, true, &mut self.random);
+        self.raft.resend_decisions(node);
         self.plant();
         for index in (node..self.plan.segments).step_by(self.plan.nodes) {
             self.gone.push(self.targets[index]);
             self.allocate(index, node);
         }
-        for index in std::mem::take(&mut self.to_make) {
+        for index in std::mem::take(&mut self.to_allocate) {
             self.allocate(index, node);
         }
-        self.think_again(node);
+        self.schedule_next_call(node);
     }
 
-    fn think_again(&mut self, node: usize) {
+    fn schedule_next_call(&mut self, node: usize) {
         for client in 0..self.plan.clients {
             self.network.at(self.now_us + 1 + self.random.below(100), Event::Ask { node, client });
         }
     }
 
-    /// A daemon that finds what the one before it has left.
-    pub(crate) fn go_on_again(&mut self, node: usize) {
+    /// Recovers the segments in the memory of the daemon before.
+    pub(crate) fn recover(&mut self, node: usize) {
         let ids = self.ids();
         let floor = self.nodes[node].engine.last_timestamp();
-        self.nodes[node].start_again(ids[node], &ids, false, &mut self.random);
-        self.council.forget_told(node);
+        self.nodes[node].restart(ids[node], &ids, false, &mut self.random);
+        self.raft.resend_decisions(node);
         self.plant();
         let found: Vec<Record> =
             self.records.values().filter(|record| record.segment.home() == ids[node]).copied().collect();
@@ -169,8 +170,8 @@ impl World {
             let oldest = self.oldest.entry(record.known_as).or_default();
             *oldest = version.0.max(*oldest);
         }
-        // The ids of segments that were released are not given again.
-        for (_, &last) in self.struck.range((node, 0)..=(node, u16::MAX)) {
+        // Ids of released segments are not reused.
+        for (_, &last) in self.last_free_ids.range((node, 0)..=(node, u16::MAX)) {
             let taken = found.iter().any(|record| record.segment.index() == last.index());
             if !taken {
                 self.nodes[node].engine.restore_free(last);
@@ -178,6 +179,6 @@ impl World {
         }
         self.nodes[node].engine.restore_clock(floor);
         self.nodes[node].clear_free(&found);
-        self.think_again(node);
+        self.schedule_next_call(node);
     }
 }

@@ -1,4 +1,5 @@
-//! Nodes, network and faults in virtual time.
+//! Simulated cluster: nodes, network and faults in virtual time. `simulator` owns the state and the event loop, `executor`
+//! carries out the actions of the engines, and `raft_stub` stands for the control plane.
 
 pub(crate) mod executor;
 pub(crate) mod faults;

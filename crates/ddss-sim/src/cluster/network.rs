@@ -1,12 +1,12 @@
-//! The roads between the nodes: in order, late, and cut with everything that is on them.
+//! Simulated network: ordered connections with delays and cuts, and the event queue.
 
-use super::raft_stub::Said;
+use super::raft_stub::NodeMessage;
 use crate::random::Random;
 use ddss_core::engine::{FetchTarget, ServedGetId, StepId};
 use ddss_core::{Header, Range, RemoteWindow};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A read of another node's segment, on its way.
+/// A remote read in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
     pub(crate) step: StepId,
@@ -20,8 +20,8 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// Whether the adapter is between two reads: it has the header, or all of some ranges.
-    pub(crate) fn is_between(&self) -> bool {
+    /// Returns true between two reads of the adapter: after the header, or after complete ranges.
+    pub(crate) fn is_between_reads(&self) -> bool {
         let mut end = 0;
         let read = self.bytes.len() as u64;
         read == 0
@@ -31,7 +31,7 @@ impl Fetch {
             })
     }
 
-    /// Where the next byte is in the segment when so many were read, and how many there are from there in one piece.
+    /// Returns the offset of the next byte after `read` bytes, and the number of contiguous bytes from there.
     pub(crate) fn place_of(&self, mut read: u64) -> (u64, usize) {
         for range in &self.ranges {
             let bytes = u64::from(range.bytes);
@@ -44,60 +44,60 @@ impl Fetch {
     }
 }
 
-/// Bytes that are written into the receiver's staging memory before a message.
+/// Bytes that a sender writes into the receiver's staging memory before a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Staged {
-    /// A client's: they do not change before the end of its call.
+    /// Bytes of a client, which do not change before the end of its call.
     Bytes(u64, Vec<u8>),
-    /// From the sender's pool, as it is when they arrive: the fabric takes them out of memory as late as it can.
+    /// Bytes in the sender's pool at the time of arrival: the fabric may read memory that late.
     Pool { at: u64, from: u64, bytes: u32, hand: ServedGetId, life: u64 },
 }
 
-/// Something that will happen.
+/// A scheduled event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A client thinks of something to do.
+    /// A client chooses its next call.
     Ask { node: usize, client: usize },
-    /// A client stops waiting.
+    /// The deadline of a client passes.
     GiveUp { node: usize, client: usize, request: u64 },
-    /// A client dies, and another takes its place.
+    /// A client dies and is replaced.
     Kill { node: usize, client: usize },
-    /// A message, with what was written into staging memory before it.
+    /// A message arrives, after its staged bytes.
     Deliver { from: usize, to: usize, life: u64, staged: Option<Staged>, bytes: Vec<u8> },
     /// The home's adapter takes the next piece of a fetch: header, bytes in pieces, state.
     Read { from: usize, to: usize, life: u64, fetch: Box<Fetch>, piece: usize },
-    /// A fetch is back.
+    /// The reply of a fetch arrives.
     Fetched { from: usize, to: usize, life: u64, fetch: Box<Fetch> },
     /// The connection between two nodes breaks.
     Cut { a: usize, b: usize },
-    /// One of them notices.
+    /// One of the two nodes notices the cut.
     Down { node: usize, peer: usize },
-    /// They are connected again.
+    /// The two nodes connect again.
     Up { a: usize, b: usize },
     /// Time passes for an engine.
     Tick { node: usize },
-    /// A node dies with all that it had.
+    /// A node crashes.
     Crash { node: usize },
-    /// It is started again, with or without what it had in memory.
+    /// A node restarts, with or without its memory.
     Restart { node: usize, forgets: bool },
-    /// It does nothing for a while.
+    /// A node pauses.
     Pause { node: usize, until_us: u64 },
-    /// A node says to the council that it is there.
+    /// A node sends a heartbeat to the Raft stub.
     Beat { node: usize },
-    /// The council hears a node.
-    AtCouncil { node: usize, life: u64, said: Said },
-    /// A node hears the council: so much of its news, and until when it may serve (0: nothing about that).
+    /// The Raft stub receives a message of a node.
+    AtCouncil { node: usize, life: u64, said: NodeMessage },
+    /// A node receives decisions up to an index, and the end of its home lease (0: unchanged).
     FromCouncil { node: usize, life: u64, upto: usize, lease_until_us: u64 },
-    /// The council looks who is there.
+    /// The Raft stub checks for silent nodes.
     Watch,
-    /// Some nodes are cut off from the others, the council included.
+    /// A partition separates some nodes from the others and from the Raft stub.
     Isolate { first: usize, second: Option<usize>, until_us: u64 },
-    /// All are together again.
+    /// The partition ends.
     Heal,
 }
 
 impl Event {
-    /// The nodes that have to be awake for it.
+    /// Returns the nodes that must be running for the event.
     pub(crate) fn needs(&self) -> [Option<usize>; 2] {
         match *self {
             Event::Ask { node, .. }
@@ -125,11 +125,11 @@ impl Event {
 struct Link {
     life: u64,
     up: bool,
-    /// When the last thing sent from the lower to the higher node, and back, arrives.
+    /// ClientEvent time of the last message from the lower to the higher node, and back.
     busy_until: [u64; 2],
 }
 
-/// All that will happen, in order.
+/// Queue of scheduled events, and the connections.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     queue: BTreeMap<(u64, u64), Event>,
@@ -147,8 +147,8 @@ impl Network {
         self.queue.pop_first()
     }
 
-    /// The next piece of a read of that memory that is on its way to that node, if it may come this moment: nothing
-    /// that was sent before it on its connection is on its way as well. From whom, and what.
+    /// Takes the next piece of a remote read of this memory, if it may arrive now: no earlier message on its connection is
+    /// still in flight. Returns the reader and the piece.
     pub(crate) fn take_read(&mut self, node: usize, base: u64) -> Option<(usize, u64, Box<Fetch>, usize)> {
         let mut behind = BTreeSet::new();
         let key = self.queue.iter().find_map(|(key, event)| match event {
@@ -168,12 +168,12 @@ impl Network {
         }
     }
 
-    /// What was due has to wait until then, still before everything that was planned later.
-    pub(crate) fn put_off(&mut self, key: (u64, u64), until_us: u64, event: Event) {
+    /// Postpones an event, still before all events that were scheduled later.
+    pub(crate) fn postpone(&mut self, key: (u64, u64), until_us: u64, event: Event) {
         self.queue.insert((until_us, key.1), event);
     }
 
-    /// Messages and reads that are on their way from node to node.
+    /// Returns the number of messages and reads in flight.
     #[cfg(test)]
     pub(crate) fn under_way(&self) -> usize {
         let is_one =
@@ -185,7 +185,7 @@ impl Network {
         self.links.entry((a.min(b), a.max(b))).or_default()
     }
 
-    /// The life of the connection, if there is one.
+    /// Returns the generation of the connection, if it is up.
     pub(crate) fn life(&mut self, a: usize, b: usize) -> Option<u64> {
         let link = self.link(a, b);
         link.up.then_some(link.life)
@@ -202,7 +202,7 @@ impl Network {
         std::mem::replace(&mut link.up, false)
     }
 
-    /// When something sent now from `from` arrives at `to`: never before what was sent earlier.
+    /// Returns the arrival time at `to` of a message sent now from `from`: never before earlier messages.
     pub(crate) fn arrival(
         &mut self,
         now_us: u64,
@@ -221,7 +221,7 @@ impl Network {
         *busy_until
     }
 
-    /// The target is at work for the connection until then.
+    /// Keeps the target busy for this connection until a time.
     pub(crate) fn occupy(&mut self, from: usize, to: usize, until_us: u64) {
         let busy_until = &mut self.link(from, to).busy_until[usize::from(from > to)];
         *busy_until = until_us.max(*busy_until);

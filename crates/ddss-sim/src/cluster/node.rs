@@ -1,4 +1,4 @@
-//! One simulated node: its engine, its memory, and its clients.
+//! A simulated node: its engine, its memory, and its clients.
 
 use crate::check::History;
 use crate::load::permission_oracle::user_of;
@@ -9,30 +9,30 @@ use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
 use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, Shard, Timestamp, Version};
 use std::collections::BTreeMap;
 
-/// Bytes of one client's arena.
+/// Size of a client's arena in bytes.
 pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
-/// Bytes of one node's pool.
+/// Size of a node's pool in bytes.
 pub(crate) const POOL_BYTES: usize = 1 << 20;
 
-/// One simulated node.
+/// A simulated node.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
     reads_overlap: bool,
-    /// What lies in each area; it is there from the first use on.
+    /// Contents of each area, which is created at its first use.
     areas: BTreeMap<usize, Vec<u8>>,
     pub(crate) staging: BTreeMap<NodeId, Vec<u8>>,
     pub(crate) clients: Vec<Client>,
-    /// How far this node's wall clock is from the truth, and its steady one from everybody else's.
+    /// Offset of this node's wall clock; `uptime_us` is the offset of its monotonic clock.
     pub(crate) skew_us: u64,
     pub(crate) uptime_us: u64,
-    /// Which run of its daemon; nothing of an earlier one counts.
+    /// Generation of its daemon; events of earlier generations are ignored.
     pub(crate) life: u64,
-    /// It is dead until it is started again.
+    /// True after a crash, until the restart.
     pub(crate) dead: bool,
-    /// It does nothing until then.
+    /// End of its pause.
     pub(crate) paused_until_us: u64,
-    /// The newest timestamp that its clients were told in this life.
+    /// Newest timestamp that its clients have seen in this generation.
     pub(crate) heard: u64,
 }
 
@@ -78,8 +78,8 @@ impl Node {
         }
     }
 
-    /// A new daemon, which knows nothing of what was, with new clients; the memory may be there still.
-    pub(crate) fn start_again(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
+    /// Starts a new daemon and new clients, with or without the old memory.
+    pub(crate) fn restart(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
         self.engine = Self::engine(id, peers, self.reads_overlap, random);
         if forgets {
             self.areas.clear();
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Memory of this node; what nobody has written to is zeroes.
+    /// Reads the memory of this node; unwritten memory is zero.
     pub(crate) fn bytes(&self, at: u64, count: usize) -> Vec<u8> {
         let start = offset_of(at) as usize;
         self.areas.get(&area_of(at)).map_or_else(|| vec![0; count], |area| area[start..start + count].to_vec())
@@ -133,7 +133,7 @@ impl Node {
         self.write(at, &vec![0; count]);
     }
 
-    /// Makes everything zeroes that is nobody's.
+    /// Zeroes all memory outside the used segments.
     pub(crate) fn clear_free(&mut self, used: &[Record]) {
         let held: Vec<(u64, Vec<u8>)> = used
             .iter()
@@ -183,7 +183,7 @@ impl Node {
         self.set_word(at + Header::SEGMENT_OFFSET, 0);
     }
 
-    /// The bytes of some parts, one behind the other; `at` is where the segment's data begin.
+    /// Concatenates the bytes of some ranges; `at` is the address of the segment's data.
     pub(crate) fn gather(&self, at: u64, parts: &RangeSet) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(parts.bytes() as usize);
         for range in &self.engine.ranges(parts) {
@@ -192,7 +192,7 @@ impl Node {
         bytes
     }
 
-    /// The first half of a commit: what somebody sees who reads meanwhile.
+    /// Executes the first half of a commit, which a concurrent reader can see.
     pub(crate) fn begin_commit(&mut self, at: u64, parts: &RangeSet, bytes: &[u8], marked: Option<Version>) {
         if let Some(version) = marked {
             self.set_word(at + Header::STATE_OFFSET, Header::writing(Version(version.0 - 1)));
@@ -227,14 +227,14 @@ impl Node {
         self.format(to, header);
     }
 
-    /// Writes into a client's arena, if the client is still there.
+    /// Writes into a client's arena, if the client still exists.
     pub(crate) fn write_arena(&mut self, client: ClientId, into: ArenaRange, bytes: &[u8]) {
         if let Some(client) = self.client(client) {
             client.arena[into.offset() as usize..][..bytes.len()].copy_from_slice(bytes);
         }
     }
 
-    /// The bytes of a commit, wherever they are.
+    /// Returns the bytes of a commit.
     pub(crate) fn source(&mut self, source: &CommitSource, length: u32) -> Vec<u8> {
         match source {
             CommitSource::Client(client, payload) => self.payload(*client, payload),
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// What stands behind a message.
+    /// Returns the body of a message.
     pub(crate) fn tail(&mut self, tail: &MessageBody) -> Vec<u8> {
         match tail {
             MessageBody::None => Vec::new(),
@@ -263,12 +263,12 @@ impl Node {
     }
 }
 
-/// The bytes that a put with that mark writes.
+/// Returns the bytes that a put with this mark writes.
 pub(crate) fn bytes_of(mark: u64, length: usize) -> Vec<u8> {
     mark.to_le_bytes().into_iter().cycle().take(length).collect()
 }
 
-/// The mark of bytes that one put wrote; `None` if they are a mix.
+/// Returns the mark of the put that wrote these bytes, or `None` if they are torn.
 pub(crate) fn mark_of(bytes: &[u8]) -> Option<u64> {
     let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(std::array::from_fn(|i| word[i])));
     let first = words.next().unwrap_or(History::FRESH);

@@ -1,12 +1,12 @@
-//! The run: what is there, and what happens next.
+//! State of a simulation run, and its event loop.
 
 use super::network::{Event, Network};
 use super::node::Node;
-use super::raft_stub::Council;
-use crate::check::{History, Sections, Stamps, Step, What, explain};
-use crate::load::permission_oracle::Rights;
-use crate::load::scenario::{Plan, Report};
-use crate::load::workload::{Asked, Client, Kind, Target};
+use super::raft_stub::RaftStub;
+use crate::check::{History, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
+use crate::load::permission_oracle::PermissionOracle;
+use crate::load::scenario::{Report, Scenario};
+use crate::load::workload::{Client, Kind, PendingCall, Target};
 use crate::random::Random;
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{
@@ -14,70 +14,70 @@ use ddss_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) struct World {
-    pub(crate) plan: Plan,
-    /// Whether the reads of one batch are under way together.
+pub(crate) struct Simulator {
+    pub(crate) plan: Scenario,
+    /// True if the reads of one batch are in flight together.
     pub(crate) reads_overlap: bool,
     pub(crate) now_us: u64,
     pub(crate) random: Random,
     pub(crate) nodes: Vec<Node>,
     pub(crate) network: Network,
-    /// Fetches under way: node, its peer, step.
+    /// Fetches in flight: node, peer, step.
     pub(crate) fetches: BTreeSet<(usize, usize, StepId)>,
-    /// Windows over segments: home, who may read, where.
+    /// Memory windows over segments: home, permitted reader, address.
     pub(crate) windows: BTreeMap<u32, (usize, usize, u64)>,
     pub(crate) keys: u32,
-    /// The segments that are always there; the first one is a counter.
+    /// Permanent segments; the first one is a counter.
     pub(crate) targets: Vec<Target>,
-    /// Those that come and go.
-    pub(crate) temps: [Option<Target>; World::TEMPS],
-    /// Those that are gone.
+    /// Temporary segments.
+    pub(crate) temporary: [Option<Target>; Simulator::TEMPORARY_MAX],
+    /// Released segments.
     pub(crate) gone: Vec<Target>,
-    /// Where each segment's header is.
-    pub(crate) places: BTreeMap<SegmentId, (usize, u64)>,
-    /// What each segment's home has written down of it.
+    /// Node and address of each segment's header.
+    pub(crate) header_locations: BTreeMap<SegmentId, (usize, u64)>,
+    /// Record of each segment in the registry of its home.
     pub(crate) records: BTreeMap<SegmentId, Record>,
-    /// The last id of each index that is free, as its home has it written down.
-    pub(crate) struck: BTreeMap<(usize, u16), SegmentId>,
-    pub(crate) rights: Rights,
-    /// The oldest version that a home can know of a segment that it found again.
+    /// Last id of each free index, as recorded by its home.
+    pub(crate) last_free_ids: BTreeMap<(usize, u16), SegmentId>,
+    pub(crate) permissions_oracle: PermissionOracle,
+    /// Oldest version that a home can have of a recovered segment.
     pub(crate) oldest: BTreeMap<SegmentId, u64>,
-    /// Segments whose homes have taken them away.
+    /// Segments that their homes have erased.
     pub(crate) erased: BTreeSet<SegmentId>,
-    /// Segments that everybody may know to be gone, and since when.
+    /// Lost segments, and the time of the loss.
     pub(crate) lost: BTreeMap<SegmentId, u64>,
-    pub(crate) council: Council,
-    /// Who can reach whom: those of one number; the council is with 0.
-    pub(crate) islands: Vec<u8>,
-    /// Segments with a mirror that are there.
-    pub(crate) mirrored: BTreeSet<SegmentId>,
-    /// The node that has no room for a mirror.
+    pub(crate) raft: RaftStub,
+    /// Partition of each node; nodes of one number reach each other, and the Raft stub is in 0.
+    pub(crate) partitions: Vec<u8>,
+    /// Existing segments with a replica.
+    pub(crate) replicated: BTreeSet<SegmentId>,
+    /// Node without room for replicas.
     pub(crate) full: Option<usize>,
-    /// Faults have ended.
-    pub(crate) is_calm: bool,
-    /// Targets that have to be made anew.
-    pub(crate) to_make: BTreeSet<usize>,
+    /// True after the end of all faults.
+    pub(crate) faults_ended: bool,
+    /// Permanent segments to allocate again.
+    pub(crate) to_allocate: BTreeSet<usize>,
     pub(crate) history: History,
-    pub(crate) sections: Sections,
-    pub(crate) stamps: Stamps,
+    pub(crate) sections: MutexChecker,
+    pub(crate) stamps: TimestampChecker,
     pub(crate) report: Report,
     pub(crate) marks: u64,
     pub(crate) requests: u64,
-    /// When a connection or a node last had trouble.
-    pub(crate) trouble_us: u64,
-    /// When the last call was asked for.
+    /// Time of the last fault of a connection or a node.
+    pub(crate) last_fault_us: u64,
+    /// Time of the last request.
     pub(crate) asked_us: u64,
-    /// Of each segment: when a lock was granted, and the highest token that was given by then.
+    /// Times of lock grants of each segment, with the highest token until then.
     pub(crate) tokens: BTreeMap<SegmentId, Vec<(u64, u64)>>,
-    /// What additions found.
+    /// Values that additions found.
     pub(crate) additions: BTreeSet<u64>,
-    /// The last call that ended, for who asks one after the other.
-    pub(crate) last: Option<(Asked, Completion, u64)>,
+    /// Last completed call, for tests with sequential calls.
+    pub(crate) last: Option<(PendingCall, Completion, u64)>,
 }
 
 /// Runs one seed.
-pub fn run(seed: u64, plan: &Plan) -> Report {
-    let mut world = World::new(seed, plan);
+pub fn run(seed: u64, plan: &Scenario) -> Report {
+    let mut world = Simulator::new(seed, plan);
     for node in 0..plan.nodes {
         for client in 0..plan.clients {
             let soon = 1 + world.random.below(100);
@@ -93,14 +93,14 @@ pub fn run(seed: u64, plan: &Plan) -> Report {
     world.finish()
 }
 
-impl World {
-    /// How long everything may take to come to its end after the last call was asked for.
-    const LONGEST_US: u64 = 10_000_000;
-    /// Requests from here on make the segments that are always there.
-    pub(crate) const BEGINNING: u64 = 1 << 60;
+impl Simulator {
+    /// Maximum time after the last request until all calls have ended.
+    const DRAIN_TIME_MAX_US: u64 = 10_000_000;
+    /// First id of the requests that allocate the permanent segments.
+    pub(crate) const FIRST_SETUP_REQUEST: u64 = 1 << 60;
 
-    /// A world with its segments, and its nodes about to meet.
-    pub(crate) fn new(seed: u64, plan: &Plan) -> Self {
+    /// Creates the nodes and segments; the nodes are about to connect.
+    pub(crate) fn new(seed: u64, plan: &Scenario) -> Self {
         let mut random = Random::new(seed);
         let ids: Vec<NodeId> = (1..=plan.nodes as u16).map(NodeId).collect();
         let reads_overlap = plan.reads_overlap.unwrap_or(!seed.is_multiple_of(4));
@@ -126,35 +126,35 @@ impl World {
             windows: BTreeMap::new(),
             keys: 0,
             targets: Vec::new(),
-            temps: [None; Self::TEMPS],
+            temporary: [None; Self::TEMPORARY_MAX],
             gone: Vec::new(),
-            places: BTreeMap::new(),
+            header_locations: BTreeMap::new(),
             records: BTreeMap::new(),
-            struck: BTreeMap::new(),
-            rights: Rights::default(),
+            last_free_ids: BTreeMap::new(),
+            permissions_oracle: PermissionOracle::default(),
             oldest: BTreeMap::new(),
             erased: BTreeSet::new(),
             lost: BTreeMap::new(),
-            council: Council::new(plan.nodes),
-            islands: vec![0; plan.nodes],
-            mirrored: BTreeSet::new(),
+            raft: RaftStub::new(plan.nodes),
+            partitions: vec![0; plan.nodes],
+            replicated: BTreeSet::new(),
             full: Self::full_node(seed, plan.nodes).filter(|_| plan.faults),
-            is_calm: false,
-            to_make: BTreeSet::new(),
+            faults_ended: false,
+            to_allocate: BTreeSet::new(),
             history: History::default(),
-            sections: Sections::default(),
-            stamps: Stamps::default(),
+            sections: MutexChecker::default(),
+            stamps: TimestampChecker::default(),
             report: Report { seed, ..Report::default() },
             marks: Self::FRESH,
             requests: 0,
-            trouble_us: 0,
+            last_fault_us: 0,
             asked_us: 0,
             tokens: BTreeMap::new(),
             additions: BTreeSet::new(),
             last: None,
         };
         world.plant();
-        for index in 0..plan.segments + plan.mirrored {
+        for index in 0..plan.segments + plan.replicated {
             world.allocate(index, index % plan.nodes);
         }
         world
@@ -183,7 +183,7 @@ impl World {
             let waits = |client: &Client| client.asked.is_some() || client.lingering.is_some();
             node.dead || node.clients.iter().any(waits) || node.engine.pending() > 0
         };
-        self.now_us < self.asked_us + Self::LONGEST_US && self.nodes.iter().any(busy)
+        self.now_us < self.asked_us + Self::DRAIN_TIME_MAX_US && self.nodes.iter().any(busy)
     }
 
     pub(crate) fn now(&self, node: usize) -> Now {
@@ -191,24 +191,25 @@ impl World {
         Now { steady_us: self.now_us + uptime_us, wall_us: self.now_us + skew_us }
     }
 
-    /// One of the segments that are always there is made, by a client of its home.
+    /// Allocates a permanent segment by a client of its home.
     pub(crate) fn allocate(&mut self, index: usize, node: usize) {
         let words = match index {
             0 => 1,
-            // One whose copy takes a while.
+            // A large segment, whose resync takes a while.
             _ if index == self.plan.segments => 700,
             _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
         };
         let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
         let lane = ChannelId { client: self.nodes[node].clients[0].id, index: 0 };
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
-        let request = Request::new(RequestId(Self::BEGINNING + index as u64), Operation::Allocate { spec_and_name });
+        let request =
+            Request::new(RequestId(Self::FIRST_SETUP_REQUEST + index as u64), Operation::Allocate { spec_and_name });
         let now = self.now(node);
         self.nodes[node].engine.request(now, lane, &request, &text);
         self.perform(node);
     }
 
-    /// The next thing that happens; `false` if nothing does.
+    /// Handles the next event; returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let Some((key, event)) = self.network.next() else { return false };
         self.now_us = self.now_us.max(key.0);
@@ -218,15 +219,15 @@ impl World {
         let needs = event.needs();
         let asleep = needs.into_iter().flatten().map(|node| self.nodes[node].paused_until_us).max().unwrap_or(0);
         if asleep > self.now_us {
-            self.network.put_off(key, asleep, event);
+            self.network.postpone(key, asleep, event);
             return true;
         }
         self.trace(key.0);
         let dead = needs.into_iter().flatten().any(|node| self.nodes[node].dead);
         match event {
-            // Who is dead does nothing, but its connections and its clock come back with it.
+            // A dead node handles no event, but its connections and its clock return with it.
             Event::Up { a, b } if dead => self.network.at(self.now_us + 1000, Event::Up { a, b }),
-            Event::Up { a, b } if self.islands[a] != self.islands[b] => {
+            Event::Up { a, b } if self.partitions[a] != self.partitions[b] => {
                 self.network.at(self.now_us + 1000, Event::Up { a, b });
             }
             Event::Tick { node } if dead => self.network.at(self.now_us + 1000, Event::Tick { node }),
@@ -245,10 +246,10 @@ impl World {
             Event::GiveUp { node, client, request } => self.give_up(node, client, request),
             Event::Deliver { .. } => unreachable!("messages are delivered before"),
             Event::Read { from, to, life, fetch, piece } => self.read(from, to, life, fetch, piece),
-            Event::Fetched { from, to, life, fetch } => self.read_is_back(from, to, life, &fetch),
+            Event::Fetched { from, to, life, fetch } => self.complete_read(from, to, life, &fetch),
             Event::Cut { a, b } => self.cut(a, b),
             Event::Down { node, peer } => {
-                self.trouble_us = self.now_us;
+                self.last_fault_us = self.now_us;
                 self.down(node, peer);
             }
             Event::Up { a, b } => {
@@ -265,16 +266,16 @@ impl World {
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
             Event::Beat { node } => self.beat(node),
-            Event::AtCouncil { node, life, said } => self.at_council(node, life, said),
+            Event::AtCouncil { node, life, said } => self.receive_at_raft(node, life, said),
             Event::FromCouncil { node, life, upto, lease_until_us } => {
-                self.hear_council(node, life, upto, lease_until_us);
+                self.receive_decisions(node, life, upto, lease_until_us);
             }
-            Event::Watch => self.watch_lives(),
+            Event::Watch => self.declare_dead_nodes(),
             Event::Isolate { first, second, until_us } => self.isolate(first, second, until_us),
             Event::Heal => self.heal(),
             Event::Crash { node } => self.crash(node),
             Event::Restart { node, forgets: true } => self.restart(node),
-            Event::Restart { node, forgets: false } => self.go_on_again(node),
+            Event::Restart { node, forgets: false } => self.recover(node),
             Event::Pause { node, until_us } => {
                 self.report.pauses += 1;
                 let node = &mut self.nodes[node];
@@ -283,7 +284,7 @@ impl World {
         }
     }
 
-    /// The deadline of a client passed: it keeps its arena until the end of the request comes.
+    /// Handles the deadline of a client, which keeps its arena until the request ends.
     fn give_up(&mut self, node: usize, index: usize, request: u64) {
         let client = &mut self.nodes[node].clients[index];
         if let Some(asked) = client.asked.take_if(|asked| asked.request == request) {
@@ -291,31 +292,31 @@ impl World {
             client.held = None;
             let waited_us = self.now_us - asked.began_us;
             self.report.starved += u64::from(waited_us > 150_000 && !matches!(asked.kind, Kind::Await(_)));
-            self.note_lost(node, &asked);
+            self.record_unknown(node, &asked);
         }
     }
 
-    /// The newest version of a segment, as its home's memory has it.
+    /// Returns the newest version in the memory of a segment's home.
     pub(crate) fn newest(&self, id: SegmentId) -> u64 {
-        if self.mirrored.contains(&id) {
-            return self.newest_mirrored(id);
+        if self.replicated.contains(&id) {
+            return self.newest_replicated(id);
         }
-        self.places.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
+        self.header_locations.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
     }
 
-    /// Whether a segment may be gone by now.
+    /// Returns true if a segment may be gone.
     pub(crate) fn is_gone(&self, id: SegmentId) -> bool {
         self.erased.contains(&id) || self.lost.contains_key(&id)
     }
 
-    /// What the counter says now lies between the additions that happened and those that may have.
+    /// Checks that the counter lies between the certain and the possible additions.
     pub(crate) fn check_counter(&mut self) {
-        let Some(&(node, at)) = self.places.get(&self.targets[0].id) else { return };
+        let Some(&(node, at)) = self.header_locations.get(&self.targets[0].id) else { return };
         if self.nodes[node].dead {
             return;
         }
         let word = self.nodes[node].word(at + Header::DATA_OFFSET);
-        let (sure, maybe) = (self.additions.len() as u64, self.report.maybe_added);
+        let (sure, maybe) = (self.additions.len() as u64, self.report.additions_unknown);
         let open = self.nodes.iter().flat_map(|node| &node.clients).filter_map(|client| client.asked.as_ref());
         let open = open.filter(|asked| asked.adds()).count() as u64;
         if word < sure || word > sure + maybe + open {
@@ -323,24 +324,24 @@ impl World {
         }
     }
 
-    /// The second opinion: one order for all of a Strict segment.
+    /// Searches a linear order for each Strict segment.
     fn search(&mut self) {
         let mut found = Vec::new();
         for (segment, seen) in self.history.of_model(Model::Strict) {
             let mut first_seen = BTreeMap::new();
-            for get in seen.iter().filter(|seen| seen.mark.is_some() && matches!(seen.what, What::Get(_))) {
+            for get in seen.iter().filter(|seen| seen.mark.is_some() && matches!(seen.what, OperationKind::Get(_))) {
                 let ended_us = first_seen.entry(get.mark).or_insert(get.ended_us);
                 *ended_us = get.ended_us.min(*ended_us);
             }
             let steps = seen.iter().filter_map(|seen| {
-                let (put, value) = (matches!(seen.what, What::Put | What::PutIf(_)), seen.mark?);
-                let is_named = matches!(seen.what, What::GetAt(_));
-                // What nobody knows of and nobody saw did not have to happen; what was seen had happened by then.
+                let (put, value) = (matches!(seen.what, OperationKind::Put | OperationKind::PutIf(_)), seen.mark?);
+                let is_named = matches!(seen.what, OperationKind::GetAt(_));
+                // An unknown put that no client saw need not have happened; a seen one happened before that get.
                 let ended_us = if seen.version.is_some() { seen.ended_us } else { *first_seen.get(&seen.mark)? };
                 (!is_named).then_some(Step { began_us: seen.began_us, ended_us, put, value })
             });
             let steps: Vec<Step> = steps.collect();
-            let (searched, result) = explain(&steps, Self::FRESH);
+            let (searched, result) = find_linear_order(&steps, Self::FRESH);
             self.report.searched += searched as u64;
             if let Err(window) = result {
                 found.push(format!("segment {segment}: no order explains {window:?}"));

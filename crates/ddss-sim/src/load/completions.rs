@@ -1,10 +1,10 @@
-//! What becomes of an answer: noted, checked, and followed by the client's next thought.
+//! Handling of replies: each is recorded and checked, and then the client chooses its next call.
 
-use super::workload::{Asked, Held, Kind, LEASE_US, Target};
-use crate::check::{Observation, Section};
+use super::workload::{HeldLock, Kind, LEASE_US, PendingCall, Target};
+use crate::check::{CriticalSection, Observation};
 use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;
-use crate::cluster::simulator::World;
+use crate::cluster::simulator::Simulator;
 use ddss_core::{
     ClientId, Completion, Failure, ListPage, Listing, LockToken, Model, OpenedSegment, Outcome, SegmentId,
 };
@@ -13,12 +13,19 @@ fn first_word(completion: &Completion) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
 }
 
-impl World {
+impl Simulator {
     pub(crate) fn violation(&mut self, what: String) {
         self.report.violations.push(what);
     }
 
-    pub(crate) fn note(&mut self, node: usize, asked: &Asked, ended_us: u64, version: Option<u64>, mark: Option<u64>) {
+    pub(crate) fn note(
+        &mut self,
+        node: usize,
+        asked: &PendingCall,
+        ended_us: u64,
+        version: Option<u64>,
+        mark: Option<u64>,
+    ) {
         let Some(what) = asked.what() else { return };
         if asked.mark.is_some() || version.is_some() {
             let (segment, began_us) = (asked.target.id.to_bits(), asked.began_us);
@@ -26,22 +33,22 @@ impl World {
         }
     }
 
-    /// Nobody will know how that ended.
-    pub(crate) fn note_lost(&mut self, node: usize, asked: &Asked) {
-        self.report.maybe_added += u64::from(asked.adds() && asked.target.id == self.targets[0].id);
+    /// Records a call with unknown outcome.
+    pub(crate) fn record_unknown(&mut self, node: usize, asked: &PendingCall) {
+        self.report.additions_unknown += u64::from(asked.adds() && asked.target.id == self.targets[0].id);
         self.note(node, asked, u64::MAX, None, asked.mark);
         if let Kind::Release(temp) = asked.kind {
-            // Whether it is there still, nobody knows either.
+            // The segment may still exist.
             self.forget_temp(temp);
         }
     }
 
     pub(crate) fn forget_temp(&mut self, temp: usize) {
-        self.temps[temp] = None;
+        self.temporary[temp] = None;
     }
 
     pub(crate) fn reply(&mut self, node: usize, client: ClientId, completion: &Completion) {
-        if completion.request.0 >= Self::BEGINNING {
+        if completion.request.0 >= Self::FIRST_SETUP_REQUEST {
             return self.began(completion);
         }
         self.trace(completion.encode().iter().fold(0, |sum, word| sum.rotate_left(7) ^ word));
@@ -70,7 +77,7 @@ impl World {
         self.report.done += u64::from(completion.outcome == Outcome::Done);
         match completion.outcome {
             Outcome::Done => self.done(node, index, &asked, held, completion, mark),
-            Outcome::Indeterminate(_) => self.note_lost(node, &asked),
+            Outcome::Indeterminate(_) => self.record_unknown(node, &asked),
             Outcome::Failed(failure) => {
                 if let (Failure::LockLost, Some(held)) = (failure, held) {
                     self.lock_lost(&held);
@@ -84,7 +91,7 @@ impl World {
             if self.random.one_in(12)
                 && let Some(held) = self.nodes[node].clients[index].held.as_mut()
             {
-                // It holds the lock for longer than it may, and then lets go of what is not its own any more.
+                // The client holds the lock beyond its lease, and then unlocks a lock that it has lost.
                 pause += u64::from(LEASE_US) / 2 + self.random.below(LEASE_US.into());
                 held.over |= self.random.one_in(2);
             }
@@ -95,16 +102,16 @@ impl World {
     fn began(&mut self, completion: &Completion) {
         let opened = OpenedSegment::decode(&completion.data);
         assert_eq!(completion.outcome, Outcome::Done, "the run begins with its segments");
-        let index = (completion.request.0 - Self::BEGINNING) as usize;
+        let index = (completion.request.0 - Self::FIRST_SETUP_REQUEST) as usize;
         let spec = self.spec_of(index, opened.bytes / 8);
         if spec.copies > 1 {
-            self.mirrored.insert(opened.segment);
+            self.replicated.insert(opened.segment);
         }
-        let (length, model, keeps, mirrored) = (opened.bytes as usize, spec.model, spec.keeps(), spec.copies > 1);
-        let target = Target { id: opened.segment, length, model, keeps, mirrored };
+        let (length, model, keeps, replicated) = (opened.bytes as usize, spec.model, spec.keeps(), spec.copies > 1);
+        let target = Target { id: opened.segment, length, model, keeps, replicated };
         self.history.model(opened.segment.to_bits(), model);
         if index == 0 {
-            (self.additions, self.report.maybe_added) = Default::default();
+            (self.additions, self.report.additions_unknown) = Default::default();
         }
         match self.targets.get_mut(index) {
             Some(place) => *place = target,
@@ -116,8 +123,8 @@ impl World {
         &mut self,
         node: usize,
         index: usize,
-        asked: &Asked,
-        held: Option<Held>,
+        asked: &PendingCall,
+        held: Option<HeldLock>,
         completion: &Completion,
         mark: Option<u64>,
     ) {
@@ -160,9 +167,9 @@ impl World {
             Kind::PutHeld => self.put_held(held, version),
             Kind::Lock { .. } => self.granted(target.id, asked.began_us, first_word(completion)),
             Kind::Unlock => {
-                if let Some(Held { shared, granted_us: began_us, .. }) = held {
+                if let Some(HeldLock { shared, granted_us: began_us, .. }) = held {
                     let ended_us = asked.began_us;
-                    self.sections.held(Section { segment, holder: by, shared, began_us, ended_us });
+                    self.sections.held(CriticalSection { segment, holder: by, shared, began_us, ended_us });
                 }
             }
             Kind::Await(above) if version <= above => {
@@ -175,7 +182,7 @@ impl World {
                 self.report.released += 1;
                 self.lost.insert(target.id, now_us);
                 self.gone.push(target);
-                if self.temps[temp].is_some_and(|temp| temp.id == target.id) {
+                if self.temporary[temp].is_some_and(|temp| temp.id == target.id) {
                     self.forget_temp(temp);
                 }
             }
@@ -183,17 +190,17 @@ impl World {
         }
     }
 
-    /// Whether the segment was gone for certain when this was asked for.
-    fn was_gone(&self, asked: &Asked) -> bool {
+    /// Returns true if the segment was certainly gone at the time of the request.
+    fn was_gone(&self, asked: &PendingCall) -> bool {
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
-        // A home that was cut off shows what it knows, and does not know yet that another one has taken over.
-        let named = named && !(asked.kind == Kind::Stat && asked.target.mirrored);
-        // A copy may be as old as the model says.
+        // An isolated home does not know yet that its replica has taken over.
+        let named = named && !(asked.kind == Kind::Stat && asked.target.replicated);
+        // A cached copy may be as old as the model allows.
         let old_us = if let Model::Temporal(micros) = asked.target.model { micros.into() } else { 0 };
         named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)
     }
 
-    /// A token is greater than all that were given before it was asked for.
+    /// Checks that a token is greater than all tokens granted before its request.
     fn granted(&mut self, id: SegmentId, began_us: u64, token: u64) {
         let now_us = self.now_us;
         let given = self.tokens.entry(id).or_default();
@@ -206,7 +213,7 @@ impl World {
         }
     }
 
-    fn put_held(&mut self, held: Option<Held>, version: u64) {
+    fn put_held(&mut self, held: Option<HeldLock>, version: u64) {
         let Some(held) = held else { return };
         self.report.sections += 1;
         let alone = !matches!(held.target.model, Model::Null | Model::Read);
@@ -230,7 +237,7 @@ impl World {
             found.push(listing.facts.segment);
         }
         let complete = page.node.0 >= from && !page.more && page.bytes > 0;
-        let stays = |target: &&Target| target.id.home() == page.node && !self.mirrored.contains(&target.id);
+        let stays = |target: &&Target| target.id.home() == page.node && !self.replicated.contains(&target.id);
         let here = self.targets.iter().filter(stays);
         let missing: Vec<SegmentId> = here.map(|target| target.id).filter(|id| !found.contains(id)).collect();
         let is_missed = |&id: &SegmentId| !self.is_gone(id) && !self.may_be_hidden(index, began_us, id);
@@ -239,30 +246,30 @@ impl World {
         }
     }
 
-    fn opened(&mut self, temp: usize, asked: &Asked, completion: &Completion) {
+    fn opened(&mut self, temp: usize, asked: &PendingCall, completion: &Completion) {
         let OpenedSegment { segment: id, bytes, .. } = OpenedSegment::decode(&completion.data);
         if self.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
             return self.violation(format!("{id} was opened after it was gone"));
         }
-        if !self.places.contains_key(&id) {
+        if !self.header_locations.contains_key(&id) {
             return self.violation(format!("{id} was opened, which nobody made"));
         }
         let spec = Self::temp_spec(bytes / 8);
         let (model, keeps) = (spec.model, spec.keeps());
         if !self.is_gone(id) {
             self.history.model(id.to_bits(), model);
-            self.temps[temp] = Some(Target { id, length: bytes as usize, model, keeps, mirrored: false });
+            self.temporary[temp] = Some(Target { id, length: bytes as usize, model, keeps, replicated: false });
         }
     }
 
-    fn failed(&mut self, index: usize, asked: &Asked, failure: Failure) {
+    fn failed(&mut self, index: usize, asked: &PendingCall, failure: Failure) {
         let target = asked.target;
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
         let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
         let kept_from = self.newest(target.id).saturating_sub(target.keeps.into()).max(oldest);
         let wrong = match (failure, asked.kind) {
             (Failure::NotFound, _) => named && !self.is_gone(target.id),
-            // What has to be kept is there, and what was committed is not in the future.
+            // Versions within the history exist, and committed versions are not in the future.
             (Failure::VersionGone, Kind::GetAt(version)) => version >= kept_from && !self.is_gone(target.id),
             (Failure::VersionMismatch, Kind::GetAt(version)) => version <= asked.newest && !self.is_gone(target.id),
             (Failure::VersionMismatch, _) => false,
@@ -273,7 +280,7 @@ impl World {
                 | Failure::LockLost
                 | Failure::Contended
                 | Failure::NoSpace
-                // Of a lock whose grant came when the client had stopped waiting for it.
+                // The grant of the lock came after the deadline of the client.
                 | Failure::OwnLock,
                 _,
             ) => false,
@@ -292,16 +299,22 @@ impl World {
         }
     }
 
-    /// A lock lasts as long as its lease, unless its holder's node and its home lose each other.
-    fn lock_lost(&mut self, held: &Held) {
+    /// Checks that a lock was not lost before its lease ended, unless its holder's node lost the connection to the home.
+    fn lock_lost(&mut self, held: &HeldLock) {
         let lasts_until_us = held.asked_us + u64::from(LEASE_US);
-        if self.now_us < lasts_until_us && self.trouble_us + 50_000 < held.asked_us && !self.is_gone(held.target.id) {
+        if self.now_us < lasts_until_us && self.last_fault_us + 50_000 < held.asked_us && !self.is_gone(held.target.id)
+        {
             self.violation(format!("a lock was lost at {}, before its lease ran out: {held:?}", self.now_us));
         }
     }
 
-    /// What a client does next under the lock that it holds, if it holds one.
-    fn next_held(held: Option<Held>, asked: &Asked, completion: &Completion, now_us: u64) -> Option<Held> {
+    /// Returns the lock that a client holds after a completion.
+    fn next_held(
+        held: Option<HeldLock>,
+        asked: &PendingCall,
+        completion: &Completion,
+        now_us: u64,
+    ) -> Option<HeldLock> {
         if completion.outcome != Outcome::Done {
             return None;
         }
@@ -309,17 +322,17 @@ impl World {
             Kind::Lock { shared } => {
                 let (token, granted_us) = (LockToken(first_word(completion)), now_us);
                 let (target, asked_us) = (asked.target, asked.began_us);
-                Some(Held { target, token, shared, asked_us, granted_us, version: None, over: false })
+                Some(HeldLock { target, token, shared, asked_us, granted_us, version: None, over: false })
             }
-            Kind::GetHeld => held.map(|held| Held { version: Some(completion.version.0), ..held }),
-            Kind::PutHeld | Kind::AddHeld => held.map(|held| Held { over: true, ..held }),
+            Kind::GetHeld => held.map(|held| HeldLock { version: Some(completion.version.0), ..held }),
+            Kind::PutHeld | Kind::AddHeld => held.map(|held| HeldLock { over: true, ..held }),
             Kind::Unlock => None,
             _ => held,
         }
         .filter(|held| now_us < held.granted_us + u64::from(LEASE_US) * 100)
     }
 
-    /// An addition found that number: each is found once.
+    /// Records the value that an addition found: each value is found once.
     fn added(&mut self, counter: SegmentId, found: u64) {
         if counter == self.targets[0].id && !self.additions.insert(found) {
             self.violation(format!("two additions found the same number {found}"));

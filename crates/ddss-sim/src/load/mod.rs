@@ -1,4 +1,5 @@
-//! What simulated clients do, and what they must get back.
+//! Simulated clients. `scenario` configures a run, `workload` chooses the calls, `completions` checks the replies, and
+//! `permission_oracle` predicts which calls are permitted.
 
 pub(crate) mod completions;
 pub(crate) mod permission_oracle;

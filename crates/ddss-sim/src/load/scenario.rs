@@ -1,56 +1,56 @@
-//! What a run is made of, and what comes out of it.
+//! Configuration and report of a simulation run.
 
 use crate::random::Random;
 
-/// Which way through its engine a call goes that could go the short one (`crates/ddss-core/src/engine/home/fast_path.rs`).
+/// Path through the engine for calls that can take the fast path (`crates/ddss-core/src/engine/home/fast_path.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ways {
-    /// The short way.
-    Short,
-    /// The long way.
-    Long,
-    /// One or the other, call by call.
+pub enum EnginePath {
+    /// The fast path.
+    Fast,
+    /// The general path.
+    General,
+    /// A pseudo-random choice for each call.
     BySeed,
 }
 
-impl Ways {
-    /// Whether a call goes the long way. The run's own chance is not asked: it has to be the same whatever comes out.
+impl EnginePath {
+    /// Returns true if a call takes the general path. A separate generator leaves the random numbers of the run unchanged.
     pub(crate) fn is_long(self, seed: u64, request: u64) -> bool {
         match self {
-            Self::Short => false,
-            Self::Long => true,
+            Self::Fast => false,
+            Self::General => true,
             Self::BySeed => Random::new(seed.rotate_left(32) ^ request).one_in(2),
         }
     }
 }
 
-/// What a run is made of.
+/// Configuration of a run.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// Nodes.
+pub struct Scenario {
+    /// Number of nodes.
     pub nodes: usize,
-    /// Clients on each.
+    /// Number of clients on each node.
     pub clients: usize,
-    /// Segments, spread over the nodes; the models take turns.
+    /// Number of unreplicated segments, spread over the nodes and the models.
     pub segments: usize,
-    /// Calls to ask for.
+    /// Number of calls.
     pub operations: usize,
-    /// Whether connections are cut, clients and nodes die, and nodes stop for a while.
+    /// Enables cuts of connections, deaths of clients and nodes, and pauses of nodes.
     pub faults: bool,
-    /// How many more have a mirror.
-    pub mirrored: usize,
-    /// How long everything takes from one node to another, in virtual microseconds; `None`: anything.
+    /// Number of additional segments with a replica.
+    pub replicated: usize,
+    /// Delay between two nodes in virtual microseconds; `None` means random.
     pub hop_us: Option<u64>,
-    /// Whether the reads of one batch are under way together; `None`: that is as the seed says.
+    /// True if the reads of one batch are in flight together; `None` means that the seed decides.
     pub reads_overlap: Option<bool>,
-    /// Which way calls go that have the choice.
-    pub ways: Ways,
-    /// A bug that every engine has.
+    /// Path of the calls that can take the fast path.
+    pub engine_path: EnginePath,
+    /// Bug planted into every engine.
     #[cfg(feature = "planted")]
     pub bug: Option<ddss_core::engine::Bug>,
 }
 
-impl Default for Plan {
+impl Default for Scenario {
     fn default() -> Self {
         Self {
             nodes: 3,
@@ -60,50 +60,50 @@ impl Default for Plan {
             faults: true,
             hop_us: None,
             reads_overlap: None,
-            mirrored: 3,
-            ways: Ways::BySeed,
+            replicated: 3,
+            engine_path: EnginePath::BySeed,
             #[cfg(feature = "planted")]
             bug: None,
         }
     }
 }
 
-/// What came out of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Calls that were asked for.
+    /// Number of calls.
     pub operations: u64,
-    /// Of those, how many ended as done.
+    /// Calls that ended as done.
     pub done: u64,
     /// Connections cut.
     pub cuts: u64,
     /// Clients killed.
     pub client_kills: u64,
-    /// Nodes that died.
+    /// Node crashes.
     pub crashes: u64,
-    /// Of those, how many had their memory again when they came back.
+    /// Crashes after which the node had its memory again.
     pub survived: u64,
-    /// Nodes that stopped for a while.
+    /// Node pauses.
     pub pauses: u64,
     /// Pieces that were read in the middle of a commit.
     pub half_seen: u64,
-    /// Fetches that met a put.
+    /// Remote reads that overlapped a put.
     pub torn_fetches: u64,
-    /// Gets that a home carried out for another node.
+    /// Served gets, which a home executed for another node.
     pub handed: u64,
-    /// Gets that were answered from a copy on their own node.
+    /// Gets that were answered from the read cache.
     pub copied: u64,
-    /// Gets of a version that is not the newest one.
+    /// Gets of an old version.
     pub older: u64,
-    /// Mirrors that became homes.
+    /// Replicas that became homes.
     pub takeovers: u64,
-    /// Mirrors that came to have everything.
+    /// Replicas that came in sync.
     pub pairings: u64,
-    /// Times that some nodes were cut off from the others.
+    /// Network partitions.
     pub isolations: u64,
-    /// Mirrored segments that were lost on both nodes.
+    /// Replicated segments that were lost on both nodes.
     pub lost_twice: u64,
     /// Calls that the permissions did not allow.
     pub refused: u64,
@@ -111,14 +111,14 @@ pub struct Report {
     pub released: u64,
     /// Puts and additions made under a lock.
     pub sections: u64,
-    /// Windows of a history for which an order was searched.
+    /// Windows of a history that the linearizability checker searched.
     pub searched: u64,
-    /// Calls with a long deadline that passed.
+    /// Calls that missed a long deadline.
     pub starved: u64,
-    /// Additions that nobody knows of.
-    pub maybe_added: u64,
-    /// A number that two equal runs share.
+    /// Additions with unknown outcome.
+    pub additions_unknown: u64,
+    /// Hash over all events; equal for equal runs.
     pub trace: u64,
-    /// Everything that must not be.
+    /// All violations.
     pub violations: Vec<String>,
 }

@@ -1,10 +1,10 @@
-//! What simulated clients ask for, and why.
+//! Workload of the simulated clients: chooses the calls and encodes them.
 
 use super::permission_oracle::{MODE_OPEN, MODES, user_of};
-use crate::check::{History, What};
+use crate::check::{History, OperationKind};
 use crate::cluster::network::Event;
 use crate::cluster::node::{ARENA_BYTES, bytes_of};
-use crate::cluster::simulator::World;
+use crate::cluster::simulator::Simulator;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
     ArenaRange, AtomicOp, ClientId, ListQuery, Listing, LockRequest, LockToken, Model, Name, NodeId, Operation,
@@ -12,10 +12,10 @@ use ddss_core::{
     Spec, Version,
 };
 
-/// How long a simulated client may hold a lock.
+/// Lease of the locks of simulated clients.
 pub(crate) const LEASE_US: u32 = 20_000;
 
-/// What a client asks for.
+/// Kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Get,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     PutMany,
     /// Adds one to the word of a counter.
     Add,
-    /// Takes the lock, and then does what it took it for, and lets go.
+    /// Takes the lock, makes calls under it, and unlocks.
     Lock {
         shared: bool,
     },
@@ -39,11 +39,11 @@ pub(crate) enum Kind {
     Stat,
     Permit(u16),
     List(u16),
-    /// Makes, finds and takes away segments that do not live long.
+    /// Allocates, opens and releases temporary segments.
     Make(usize),
     Open(usize),
     Release(usize),
-    /// Reads what is not there any more.
+    /// Reads a released segment.
     GetGone,
 }
 
@@ -54,51 +54,51 @@ pub(crate) struct Target {
     pub(crate) length: usize,
     pub(crate) model: Model,
     pub(crate) keeps: u32,
-    /// It has a mirror, or had one.
-    pub(crate) mirrored: bool,
+    /// True if the segment has or had a replica.
+    pub(crate) replicated: bool,
 }
 
 /// A lock that a client holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldLock {
     pub(crate) target: Target,
     pub(crate) token: LockToken,
     pub(crate) shared: bool,
-    /// When it was asked for, and when its holder heard of it.
+    /// Time of the request, and time at which the holder received the grant.
     pub(crate) asked_us: u64,
     pub(crate) granted_us: u64,
-    /// The version that was seen under it.
+    /// Version that the holder saw under the lock.
     pub(crate) version: Option<u64>,
-    /// What it was taken for is done.
+    /// True after the last call under the lock.
     pub(crate) over: bool,
 }
 
-/// What one client is in the middle of.
+/// A call in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCall {
     pub(crate) kind: Kind,
     pub(crate) request: u64,
     pub(crate) began_us: u64,
     pub(crate) target: Target,
     pub(crate) mark: Option<u64>,
-    /// Where the bytes of a get go.
+    /// Destination of a get in the arena.
     pub(crate) range: ArenaRange,
-    /// The newest version at the home when it was asked for.
+    /// Newest version at the home at the time of the request.
     pub(crate) newest: u64,
-    /// The newest timestamp that clients of its node had been told when it was asked for.
+    /// Newest timestamp that clients of its node had seen at the time of the request.
     pub(crate) heard: u64,
 }
 
-impl Asked {
-    /// What the history calls it.
-    pub(crate) fn what(&self) -> Option<What> {
+impl PendingCall {
+    /// Returns the kind of operation for the history.
+    pub(crate) fn what(&self) -> Option<OperationKind> {
         Some(match self.kind {
-            Kind::Get | Kind::GetMany => What::Get(None),
-            Kind::GetAsking(model) => What::Get(Some(model)),
-            Kind::GetHeld => What::Get(Some(Model::Strict)),
-            Kind::GetAt(version) => What::GetAt(version),
-            Kind::Put | Kind::PutMany | Kind::PutHeld => What::Put,
-            Kind::PutIf(version) => What::PutIf(version),
+            Kind::Get | Kind::GetMany => OperationKind::Get(None),
+            Kind::GetAsking(model) => OperationKind::Get(Some(model)),
+            Kind::GetHeld => OperationKind::Get(Some(Model::Strict)),
+            Kind::GetAt(version) => OperationKind::GetAt(version),
+            Kind::Put | Kind::PutMany | Kind::PutHeld => OperationKind::Put,
+            Kind::PutIf(version) => OperationKind::PutIf(version),
             _ => return None,
         })
     }
@@ -108,16 +108,16 @@ impl Asked {
     }
 }
 
-/// One simulated client: one operation at a time.
+/// A simulated client, with one operation at a time.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) arena: Vec<u8>,
-    pub(crate) asked: Option<Asked>,
-    /// The request past its deadline that may still use the arena: the client waits for its second end.
+    pub(crate) asked: Option<PendingCall>,
+    /// Request past its deadline that may still use the arena: the client waits for its late completion.
     pub(crate) lingering: Option<u64>,
-    pub(crate) held: Option<Held>,
-    /// The last segment that it saw, and the version.
+    pub(crate) held: Option<HeldLock>,
+    /// Last segment that the client saw, and its version.
     pub(crate) seen: Option<(SegmentId, u64)>,
 }
 
@@ -127,27 +127,27 @@ impl Client {
     }
 }
 
-/// What nobody asks about.
+/// Placeholder target of calls without a segment.
 const NOTHING: Target =
-    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, keeps: 0, mirrored: false };
+    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, keeps: 0, replicated: false };
 
-impl World {
-    /// Segments that do not live long, at the same time.
-    pub(crate) const TEMPS: usize = 3;
+impl Simulator {
+    /// Maximum number of temporary segments.
+    pub(crate) const TEMPORARY_MAX: usize = 3;
 
     pub(crate) fn ask(&mut self, node: usize, index: usize) {
         let waits = &self.nodes[node].clients[index];
-        // A client that was killed left its next thought in the queue; its successor has its own.
+        // A killed client leaves its next event in the queue; its successor has its own.
         if self.report.operations >= self.plan.operations as u64 || waits.asked.is_some() || waits.lingering.is_some() {
             return;
         }
         let (kind, target) = self.choose(node, index);
         let timeout_us = if self.random.one_in(40) { 60 } else { 200_000 };
         self.ask_for(node, index, kind, target, timeout_us);
-        self.misfortune(node, index);
+        self.inject_fault(node, index);
     }
 
-    /// A client that holds a lock does what it took it for; another one does anything.
+    /// Chooses a call: under a lock, the next call of its critical section.
     fn choose(&mut self, node: usize, index: usize) -> (Kind, Target) {
         let client = &self.nodes[node].clients[index];
         let seen = client.seen;
@@ -159,7 +159,7 @@ impl World {
         }
         let target = match self.random.below(24) {
             0..=1 => self.targets[0],
-            2..=3 => match self.temps[self.random.below(Self::TEMPS as u64) as usize] {
+            2..=3 => match self.temporary[self.random.below(Self::TEMPORARY_MAX as u64) as usize] {
                 Some(target) => target,
                 None => self.targets[1],
             },
@@ -172,7 +172,10 @@ impl World {
         let near = |random: &mut crate::Random, back: u64| {
             seen.map(|version| version.saturating_sub(random.below(back + 1))).unwrap_or_else(|| random.below(9))
         };
-        let closed = self.rights.now(target.id).is_some_and(|now| now.mode != MODE_OPEN && now.owner == user_of(index));
+        let closed = self
+            .permissions_oracle
+            .now(target.id)
+            .is_some_and(|now| now.mode != MODE_OPEN && now.owner == user_of(index));
         let kind = match self.random.below(40) {
             _ if closed && self.random.one_in(6) => Kind::Permit(MODE_OPEN),
             0..=2 => Kind::Lock { shared: self.random.one_in(4) },
@@ -182,7 +185,7 @@ impl World {
             12..=13 => Kind::PutIf(near(&mut self.random, 0)),
             14..=15 => Kind::GetMany,
             16..=18 => Kind::GetAt(near(&mut self.random, u64::from(target.keeps) + 1)),
-            19..=21 => Kind::GetAsking(self.some_model()),
+            19..=21 => Kind::GetAsking(self.random_model()),
             22 => Kind::Await(near(&mut self.random, 2)),
             23 => Kind::Stat,
             24 => Kind::Permit(MODES[self.random.below(MODES.len() as u64) as usize]),
@@ -191,24 +194,24 @@ impl World {
         (kind, target)
     }
 
-    fn choose_held(&mut self, held: &Held) -> Kind {
+    fn choose_held(&mut self, held: &HeldLock) -> Kind {
         match held {
-            Held { over: true, .. } => Kind::Unlock,
+            HeldLock { over: true, .. } => Kind::Unlock,
             held if held.target == self.targets[0] => Kind::AddHeld,
-            Held { version: None, .. } => Kind::GetHeld,
-            Held { shared: true, .. } => Kind::Unlock,
+            HeldLock { version: None, .. } => Kind::GetHeld,
+            HeldLock { shared: true, .. } => Kind::Unlock,
             _ => Kind::PutHeld,
         }
     }
 
     fn choose_name(&mut self) -> (Kind, Target) {
-        let temp = self.random.below(Self::TEMPS as u64) as usize;
+        let temp = self.random.below(Self::TEMPORARY_MAX as u64) as usize;
         match self.random.below(7) {
-            0 => match self.temps[temp] {
+            0 => match self.temporary[temp] {
                 Some(target) => (Kind::Release(temp), target),
                 None => (Kind::Make(temp), NOTHING),
             },
-            1..=2 if self.temps[temp].is_none() => (Kind::Make(temp), NOTHING),
+            1..=2 if self.temporary[temp].is_none() => (Kind::Make(temp), NOTHING),
             1..=3 => (Kind::Open(temp), NOTHING),
             4 => (Kind::List(1 + self.random.below(self.plan.nodes as u64) as u16), NOTHING),
             _ => match self.gone.last() {
@@ -218,7 +221,7 @@ impl World {
         }
     }
 
-    pub(crate) fn some_model(&mut self) -> Model {
+    pub(crate) fn random_model(&mut self) -> Model {
         let micros = 1 + self.random.below(3000) as u32;
         match self.random.below(7) {
             0 => Model::Null,
@@ -231,7 +234,7 @@ impl World {
         }
     }
 
-    /// A client asks for that.
+    /// Submits a call of a client.
     pub(crate) fn ask_for(&mut self, node: usize, index: usize, kind: Kind, target: Target, timeout_us: u32) {
         self.report.operations += 1;
         self.requests += 1;
@@ -244,7 +247,7 @@ impl World {
         let newest = self.newest(target.id);
         let many = matches!(kind, Kind::PutMany | Kind::GetMany);
         let range = ArenaRange { slot: u32::from(many), bytes: target.length as u32 };
-        let text = self.text_of(kind, target);
+        let text = self.encode_input(kind, target);
         let held = self.nodes[node].clients[index].held;
         let heard = self.nodes[node].heard;
         let (began_us, request) = (self.now_us, self.requests);
@@ -253,15 +256,15 @@ impl World {
         if let Some(mark) = mark {
             client.arena[range.offset() as usize..][..target.length].copy_from_slice(&bytes_of(mark, target.length));
         }
-        client.asked = Some(Asked { kind, request, began_us, target, mark, range, newest, heard });
+        client.asked = Some(PendingCall { kind, request, began_us, target, mark, range, newest, heard });
         let lane = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = self.operation(kind, target, range, held, &text);
-        let long = self.plan.ways.is_long(self.report.seed, request);
+        let long = self.plan.engine_path.is_long(self.report.seed, request);
         if let (Operation::Put { from, terms, .. }, Some(mark)) = (&mut operation, mark)
             && *terms == PutConditions::default()
             && let Some(inline) = Payload::inline(&bytes_of(mark, target.length))
         {
-            // As clients do.
+            // As the client library does.
             *from = inline;
         }
         let wanted = Request { timeout_us, ..Request::new(RequestId(request), operation) };
@@ -271,11 +274,11 @@ impl World {
         assert_eq!(entry, wanted, "a request survives the ring");
         let now = self.now(node);
         self.nodes[node].engine.set_slow_path(long);
-        if !long && self.perform_small(node, lane, &wanted.encode()) {
+        if !long && self.perform_inline(node, lane, &wanted.encode()) {
             return;
         }
         self.nodes[node].engine.request(now, lane, &entry, &text);
-        self.perform_asked(node, !long);
+        self.perform_request(node, !long);
     }
 
     fn operation(
@@ -283,7 +286,7 @@ impl World {
         kind: Kind,
         target: Target,
         range: ArenaRange,
-        held: Option<Held>,
+        held: Option<HeldLock>,
         text: &[u8],
     ) -> Operation {
         let segment = target.id;
@@ -325,11 +328,11 @@ impl World {
         }
     }
 
-    /// What an operation has in the arena for the engine.
-    fn text_of(&mut self, kind: Kind, target: Target) -> Vec<u8> {
+    /// Returns the input of an operation in the arena.
+    fn encode_input(&mut self, kind: Kind, target: Target) -> Vec<u8> {
         match kind {
             Kind::GetMany | Kind::PutMany => {
-                // Several parts that are the whole, in order.
+                // Several ranges that cover the whole segment in order.
                 let words = target.length as u64 / 8;
                 let mut cuts: Vec<u64> = (0..self.random.below(3)).map(|_| self.random.below(words + 1) * 8).collect();
                 cuts.extend([0, target.length as u64]);
@@ -340,21 +343,21 @@ impl World {
             Kind::List(_) => ListQuery::new("segment-", "").expect("a good query").encode().to_vec(),
             Kind::Open(temp) => format!("temp-{temp}").into_bytes(),
             Kind::Make(temp) => {
-                let spec = self.some_spec();
+                let spec = self.random_spec();
                 Self::allocation(&spec, &format!("temp-{temp}"))
             }
             _ => Vec::new(),
         }
     }
 
-    fn some_spec(&mut self) -> Spec {
+    fn random_spec(&mut self) -> Spec {
         let words = [1, 5, 40, 700][self.random.below(4) as usize];
         let node = NodeId(1 + self.random.below(self.plan.nodes as u64) as u16);
-        let places = [Placement::Local, Placement::Node(node), Placement::RoundRobin, Placement::Hash];
-        Spec { placement: places[self.random.below(4) as usize], ..Self::temp_spec(words) }
+        let header_locations = [Placement::Local, Placement::Node(node), Placement::RoundRobin, Placement::Hash];
+        Spec { placement: header_locations[self.random.below(4) as usize], ..Self::temp_spec(words) }
     }
 
-    /// What a segment that does not live long is; its size says it to who opens it.
+    /// Returns the specification of a temporary segment, which a client can derive from its size.
     pub(crate) fn temp_spec(words: u64) -> Spec {
         let (model, history) = match words {
             1 => (Model::Strict, 0),
@@ -365,16 +368,16 @@ impl World {
         Spec { model, history, mode: MODE_OPEN, ..Spec::new(words * 8) }
     }
 
-    /// A specification and a name as they lie in the arena.
+    /// Encodes a specification and a name as in the arena.
     pub(crate) fn allocation(spec: &Spec, name: &str) -> Vec<u8> {
         let name = Name::new(name).expect("a good name");
         [&spec.encode()[..], name.as_str().as_bytes()].concat()
     }
 
-    /// The specification of one of the segments that are there from the start.
+    /// Returns the specification of a permanent segment.
     pub(crate) fn spec_of(&self, index: usize, words: u64) -> Spec {
-        if let Some(mirrored) = index.checked_sub(self.plan.segments) {
-            let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][mirrored % 3];
+        if let Some(replicated) = index.checked_sub(self.plan.segments) {
+            let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][replicated % 3];
             return Spec { model, history, copies: 2, ..Spec::new(words * 8) };
         }
         let models = [
@@ -392,6 +395,6 @@ impl World {
         Spec { model: models[index % models.len()], history, mode: MODE_OPEN, ..Spec::new(words * 8) }
     }
 
-    /// The mark of a segment that nobody has written to.
+    /// Mark of a segment without a put.
     pub(crate) const FRESH: u64 = History::FRESH;
 }
