@@ -1,14 +1,14 @@
 //! **Async on tokio.** Many tasks on one node call at the same time through one client, while a task on the other node
-//! follows a segment and is told of each new version.
+//! follows a segment and gets each new version.
 //!
 //! ```sh
 //! cargo run --example async_tokio
 //! ```
 //!
-//! What to learn: `Client::to_async` gives the same calls as futures, for tokio or any other executor; up to 60 of one client
-//! are under way at a time, and more wait in line. A future may be dropped at any moment, as `select!` and `timeout` do.
-//! `watch` sleeps until the home tells that there is a newer version.
-#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+//! `Client::to_async` gives the same calls as futures, for tokio or any other executor. Up to 60 of one client are in
+//! flight at a time; more wait in a queue. A future may be dropped at any moment, as `select!` and `timeout` do.
+//! `watch` sleeps until the home announces a newer version.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{AsyncClient, AsyncSegment, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, check, may_come};
@@ -57,7 +57,8 @@ async fn many_at_once(client: &AsyncClient) -> Result<(), Failed> {
     Ok(())
 }
 
-/// One task sets prices; one on the other node follows them. It may miss one that was replaced quickly, never the last.
+/// Sets prices, while a task on the other node follows them. The follower may miss an intermediate version, never the
+/// last.
 async fn follow(here: &AsyncClient, there: &AsyncClient) -> Result<(), Failed> {
     let price = here.allocate("examples/price", Spec::new(8)).await?;
     let follower = tokio::spawn(follower(open_soon(there, "examples/price").await?));
@@ -67,7 +68,7 @@ async fn follow(here: &AsyncClient, there: &AsyncClient) -> Result<(), Failed> {
     }
     let seen = timeout(PATIENCE, follower).await???;
     price.release().await?;
-    println!("a task on the other node was told of {seen} of {PRICES} prices, the last one among them");
+    println!("a task on the other node saw {seen} of {PRICES} prices, the last one among them");
     Ok(())
 }
 
@@ -83,8 +84,8 @@ async fn follower(price: AsyncSegment) -> Result<u64, Failed> {
     Ok(seen)
 }
 
-/// A call that is given up: whoever drops a future gets its memory back when the daemon is done with it, and a lock that
-/// nobody waits for any more goes to the next in line.
+/// A cancelled call: after a drop of the future, its memory returns when the daemon is done with it. A lock that is no
+/// longer wanted goes to the next waiter.
 async fn give_up(client: &AsyncClient) -> Result<(), Failed> {
     let door = client.allocate("examples/door", Spec::new(8)).await?;
     let held = door.lock().await?;
@@ -97,7 +98,7 @@ async fn give_up(client: &AsyncClient) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Opens a segment whose name may not have come to this node yet.
+/// Opens a segment whose name may not have reached this node yet.
 async fn open_soon(client: &AsyncClient, name: &str) -> Result<AsyncSegment, Failed> {
     let open = async {
         loop {

@@ -1,15 +1,15 @@
-//! **An axum service that shares state between two nodes.** The same small web service runs on both: whoever asks either
-//! of them for the visits of a page gets the number for the whole cluster.
+//! **An axum service that shares state between two nodes.** The same small web service runs on both; each returns the
+//! visits of a page for the whole cluster.
 //!
 //! ```sh
 //! cargo run --example axum_service               # ends by itself, after a few hundred requests
 //! cargo run --example axum_service -- --stay     # until you stop it: curl -X POST http://127.0.0.1:PORT/visits/2
 //! ```
 //!
-//! What to learn: a handler holds an `AsyncSegment` as its state, as it would hold a pool of connections to a database. There
-//! is no server in between: a visit at the home's node is a call to its daemon, one at the other node a message to the
-//! home, and a look is a read of memory.
-#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+//! A handler holds an `AsyncSegment` as its state, as it would hold a pool of database connections. There is no server
+//! in between: a visit at the home's node is a call to its daemon, a visit at the other node is a message to the home,
+//! and a query is a read of memory.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -30,8 +30,8 @@ const VISITS: u64 = 200;
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// What went wrong, in the words of the web. A call that nobody knows the end of is the client's to repeat, or not.
-fn told(error: ddss::Error) -> (StatusCode, String) {
+/// Maps errors to HTTP. After an indeterminate call the client decides whether to repeat it.
+fn http_error(error: ddss::Error) -> (StatusCode, String) {
     let status = match error.failure() {
         Some(Failure::OutOfRange) => StatusCode::NOT_FOUND,
         Some(Failure::TimedOut) => StatusCode::GATEWAY_TIMEOUT,
@@ -42,21 +42,21 @@ fn told(error: ddss::Error) -> (StatusCode, String) {
 
 /// POST: one more visit. The home adds, so no two are taken for one.
 async fn visit(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
-    let changed = visits.fetch_add(page.saturating_mul(8), 1).await.map_err(told)?;
+    let changed = visits.fetch_add(page.saturating_mul(8), 1).await.map_err(http_error)?;
     Ok(format!("{}\n", changed.before + 1))
 }
 
 /// GET: how many there were.
-async fn look(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
+async fn page_visits(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
     let place = page.saturating_mul(8);
-    let value = visits.get(place..place.saturating_add(8)).await.map_err(told)?;
+    let value = visits.get(place..place.saturating_add(8)).await.map_err(http_error)?;
     let count: [u8; 8] = value[..].try_into().map_err(|_| (StatusCode::NOT_FOUND, "no such page".to_owned()))?;
     Ok(format!("{}\n", u64::from_le_bytes(count)))
 }
 
-/// One service, on one node: this much is all that an application has to write.
+/// The service on one node: an application writes no more than this.
 async fn serve(visits: AsyncSegment) -> Result<SocketAddr, Failed> {
-    let service = Router::new().route("/visits/{page}", get(look).post(visit)).with_state(visits);
+    let service = Router::new().route("/visits/{page}", get(page_visits).post(visit)).with_state(visits);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { axum::serve(listener, service).await });

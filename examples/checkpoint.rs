@@ -1,14 +1,13 @@
-//! **A checkpoint.** A long computation writes its state down now and then; it is killed three times, goes on each time
-//! where it was, on the other node if need be, and comes to the same result.
+//! **A checkpoint.** A long computation saves its state regularly. It is killed three times, resumes each time, on the
+//! other node if need be, and gets the same result.
 //!
 //! ```sh
 //! cargo run --example checkpoint
 //! ```
 //!
-//! What to learn: a put is there whole or not at all, however its process ends, so one segment is enough and no file is
-//! renamed. `put_if` commits only on the version that was read: should two workers ever believe that they are the one,
-//! the second learns it with its next checkpoint and ends.
-#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+//! A put is atomic even if its process is killed, so one segment is enough and no file is renamed. `put_if` commits
+//! only on the version that was read: if two workers ever run, the second fails at its next checkpoint and ends.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Shared, Spec};
 use ddss_examples::{Failed, Nodes, Task, check, open_soon};
@@ -21,7 +20,7 @@ const STEPS_EACH: u64 = 10;
 /// After these the worker is killed.
 const KILLS: [u64; 3] = [500, 1_000, 2_000];
 
-/// Everything that the computation has to know to go on: 32 KiB.
+/// Complete state of the computation: 32 KiB.
 #[derive(FromBytes, IntoBytes, Immutable, Clone, PartialEq)]
 #[repr(C)]
 struct State {
@@ -34,7 +33,7 @@ impl State {
         Self { steps: 0, cells: std::array::from_fn(|index| index as u64 + 1) }
     }
 
-    /// One step: each cell is mixed with its neighbour, so that one wrong byte would spoil everything after it.
+    /// Runs one step: each cell is mixed with its neighbour, so that one wrong byte would spoil all later results.
     fn step(&mut self) {
         for index in 0..self.cells.len() {
             let neighbour = self.cells[(index + 1) % self.cells.len()];

@@ -1,14 +1,14 @@
-//! **A feature table with many readers.** One process writes rows of a table again and again; readers on two nodes look
+//! **A feature table with many readers.** One process writes rows of a table continuously. Readers on two nodes look
 //! rows up as fast as they can, and never see half a row.
 //!
 //! ```sh
 //! cargo run --release --example feature_table
 //! ```
 //!
-//! What to learn: a typed view (`SharedSlice`) of any plain struct; the model `write`, under which a get takes no lock and
-//! waits for nobody; and that the readers of the home's own node read the table in place, by a mapping, without any
-//! daemon, while those of the other node read it by one-sided transfers. Both are the same call.
-#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+//! A typed view (`SharedSlice`) works with any plain struct. Under the model `write` a get takes no lock and never
+//! waits. Readers on the home's node read the table in place, by a mapping, without any daemon; readers on the other
+//! node use one-sided transfers. Both are the same call.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Client, Model, SharedSlice, Spec};
 use ddss_examples::{Failed, Nodes, Task, check, open_soon};
@@ -20,7 +20,7 @@ const USERS: usize = 1_000;
 const ROUNDS: u64 = 10;
 const READERS: usize = 4;
 
-/// What is known of one user: one line of 64 bytes.
+/// Features of one user: one line of 64 bytes.
 #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, PartialEq, Debug)]
 #[repr(C)]
 struct Row {
@@ -44,7 +44,7 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// The one who knows the features: writes the whole table, row after row, ten times.
+/// The writer of the features: it writes the whole table, row after row, ten times.
 fn write(client: &Client) -> Result<(), Failed> {
     let table: SharedSlice<Row> = SharedSlice::open(client, NAME)?;
     for round in 1..=ROUNDS {
@@ -64,7 +64,7 @@ fn read(client: &Client) -> Result<(), Failed> {
         for (user, seen) in seen.iter_mut().enumerate() {
             let row = table.get(user)?.value;
             gets += 1;
-            // Whole, and never older than what was seen before.
+            // Whole, and never older than an earlier read.
             let whole = row.round == 0 || row == Row::new(user, row.round);
             check(whole && row.round >= *seen, || format!("a reader got {row:?} after round {seen}"))?;
             *seen = row.round;

@@ -1,13 +1,13 @@
-//! **A leader lock.** Processes on two nodes want to lead; one does. It is killed, and the next one leads.
+//! **A leader lock.** Processes on two nodes compete for leadership. The leader is killed, and the next one leads.
 //!
 //! ```sh
 //! cargo run --example leader_lock
 //! ```
 //!
-//! What to learn: a lock ends with its holder's process, so nobody waits for a time-out of the dead. Each grant has a
-//! number greater than all before (its *token*): what a former leader still wants to write under the lock is refused, and
-//! things outside of DDSS can refuse it by the same number. The model `write` lets everybody else look while it is held.
-#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+//! A lock ends with its holder's process, so no time-out is needed for dead holders. Each grant has a number greater
+//! than all before (its *fencing token*). Writes of a former leader under the lock are refused, and systems outside of
+//! DDSS can refuse them by the same number. Under the model `write` other processes can read while the lock is held.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Failure, LockOptions, Model, Shared, Spec};
 use ddss_examples::{Failed, Nodes, PATIENCE, Task, check, open_soon};
@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const NAME: &str = "examples/leader";
 const CANDIDATES: usize = 3;
 
-/// Who leads, for everybody to see.
+/// The current leader, readable by all.
 #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, Debug)]
 #[repr(C)]
 struct Leader {
@@ -35,13 +35,13 @@ fn main() -> Result<(), Failed> {
 /// A candidate waits in line for the lock, and leads as long as it lives.
 fn stand(task: &Task) -> Result<(), Failed> {
     let segment = open_soon(&task.client()?, NAME)?;
-    // Who holds it for longer than that without a word (a machine that stands still) leads no more.
+    // A holder that is silent for longer than that (a stopped machine) is no longer the leader.
     let held = segment.lock_with(LockOptions::new().lease(PATIENCE))?;
     let leader = Leader { pid: std::process::id().into(), token: held.token() };
     held.put(0, leader.as_bytes())?;
-    // Whatever a leader does. This one leads until somebody kills it.
+    // The leader's work. This one leads until it is killed.
     std::thread::sleep(PATIENCE);
-    Err("nobody killed the leader".into())
+    Err("the leader was not killed".into())
 }
 
 fn watch() -> Result<(), Failed> {
@@ -54,7 +54,7 @@ fn watch() -> Result<(), Failed> {
         candidates.push(nodes.worker(index, "stand")?);
     }
     let mut tokens = Vec::new();
-    // The home tells when there is a newer version: nobody asks again and again.
+    // The home announces newer versions: no polling.
     for stamp in segment.watch() {
         if stamp?.version.0 <= tokens.len() as u64 {
             continue;
@@ -80,7 +80,7 @@ fn watch() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A holder that was away for too long: its lease has ended, somebody else leads, and what it puts is refused.
+/// A holder that was stopped for too long: its lease has ended, another process leads, and its put is refused.
 fn fence(nodes: &Nodes) -> Result<String, Failed> {
     let (slow, next) = (open_soon(&nodes.client(0)?, NAME)?, open_soon(&nodes.client(1)?, NAME)?);
     let late = slow.lock_with(LockOptions::new().lease(Duration::from_millis(20)))?;

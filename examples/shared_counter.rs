@@ -1,12 +1,12 @@
-//! **A shared counter.** Processes on two nodes add to one word; nothing is lost, whoever is faster.
+//! **A shared counter.** Processes on two nodes add to one word, and no addition is lost.
 //!
 //! ```sh
 //! cargo run --example shared_counter
 //! ```
 //!
-//! What to learn: `fetch_add` is done by the home of the segment, for callers of its own node and of every other. Each
-//! addition is a version of its own, so the version tells how many there were, too.
-#![allow(clippy::print_stdout, reason = "an example talks to who started it")]
+//! The home of the segment executes `fetch_add`, for callers of its own node and of every other. Each addition is a
+//! version of its own, so the version equals their number, too.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::Spec;
 use ddss_examples::{Failed, Nodes, Task, check, may_come, open_soon};
@@ -24,17 +24,17 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// What each worker process does.
+/// Work of each worker process.
 fn add(task: &Task) -> Result<(), Failed> {
     let client = task.client()?;
     let counter = open_soon(&client, NAME)?;
     let mut left = ADDITIONS;
     while left > 0 {
-        // It tells what was there before, so it makes unique numbers as well.
+        // It returns the value before the addition, so it also makes unique numbers.
         match counter.fetch_add(0, 1) {
             Ok(_) => left -= 1,
-            // The road to the other node was cut (a machine that has too much to do), and this certainly did nothing. Of
-            // an *indeterminate* end nobody knows: who counts exactly must not try again.
+            // The connection to the other node was cut (an overloaded machine), and the call certainly did nothing. An
+            // *indeterminate* call may have taken effect, so an exact count must not repeat it.
             Err(error) if !error.is_indeterminate() && may_come(&error) => sleep(Duration::from_millis(50)),
             Err(error) => return Err(error.into()),
         }

@@ -1,4 +1,4 @@
-# To be sourced: need COMMAND PACKAGE..: is COMMAND there, or can it be installed? Says what it does, and on failure why not.
+# To be sourced: need COMMAND PACKAGE..: is COMMAND there, or can it be installed? Reports an installation, and the reason of a failure.
 need() {
     PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null && return 0
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1

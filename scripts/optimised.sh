@@ -1,4 +1,4 @@
-# To be sourced: the packages whose programs run optimised in tests, and their features. Whoever builds some of those programs names
+# To be sourced: the packages whose programs run optimised in tests, and their features. A build of some of those programs names
 # all of these packages: cargo unites the features of what is named together, and would compile it all again for another set.
 optimised=(-p ddssd -p ddss-tests -p ddss-apps -p ddss-sim -p ddss-verbs --features ddssd/rdma,ddss-verbs/rdma)
 # Those that run here, and those of the emulated machine.

@@ -1,4 +1,4 @@
-//! Between nodes: what one-sided operations cost, beside bare sockets with the same bytes.
+//! One-sided operations between nodes, beside bare sockets with the same bytes.
 #![forbid(unsafe_code)]
 
 use ddss_benches::baseline::{Wait, tcp_ping_pong, tcp_stream, tcp_window};
@@ -33,7 +33,7 @@ fn main() {
             .map(|(pair, path)| read_window(pair, path, size_bytes, WINDOW));
         bench.family(tcp_window(bench.cores, size_bytes, WINDOW), figures.into());
     }
-    // What the road carries at the most, with nobody waiting.
+    // The greatest throughput of the path, without waiting for replies.
     bench.family(tcp_stream(bench.cores, 65536), Vec::new());
     bench.finish();
 }

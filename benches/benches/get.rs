@@ -1,4 +1,4 @@
-//! The whole road of a get and a put: in place, through the daemon of the same node, and from another node.
+//! The full path of a get and a put: local read, through the daemon of the same node, and from another node.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use ddss_benches::system::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping
 const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
 /// Operations under way where many are.
 const WINDOW: usize = 32;
-/// What is as large or larger moves for longer than anybody waits for a core.
+/// Transfers of this size or larger take longer than any wait for a core.
 const LARGE_BYTES: usize = 65_536;
 
 fn main() {
@@ -22,7 +22,7 @@ fn main() {
     bench.finish();
 }
 
-/// What a look costs that takes a second.
+/// Cost of a measurement that takes a second.
 fn sizes(bench: &Bench) -> Vec<usize> {
     let mut sizes = vec![8, 4096, 65536];
     if !bench.options.quick {
@@ -58,8 +58,8 @@ fn through_the_daemon(bench: &mut Bench) {
     }
 }
 
-/// Another node. Three threads share two cores, and who shares which counts: each strategy gets the placement that
-/// is the quickest for an 8-byte get, for large transfers the one that is for them, and the note says which.
+/// Another node. Three threads share two cores, and their placement matters: each strategy gets the fastest placement
+/// for an 8-byte get, or for large transfers; the note names it.
 fn remote(bench: &mut Bench) {
     let placements = PLACEMENTS(bench.cores);
     let clusters = placements.map(Cluster::pair);
@@ -91,7 +91,7 @@ fn remote(bench: &mut Bench) {
     }
 }
 
-/// Which placement is the quickest for a get of that size, for each strategy, and what to say about it.
+/// The fastest placement for a get of that size, for each strategy, with a note.
 fn choose(bench: &mut Bench, clusters: &[Rc<Cluster>; 3], size_bytes: usize) -> [(usize, String); 4] {
     let placements = PLACEMENTS(bench.cores);
     Strategy::ALL.map(|strategy| {

@@ -1,9 +1,10 @@
-//! Inside a node: what a question to the progress thread costs, beside a bare cache line between two cores.
+//! Calls inside a node, beside a bare cache line between two cores.
 //!
 //! `null` is `Client::ping`: the client crate, the ring, the progress thread of a daemon in another process, its
-//! engine, and back. `echo` is the road alone: a station that answers each entry with itself. `first` is a `null` of a
-//! daemon that sleeps, `trickle` one every 100 microseconds, `paced` one every so often; they ask whether or not the last
-//! answer came, and count from when a request was due. `shm-threads` and `shm-processes` are several clients at once.
+//! engine, and back. `echo` is the transport alone: a server that echoes each entry. `first` is a `null` of a sleeping
+//! daemon, `trickle` one every 100 microseconds, `paced` one at a fixed rate. These two do not wait for earlier
+//! replies, and their latency counts from the time when a request was due. `shm-threads` and `shm-processes` are
+//! several clients at once.
 #![forbid(unsafe_code)]
 
 use ddss::Strategy;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 /// Between two requests of a trickle.
 const TRICKLE_EVERY: Duration = Duration::from_micros(100);
-/// Between two requests of what is paced, in microseconds.
+/// Interval between two paced requests, in microseconds.
 const PACES_US: [u64; 6] = [1000, 100, 30, 10, 3, 1];
 
 fn main() {
@@ -39,7 +40,7 @@ fn main() {
         bench.family(ring_stream(bench.cores, batch), nulls.into_iter().chain(echoes).collect());
     }
 
-    // A node that sleeps, beside a thread that sleeps; and one that is asked now and then.
+    // A sleeping node beside a sleeping thread, and a node with occasional requests.
     let sleepers = [Strategy::Mq, Strategy::Auto];
     bench.family(futex_wake(bench.cores), sleepers.map(|strategy| first(&cluster, strategy)).into());
     open_loop(&mut bench, &cluster);

@@ -1,9 +1,9 @@
 //! One home against data spread over the nodes, with clients on all of them.
 //!
-//! Each node is a daemon in a network namespace of its own, and each but the first has clients that are attached to it: no
-//! client is at home where its data is. With `get-one-home` all data is at node 1, and each client reads its own part of
-//! it; with `get-spread` each client's data is at the node behind its own. Two cores are shared by all daemons and clients: the columns with processor time tell what each
-//! node would need of its own.
+//! Each node is a daemon in a network namespace of its own. Each but the first has attached clients, so that no client
+//! is at home where its data is. With `get-one-home` all data is at node 1, and each client reads its own part of it.
+//! With `get-spread` each client's data is at the node behind its own. All daemons and clients share two cores: the
+//! columns with processor time show each node's own need.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use ddss::Strategy;
 use ddss_benches::baseline::line_ping_pong;
 use ddss_benches::harness::{Bench, Cores};
 use ddss_benches::system::{Cluster, Repeated, run_tasks};
-use ddss_testkit::Islands;
+use ddss_testkit::NetworkNamespaces;
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Mq, Strategy::Rmq, Strategy::Auto];
 const SIZES: [usize; 2] = [8, 4096];
@@ -27,15 +27,15 @@ fn main() {
     };
     let mut limit = line_ping_pong(cores);
     for &count in counts {
-        let islands = match Islands::new(count) {
-            Ok(islands) => Some(islands),
+        let network = match NetworkNamespaces::new(count) {
+            Ok(network) => Some(network),
             Err(error) => {
                 bench.skip("nodes over tcp-veth", &format!("all are on loopback: it needs root: {error}"));
                 None
             }
         };
-        let path = if islands.is_some() { "tcp-veth" } else { "tcp-lo" };
-        let cluster = Cluster::of_nodes(cores, count, islands.as_ref());
+        let path = if network.is_some() { "tcp-veth" } else { "tcp-lo" };
+        let cluster = Cluster::of_nodes(cores, count, network.as_ref());
         for (op, spread) in [("get-one-home", false), ("get-spread", true)] {
             for strategy in STRATEGIES {
                 for (&each, size_bytes) in clients.iter().flat_map(|each| SIZES.map(|size_bytes| (each, size_bytes))) {
@@ -58,7 +58,7 @@ fn both(cores: Cores) -> &'static str {
     if cores.is_shared() { "one core" } else { "two cores" }
 }
 
-/// Who reads what.
+/// Placement of the data that each client reads.
 #[derive(Clone, Copy)]
 struct Load {
     count: usize,

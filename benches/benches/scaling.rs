@@ -1,8 +1,8 @@
-//! Many clients on one progress thread, beside what one client could reach with nothing in between.
+//! Many clients on one progress thread, beside the limit of one client without DDSS.
 //!
-//! In `shm` clients and daemon share both cores; in `shm-reserved` the clients keep off the daemon's core. With a core
-//! for all clients, each gets a slice of some 4 ms: a share says something where the run is longer than all slices
-//! together, and so with `--quick` up to 16 clients.
+//! In `shm` clients and daemon share both cores; in `shm-reserved` the clients keep off the daemon's core. All clients
+//! then share one core in slices of some 4 ms. A share is meaningful only if the run is longer than all slices
+//! together, which with `--quick` holds up to 16 clients.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -33,11 +33,11 @@ fn main() {
     let mut limit = line_ping_pong(cores);
     let doubling = std::iter::successors(Some(1), |clients| Some(clients * 2));
     let paths = [("shm", false), ("shm-reserved", true)];
-    // A look is at what is usual: no core is reserved.
+    // A quick run measures the default: no reserved core.
     let paths = if bench.options.quick && bench.options.only.is_none() { &paths[..1] } else { &paths[..] };
     for clients in doubling.take_while(|clients| *clients <= most) {
         for &(path, reserved) in paths {
-            // What turns cost by themselves: bare lines, with one core for all who ask.
+            // Cost of time slices alone: bare cache lines, with one core for all clients.
             for turn_us in TURNS_US.into_iter().filter(|_| reserved) {
                 let word = turn_us.map_or_else(|| "slices".to_owned(), |micros| format!("turns-{micros}us"));
                 let label = format!("raw,lines,8,{path}/{word}/t{clients},1");

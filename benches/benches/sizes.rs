@@ -1,8 +1,8 @@
-//! Gets, puts and atomics over their size: mapped, through the daemon of the node, and from another node over each road
-//! that is there, beside a copy of memory and bare sockets.
+//! Gets, puts and atomics over their size: local reads, through the daemon of the node, and from another node over each
+//! available path. Limits are a copy of memory and bare sockets.
 //!
-//! `DDSS_RDMA_A` and `DDSS_RDMA_B` name the addresses of two RDMA adapters and `DDSS_RDMA_PATH` their kind (`rxe`, `siw`,
-//! ..): then only they are measured, since both ends are on one machine. `scripts/vm bench` does that.
+//! `DDSS_RDMA_A` and `DDSS_RDMA_B` name the addresses of two RDMA adapters and `DDSS_RDMA_PATH` their kind (`rxe`,
+//! `siw`, ..). With them only the adapters are measured, since both ends are on one machine, as in `scripts/vm bench`.
 #![forbid(unsafe_code)]
 
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use ddss::Strategy;
 use ddss_benches::baseline::{Over, Wait, line_ping_pong, memory_copy, seqlock_copy, tcp_ping_pong_over};
 use ddss_benches::harness::{Bench, Figure, Plan};
-use ddss_benches::system::{Cable, Cluster, Kind, PLACEMENTS, Placement, Word, atomic, call, near_get};
+use ddss_benches::system::{Cluster, Kind, PLACEMENTS, Placement, VethPair, Word, atomic, call, near_get};
 
 const SIZES: [usize; 8] = [1, 8, 64, 512, 4096, 32_768, 262_144, 1 << 20];
 const QUICK_SIZES: [usize; 4] = [8, 4096, 65_536, 1 << 20];
@@ -30,7 +30,7 @@ fn main() {
     let clusters = PLACEMENTS(bench.cores).map(Cluster::pair);
     from_afar(&mut bench, "tcp-lo", Over::Loopback, &clusters);
     drop(clusters);
-    match Cable::lay() {
+    match VethPair::create() {
         Ok(cable) => {
             let clusters = PLACEMENTS(bench.cores).map(|placement| Cluster::between(placement, &cable));
             from_afar(&mut bench, "tcp-veth", Over::Cable(&cable), &clusters);
@@ -79,8 +79,8 @@ fn through_the_daemon(bench: &mut Bench) {
     );
 }
 
-/// Another node. Three threads share two cores, and who shares which counts: each strategy gets the placement that is
-/// the quickest for an 8-byte get.
+/// Another node. Three threads share two cores, and their placement matters: each strategy gets the fastest placement
+/// for an 8-byte get.
 fn from_afar(bench: &mut Bench, path: &str, over: Over<'_>, clusters: &[Rc<Cluster>; 3]) {
     let (placements, cores): ([Placement; 3], _) = (PLACEMENTS(bench.cores), bench.cores);
     let raw = |size_bytes| tcp_ping_pong_over(over, cores, Wait::Spin, size_bytes, 1);

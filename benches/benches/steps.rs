@@ -1,5 +1,5 @@
-//! Where the time of a get goes: submit, post, complete, reply as the daemon's counters have them, and what is left until
-//! the client has its answer. The wire is that of a bare TCP ping-pong over the same road, measured beside it.
+//! Time of each step of a get: submit, post, complete and reply from the daemon's counters, and the remaining time at
+//! the client. The wire time is that of a bare TCP ping-pong over the same path, measured beside it.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use ddss::Strategy;
 use ddss_benches::baseline::{Over, Wait, line_ping_pong, tcp_ping_pong_over};
 use ddss_benches::harness::Bench;
-use ddss_benches::system::{Cable, Cluster, PLACEMENTS, stepped_gets};
+use ddss_benches::system::{Cluster, PLACEMENTS, VethPair, stepped_gets};
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Mq, Strategy::Rcq, Strategy::Auto];
 const BYTES: usize = 8;
@@ -20,7 +20,7 @@ fn main() {
     // The client has a core of its own; its daemon and the home's share the other one.
     let placement = PLACEMENTS(cores)[1];
     steps(&mut bench, "tcp-lo", Some(Over::Loopback), &Cluster::pair(placement));
-    match Cable::lay() {
+    match VethPair::create() {
         Ok(cable) => steps(&mut bench, "tcp-veth", Some(Over::Cable(&cable)), &Cluster::between(placement, &cable)),
         Err(error) => bench.skip("steps over tcp-veth", &format!("it needs root and network namespaces: {error}")),
     }

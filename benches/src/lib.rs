@@ -1,10 +1,10 @@
-//! What is measured, with the raw limit beside it.
+//! Benchmarks of DDSS, each beside the raw limit of the machine.
 //!
-//! A figure alone says more about the machine and its neighbours than about DDSS. So each figure has a *limit*:
-//! the same bytes over the same road with nothing in between. [`harness`] measures the limit right before and
-//! right after each figure, takes turns between all that is compared, and throws a pair away when the limit
-//! itself moved. [`baseline`] has the limits, [`system`] has DDSS itself. The programs in `benches/` say what is compared with what. [`report`] makes
-//! figures of their rows, [`scale_projection`] simulates what two cores cannot show, and [`regression`] says when something got worse.
+//! A figure alone depends more on the machine and its neighbours than on DDSS. So each figure has a *limit*: the same
+//! bytes over the same path without DDSS. [`harness`] measures the limit right before and after each figure,
+//! interleaves the compared operations, and discards a pair when the limit itself moved. [`baseline`] has the limits,
+//! [`system`] has DDSS itself. The programs in `benches/` name the comparisons. [`report`] draws figures of their rows,
+//! [`scale_projection`] simulates larger clusters than two cores can run, and [`regression`] detects regressions.
 //!
 //! ```
 //! use std::hint::black_box;

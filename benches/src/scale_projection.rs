@@ -1,5 +1,5 @@
-//! What two cores cannot show: one home against spread data on up to a hundred nodes, in `ddss-sim`, with steps that take
-//! what they took here.
+//! Projection beyond two cores: one home against spread data on up to a hundred nodes, in `ddss-sim`, with step costs
+//! measured here.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const CLIENTS: usize = 4;
 const GETS: u64 = 100;
 const SEED: u64 = 1;
 
-/// The costs of the steps, as these rows have them; and how, in words. `None` if a row is missing.
+/// Step costs from these rows, with a description. `None` if a row is missing.
 pub fn calibrated(rows: &Rows) -> Option<(Costs, String)> {
     let null = rows.one("ipc", "ddss", "null", 8, "shm/auto/t1")?.p50_us;
     let bare = rows.one("fabric", "raw", "pingpong", 8, "tcp-lo/spin/t1")?.p50_us;
@@ -68,9 +68,9 @@ pub fn simulate(rows: &Rows) -> Option<String> {
 mod tests {
     use super::*;
 
-    // If this failed, the simulated figure would stand on costs that nobody measured.
+    // If this failed, the simulated figure would use invented costs.
     #[test]
-    fn costs_come_out_of_the_rows_that_they_name() {
+    fn step_costs_are_read_from_their_rows() {
         let rows = |bench, lines: &[&str]| Rows::parse(bench, &format!("{CONTRACT}\n{}\n", lines.join("\n"))).unwrap();
         let mut all = rows("ipc", &["ddss,null,8,shm/auto/t1,1,0.4,1,1"]);
         all.add(rows("fabric", &["raw,pingpong,8,tcp-lo/spin/t1,1,9,10,1"]));

@@ -33,7 +33,7 @@ fn parsed(text: &str) -> Document<'_> {
     Document::parse_with_options(text, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() }).unwrap()
 }
 
-/// Everything that would make a reader ask somebody else.
+/// References to other hosts.
 fn is_self_contained(document: &Document<'_>) {
     for node in document.descendants().filter(|node| node.is_element()) {
         let tag = node.tag_name().name();
@@ -47,7 +47,7 @@ fn is_self_contained(document: &Document<'_>) {
         if tag == "style" {
             let style = node.text().unwrap_or_default();
             assert!(!style.contains("url(") && !style.contains("@import"), "a style asks for something");
-            assert!(style.contains("prefers-color-scheme"), "who reads in the dark sees a white page");
+            assert!(style.contains("prefers-color-scheme"), "the dark theme is missing");
         }
     }
 }
@@ -70,9 +70,9 @@ const FIGURES: [&str; 15] = [
     "fig-7",
 ];
 
-// If this failed, a reader would have a page that some browsers do not show, or that asks the network for something.
+// If this failed, a page would not show in some browsers, or would request something from the network.
 #[test]
-fn the_page_is_whole_and_needs_nothing_else() {
+fn page_is_complete_and_self_contained() {
     let out = rendered();
     let text = fs::read_to_string(out.path().join("index.html")).unwrap();
     let document = parsed(&text);
@@ -92,14 +92,14 @@ fn the_page_is_whole_and_needs_nothing_else() {
         assert_eq!(picture.attribute("role"), Some("img"));
         for name in picture.attribute("aria-labelledby").unwrap().split(' ') {
             let label = document.descendants().find(|node| node.attribute("id") == Some(name)).unwrap();
-            assert!(!label.text().unwrap_or_default().is_empty(), "{name} says nothing to who cannot see");
+            assert!(!label.text().unwrap_or_default().is_empty(), "{name} is empty for screen readers");
         }
     }
 }
 
-// If this failed, a figure of the paper would be gone from the report, or stand there empty.
+// If this failed, a figure of the paper would be missing from the report, or empty.
 #[test]
-fn every_figure_with_rows_is_drawn_with_its_command_and_the_papers_numbers() {
+fn every_figure_with_rows_shows_its_command_and_the_paper_values() {
     let out = rendered();
     let page = fs::read_to_string(out.path().join("index.html")).unwrap();
     let document = parsed(&page);
@@ -126,12 +126,12 @@ fn every_figure_with_rows_is_drawn_with_its_command_and_the_papers_numbers() {
         assert!(words.contains(number), "the paper's {number} is missing");
     }
     let words: String = section("fig-4b").descendants().filter_map(|node| node.text()).collect();
-    assert!(words.contains("SIMULATED") && words.contains("MEASURED"), "nobody could tell which is which");
+    assert!(words.contains("SIMULATED") && words.contains("MEASURED"), "the labels SIMULATED and MEASURED are missing");
 }
 
-// If this failed, the documentation would show pictures that are not there, or without a way to make them again.
+// If this failed, the documentation would show missing pictures, or pictures without a command.
 #[test]
-fn the_page_of_the_documentation_shows_every_picture_with_its_command() {
+fn figures_page_shows_every_picture_with_its_command() {
     let out = rendered();
     let text = fs::read_to_string(out.path().join("docs/figures.md")).unwrap();
     for figure in FIGURES {
@@ -141,9 +141,9 @@ fn the_page_of_the_documentation_shows_every_picture_with_its_command() {
     assert!(!text.contains("http"), "it needs nothing from elsewhere");
 }
 
-// If this failed, who calculates with our results would calculate with others than we drew.
+// If this failed, the raw results would differ from the drawn ones.
 #[test]
-fn the_raw_results_are_all_there() {
+fn raw_results_are_complete() {
     let out = rendered();
     let rows = |text: &str| text.lines().skip(1).filter(|line| !line.is_empty()).count();
     let files = fs::read_dir(recorded()).unwrap().map(|file| file.unwrap().path());
@@ -157,9 +157,9 @@ fn the_raw_results_are_all_there() {
     assert_eq!(json["machine"]["processor"], "A processor that is recorded");
 }
 
-// If this failed, a row that is cut off would be drawn as if nothing were missing.
+// If this failed, a truncated row would be drawn as complete.
 #[test]
-fn rows_that_are_none_are_an_error_with_their_line() {
+fn malformed_rows_are_errors_with_their_line() {
     let folder = tempfile::tempdir().unwrap();
     let contract = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s";
     fs::write(folder.path().join("ipc.csv"), format!("{contract}\nddss,null,8,shm/rcq/t1,1,0.4")).unwrap();

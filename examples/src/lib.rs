@@ -1,8 +1,8 @@
-//! What the examples share: the nodes that they run on, and processes of themselves.
+//! Shared parts of the examples: their nodes, and their worker processes.
 //!
-//! An application needs nothing of this: it says `Client::connect()?` and finds the daemon of its machine. The examples
-//! are to start from a fresh clone by one command, so they bring nodes of their own, unless folders of running daemons
-//! stand on the command line:
+//! An application needs none of this: `Client::connect()?` finds the daemon of its machine. The examples must run from
+//! a fresh clone by one command, so they start nodes of their own, unless the command line names directories of running
+//! daemons:
 //!
 //! ```sh
 //! cargo run --example shared_counter                                     # nodes in the example's own process
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 pub use nodes::Nodes;
 pub use worker::{Task, Worker};
 
-/// What an example ends with when something is not as it should be.
+/// Error that ends an example.
 pub type Failed = Box<dyn Error + Send + Sync>;
 
-/// How long anything in an example may take. It takes milliseconds; a machine that does other things takes longer.
+/// Time limit of any step. A step takes milliseconds; a loaded machine takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends the example unless `true`: each checks its own result.
@@ -31,13 +31,13 @@ pub fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fail
     if holds { Ok(()) } else { Err(otherwise().into()) }
 }
 
-/// Whether a segment may be there in a moment: its name has not reached this node yet, or the nodes have just begun to
-/// meet.
+/// Returns true if a segment may appear soon: its name has not reached this node yet, or the nodes are still
+/// connecting.
 pub fn may_come(error: &ddss::Error) -> bool {
     matches!(error.failure(), Some(Failure::NotFound | Failure::NodeDown))
 }
 
-/// Opens a segment that somebody else makes.
+/// Opens a segment that another process allocates.
 pub fn open_soon(client: &Client, name: &str) -> Result<Segment, Failed> {
     let begin = Instant::now();
     loop {

@@ -16,7 +16,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The daemons whose folders stand on the command line; if there are none, `count` new nodes in this process.
+    /// The daemons whose directories are on the command line, or else `count` new nodes in this process.
     pub fn take(count: usize) -> Result<Self, Failed> {
         let folders: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
         match folders.len() {
@@ -50,12 +50,12 @@ impl Nodes {
         Ok(Self { folders, services, _folder: Some(folder) })
     }
 
-    /// How many there are.
+    /// Number of nodes.
     pub fn count(&self) -> usize {
         self.folders.len()
     }
 
-    /// Where clients of a node attach.
+    /// Directory for clients of a node.
     pub fn folder(&self, index: usize) -> &Path {
         &self.folders[index % self.folders.len()]
     }
@@ -65,7 +65,7 @@ impl Nodes {
         Ok(Client::builder().folder(self.folder(index)).timeout(PATIENCE).connect()?)
     }
 
-    /// Starts another process of this example, whose client is on that node: its [`Task`] is called `name`.
+    /// Starts another process of this example, with a client on that node: its [`Task`] is called `name`.
     pub fn worker(&self, index: usize, name: &str) -> Result<Worker, Failed> {
         Worker::start(&Task { name: name.to_owned(), folder: self.folder(index).to_owned() })
     }
@@ -75,7 +75,7 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         // The last one first: the first one leads them.
         while let Some(service) = self.services.pop() {
-            // The example has its result by now; a node that ends badly says so in its log.
+            // The example has its result by now; a failed shutdown is in the node's log.
             drop(service);
         }
     }

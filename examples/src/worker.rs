@@ -5,13 +5,13 @@ use ddss::Client;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// What tells a process that it is a worker, and not the one that a person started.
+/// Environment variable that marks a worker process.
 const MARK: &str = "--as-worker";
 
-/// What a worker is to do, and on which node.
+/// Task of a worker, and its node.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// What.
+    /// Name of the task.
     pub name: String,
     /// The folder of its node.
     pub folder: PathBuf,

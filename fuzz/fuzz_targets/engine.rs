@@ -1,4 +1,4 @@
-//! Two engines with clients and messages between them that are what the input says.
+//! Fuzzes two engines with clients and messages that the input describes.
 //! `RUSTC_BOOTSTRAP=1 cargo fuzz run engine -- -max_total_time=60`
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! One iWARP connection against a peer that sends whatever the input says.
+//! Fuzzes one iWARP connection against a peer whose bytes are the input.
 //! `RUSTC_BOOTSTRAP=1 cargo fuzz run iwarp_stream -- -max_total_time=60`
 #![no_main]
 

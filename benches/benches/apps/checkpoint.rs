@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, NodeId, Placement, Segment, Strategy};
 use ddss_apps::checkpoint::{Member, Tally};
-use ddss_benches::harness::{Bench, Cores, More, Row, Sample};
+use ddss_benches::harness::{Bench, Cores, ExtraColumns, Row, Sample};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::road::{Nodes, Placed, Road, patiently, say};
+use crate::testbed::{Nodes, Placed, Testbed, report_progress, with_retries};
 
 /// Bytes of a state.
 const STATE_BYTES: usize = 1024;
@@ -22,7 +22,7 @@ const TOGETHER: usize = 4;
 /// A process works so long at the most before it commits.
 const WORK: Duration = Duration::from_micros(10);
 
-/// Where segments and processes are.
+/// Placement of segments and processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     OneNode,
@@ -39,17 +39,17 @@ impl Where {
         }
     }
 
-    fn word(self, road: &Road) -> String {
+    fn word(self, testbed: &Testbed) -> String {
         match self {
             Where::OneNode => "shm".to_owned(),
-            Where::OneHome => road.path.to_owned(),
-            Where::Spread => format!("{}-spread", road.path),
+            Where::OneHome => testbed.path.to_owned(),
+            Where::Spread => format!("{}-spread", testbed.path),
         }
     }
 }
 
 /// Measures all places, strategies and counts.
-pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
+pub(crate) fn measure(bench: &mut Bench, testbed: &Testbed, placed: &[Placed]) {
     let (counts, time): (&[usize], _) = match (bench.options.bench, bench.options.quick) {
         (false, _) => (&[2], Duration::from_millis(5)),
         (true, true) => (&[1, 4, 16, 64], Duration::from_millis(80)),
@@ -58,8 +58,8 @@ pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
     for place in [Where::OneNode, Where::OneHome, Where::Spread] {
         for &processes in counts {
             for Placed { strategy, nodes } in placed {
-                let (sample, tally) = run(road, nodes, place, *strategy, processes, time);
-                let label = format!("ddss,checkpoint,{STATE_BYTES},{}/{strategy}/t{processes},1", place.word(road));
+                let (sample, tally) = run(testbed, nodes, place, *strategy, processes, time);
+                let label = format!("ddss,checkpoint,{STATE_BYTES},{}/{strategy}/t{processes},1", place.word(testbed));
                 bench.row(row(label, &sample, tally));
             }
         }
@@ -73,12 +73,12 @@ fn row(label: String, sample: &Sample, tally: Tally) -> Row {
     let note =
         format!("{late:.0} of 100 came too late, {} failed, {} restarts consistent", tally.failures, tally.restarts);
     let operations_per_s = sample.operations_per_s();
-    let (p999_us, more) = (sample.quantile_us(0.999), More::default());
+    let (p999_us, more) = (sample.quantile_us(0.999), ExtraColumns::default());
     Row { label, p50_us, p99_us, operations_per_s, p999_us, ratio: None, rate_ratio: None, more, notes: vec![note] }
 }
 
 fn run(
-    road: &Road,
+    testbed: &Testbed,
     nodes: &Nodes,
     place: Where,
     strategy: Strategy,
@@ -89,7 +89,7 @@ fn run(
     let maker = nodes.client(Strategy::Auto);
     let make = |application: usize| {
         let placement = Placement::Node(place.home(application));
-        patiently(|| Member::allocate(&maker, &format!("application/{application}"), STATE_BYTES, placement))
+        with_retries(|| Member::allocate(&maker, &format!("application/{application}"), STATE_BYTES, placement))
     };
     let applications: Vec<Segment> = (0..processes.div_ceil(TOGETHER)).map(make).collect();
     let client = |process: usize| -> Client {
@@ -98,14 +98,14 @@ fn run(
     let members: Vec<Member> = (0..processes)
         .map(|process| {
             let name = format!("application/{}", process / TOGETHER);
-            let segment = patiently(|| client(process).open(&name));
+            let segment = with_retries(|| client(process).open(&name));
             Member::join(segment, process as u64 + 1).expect("the state is consistent")
         })
         .collect();
     let (over, ready) = (AtomicBool::new(false), Barrier::new(processes + 1));
     let (laps, elapsed) = thread::scope(|scope| {
         let begin = |mut member: Member| {
-            let (over, ready, cores) = (&over, &ready, road.cores);
+            let (over, ready, cores) = (&over, &ready, testbed.cores);
             scope.spawn(move || {
                 both_cores(cores);
                 let mut laps = Vec::with_capacity(1 << 14);
@@ -134,7 +134,7 @@ fn run(
     applications.into_iter().for_each(|segment| segment.release().expect("its owner releases it"));
     nodes.rest();
     if tally.commits == 0 {
-        say("nobody committed anything");
+        report_progress("no checkpoint was committed");
     }
     (sample, tally)
 }

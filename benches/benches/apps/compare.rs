@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use ddss_benches::harness::{Bench, More, Row, Sample};
+use ddss_benches::harness::{Bench, ExtraColumns, Row, Sample};
 
-/// What one run of a program took.
+/// Times of one run of a program.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Took {
     /// All of it.
     pub(crate) whole: Duration,
     /// The part that went into sharing data.
     pub(crate) data: Duration,
-    /// How often shared data was read or written.
+    /// Number of accesses to shared data.
     pub(crate) operations: u64,
 }
 
@@ -20,24 +20,24 @@ pub(crate) struct Way<'a> {
     /// The first column.
     pub(crate) name: &'static str,
     /// PATH/WAIT.
-    pub(crate) road: String,
+    pub(crate) path: String,
     /// Pages or requests that one call has under way.
     pub(crate) outstanding: usize,
     /// Runs it once.
     pub(crate) run: Box<dyn FnMut() -> Took + 'a>,
-    /// Gets whoever answers onto its core.
+    /// Wakes the server threads before the measurement.
     pub(crate) wake: Box<dyn Fn() + 'a>,
-    /// Gets whoever answers off its core.
+    /// Puts the server threads to sleep after the measurement.
     pub(crate) rest: Box<dyn Fn() + 'a>,
 }
 
-/// What one way took: medians.
+/// Medians of one variant.
 #[derive(Debug, Clone)]
 pub(crate) struct Result {
-    /// Which.
+    /// Name of the variant.
     pub(crate) name: &'static str,
     /// PATH/WAIT.
-    pub(crate) road: String,
+    pub(crate) path: String,
     /// Under way.
     pub(crate) outstanding: usize,
     /// Median of all of it, in microseconds.
@@ -51,7 +51,7 @@ pub(crate) struct Result {
 impl Result {
     /// The strategy, of a row of DDSS.
     pub(crate) fn wait(&self) -> &str {
-        self.road.rsplit('/').next().unwrap_or_default()
+        self.path.rsplit('/').next().unwrap_or_default()
     }
 }
 
@@ -61,8 +61,8 @@ struct Samples {
     operations: u64,
 }
 
-/// Runs all ways in turns and writes two rows for each: the whole, and the part that shares data. The first way is what
-/// the others are compared with.
+/// Runs all variants in turns and writes two rows for each: the total, and the part for shared data. The first variant
+/// is the reference.
 pub(crate) fn in_turns(
     bench: &mut Bench,
     op: &str,
@@ -71,7 +71,7 @@ pub(crate) fn in_turns(
     ways: &mut [Way<'_>],
 ) -> Vec<Result> {
     let label = |way: &Way<'_>, part: &str| {
-        format!("{},{op},{size_bytes},{}/{what}{part},{}", way.name, way.road, way.outstanding)
+        format!("{},{op},{size_bytes},{}/{what}{part},{}", way.name, way.path, way.outstanding)
     };
     if !ways.iter().any(|way| bench.options.wants(&label(way, ""))) {
         return Vec::new();
@@ -103,7 +103,7 @@ pub(crate) fn in_turns(
 
 fn one_slice(way: &mut Way<'_>, samples: &mut Samples, slice: Duration) {
     (way.wake)();
-    // Whoever slept is cold.
+    // A thread that slept has cold caches.
     (way.run)();
     let begin = Instant::now();
     loop {
@@ -120,8 +120,8 @@ fn one_slice(way: &mut Way<'_>, samples: &mut Samples, slice: Duration) {
 
 fn result(way: &Way<'_>, samples: &Samples) -> Result {
     let (whole_us, data_us) = (samples.whole.quantile_us(0.5), samples.data.quantile_us(0.5));
-    let (name, road, outstanding) = (way.name, way.road.clone(), way.outstanding);
-    Result { name, road, outstanding, whole_us, data_us, operations: samples.operations }
+    let (name, path, outstanding) = (way.name, way.path.clone(), way.outstanding);
+    Result { name, path, outstanding, whole_us, data_us, operations: samples.operations }
 }
 
 fn row(label: String, sample: &Sample, first: &Result, first_us: f64, notes: Vec<String>) -> Row {
@@ -130,6 +130,6 @@ fn row(label: String, sample: &Sample, first: &Result, first_us: f64, notes: Vec
     let ratio = (!is_first && first_us > 0.0).then(|| p50_us / first_us);
     let operations_per_s = sample.operations_per_s();
     let p999_us = sample.quantile_us(0.999);
-    let (rate_ratio, more) = (ratio.map(f64::recip), More::default());
+    let (rate_ratio, more) = (ratio.map(f64::recip), ExtraColumns::default());
     Row { label, p50_us, p99_us, p999_us, operations_per_s, ratio, rate_ratio, more, notes }
 }

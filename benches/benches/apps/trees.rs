@@ -10,11 +10,11 @@ use ddss_apps::storage::{DdssPages, PAGE_BYTES, PageId, PageStore, RedisPages, T
 use ddss_apps::tree::{BTree, RTree};
 use ddss_benches::harness::Bench;
 
-use crate::bare::BareServer;
+use crate::bare_pages::BareServer;
 use crate::compare::{Result, Took, Way, in_turns};
-use crate::road::{Nodes, Placed, Road, distinct, say};
+use crate::testbed::{Nodes, Placed, Testbed, distinct, report_progress};
 
-/// How much of the places a query touches, in percent.
+/// Percentage of the records that a query touches.
 const PERCENTS: [usize; 5] = [20, 40, 60, 80, 100];
 /// Places in the R-tree and in the B-tree: their queries then read about as many pages as those of the paper.
 const PLACES: [usize; 2] = [9500, 3300];
@@ -25,12 +25,12 @@ const BATCH: usize = 16;
 
 type Store = Timed<Box<dyn PageStore>>;
 
-/// Opens a store by the name of what lies in it.
+/// Opens a store by the name of its content.
 type Open<'a> = Box<dyn Fn(&str) -> Box<dyn PageStore> + 'a>;
 
-/// Who answers for a store.
+/// The server of a store.
 enum Service {
-    /// A server that sleeps while nobody asks.
+    /// A server that sleeps while it is idle.
     Sleeps,
     Nodes(Rc<Nodes>),
     Bare(Rc<BareServer>),
@@ -55,18 +55,18 @@ impl Service {
 }
 
 /// A store with both trees in it.
-struct Shelf<'a> {
+struct StoreVariant<'a> {
     name: &'static str,
-    road: String,
+    path: String,
     open: Open<'a>,
     service: Service,
 }
 
-impl Shelf<'_> {
+impl StoreVariant<'_> {
     fn way<'b>(&'b self, outstanding: usize, run: impl FnMut() -> Took + 'b) -> Way<'b> {
         Way {
             name: self.name,
-            road: self.road.clone(),
+            path: self.path.clone(),
             outstanding,
             run: Box::new(run),
             wake: Box::new(|| self.service.wake()),
@@ -74,7 +74,7 @@ impl Shelf<'_> {
         }
     }
 
-    /// Opens what has that name, while whoever answers is awake.
+    /// Opens the store of that name, while its server is awake.
     fn with<T>(&self, name: &str, open: impl FnOnce(Store) -> std::result::Result<T, ddss_apps::Error>) -> T {
         self.service.wake();
         let opened = open(Timed::new((self.open)(name))).expect("it was filled");
@@ -88,50 +88,55 @@ impl Shelf<'_> {
 }
 
 /// Measures pages alone, then all queries.
-pub(crate) fn measure(bench: &mut Bench, road: &Road, placed: &[Placed]) {
+pub(crate) fn measure(bench: &mut Bench, testbed: &Testbed, placed: &[Placed]) {
     let all = geonames::places().expect("the places are part of the repository");
     let sets = PLACES.map(|count| geonames::spread(&all, count));
-    let shelves = shelves(road, placed, &sets);
-    pages(bench, &shelves);
+    let store_variants = store_variants(testbed, placed, &sets);
+    pages(bench, &store_variants);
     for percent in PERCENTS {
-        let results = by_position(bench, &shelves, &sets[0], percent);
+        let results = by_position(bench, &store_variants, &sets[0], percent);
         judge(&format!("rtree q{percent}"), &results);
     }
     for percent in PERCENTS {
-        let results = by_name(bench, &shelves, &sets[1], percent);
+        let results = by_name(bench, &store_variants, &sets[1], percent);
         judge(&format!("btree q{percent}"), &results);
     }
 }
 
-/// Fills a store of each sort. The one that others are compared with comes first.
-fn shelves<'a>(road: &'a Road, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec<Shelf<'a>> {
-    let mut shelves = Vec::new();
-    if let Some(nfs) = &road.nfs {
+/// Fills a store of each kind. The first one is the reference.
+fn store_variants<'a>(testbed: &'a Testbed, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec<StoreVariant<'a>> {
+    let mut store_variants = Vec::new();
+    if let Some(nfs) = &testbed.nfs {
         let open = move |name: &str| -> Box<dyn PageStore> {
             Box::new(nfs.borrow_mut().pages(&format!("/{name}"), PAGES).expect("the server serves"))
         };
-        let road = format!("{}/block", road.path);
-        shelves.push(Shelf { name: "none", road, open: Box::new(open), service: Service::Sleeps });
+        let path = format!("{}/block", testbed.path);
+        store_variants.push(StoreVariant { name: "none", path, open: Box::new(open), service: Service::Sleeps });
     }
-    if let Some(redis) = &road.redis {
+    if let Some(redis) = &testbed.redis {
         let open = move |name: &str| -> Box<dyn PageStore> {
             let client = redis.borrow_mut().client().expect("the server serves");
             Box::new(RedisPages::new(client, name, PAGES))
         };
-        let road = format!("{}/block", road.path);
-        shelves.push(Shelf { name: "redis", road, open: Box::new(open), service: Service::Sleeps });
+        let path = format!("{}/block", testbed.path);
+        store_variants.push(StoreVariant { name: "redis", path, open: Box::new(open), service: Service::Sleeps });
     }
-    let bare = Rc::new(road.bare_server(2 * PAGES));
+    let bare = Rc::new(testbed.bare_server(2 * PAGES));
     let service = Service::Bare(Rc::clone(&bare));
     let open = move |name: &str| -> Box<dyn PageStore> {
         let first = if name == "rtree" { 0 } else { PAGES };
         Box::new(bare.pages(first, PAGES))
     };
-    shelves.push(Shelf { name: "raw", road: format!("{}/spin", road.path), open: Box::new(open), service });
-    for shelf in &shelves {
-        shelf.service.wake();
-        fill((shelf.open)("rtree"), (shelf.open)("btree"), sets);
-        shelf.service.rest();
+    store_variants.push(StoreVariant {
+        name: "raw",
+        path: format!("{}/spin", testbed.path),
+        open: Box::new(open),
+        service,
+    });
+    for variant in &store_variants {
+        variant.service.wake();
+        fill((variant.open)("rtree"), (variant.open)("btree"), sets);
+        variant.service.rest();
     }
     for nodes in distinct(placed) {
         let home = nodes.at_home();
@@ -144,11 +149,11 @@ fn shelves<'a>(road: &'a Road, placed: &[Placed], sets: &[Vec<Place>; 2]) -> Vec
         let client = nodes.client(*strategy);
         let open =
             move |name: &str| -> Box<dyn PageStore> { Box::new(DdssPages::open(&client, name).expect("it was made")) };
-        let road = format!("{}/{strategy}", road.path);
+        let path = format!("{}/{strategy}", testbed.path);
         let service = Service::Nodes(Rc::clone(nodes));
-        shelves.push(Shelf { name: "ddss", road, open: Box::new(open), service });
+        store_variants.push(StoreVariant { name: "ddss", path, open: Box::new(open), service });
     }
-    shelves
+    store_variants
 }
 
 fn fill(rtree: impl PageStore, btree: impl PageStore, sets: &[Vec<Place>; 2]) {
@@ -169,26 +174,27 @@ fn read(store: &mut Store, ids: &[PageId], into: &mut [[u8; PAGE_BYTES]]) -> Too
 }
 
 /// One page, sixteen pages at once, and for DDSS the bare get.
-fn pages(bench: &mut Bench, shelves: &[Shelf<'_>]) {
+fn pages(bench: &mut Bench, store_variants: &[StoreVariant<'_>]) {
     let mut ways = Vec::new();
-    for shelf in shelves {
+    for variant in store_variants {
         for count in [1, BATCH] {
-            let (mut store, mut into) = (shelf.store("rtree"), vec![[0; PAGE_BYTES]; count]);
+            let (mut store, mut into) = (variant.store("rtree"), vec![[0; PAGE_BYTES]; count]);
             // As a prefetch has them: not one behind the other.
             let ids: Vec<PageId> = (1..).step_by(3).take(count).map(PageId).collect();
-            ways.push(shelf.way(count, move || read(&mut store, &ids, &mut into)));
+            ways.push(variant.way(count, move || read(&mut store, &ids, &mut into)));
         }
     }
     let results = in_turns(bench, "page", PAGE_BYTES, "read", &mut ways);
     drop(ways);
     let mut bare = Vec::new();
-    for shelf in shelves {
-        let Service::Nodes(nodes) = &shelf.service else { continue };
-        let strategy = shelf.road.rsplit('/').next().and_then(|word| word.parse().ok()).expect("it ends in a strategy");
+    for variant in store_variants {
+        let Service::Nodes(nodes) = &variant.service else { continue };
+        let strategy =
+            variant.path.rsplit('/').next().and_then(|word| word.parse().ok()).expect("it ends in a strategy");
         let segment = nodes.client(strategy).open("rtree").expect("it was made");
         nodes.rest();
-        let (mut into, mut store) = (new_page(), shelf.store("rtree"));
-        let get = shelf.way(1, move || {
+        let (mut into, mut store) = (new_page(), variant.store("rtree"));
+        let get = variant.way(1, move || {
             let begin = Instant::now();
             segment.get_into(PAGE_BYTES as u64, &mut into[..]).expect("the home is there");
             let whole = begin.elapsed();
@@ -196,36 +202,41 @@ fn pages(bench: &mut Bench, shelves: &[Shelf<'_>]) {
         });
         bare.push(Way { name: "raw", ..get });
         let mut into = vec![[0; PAGE_BYTES]];
-        bare.push(shelf.way(1, move || read(&mut store, &[PageId(1)], &mut into)));
+        bare.push(variant.way(1, move || read(&mut store, &[PageId(1)], &mut into)));
     }
     let pairs = in_turns(bench, "get", PAGE_BYTES, "bare-and-page", &mut bare);
     for two in pairs.chunks(2) {
         let [get, page] = two else { continue };
-        say(&format!("{}: a page is {:.2} of a bare get", page.wait(), page.whole_us / get.whole_us));
+        report_progress(&format!("{}: a page is {:.2} of a bare get", page.wait(), page.whole_us / get.whole_us));
     }
     for one in results.iter().filter(|result| result.outstanding == 1) {
-        let many = results.iter().find(|many| many.road == one.road && many.name == one.name && many.outstanding > 1);
+        let many = results.iter().find(|many| many.path == one.path && many.name == one.name && many.outstanding > 1);
         if let Some(many) = many {
-            say(&format!("{} {}: {BATCH} pages are {:.2} of one", one.name, one.wait(), many.whole_us / one.whole_us));
+            report_progress(&format!(
+                "{} {}: {BATCH} pages are {:.2} of one",
+                one.name,
+                one.wait(),
+                many.whole_us / one.whole_us
+            ));
         }
     }
 }
 
-/// What a query makes of the places that it finds: how many they are, and how far they lie from a point together.
+/// Result of a query over records: their number, and the sum of their distances from a point.
 fn work(sum: &mut (u64, f64), at: [f64; 2]) {
     const FROM: [f64; 2] = [7.44744, 46.94809];
     sum.0 += 1;
     sum.1 += Place::distance_km(FROM, at);
 }
 
-fn by_position(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
+fn by_position(bench: &mut Bench, store_variants: &[StoreVariant<'_>], set: &[Place], percent: usize) -> Vec<Result> {
     let area = geonames::area_of(set, percent);
     let mut ways = Vec::new();
     for batch in [1, BATCH] {
-        for shelf in shelves {
-            let mut tree = shelf.with("rtree", RTree::open).batch(batch);
+        for variant in store_variants {
+            let mut tree = variant.with("rtree", RTree::open).batch(batch);
             tree.store_mut().take();
-            ways.push(shelf.way(batch, move || {
+            ways.push(variant.way(batch, move || {
                 let begin = Instant::now();
                 let found = tree.fold(area, || (0, 0.0), |sum, rect, _| work(sum, rect.min)).expect("the store serves");
                 let whole = begin.elapsed();
@@ -238,15 +249,15 @@ fn by_position(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent:
     in_turns(bench, "rtree", PAGE_BYTES, &format!("q{percent}"), &mut ways)
 }
 
-fn by_name(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usize) -> Vec<Result> {
+fn by_name(bench: &mut Bench, store_variants: &[StoreVariant<'_>], set: &[Place], percent: usize) -> Vec<Result> {
     let last = geonames::key_at(set, percent);
     let last = Bound::Included(&last[..]);
     let mut ways = Vec::new();
     for batch in [1, BATCH] {
-        for shelf in shelves {
-            let mut tree = shelf.with("btree", BTree::open).batch(batch);
+        for variant in store_variants {
+            let mut tree = variant.with("btree", BTree::open).batch(batch);
             tree.store_mut().take();
-            ways.push(shelf.way(batch, move || {
+            ways.push(variant.way(batch, move || {
                 let begin = Instant::now();
                 let step = |sum: &mut (u64, f64), _: &[u8], value: &[u8]| {
                     let degrees = |at: usize| f64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
@@ -263,7 +274,7 @@ fn by_name(bench: &mut Bench, shelves: &[Shelf<'_>], set: &[Place], percent: usi
     in_turns(bench, "btree", PAGE_BYTES, &format!("q{percent}"), &mut ways)
 }
 
-/// Says how far it is from what it must reach.
+/// Returns the distance from the target.
 fn judge(what: &str, results: &[Result]) {
     let find = |name: &str, wait: &str, outstanding: usize| {
         let this = |result: &&Result| (result.name, result.wait(), result.outstanding) == (name, wait, outstanding);
@@ -297,5 +308,5 @@ fn judge(what: &str, results: &[Result]) {
             }
         }
     }
-    say(&words);
+    report_progress(&words);
 }

@@ -1,7 +1,7 @@
-//! One cache line between two cores: the least that a question and its answer can cost inside a node.
+//! One cache line between two cores: the minimal round trip inside a node.
 //!
-//! Client and service are two threads here and not two processes. A line that moves between two cores does not
-//! know whose page it is on, and so nobody has to map memory for this.
+//! Client and service are two threads here and not two processes. The cost of moving a line between two cores does not
+//! depend on the process, so no memory is mapped for this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 
 /// Looks of the service within one turn.
 const LOOKS_PER_TURN: u32 = 1024;
-/// Lines that are used, one after the other. What one line takes depends on where in the processor it is at home: between the best and
-/// the worst of these 64 there are four tenths (195 to 275 ns on the machine of docs/notes/figures.md), always the same ones. A ring goes
-/// through all of its lines, so what it is compared with has to go through many as well.
+/// Number of lines, used one after the other. The cost of a line depends on its position in the processor: it varies by
+/// four tenths over these 64 (195 to 275 ns on the machine of docs/notes/figures.md), always in the same way. A ring uses all of
+/// its lines, so its limit must use many as well.
 const LINES: u64 = 64;
 /// Round trips on a line before the next one.
 const TRIPS_PER_LINE: u64 = 64;
@@ -49,7 +49,7 @@ pub fn line_ping_pong(cores: Cores) -> Figure {
     Figure::new("raw", "pingpong", 8, "shm/spin/t1", PingPong { lines, trips: 0, service, yields })
 }
 
-/// Answers the questions that come while it looks a bounded number of times; says how many have come by then.
+/// Answers requests during a bounded number of polls; returns the number of requests so far.
 fn answer(lines: &Lines, mut trips: u64) -> u64 {
     for _ in 0..LOOKS_PER_TURN {
         let line = line_of(lines, trips);

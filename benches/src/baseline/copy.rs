@@ -1,4 +1,4 @@
-//! A plain copy of memory that nobody writes: what moving bytes costs at the least.
+//! A plain copy of unshared memory: the minimal cost of moving bytes.
 
 use std::hint::black_box;
 

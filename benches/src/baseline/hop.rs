@@ -1,6 +1,5 @@
-//! A bare hop: a client that reaches another core's socket by way of a thread on its own core, as a get does that its daemon asks
-//! another node for. Nobody does anything but pass on; what is on the way twice is that one core runs first the one and then
-//! the other.
+//! A bare hop: a client that reaches another core's socket through a thread on its own core, as a remote get goes
+//! through its daemon. The threads only forward; the cost of two runs on one core remains.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -17,7 +16,7 @@ const OFFERS_PER_TURN: u32 = 64;
 /// The longest sleep, in case a wake-up gets lost.
 const SLEEP_MAX: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// How the client waits while the thread on its core works.
+/// Waiting method of the client while the thread on its core works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandOver {
     /// Both yield to each other.
@@ -97,7 +96,7 @@ impl Relay {
         Turn::Again
     }
 
-    /// `None`: nobody is there.
+    /// `None`: not connected.
     fn ask_home(&mut self) -> Option<()> {
         write_all(&self.home, &[1; QUESTION_BYTES], false).ok()?;
         let mut have = 0;
@@ -121,7 +120,7 @@ impl RoundTrip for Hop {
         while self.counts.answered.0.load(Ordering::Acquire) != self.asked {
             match self.hand_over {
                 HandOver::Yield => std::thread::yield_now(),
-                // Whatever ends the sleep, the count says whether the answer is there.
+                // After any wake-up the counter shows if the answer is there.
                 HandOver::Sleep => {
                     _ = futex::wait(&self.counts.answered.0, futex::Flags::PRIVATE, before, Some(&SLEEP_MAX));
                 }

@@ -1,4 +1,6 @@
-//! The limits: what the machine does when nothing of DDSS is in between.
+//! Limits: the same operations on this machine without DDSS.
+//!
+//! Each file measures one limit, inside a node (cache line, ring, wake-up, copy) or between nodes (sockets).
 
 mod cache_line;
 mod copy;

@@ -67,7 +67,7 @@ pub fn ring_stream(cores: Cores, batch: usize) -> Figure {
 }
 
 impl Ring {
-    /// Copies out what was written since `read`; returns how much is read now.
+    /// Copies the entries written since `read`; returns the new read index.
     fn consume(&self, read: u64) -> u64 {
         // pairs with the Release in `Stream::once`
         let written = self.written.0.load(Ordering::Acquire);
@@ -80,7 +80,7 @@ impl Ring {
             let entry: [u64; ENTRY_WORDS] = std::array::from_fn(|word| slot.0[word].load(Ordering::Relaxed));
             black_box(&entry);
         }
-        // pairs with the Acquire in `Stream::once`: the slots are free when the copies are made
+        // pairs with the Acquire in `Stream::once`: the slots are free after the copies
         self.read.0.store(written, Ordering::Release);
         written
     }

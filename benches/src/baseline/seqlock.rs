@@ -1,7 +1,7 @@
-//! A whole value out of memory that someone else may write: the least that a get of a mapped segment can cost.
+//! A consistent read of shared memory by a seqlock: the minimal cost of a local read.
 //!
-//! The words are read one by one, as atomics, because another process may write them meanwhile; a plain copy
-//! of memory that nobody writes is faster for large values. No writer is in the way here.
+//! The words are read one by one, as atomics, because another process may write them meanwhile. For large values a
+//! plain copy of unshared memory is faster. No writer competes here.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -26,7 +26,7 @@ pub fn seqlock_copy(size_bytes: usize) -> Figure {
 impl RoundTrip for Copy {
     fn once(&mut self) {
         let Copy { sequence, words, copy } = self;
-        // Another process could change the words: the compiler may not keep what it read last time.
+        // Another process could change the words, so the compiler must not reuse earlier reads.
         let (sequence, words) = black_box((&*sequence, words.as_slice()));
         loop {
             let before = sequence.load(Ordering::Acquire);

@@ -1,20 +1,20 @@
-//! Many threads on one core, each with cache lines of its own, and one on another core that answers all of them: what it costs by
-//! itself that they hand their core over after short turns.
+//! Many threads on one core, each with its own cache lines, and a service on another core: the cost of short time
+//! slices alone.
 //!
-//! Who keeps his core for all of the scheduler's slice makes the most of it, and lets the others wait for as many slices as there
-//! are others.
+//! A thread that keeps its core for a whole scheduler slice has the best throughput, and delays every other thread by
+//! as many slices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Alone, Cores, Service, Turn};
+use crate::harness::{Cores, Service, StandaloneResult, Turn};
 use crate::system::{Repeated, run_threads};
 
 /// Lines of each thread, one after the other, as in a ring.
 const LINES: u64 = 128;
-/// Looks at the line of who asked last before all others are looked at: he most likely asks again.
+/// Polls the line of the last requester before all others, as the most likely next one.
 const LOOKS_AT_THE_LAST: u32 = 512;
 /// Looks of the service within one turn.
 const LOOKS_PER_TURN: u32 = 64;
@@ -63,9 +63,9 @@ impl Answerer {
     }
 }
 
-/// So many threads that share the client's core and hand it over after turns of that length, or when the scheduler says so; what they
-/// did together in that time, and how fairly.
-pub fn line_turns(cores: Cores, threads: usize, turn: Option<Duration>, time: Duration) -> Alone {
+/// Threads that share the client's core and yield it after slices of that length, or when the scheduler decides.
+/// Returns their joint throughput, and its fairness.
+pub fn line_turns(cores: Cores, threads: usize, turn: Option<Duration>, time: Duration) -> StandaloneResult {
     let fresh = || std::array::from_fn(|_| Line(AtomicU64::new(0)));
     let all: Arc<[Lines]> = (0..threads).map(|_| fresh()).collect();
     let mut answerer = Answerer { all: Arc::clone(&all), trips: vec![0; threads], last: 0 };

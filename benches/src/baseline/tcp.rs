@@ -1,7 +1,7 @@
-//! Plain sockets: the least that a question and its answer can cost between two nodes.
+//! Plain sockets: the minimal round trip between two nodes.
 //!
-//! A question has 8 bytes, an answer as many as are asked for. With many outstanding, all questions go out in one
-//! system call and the service answers all it has read in one: nobody who uses sockets does it with less.
+//! A request has 8 bytes, a reply the requested number. With many outstanding, one system call sends all requests, and
+//! the service answers all that it has read in one: the minimum for sockets.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_tcp_congestion;
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
-use crate::system::Cable;
+use crate::system::VethPair;
 
 /// Bytes of one question.
 pub(super) const QUESTION_BYTES: usize = 8;
@@ -19,10 +19,10 @@ const QUESTIONS_MAX: usize = 512;
 /// Looks of the service within one turn.
 const LOOKS_PER_TURN: u32 = 64;
 
-/// How long a client that blocks waits for an answer.
+/// Time limit of a blocking client.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// How both sides wait for bytes.
+/// Waiting method of both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// By asking the socket again.
@@ -49,13 +49,13 @@ struct PingPong {
     yields: bool,
 }
 
-/// What the bytes go over.
+/// Path of the bytes.
 #[derive(Debug, Clone, Copy)]
 pub enum Over<'a> {
     /// Loopback.
     Loopback,
     /// A cable between two namespaces.
-    Cable(&'a Cable),
+    Cable(&'a VethPair),
 }
 
 impl Over<'_> {
@@ -128,7 +128,7 @@ impl RoundTrip for PingPong {
     }
 
     fn rest(&mut self) {
-        // Who blocks in the kernel is off its core already, and would only hear of it with the next question.
+        // A blocking thread is off its core already, and would see this only with the next request.
         if self.wait == Wait::Spin {
             self.service.rest();
         }
@@ -191,7 +191,7 @@ struct Stream {
     yields: bool,
 }
 
-/// Blocks of `size_bytes` one way, with nobody waiting for an answer.
+/// Blocks of `size_bytes` one way, without replies.
 pub fn tcp_stream(cores: Cores, size_bytes: usize) -> Figure {
     let (client, mut server) = connected(Over::Loopback, Wait::Spin).expect("loopback connects");
     let yields = cores.is_shared();
@@ -230,8 +230,8 @@ pub(super) fn connected(over: Over<'_>, wait: Wait) -> io::Result<(TcpStream, Tc
     for socket in [&client, &server] {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(wait == Wait::Spin)?;
-        // bbr, the default on many servers, paces what it sends: a third of the rate for large answers here. The
-        // fabric takes reno, too. Where neither of these is there, the default stays.
+        // bbr, the default on many servers, paces its output: a third of the rate for large replies here. The fabric
+        // uses reno, too. Without either of these the default stays.
         let _unpaced = ["reno", "cubic"].iter().any(|name| set_tcp_congestion(socket, name).is_ok());
     }
     client.set_read_timeout(Some(ANSWER_MAX))?;

@@ -9,7 +9,7 @@ use rustix::thread::futex;
 
 use crate::harness::{Cores, Figure, RoundTrip, Spinner, pin};
 
-/// How long the caller waits until everybody sleeps: longer than a service spins.
+/// Pause until all threads sleep: longer than a service spins.
 pub(crate) const IDLE: Duration = Duration::from_micros(300);
 /// The longest sleep, in case a wake-up gets lost.
 const SLEEP_MAX: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -40,7 +40,7 @@ pub fn futex_wake(cores: Cores) -> Figure {
             if seen % 2 == 1 {
                 theirs.word.store(seen.wrapping_add(1), Ordering::Release);
             } else {
-                // Whatever ends the sleep, the word says what to do.
+                // After any wake-up the word selects the action.
                 let _ = futex::wait(&theirs.word, futex::Flags::PRIVATE, seen, Some(&SLEEP_MAX));
             }
         }
@@ -74,7 +74,7 @@ impl Drop for Wake {
         self.shared.over.store(true, Ordering::Release);
         let _ = futex::wake(&self.shared.word, futex::Flags::PRIVATE, 1);
         if let Some(sleeper) = self.sleeper.take() {
-            // One that panicked has said so.
+            // A thread that panicked has reported it.
             drop(sleeper.join());
         }
     }

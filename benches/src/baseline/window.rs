@@ -14,7 +14,7 @@ struct Window {
     outstanding: usize,
     asked: usize,
     came_bytes: usize,
-    /// What will have come at the end of this lap: what a lap takes too much the next one need not take.
+    /// Bytes expected at the end of this lap: a lap's surplus counts for the next one.
     goal_bytes: usize,
     service: Service,
     yields: bool,
@@ -39,7 +39,7 @@ impl Window {
         self.asked - self.came_bytes / self.size_bytes
     }
 
-    /// As many questions as may be out.
+    /// Most requests outstanding.
     fn ask(&mut self) {
         let more = self.outstanding - self.under_way();
         write_all(&self.client, &self.questions[..QUESTION_BYTES * more], self.yields).expect("the service is there");
@@ -85,7 +85,7 @@ impl RoundTrip for Window {
         while self.under_way() > 0 {
             self.take();
         }
-        // What came here is no lap's.
+        // Bytes that arrive here belong to no lap.
         self.goal_bytes = self.came_bytes;
         self.service.rest();
     }

@@ -1,26 +1,26 @@
-//! Says whether the road got longer. `scripts/guard` runs it, since it has to be built for valgrind.
+//! The performance regression guard. `scripts/guard` runs it, since it must be built for valgrind.
 //!
 //! Without arguments it counts the instructions of short runs under valgrind and compares them with
-//! `benches/guard/instructions.json`. That means the same on a busy machine and a quiet one, and so the tests do it.
+//! `benches/guard/instructions.json`. The counts do not depend on the load of the machine, so the tests run this.
 //! `--ratios` runs `cargo bench --bench ipc` and `fabric` with `--quick` and compares ratios to the raw limit with
-//! `benches/guard/ratios.json`; that needs a quiet machine. `--keep` writes what was measured instead of comparing it.
+//! `benches/guard/ratios.json`; that needs a quiet machine. `--keep` records the measured values instead.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a command talks to who started it")]
+#![allow(clippy::print_stdout, reason = "a command prints to its user")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::regression::{CountError, Kept, LOADS, compare, instructions, run_load};
+use ddss_benches::regression::{CountError, Recorded, WORKLOADS, compare, instructions, run_workload};
 use ddss_benches::report::{Machine, Rows, run};
 
-/// The word before a load and its rounds: what runs under valgrind is this program again.
+/// Argument before a workload and its rounds: valgrind runs this program again with it.
 const LOAD: &str = "--load";
 /// Instructions are the same to a thousandth from run to run; this much a change may cost without being asked why.
 const INSTRUCTIONS_TOLERANCE: f64 = 0.05;
 /// Ratios to a limit that is measured beside them still vary by the machine's neighbours.
 const RATIOS_TOLERANCE: f64 = 0.35;
-/// The ratios that are kept: bench, row, and which column.
+/// Recorded ratios: bench, row, and column.
 const RATIOS: [(&str, &str, &str); 5] = [
     ("ipc", "ddss,null,8,shm/rcq/t1,1", "of_limit"),
     ("ipc", "ddss,null,8,shm/auto/t1,1", "of_limit"),
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     if let [word, load, rounds] = &arguments[..]
         && word == LOAD
     {
-        let known = rounds.parse().is_ok_and(|rounds| run_load(load, rounds));
+        let known = rounds.parse().is_ok_and(|rounds| run_workload(load, rounds));
         return if known { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     let mut wishes = Wishes::default();
@@ -86,13 +86,13 @@ fn judge(wishes: &Wishes) -> Result<bool, String> {
     let compiler = Machine::here().compiler;
     if wishes.keep {
         let tolerance = if wishes.ratios { RATIOS_TOLERANCE } else { INSTRUCTIONS_TOLERANCE };
-        let kept = Kept { compiler, tolerance, numbers: measured };
+        let kept = Recorded { compiler, tolerance, numbers: measured };
         std::fs::write(&path, kept.json()).map_err(|error| format!("writing {}: {error}", path.display()))?;
         println!("kept {} numbers in {}", kept.numbers.len(), path.display());
         return Ok(true);
     }
     let text = std::fs::read_to_string(&path).map_err(|error| format!("reading {}: {error}", path.display()))?;
-    let mut kept = Kept::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut kept = Recorded::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     if !wishes.ratios && !cfg!(rustix_use_libc) {
         println!("skipped: rings-null: not built for valgrind; scripts/guard does that");
         kept.numbers.retain(|name, _| countable().any(|countable| countable == name));
@@ -123,7 +123,7 @@ enum Skip {
 /// The loads that can be counted. valgrind does not know how rustix finds the kernel's own clock, which the rings read now
 /// and then: for that it has to be built with `--cfg rustix_use_libc`.
 fn countable() -> impl Iterator<Item = &'static str> {
-    LOADS.into_iter().map(|(name, _)| name).filter(|name| cfg!(rustix_use_libc) || *name != "rings-null")
+    WORKLOADS.into_iter().map(|(name, _)| name).filter(|name| cfg!(rustix_use_libc) || *name != "rings-null")
 }
 
 fn counts(only: Option<&str>) -> Result<BTreeMap<String, f64>, Skip> {

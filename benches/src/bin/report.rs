@@ -1,13 +1,13 @@
 //! The page of figures: `cargo run --release -p ddss-benches --bin report -- [--quick] --out DIR`.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a command talks to who started it")]
+#![allow(clippy::print_stdout, reason = "a command prints to its user")]
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::report::{self, Machine, Picture, Ran, Rows, Said};
+use ddss_benches::report::{self, BenchRun, Machine, Picture, ReadmeInputs, Rows};
 use ddss_benches::scale_projection;
 use serde_json::Value;
 
@@ -111,15 +111,15 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
     Ok(ran.iter().all(|ran| ran.passed))
 }
 
-/// What else was left beside the rows.
-fn said(folder: &Path) -> io::Result<Said> {
+/// Further results beside the rows.
+fn said(folder: &Path) -> io::Result<ReadmeInputs> {
     let read = |name: &str| match fs::read_to_string(folder.join(name)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     };
     let chaos = read("chaos.json")?.map(|text| serde_json::from_str(&text)).transpose().map_err(io::Error::other)?;
-    Ok(Said { demo: read("demo.txt")?, chaos })
+    Ok(ReadmeInputs { demo: read("demo.txt")?, chaos })
 }
 
 fn draw(pictures: &[Picture], folder: &Path) -> io::Result<()> {
@@ -129,18 +129,18 @@ fn draw(pictures: &[Picture], folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn measured(wishes: &Wishes) -> io::Result<(Machine, Vec<Ran>, Rows)> {
+fn measured(wishes: &Wishes) -> io::Result<(Machine, Vec<BenchRun>, Rows)> {
     let ran = report::run(&wishes.only, wishes.quick, &wishes.out, |what| println!("{what}"))?;
     let rows = Rows::read(&wishes.out).map_err(io::Error::other)?;
     Ok((Machine::here().seen_in(&rows), ran, rows))
 }
 
-/// What an earlier run left: its rows, and on what machine they were measured.
-fn recorded(from: &Path) -> io::Result<(Machine, Vec<Ran>, Rows)> {
+/// Results of an earlier run: its rows, and its machine.
+fn recorded(from: &Path) -> io::Result<(Machine, Vec<BenchRun>, Rows)> {
     let rows = Rows::read(from).map_err(io::Error::other)?;
     let text = fs::read_to_string(from.join("results.json")).unwrap_or_default();
     let value: Value = serde_json::from_str(&text).unwrap_or_default();
-    let ran = value["ran"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(Ran::of).collect();
+    let ran = value["ran"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(BenchRun::of).collect();
     let machine = if value["machine"].is_object() { Machine::of(&value["machine"]) } else { Machine::here() };
     Ok((machine.seen_in(&rows), ran, rows))
 }

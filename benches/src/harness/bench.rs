@@ -5,25 +5,25 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::compare::{Compared, compare};
+use super::core_distance::{Distance, PATIENCE};
 use super::cores::come_first;
-use super::distance::{Distance, PATIENCE};
 use super::measure::Meter;
 use super::report::Report;
-use super::{Alone, Cores, Figure, Options, Plan, Row, pin};
+use super::{Cores, Figure, Options, Plan, Row, StandaloneResult, pin};
 
 /// Two medians of a short look that lie closer together are the same.
 const NOISE: f64 = 1.05;
 
 /// One run of one bench: pins the calling thread, measures families of figures, prints their rows.
 pub struct Bench {
-    /// Who runs where.
+    /// Placement of client and service.
     pub cores: Cores,
-    /// What the command line asked for.
+    /// Options of the command line.
     pub options: Options,
     plan: Plan,
     meter: Meter,
     distance: Distance,
-    /// What is left of [`PATIENCE`], if cores were asked for.
+    /// Remaining part of [`PATIENCE`], if separate cores were requested.
     patience: Duration,
     report: Report,
 }
@@ -34,20 +34,20 @@ impl Bench {
         let options = Options::parse(arguments);
         let cores = Cores::of_this_machine();
         pin(cores.client).expect("the core is one of those that this process may use");
-        say(&format!("{name}: client on core {}, service on core {}", cores.client, cores.service));
+        report_progress(&format!("{name}: client on core {}, service on core {}", cores.client, cores.service));
         if cores.is_shared() {
-            say("only one core is there: both sides take turns on it, and every wait yields");
+            report_progress("only one core is there: both sides take turns on it, and every wait yields");
         }
         if !come_first() {
-            say("/proc/self/autogroup takes no -20: other sessions come as first as this one");
+            report_progress("/proc/self/autogroup takes no -20: other sessions come as first as this one");
         }
-        say(&format!("reading the clock takes {} ns, and every lap holds one reading", clock_ns()));
+        report_progress(&format!("reading the clock takes {} ns, and every lap holds one reading", clock_ns()));
         for argument in &options.ignored {
-            say(&format!("ignoring {argument}"));
+            report_progress(&format!("ignoring {argument}"));
         }
         let plan = options.plan();
         if !options.bench {
-            say("not run by cargo bench: everything runs once, and the numbers mean nothing");
+            report_progress("not run by cargo bench: everything runs once, and the numbers mean nothing");
         }
         let report = Report::start(options.csv_file(name).as_deref()).expect("the rows can be written");
         let mut distance = Distance::between(cores, options.line_min_ns.map(|least| f64::from(least) / 1000.0));
@@ -55,16 +55,16 @@ impl Bench {
         if let Some(least) = options.line_min_ns {
             patience = PATIENCE;
             let seconds = PATIENCE.as_secs();
-            say(&format!(
+            report_progress(&format!(
                 "measuring while a line takes {least} ns at least, and up to {seconds} s in vain; after that rows are marked NEAR"
             ));
         }
-        say(&format!("a line takes {:.2} us from core to core and back", distance.start(&mut patience)));
+        report_progress(&format!("a line takes {:.2} us from core to core and back", distance.start(&mut patience)));
         Bench { cores, options, plan, meter: Meter::new(), distance, patience, report }
     }
 
-    /// Measures `limit` and what is compared with it, in turns, and prints their rows, the limit's first.
-    /// Nothing is measured if `--only` names none of them.
+    /// Measures `limit` and its figures in turns, and prints their rows, the limit's first. Measures nothing if
+    /// `--only` names none of them.
     pub fn family(&mut self, mut limit: Figure, mut figures: Vec<Figure>) {
         let wanted = self.options.wants(&limit.label());
         figures.retain(|figure| self.options.wants(&figure.label()));
@@ -101,8 +101,8 @@ impl Bench {
         }
     }
 
-    /// Which of `candidates` has the lowest median beside `limit`, and what to say about the choice. A short look: an
-    /// earlier candidate is only left for a later one that is better by more than noise.
+    /// Returns the candidate with the lowest median beside `limit`, and a note. The measurement is short: a later
+    /// candidate wins only by more than noise.
     pub fn quickest(&mut self, mut limit: Figure, candidates: Vec<(&str, Figure)>) -> (usize, String) {
         let (names, mut figures): (Vec<&str>, Vec<Figure>) = candidates.into_iter().unzip();
         let plan = self.plan.for_a_choice();
@@ -118,15 +118,21 @@ impl Bench {
 
     /// Measures something that runs by itself for the time that it is given, between two probes of `limit`, and
     /// prints its row. `label` is the first five columns.
-    pub fn by_itself(&mut self, limit: &mut Figure, label: &str, time: Duration, run: impl FnOnce(Duration) -> Alone) {
+    pub fn by_itself(
+        &mut self,
+        limit: &mut Figure,
+        label: &str,
+        time: Duration,
+        run: impl FnOnce(Duration) -> StandaloneResult,
+    ) {
         if !self.options.wants(label) {
             return;
         }
-        self.distance.look(label);
+        self.distance.probe(label);
         let before = self.meter.measure(limit, self.plan.probe);
-        let Alone { sample, more, mut notes } = run(time);
+        let StandaloneResult { sample, more, mut notes } = run(time);
         let after = self.meter.measure(limit, self.plan.probe);
-        self.distance.look(label);
+        self.distance.probe(label);
         let compared = Compared::of(before, sample, &after);
         if compared.is_noisy() {
             notes.push("NOISY: the limit moved meanwhile".to_owned());
@@ -141,7 +147,7 @@ impl Bench {
         }
     }
 
-    /// Prints a row of something that was measured here, and what a line took meanwhile.
+    /// Prints a row that was measured elsewhere, with the core distance meanwhile.
     fn report(&mut self, mut row: Row) {
         if let Some(beside) = self.distance.beside(&row.label) {
             row.more.line_us = Some(beside.median_us);
@@ -156,7 +162,7 @@ impl Bench {
     }
 }
 
-fn say(what: &str) {
+fn report_progress(what: &str) {
     // Notes are a courtesy: a closed standard error is no reason to stop.
     drop(writeln!(io::stderr().lock(), "# {what}"));
 }

@@ -1,27 +1,27 @@
-//! Taking turns: limit, A, limit, B, limit, A, limit, B, limit.
+//! Interleaved comparison: limit, A, limit, B, limit, A, limit, B, limit.
 //!
-//! The same thing drifts by 1.4 to 1.7 times between two passes on a busy machine. What is compared therefore
-//! runs in short slices that take turns, and each slice stands between two probes of the limit. Where these two
-//! differ, the machine changed in between, and the slice is thrown away together with them. So is one of a machine that was not asked
-//! for, if the cores were to be apart and were not.
+//! On a busy machine the same operation drifts by a factor of 1.4 to 1.7 between two passes. So the compared operations
+//! run in short slices in turn, and each slice is between two probes of the limit. If the two probes differ, the
+//! machine changed, and slice and probes are discarded. The same holds for a slice on cores of the wrong distance, if
+//! one was requested.
 
 use std::time::{Duration, Instant};
 
 use super::{Figure, Sample};
 
-/// How far the probes before and after a slice may lie apart.
+/// Permitted difference of the probes before and after a slice.
 const DRIFT_MAX: f64 = 1.4;
 
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Slices of each figure that count.
     pub rounds: usize,
     /// Rounds after which it is over, however few slices counted.
     pub rounds_max: usize,
-    /// How long a slice of a figure takes.
+    /// Duration of a slice.
     pub slice: Duration,
-    /// How long a probe of the limit takes.
+    /// Duration of a probe of the limit.
     pub probe: Duration,
 }
 
@@ -59,7 +59,7 @@ pub struct Compared {
     pub kept: usize,
     /// Slices that were thrown away.
     pub thrown: usize,
-    /// Those of them that were measured on another machine than was asked for.
+    /// Slices that were measured at the wrong core distance.
     unwanted: usize,
 }
 
@@ -75,22 +75,22 @@ impl Compared {
         one
     }
 
-    /// Whether no slice counted, and not for want of the machine that was asked for.
+    /// True if no slice counted, for another reason than the core distance.
     pub fn is_noisy(&self) -> bool {
         self.is_empty() && self.thrown > self.unwanted
     }
 
-    /// Whether no slice counted, so that the numbers are those of the last one that was thrown away.
+    /// True if no slice counted, so that the numbers are those of the last discarded one.
     fn is_empty(&self) -> bool {
         self.kept == 0
     }
 
-    /// How many times the limit's median the figure's median is.
+    /// Ratio of the figure's median to the limit's.
     pub fn ratio(&self) -> f64 {
         self.figure.quantile_us(0.5) / self.limit.quantile_us(0.5)
     }
 
-    /// How many times the limit's rate the figure's rate is.
+    /// Ratio of the figure's rate to the limit's.
     pub fn rate_ratio(&self) -> f64 {
         self.figure.operations_per_s() / self.limit.operations_per_s()
     }
@@ -117,8 +117,8 @@ impl Compared {
     }
 }
 
-/// Measures each of `figures` between probes of `limit`, in turns. The last answer is of the limit itself. `measure` says, too,
-/// whether the machine was the one that was asked for; rounds in which it was not are paid with `patience`.
+/// Measures each of `figures` between probes of `limit`, in turns. The last result is that of the limit. `measure` also
+/// returns true if the core distance was as requested; other rounds consume `patience`.
 pub(crate) fn compare(
     plan: Plan,
     patience: &mut Duration,
@@ -152,7 +152,7 @@ pub(crate) fn compare(
     compared
 }
 
-/// How many times the lower median the higher one is.
+/// Ratio of the higher median to the lower one.
 fn drift(before: &Sample, after: &Sample) -> f64 {
     let (before, after) = (before.quantile_us(0.5), after.quantile_us(0.5));
     (before / after).max(after / before)
@@ -180,9 +180,9 @@ mod tests {
 
     const PLAN: Plan = Plan::of(2, Duration::from_millis(2), Duration::from_millis(1));
 
-    // If this failed, A could be measured in a quiet minute and B in a loud one, and A would win.
+    // If this failed, A could be measured in a quiet minute and B in a busy one, and A would win.
     #[test]
-    fn figures_take_turns_between_probes_of_the_limit() {
+    fn measurements_alternate_between_limit_probes() {
         let mut order = String::new();
         let mut figures = [figure("a"), figure("b")];
         let compared = compare(PLAN, &mut Duration::default(), &mut figure("l"), &mut figures, |figure, time| {
@@ -195,9 +195,9 @@ mod tests {
         assert!(compared.iter().all(|one| one.kept == 2 && one.thrown == 0));
     }
 
-    // If this failed, a figure would be set against a limit from another state of the machine.
+    // If this failed, a figure would be compared with a limit from another state of the machine.
     #[test]
-    fn a_slice_between_probes_that_differ_is_thrown_away() {
+    fn slice_is_discarded_when_limit_probes_differ() {
         // The first slice of `a` stands between 10 and 15; then the limit stays at 15.
         let mut probes = [10].into_iter();
         let mut slices = [100, 30, 40].into_iter();
@@ -210,10 +210,9 @@ mod tests {
         assert!((a.ratio() - 2.0).abs() < 0.01, "{}", a.ratio());
     }
 
-    // If this failed, what was measured on two threads of one core would pass for two cores, or a run that asked for these would end
-    // before it had them.
+    // If this failed, measurements on two threads of one core would pass for two cores, or a run would end early.
     #[test]
-    fn a_slice_of_another_machine_is_thrown_away_and_made_up_for() {
+    fn slice_is_repeated_when_machine_changed() {
         // Only each fifth slice of `a` is wanted; many more rounds than the plan has.
         let mut slices = 0;
         let mut measure = |figure: &mut Figure, _| {
@@ -232,9 +231,9 @@ mod tests {
         assert_eq!(compared[0].kept + compared[0].thrown, PLAN.rounds_max, "it goes on without any patience left");
     }
 
-    // If this failed, a machine that is never quiet would get no rows, or rows that pass for quiet ones.
+    // If this failed, a busy machine would give no rows, or rows without a mark.
     #[test]
-    fn a_machine_that_is_never_quiet_gets_a_mark() {
+    fn row_is_marked_when_machine_is_never_quiet() {
         let mut turn = 0;
         let compared = compare(PLAN, &mut Duration::default(), &mut figure("l"), &mut [figure("a")], |figure, _| {
             turn += 1;

@@ -1,4 +1,4 @@
-//! Who runs where.
+//! Placement of client and service on cores.
 
 use std::fs;
 
@@ -7,9 +7,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The core of the client and the core of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cores {
-    /// Where the thread runs that measures.
+    /// Core of the measuring thread.
     pub client: usize,
-    /// Where the thread runs that answers.
+    /// Core of the service thread.
     pub service: usize,
 }
 
@@ -20,7 +20,7 @@ impl Cores {
         Cores::first_two((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)))
     }
 
-    /// Whether client and service take turns on one core, so that none of them may only spin.
+    /// True if client and service share one core, so that neither may only spin.
     pub fn is_shared(self) -> bool {
         self.client == self.service
     }
@@ -38,9 +38,9 @@ pub fn pin(core: usize) -> rustix::io::Result<()> {
     sched_setaffinity(None, &set)
 }
 
-/// Asks for this session's processes to come before those of other sessions; says whether it was granted.
+/// Requests priority over the processes of other sessions; returns true if it was granted.
 ///
-/// The scheduler shares the machine between sessions first, and `nice` is only heard inside of one.
+/// The scheduler shares the machine between sessions first, and `nice` counts only inside of one.
 pub(crate) fn come_first() -> bool {
     fs::write("/proc/self/autogroup", "-20").is_ok()
 }
@@ -51,15 +51,15 @@ mod tests {
 
     // If this failed, client and service would be measured on one core and called two.
     #[test]
-    fn the_first_two_cores_are_taken_and_one_is_taken_twice() {
+    fn client_and_service_get_first_two_cores() {
         assert_eq!(Cores::first_two([3, 5, 7].into_iter()), Cores { client: 3, service: 5 });
         assert!(Cores::first_two([3].into_iter()).is_shared());
         assert!(!Cores::first_two([3, 5].into_iter()).is_shared());
     }
 
-    // If this failed, the scheduler would move what is measured, and the figure would be of the move.
+    // If this failed, the scheduler would move the measured threads, and the figure would include the moves.
     #[test]
-    fn a_pinned_thread_stays_on_its_core() {
+    fn pinned_thread_stays_on_its_core() {
         let core = Cores::of_this_machine().service;
         let thread = std::thread::spawn(move || {
             pin(core).unwrap();

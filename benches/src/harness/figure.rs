@@ -1,17 +1,17 @@
-//! What can be measured.
+//! Operations that the harness can measure.
 
 use std::time::Duration;
 
-/// Something that goes there and comes back.
+/// A measurable round trip.
 ///
-/// Between [`wake`](RoundTrip::wake) and [`rest`](RoundTrip::rest) it may have threads and processes that poll;
-/// outside it may not: there are two cores, and the other one belongs to what is measured next. A daemon that
-/// never parks can be stopped in `rest` and continued in `wake`.
+/// Between [`wake`](RoundTrip::wake) and [`rest`](RoundTrip::rest) it may have polling threads and processes; outside
+/// it may not, because the next measurement needs the other core. A daemon that never parks can be stopped in `rest`
+/// and continued in `wake`.
 pub trait RoundTrip {
     /// One round trip, from the request to the whole answer.
     fn once(&mut self);
 
-    /// How long the last `once` took, if not all of it counts.
+    /// Duration of the last `once`, if a part of it does not count.
     fn took(&self) -> Option<Duration> {
         None
     }
@@ -21,10 +21,10 @@ pub trait RoundTrip {
         1
     }
 
-    /// Gets whoever answers onto its core.
+    /// Wakes the service side before the measurement.
     fn wake(&mut self) {}
 
-    /// Gets whoever answers off its core, and returns when it is off.
+    /// Puts the service side to sleep, and returns when it is off its core.
     fn rest(&mut self) {}
 }
 
@@ -32,7 +32,7 @@ pub trait RoundTrip {
 pub struct Figure {
     /// `ddss` or `raw`.
     pub name: &'static str,
-    /// What is done.
+    /// Operation.
     pub op: &'static str,
     /// Bytes of the answer, or of the request for a put.
     pub size_bytes: usize,
@@ -40,9 +40,9 @@ pub struct Figure {
     pub mode: String,
     /// Operations under way at the same time.
     pub outstanding: usize,
-    /// What is measured.
+    /// The measured operation.
     pub trip: Box<dyn RoundTrip>,
-    /// What has to be said about it beside its numbers.
+    /// Notes for its row.
     pub notes: Vec<String>,
     /// Round trips between two readings of the clock; 0 until it is known.
     pub(crate) laps_per_reading: u32,
@@ -69,7 +69,7 @@ impl Figure {
         self
     }
 
-    /// The same with something to be said about it.
+    /// Adds a note.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Figure {
         self.notes.push(note.into());

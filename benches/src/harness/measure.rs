@@ -1,10 +1,9 @@
-//! The clock and the histogram.
+//! Clock and histogram.
 //!
-//! The end of one lap is the beginning of the next, so a lap holds one reading of the clock (some 25 ns) and
-//! nothing else of the harness: laps are put aside as numbers and counted when the slice is over. The clock
-//! steps by 10 ns, so what takes less than 50 ns is measured as the mean of several laps; a percentile is
-//! then one of means, and the report says so. Not more than that: a limit without the reading of the clock that each lap
-//! of what it limits has in it is another limit.
+//! The end of one lap is the beginning of the next, so a lap contains one reading of the clock (some 25 ns) and nothing
+//! else of the harness. Laps are stored as numbers and counted after the slice. The clock steps by 10 ns, so an
+//! operation of less than 50 ns is measured as the mean of several laps. A percentile is then one of means, and the
+//! report says so. The groups stay small, because a limit must contain the same clock readings as its figures.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +13,23 @@ use super::Figure;
 
 /// A lap shorter than this is measured together with others.
 const LAP_MIN: Duration = Duration::from_nanos(50);
-/// How long laps that are measured together take together, about.
+/// Total duration of laps that are measured together, about.
 const LAPS_TOGETHER: Duration = Duration::from_micros(2);
 /// Laps that are measured together at the most.
 const LAPS_PER_READING_MAX: u32 = 4096;
 /// Readings of one slice at the most.
 const READINGS_MAX: usize = 1 << 20;
-/// The longest lap that a histogram tells apart from longer ones, in picoseconds.
+/// The longest lap that a histogram distinguishes, in picoseconds.
 const LAP_PS_MAX: u64 = 60_000_000_000_000;
 
-/// What came out of measuring one thing.
+/// Result of one measurement.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// How long a lap took. Picoseconds, because a mean of several laps has a fraction.
+    /// Duration of a lap, in picoseconds, because a mean of several laps has a fraction.
     laps_ps: Histogram<u64>,
     /// Operations done.
     pub operations: u64,
-    /// How long they took together.
+    /// Their total duration.
     pub elapsed: Duration,
     /// Laps of which each entry is the mean.
     pub laps_per_reading: u32,
@@ -92,7 +91,7 @@ impl Meter {
         Meter::with_readings(READINGS_MAX)
     }
 
-    /// One whose slices end after `count` readings.
+    /// Measures slices of `count` clock readings.
     pub(crate) fn with_readings(count: usize) -> Meter {
         // Touched before the first slice: a page fault is longer than most laps.
         Meter { readings: vec![Duration::MAX; count] }
@@ -161,16 +160,16 @@ mod tests {
 
     // If this failed, a figure below the clock's step would be the clock's step.
     #[test]
-    fn short_laps_are_measured_together() {
+    fn short_laps_are_measured_in_groups() {
         assert_eq!(laps_per_reading(Duration::from_nanos(350)), 1);
         assert_eq!(laps_per_reading(Duration::from_nanos(50)), 1);
         assert_eq!(laps_per_reading(Duration::from_nanos(40)), 50);
         assert_eq!(laps_per_reading(Duration::ZERO), 2000);
     }
 
-    // If this failed, rates and percentiles of the report would be of something else than the laps.
+    // If this failed, rates and percentiles would not be those of the laps.
     #[test]
-    fn a_sample_counts_what_it_was_told() {
+    fn sample_reports_recorded_values() {
         let mut sample = Sample::empty();
         for _ in 0..99 {
             sample.record(Duration::from_micros(10), 4, 8);

@@ -1,12 +1,15 @@
-//! How things are measured: pinned, warmed up, in turns, against a limit that is measured beside them.
+//! The measurement harness: pinned, warmed up, interleaved, and compared with a limit that is measured beside.
+//!
+//! `bench` runs one bench with its `options`; `compare` interleaves its figures; `measure` has clock and histogram;
+//! `report` prints rows.
 
 mod bench;
 mod compare;
+mod core_distance;
 mod cores;
-mod distance;
+mod extra_columns;
 mod figure;
 mod measure;
-mod more;
 mod options;
 mod report;
 mod service;
@@ -14,11 +17,11 @@ mod spin;
 
 pub use bench::Bench;
 pub use compare::{Compared, Plan};
+pub use core_distance::SAME_CORE_NOTE;
 pub use cores::{Cores, pin};
-pub use distance::NEAR;
+pub use extra_columns::{EXTRA_COLUMNS, ExtraColumns, StandaloneResult};
 pub use figure::{Figure, RoundTrip};
 pub use measure::Sample;
-pub use more::{Alone, MORE_COLUMNS, More};
 pub use options::Options;
 pub use report::{CONTRACT, Row};
 pub use service::{Service, Turn};

@@ -1,24 +1,24 @@
-//! What the command line asks for.
+//! Command line of a bench.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::Plan;
 
-/// What the command line asks for.
+/// Command line of a bench.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Fewer and shorter rounds.
     pub quick: bool,
-    /// Where the rows go besides standard output.
+    /// File for the rows, besides standard output.
     pub csv: Option<PathBuf>,
-    /// Only figures whose row starts with something that has this in it, and what they are compared with.
+    /// Filter: only figures whose row prefix contains this, with their limits.
     pub only: Option<String>,
     /// The least that a line has to take from core to core and back for a slice to count, in nanoseconds.
     pub line_min_ns: Option<u32>,
-    /// Whether `cargo bench` runs this. `cargo test --benches` does not say so, and only wants to see it run.
+    /// True under `cargo bench`. `cargo test --benches` does not set it, and runs everything only once.
     pub bench: bool,
-    /// What was not understood, and is ignored: cargo hands the flags of its own harness to every bench.
+    /// Unknown arguments, which are ignored: cargo passes the flags of its own harness to every bench.
     pub ignored: Vec<String>,
 }
 
@@ -44,12 +44,12 @@ impl Options {
         options
     }
 
-    /// Whether a row that starts like this is wanted.
+    /// Returns true if a row with this prefix is selected.
     pub fn wants(&self, label: &str) -> bool {
         self.only.as_deref().is_none_or(|only| label.contains(only))
     }
 
-    /// How much is measured.
+    /// Amount of measurement.
     pub fn plan(&self) -> Plan {
         match (self.bench, self.quick) {
             (false, _) => Plan::SMOKE,
@@ -79,7 +79,7 @@ mod tests {
 
     // If this failed, the documented command would measure something else, or write nowhere.
     #[test]
-    fn the_flags_of_the_contract_are_understood() {
+    fn contract_flags_are_parsed() {
         let options = parse("--quick --csv a.csv --bench");
         assert!(options.quick && options.bench && options.ignored.is_empty());
         assert_eq!(options.plan().rounds, Plan::QUICK.rounds);
@@ -97,13 +97,13 @@ mod tests {
 
     // If this failed, `cargo bench` with a flag of cargo's own harness would stop at the first bench.
     #[test]
-    fn flags_of_another_harness_are_ignored_and_named() {
+    fn flags_of_libtest_are_ignored_with_a_notice() {
         assert_eq!(parse("--nocapture --bench null --quick").ignored, ["--nocapture", "null"]);
     }
 
-    // If this failed, four benches would write over each other's rows.
+    // If this failed, four benches would overwrite each other's rows.
     #[test]
-    fn a_folder_gets_a_file_for_each_bench() {
+    fn csv_directory_gets_one_file_per_bench() {
         let options = Options { csv: Some("/".into()), ..Options::default() };
         assert_eq!(options.csv_file("ipc").unwrap(), Path::new("/ipc.csv"));
     }

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Compared, Figure, MORE_COLUMNS, More};
+use super::{Compared, EXTRA_COLUMNS, ExtraColumns, Figure};
 
-/// The columns that every row has, whoever wrote it.
+/// Columns of every row.
 pub const CONTRACT: &str = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s";
 
 /// The first line of the rows.
 pub(crate) fn header() -> String {
-    format!("{CONTRACT},{}", MORE_COLUMNS.join(","))
+    format!("{CONTRACT},{}", EXTRA_COLUMNS.join(","))
 }
 
 /// One figure of the report.
@@ -21,19 +21,19 @@ pub struct Row {
     pub label: String,
     /// The median, in microseconds.
     pub p50_us: f64,
-    /// What 99 of 100 stay below, in microseconds.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
     /// Operations a second.
     pub operations_per_s: f64,
-    /// What 999 of 1000 stay below, in microseconds.
+    /// 99.9th percentile, in microseconds.
     pub p999_us: f64,
-    /// How many times the limit's median the median is; `None` for the limit itself.
+    /// Ratio of the median to the limit's; `None` for the limit itself.
     pub ratio: Option<f64>,
-    /// How many times the limit's rate the rate is; `None` for the limit itself.
+    /// Ratio of the rate to the limit's; `None` for the limit itself.
     pub rate_ratio: Option<f64>,
-    /// What else was measured.
-    pub more: More,
-    /// What has to be said about it.
+    /// Optional columns.
+    pub more: ExtraColumns,
+    /// Notes.
     pub notes: Vec<String>,
 }
 
@@ -63,18 +63,18 @@ impl Row {
             p999_us: sample.quantile_us(0.999),
             ratio: Some(compared.ratio()),
             rate_ratio: Some(compared.rate_ratio()),
-            more: More::default(),
+            more: ExtraColumns::default(),
             notes,
         }
     }
 
-    /// The row as the contract has it, and behind that what else is known. What was not measured stays empty.
+    /// Formats the row: the contract's columns, then the optional ones. A value that was not measured is empty.
     pub fn csv(&self) -> String {
         let contract = format!("{},{:.4},{:.4},{:.0}", self.label, self.p50_us, self.p99_us, self.operations_per_s);
         let ratios = [Some(self.p999_us), self.ratio, self.rate_ratio];
         let numbers = ratios.into_iter().chain(self.more.values());
         let numbers = numbers.map(|number| {
-            // What is divided by nothing is no number.
+            // A division by zero gives no number.
             number.filter(|number| number.is_finite()).map_or_else(String::new, |number| format!("{number:.4}"))
         });
         let notes = self.notes.join("; ").replace(',', ";").replace('\n', " ");
@@ -98,8 +98,8 @@ impl Row {
     }
 }
 
-/// Where the rows go: each at once to standard output and into the file, all at the end as a table to standard
-/// error, so that standard output holds rows and nothing else.
+/// Output of rows: each at once to standard output and into the file, all at the end as a table to standard error.
+/// Standard output holds only rows.
 pub(crate) struct Report {
     file: Option<(PathBuf, File)>,
     rows: Vec<Row>,
@@ -145,9 +145,9 @@ impl Report {
 mod tests {
     use super::*;
 
-    // If this failed, programs that read the rows would read other columns than the header names.
+    // If this failed, programs that read the rows would assign wrong columns.
     #[test]
-    fn a_row_has_the_columns_of_the_header() {
+    fn row_has_the_columns_of_the_header() {
         let row = Row {
             label: "raw,pingpong,8,shm/spin/t1,1".into(),
             p50_us: 0.3456,
@@ -156,7 +156,7 @@ mod tests {
             p999_us: 2.0,
             ratio: None,
             rate_ratio: None,
-            more: More { fair: Some(0.5), ..More::default() },
+            more: ExtraColumns { fair: Some(0.5), ..ExtraColumns::default() },
             notes: vec!["one, two".into(), "three".into()],
         };
         let contract = "raw,pingpong,8,shm/spin/t1,1,0.3456,1.5000,2500000";
@@ -165,9 +165,9 @@ mod tests {
         assert_eq!(row.csv().split(',').count(), header().split(',').count());
     }
 
-    // If this failed, the file would end where standard output goes on, or hold something else.
+    // If this failed, the file would be incomplete, or differ from standard output.
     #[test]
-    fn the_file_holds_the_header_and_the_rows() {
+    fn csv_file_holds_header_and_rows() {
         let path = std::env::temp_dir().join(format!("ddss-report-{}.csv", std::process::id()));
         let mut report = Report::start(Some(&path)).unwrap();
         let row = Row {
@@ -178,7 +178,7 @@ mod tests {
             p999_us: 2.5,
             ratio: Some(1.1),
             rate_ratio: Some(0.9),
-            more: More::default(),
+            more: ExtraColumns::default(),
             notes: vec!["a note".into()],
         };
         report.row(row).unwrap();

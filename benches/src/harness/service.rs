@@ -6,12 +6,12 @@ use std::thread::{self, JoinHandle};
 
 use super::{Cores, Spinner, pin};
 
-/// What a service wants after one turn.
+/// Result of one turn of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// Another turn.
     Again,
-    /// No more: who asked is gone.
+    /// Ended: the client is gone.
     Over,
 }
 
@@ -23,7 +23,7 @@ pub struct Service {
     yields: bool,
 }
 
-/// Orders are numbered: an odd one says to take turns, an even one to sleep.
+/// Commands are numbered: an odd one means run, an even one sleep.
 #[derive(Debug, Default)]
 struct State {
     /// The newest order. Only the owner of the service stores it.
@@ -39,7 +39,7 @@ impl Service {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let thread = thread::spawn(move || {
-            // Also when a turn panics: who waits for the sleep of a dead thread waits for nothing.
+            // Also when a turn panics: otherwise the caller would wait for a dead thread.
             let _followed = FollowsAll(&shared.followed);
             pin(cores.service).expect("the core is one of those that this process may use");
             while !shared.over.load(Ordering::Acquire) {
@@ -95,7 +95,7 @@ impl Drop for Service {
         self.state.over.store(true, Ordering::Release);
         self.unpark();
         if let Some(thread) = self.thread.take() {
-            // A service that panicked has said so; dropping has nothing to add.
+            // A service that panicked has reported it; dropping has nothing to add.
             drop(thread.join());
         }
     }
@@ -105,9 +105,9 @@ impl Drop for Service {
 mod tests {
     use super::*;
 
-    // If this failed, a service that should sleep would take the core from what is measured next.
+    // If this failed, a service that should sleep would take the core from the next measurement.
     #[test]
-    fn a_service_takes_turns_only_while_it_is_awake() {
+    fn service_polls_only_while_awake() {
         let turns = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&turns);
         let service = Service::start(Cores::of_this_machine(), move || {
@@ -130,9 +130,9 @@ mod tests {
         }
     }
 
-    // If this failed, a bench would hang at its end when the other side has gone.
+    // If this failed, a bench would hang at its end after the other side has gone.
     #[test]
-    fn a_service_that_is_over_can_rest_and_be_dropped() {
+    fn finished_service_can_sleep_and_be_dropped() {
         let service = Service::start(Cores::of_this_machine(), || Turn::Over);
         service.wake();
         service.rest();

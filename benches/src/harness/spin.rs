@@ -8,7 +8,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Looks between two looks at the clock.
 const LOOKS_PER_READING: u32 = 1 << 16;
 
-/// One wait. It ends in a panic when the answer does not come: a figure without an answer is none.
+/// A bounded wait. It panics without an answer, because a figure without answers is worthless.
 #[derive(Debug)]
 pub struct Spinner {
     yields: bool,

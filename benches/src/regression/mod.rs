@@ -1,13 +1,13 @@
-//! Says when the road got longer, on a machine where no time can be trusted.
+//! Detection of performance regressions, on machines where times are unreliable.
 //!
-//! Two kinds of numbers are kept in `benches/guard/`: instructions of short runs that do the same each time, counted by
-//! valgrind, and ratios to the raw limit. The first are the same on a busy machine and a quiet one, and so the tests
-//! compare them; the second are for people with a quiet machine.
+//! `benches/guard/` records two kinds of numbers: instructions of short deterministic runs, counted by valgrind, and
+//! ratios to the raw limit. The counts do not depend on the load of the machine, so the tests compare them. The ratios
+//! are for people with a quiet machine.
 
-mod counted;
-mod kept;
-mod loads;
+mod instruction_count;
+mod recorded;
+mod workloads;
 
-pub use counted::{CountError, instructions};
-pub use kept::{Kept, Verdict, compare};
-pub use loads::{LOADS, Load, load, run_load};
+pub use instruction_count::{CountError, instructions};
+pub use recorded::{Recorded, Verdict, compare};
+pub use workloads::{WORKLOADS, Workload, run_workload, workload};

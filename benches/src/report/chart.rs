@@ -84,7 +84,7 @@ fn nice(step: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|nice| *nice >= step * 0.999).unwrap_or(step)
 }
 
-/// The picture of a figure; one that stands `alone` brings its colours along.
+/// The picture of a figure; an `alone` one contains its colours.
 pub fn draw(picture: &Picture, alone: bool) -> String {
     let mut svg = Svg::default();
     let mut y = MARGIN + 14.0;
@@ -116,7 +116,7 @@ pub fn draw(picture: &Picture, alone: bool) -> String {
     svg.finish(&id, (WIDTH, y + 6.0), &picture.title, &picture.says, alone)
 }
 
-/// Everything that is drawn, once, with its mark; returns where the panels begin.
+/// Draws the legend, each entry once with its mark; returns the top of the panels.
 fn legend(svg: &mut Svg, picture: &Picture, mut y: f64) -> f64 {
     let mut seen: Vec<(&str, &str, bool)> = Vec::new();
     let mut has_paper = false;
@@ -124,12 +124,15 @@ fn legend(svg: &mut Svg, picture: &Picture, mut y: f64) -> f64 {
         let entries: Vec<(&str, &str, bool)> = match panel {
             Panel::Curves(curves) => {
                 has_paper |= !curves.marks.is_empty();
-                curves.curves.iter().map(|curve| (curve.look, &*curve.label, true)).collect()
+                curves.curves.iter().map(|curve| (curve.curve_style, &*curve.label, true)).collect()
             }
             Panel::Bars(bars) => {
                 has_paper |= bars.bars.iter().any(|bar| bar.paper.is_some());
                 let parts = bars.bars.iter().flat_map(|bar| &bar.parts);
-                parts.filter(|part| !part.label.is_empty()).map(|part| (part.look, &*part.label, false)).collect()
+                parts
+                    .filter(|part| !part.label.is_empty())
+                    .map(|part| (part.curve_style, &*part.label, false))
+                    .collect()
             }
         };
         for entry in entries {
@@ -143,7 +146,7 @@ fn legend(svg: &mut Svg, picture: &Picture, mut y: f64) -> f64 {
     }
     let mut x = MARGIN;
     let paper = has_paper.then_some(("raw", PAPER, true));
-    for (index, (look, label, is_curve)) in seen.iter().copied().chain(paper).enumerate() {
+    for (index, (curve_style, label, is_curve)) in seen.iter().copied().chain(paper).enumerate() {
         let width = 34.0 + 6.9 * label.chars().count() as f64 + 18.0;
         if x + width > WIDTH - MARGIN && x > MARGIN {
             (x, y) = (MARGIN, y + 20.0);
@@ -151,10 +154,10 @@ fn legend(svg: &mut Svg, picture: &Picture, mut y: f64) -> f64 {
         if index == seen.len() {
             svg.hollow((x + 12.0, y - 4.0), "raw", label);
         } else if is_curve {
-            svg.path(&[(x, y - 4.0), (x + 24.0, y - 4.0)], &line_class(look));
-            svg.mark((x + 12.0, y - 4.0), look, label);
+            svg.path(&[(x, y - 4.0), (x + 24.0, y - 4.0)], &line_class(curve_style));
+            svg.mark((x + 12.0, y - 4.0), curve_style, label);
         } else {
-            svg.bar((x + 4.0, y - 11.0), (16.0, 13.0), &format!("bar {look}"), label);
+            svg.bar((x + 4.0, y - 11.0), (16.0, 13.0), &format!("bar {curve_style}"), label);
         }
         svg.text((x + 30.0, y), Hang::Left, "", label);
         x += width;
@@ -162,8 +165,8 @@ fn legend(svg: &mut Svg, picture: &Picture, mut y: f64) -> f64 {
     y + 24.0
 }
 
-fn line_class(look: &str) -> String {
-    format!("line {look}{}", if look == "raw" { " dash" } else { "" })
+fn line_class(curve_style: &str) -> String {
+    format!("line {curve_style}{}", if curve_style == "raw" { " dash" } else { "" })
 }
 
 fn draw_curves(svg: &mut Svg, curves: &Curves, at: (f64, f64), width: f64) -> f64 {
@@ -187,10 +190,10 @@ fn draw_curves(svg: &mut Svg, curves: &Curves, at: (f64, f64), width: f64) -> f6
     for curve in &curves.curves {
         let usable = curve.points.iter().filter(|(_, value)| !y.scale.is_log() || *value > 0.0);
         let places: Vec<(f64, f64)> = usable.map(|(a, b)| (x.at(*a), y.at(*b))).collect();
-        svg.path(&places, &line_class(curve.look));
+        svg.path(&places, &line_class(curve.curve_style));
         for ((a, b), place) in curve.points.iter().filter(|(_, value)| !y.scale.is_log() || *value > 0.0).zip(&places) {
             let hint = format!("{}: {} at {}", curve.label, y.scale.words(*b), x.scale.words(*a));
-            svg.mark(*place, curve.look, &hint);
+            svg.mark(*place, curve.curve_style, &hint);
         }
         ends.extend(places.last().map(|end| (end.1, curve)));
     }
@@ -201,12 +204,12 @@ fn draw_curves(svg: &mut Svg, curves: &Curves, at: (f64, f64), width: f64) -> f6
     for (end, curve) in ends {
         let at = end.max(free);
         free = at + LINE;
-        svg.text((right + 8.0, at + 4.0), Hang::Left, &format!("own {}", curve.look), &curve.label);
+        svg.text((right + 8.0, at + 4.0), Hang::Left, &format!("own {}", curve.curve_style), &curve.label);
     }
     bottom + 40.0
 }
 
-/// The paper's numbers, in a lane of their own before the first point, none upon another.
+/// The paper's numbers, in a column of their own before the first point, without overlap.
 fn papers_own(svg: &mut Svg, curves: &Curves, y: &Axis, at: f64) {
     let mut marks: Vec<_> = curves.marks.iter().map(|mark| (y.at(mark.at.1), mark)).collect();
     marks.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -214,8 +217,8 @@ fn papers_own(svg: &mut Svg, curves: &Curves, y: &Axis, at: f64) {
     for (place, mark) in marks {
         let words = place.max(free);
         free = words + LINE;
-        svg.hollow((at, place), mark.look, &mark.label);
-        svg.text((at + 11.0, words + 4.0), Hang::Left, &format!("own {}", mark.look), &mark.label);
+        svg.hollow((at, place), mark.curve_style, &mark.label);
+        svg.text((at + 11.0, words + 4.0), Hang::Left, &format!("own {}", mark.curve_style), &mark.label);
     }
 }
 
@@ -243,7 +246,7 @@ fn draw_bars(svg: &mut Svg, bars: &Bars, at: (f64, f64), width: f64) -> f64 {
     svg.text((at.0, at.1 + 29.0), Hang::Left, "dim", &bars.unit.0);
     let sum = |bar: &super::picture::Bar| bar.parts.iter().map(|part| part.value).sum::<f64>();
     let scale = bars.unit.1;
-    // Where only shares count, every whole is as long as the next.
+    // If only shares count, all bars have equal length.
     let is_share = scale == Scale::TimeShare;
     let length =
         |bar: &super::picture::Bar, value: f64| if is_share { value / sum(bar).max(f64::MIN_POSITIVE) } else { value };
@@ -263,7 +266,7 @@ fn draw_bars(svg: &mut Svg, bars: &Bars, at: (f64, f64), width: f64) -> f64 {
             let to = from + part.value;
             let hint = format!("{} {}: {}", bar.label, part.label, scale.words(part.value));
             let (begin, end) = (axis.at(length(bar, from)), axis.at(length(bar, to)));
-            svg.bar((begin, y + 4.0), ((end - begin).max(0.6), BAR - 8.0), &format!("bar {}", part.look), &hint);
+            svg.bar((begin, y + 4.0), ((end - begin).max(0.6), BAR - 8.0), &format!("bar {}", part.curve_style), &hint);
             from = to;
         }
         let mut end = axis.at(length(bar, from));
@@ -284,9 +287,9 @@ fn draw_bars(svg: &mut Svg, bars: &Bars, at: (f64, f64), width: f64) -> f64 {
 mod tests {
     use super::*;
 
-    // If this failed, an axis would have no numbers, or its numbers would lie outside.
+    // If this failed, an axis would have no numbers, or numbers outside of it.
     #[test]
-    fn an_axis_has_a_few_round_numbers() {
+    fn axis_has_few_round_ticks() {
         let ticks = |scale, values: &[f64]| Axis::new(scale, values, 0.0, 100.0).ticks();
         assert_eq!(ticks(Scale::Time, &[0.4, 13.0]), [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
         assert_eq!(ticks(Scale::Time, &[0.01, 900.0]), [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0]);

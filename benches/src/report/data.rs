@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::machine::Machine;
 use super::rows::{Entry, Rows};
-use super::run::Ran;
-use crate::harness::{CONTRACT, MORE_COLUMNS};
+use super::run::BenchRun;
+use crate::harness::{CONTRACT, EXTRA_COLUMNS};
 
-/// All rows of all benches in one file; the last column says which bench.
+/// All rows of all benches in one file; the last column is the bench.
 pub fn to_csv(rows: &Rows) -> String {
-    let numbers = &MORE_COLUMNS[..MORE_COLUMNS.len() - 1];
+    let numbers = &EXTRA_COLUMNS[..EXTRA_COLUMNS.len() - 1];
     let line = |entry: &Entry| {
         let Entry { name, op, size, mode, outstanding, p50_us, p99_us, ops_per_s, .. } = entry;
         let more =
@@ -19,12 +19,12 @@ pub fn to_csv(rows: &Rows) -> String {
         let first = format!("{name},{op},{size},{mode},{outstanding},{p50_us},{p99_us},{ops_per_s}");
         format!("{first},{},{notes},{}\n", more.join(","), entry.bench)
     };
-    let header = format!("{CONTRACT},{},bench\n", MORE_COLUMNS.join(","));
+    let header = format!("{CONTRACT},{},bench\n", EXTRA_COLUMNS.join(","));
     std::iter::once(header).chain(rows.0.iter().map(line)).collect()
 }
 
-/// The machine, what was run, and all rows.
-pub fn to_json(machine: &Machine, ran: &[Ran], rows: &Rows) -> Value {
+/// The machine, the runs, and all rows.
+pub fn to_json(machine: &Machine, ran: &[BenchRun], rows: &Rows) -> Value {
     let row = |entry: &Entry| {
         let mut row = Map::new();
         let more = entry.more.iter().map(|(name, number)| (name.clone(), json!(number)));
@@ -40,6 +40,6 @@ pub fn to_json(machine: &Machine, ran: &[Ran], rows: &Rows) -> Value {
         Value::Object(row)
     };
     let rows: Vec<Value> = rows.0.iter().map(row).collect();
-    let ran: Vec<Value> = ran.iter().map(Ran::json).collect();
+    let ran: Vec<Value> = ran.iter().map(BenchRun::json).collect();
     json!({ "machine": machine.json(), "ran": ran, "rows": rows })
 }

@@ -1,4 +1,4 @@
-//! The machine that was measured: what counts for its figures, and not what it is called.
+//! The measured machine: the properties that matter for figures, without its name.
 
 use std::fs;
 use std::process::Command;
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::{Rows, units};
 
-/// What stands beside every figure.
+/// Machine description beside every figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// As `/proc/cpuinfo` calls it.
+    /// Name in `/proc/cpuinfo`.
     pub processor: String,
-    /// How many cores this process may use.
+    /// Cores available to this process.
     pub cores: usize,
-    /// Whether a hypervisor is beneath.
+    /// True under a hypervisor.
     pub is_virtual: bool,
-    /// What decides on the clock of the cores, as far as can be seen.
+    /// Frequency scaling of the cores, as far as visible.
     pub governor: String,
     /// The kernel's release.
     pub kernel: String,
@@ -27,9 +27,9 @@ pub struct Machine {
     pub compiler: String,
     /// The commit that was measured, and whether something was changed in its files.
     pub commit: String,
-    /// When, in UTC.
+    /// Time, in UTC.
     pub date: String,
-    /// The least and the most that a bare line took from core to core and back beside what was measured, in microseconds.
+    /// Least and greatest round trip of a bare cache line during the measurements, in microseconds.
     pub line_us: Option<(f64, f64)>,
 }
 
@@ -54,14 +54,14 @@ impl Machine {
             governor: if governor.is_empty() { unseen.to_owned() } else { governor },
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             memory_mib: memory.unwrap_or(0) / 1024,
-            compiler: said("rustc", &["--version"]),
+            compiler: command_output("rustc", &["--version"]),
             commit: commit(),
             date: date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
             line_us: None,
         }
     }
 
-    /// The same with what `rows` say of its cores.
+    /// Adds the core distance from `rows`.
     #[must_use]
     pub fn seen_in(mut self, rows: &Rows) -> Machine {
         self.line_us = rows.0.iter().filter_map(|row| row.more("line_us")).fold(None, |seen, line_us| {
@@ -71,12 +71,12 @@ impl Machine {
         self
     }
 
-    /// As one sentence.
+    /// Formats a sentence.
     pub fn words(&self) -> String {
         let Machine { processor, cores, kernel, memory_mib, compiler, commit, date, governor, .. } = self;
         let kind = if self.is_virtual { " (virtual)" } else { "" };
         let line = match self.line_us {
-            // Twice as far in one run than in another: not noise, but other cores.
+            // A factor of two between runs is not noise, but other cores.
             Some((least, most)) if most > 2.0 * least => format!(
                 ", of which the host at times makes two threads of one (a line takes {} there and back, at times {})",
                 units::time(least),
@@ -91,7 +91,7 @@ impl Machine {
         )
     }
 
-    /// As data.
+    /// Converts to JSON.
     pub fn json(&self) -> Value {
         json!({
             "processor": self.processor, "cores": self.cores, "virtual": self.is_virtual, "governor": self.governor,
@@ -100,7 +100,7 @@ impl Machine {
         })
     }
 
-    /// Back from data; what is missing stays empty.
+    /// Parses the data; a missing value is empty.
     pub fn of(value: &Value) -> Machine {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         Machine {
@@ -119,18 +119,18 @@ impl Machine {
 }
 
 fn read(path: &str) -> String {
-    // What a machine does not tell is left out.
+    // A value that the machine does not report is left out.
     fs::read_to_string(path).unwrap_or_default()
 }
 
-fn said(program: &str, words: &[&str]) -> String {
+fn command_output(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn commit() -> String {
-    let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
-    match (commit.is_empty(), said("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty()) {
+    let commit = command_output("git", &["rev-parse", "--short=12", "HEAD"]);
+    match (commit.is_empty(), command_output("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty()) {
         (true, _) => "unknown".to_owned(),
         (false, true) => commit,
         (false, false) => format!("{commit} with changes"),
@@ -156,9 +156,9 @@ fn date(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    // If this failed, a figure would be of another day than the commit that it measured.
+    // If this failed, a figure would have another date than its measurement.
     #[test]
-    fn seconds_become_the_day_that_they_are() {
+    fn unix_seconds_are_formatted_as_date() {
         assert_eq!(date(0), "1970-01-01 00:00 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
@@ -166,7 +166,7 @@ mod tests {
 
     // If this failed, a figure of two threads of one core would pass for one of two cores.
     #[test]
-    fn what_the_host_made_of_the_cores_is_said() {
+    fn core_topology_is_described() {
         let rows = |lines: &[&str]| {
             let row = |line: &&str| format!("ddss,null,8,shm/rcq/t{line},1,1,1,1,{line}\n");
             let rows: String = lines.iter().map(row).collect();
@@ -181,9 +181,9 @@ mod tests {
         assert_eq!(words(&[""]), Machine::here().words());
     }
 
-    // If this failed, figures that are drawn again from recorded rows would be of the machine that draws them.
+    // If this failed, figures drawn again from recorded rows would name the drawing machine.
     #[test]
-    fn a_machine_survives_its_way_through_a_file() {
+    fn machine_description_round_trips_through_a_file() {
         let machine = Machine::here();
         assert_eq!(Machine::of(&machine.json()), machine);
         assert!(machine.cores > 0 && !machine.kernel.is_empty(), "{machine:?}");

@@ -26,10 +26,10 @@ pub fn markdown(machine: &Machine, command: &str, pictures: &[Picture]) -> Strin
 }
 
 fn one(picture: &Picture) -> String {
-    let Picture { id, number, title, says, beside, commands, notes, .. } = picture;
+    let Picture { id, number, title, says, paper_values, commands, notes, .. } = picture;
     let mut text = format!("\n## {number}: {title}\n\n{says}\n\n![{number}: {title}](figures/{id}.svg)\n\n");
     text += "| | the paper | here | so |\n| --- | --- | --- | --- |\n";
-    for line in beside {
+    for line in paper_values {
         let cells = [&line.what, &line.paper, &line.here, &line.verdict].map(|cell| cell.replace('|', "\\|"));
         text += &format!("| {} |\n", cells.join(" | "));
     }

@@ -1,7 +1,7 @@
-//! What the benches wrote, as figures that people can look at.
+//! The report: figures drawn from the rows of the benches.
 //!
-//! [`Rows`] reads what any bench wrote, [`figures`] says what is drawn of it and what the paper has beside it, and the
-//! page, the pictures and the data come out of that. Nothing here measures.
+//! [`Rows`] reads the rows, [`figures`] selects what is drawn and adds the paper's numbers, and the page, the pictures
+//! and the data are rendered from that. Only `run` measures, by starting the benches.
 
 mod chart;
 mod data;
@@ -22,7 +22,7 @@ pub use data::{to_csv, to_json};
 pub use machine::Machine;
 pub use markdown::markdown;
 pub use page::page;
-pub use picture::{Bar, Bars, Beside, Curve, Curves, Mark, Panel, Part, Picture, Scale};
-pub use readme::{Said, readme};
+pub use picture::{Bar, Bars, Curve, Curves, Mark, Panel, PaperValue, Part, Picture, Scale};
+pub use readme::{ReadmeInputs, readme};
 pub use rows::{Entry, RowError, Rows};
-pub use run::{BENCHES, Ran, run};
+pub use run::{BENCHES, BenchRun, run};

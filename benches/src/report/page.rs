@@ -1,4 +1,4 @@
-//! One page for everything: no picture, letter or script comes from elsewhere.
+//! The report as a single page: pictures, fonts and scripts are embedded.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::chart::draw;
 use super::machine::Machine;
 use super::picture::{Curves, Panel, Picture};
 use super::rows::{Entry, Rows};
-use super::run::Ran;
+use super::run::BenchRun;
 use super::svg::{STYLE, escaped};
 
 const PAGE_STYLE: &str = "\
@@ -27,7 +27,7 @@ a:focus-visible,summary:focus-visible{outline:3px solid var(--link);outline-offs
 .skip{position:absolute;left:-999px}.skip:focus{left:8px;top:8px;background:var(--card);padding:8px}";
 
 /// The whole page.
-pub fn page(machine: &Machine, ran: &[Ran], pictures: &[Picture], rows: &Rows) -> String {
+pub fn page(machine: &Machine, ran: &[BenchRun], pictures: &[Picture], rows: &Rows) -> String {
     let mut body = String::new();
     head(&mut body, machine, ran, pictures);
     for picture in pictures {
@@ -48,7 +48,7 @@ macro_rules! say {
     ($body:expr, $($words:tt)*) => { let _infallible = writeln!($body, $($words)*); };
 }
 
-fn head(body: &mut String, machine: &Machine, ran: &[Ran], pictures: &[Picture]) {
+fn head(body: &mut String, machine: &Machine, ran: &[BenchRun], pictures: &[Picture]) {
     say!(body, "<header>\n<h1>DDSS in figures</h1>");
     say!(
         body,
@@ -79,7 +79,7 @@ fn head(body: &mut String, machine: &Machine, ran: &[Ran], pictures: &[Picture])
     compared(body, pictures);
     if !ran.is_empty() {
         say!(body, "<details><summary>What was run</summary><div class=\"wide\"><table><tbody>");
-        for Ran { command, seconds, skipped, passed, .. } in ran {
+        for BenchRun { command, seconds, skipped, passed, .. } in ran {
             let how = if *passed { "" } else { "FAILED" };
             let command = escaped(command);
             say!(
@@ -100,7 +100,7 @@ fn compared(body: &mut String, pictures: &[Picture]) {
     );
     say!(body, "<thead><tr><th>Figure</th><th>What</th><th>The paper</th><th>Here</th><th>So</th></tr></thead><tbody>");
     for picture in pictures {
-        for line in picture.beside.iter().filter(|line| {
+        for line in picture.paper_values.iter().filter(|line| {
             !line.verdict.is_empty() && !line.paper.contains("no numbers") && !line.paper.contains("without numbers")
         }) {
             let cells =
@@ -120,10 +120,10 @@ fn section(body: &mut String, picture: &Picture) {
     } else {
         say!(body, "<div class=\"wide\">{}</div>", draw(picture, false));
     }
-    if !picture.beside.is_empty() && !picture.panels.is_empty() {
+    if !picture.paper_values.is_empty() && !picture.panels.is_empty() {
         say!(body, "<div class=\"wide\"><table><caption>The paper’s numbers beside ours</caption>");
         say!(body, "<thead><tr><th></th><th>The paper</th><th>Here</th><th>So</th></tr></thead><tbody>");
-        for line in &picture.beside {
+        for line in &picture.paper_values {
             let cells = [&line.paper, &line.here, &line.verdict].map(|cell| format!("<td>{}</td>", escaped(cell)));
             say!(body, "<tr><th scope=\"row\">{}</th>{}</tr>", escaped(&line.what), cells.concat());
         }
@@ -142,7 +142,7 @@ fn section(body: &mut String, picture: &Picture) {
     say!(body, "</section>");
 }
 
-/// The numbers of a panel, for who cannot see it or wants to know exactly.
+/// Numbers of a panel as a table, for readers who cannot see it or need exact values.
 fn table(body: &mut String, curves: &Curves) {
     let mut xs: Vec<f64> = curves.curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0)).collect();
     xs.sort_by(f64::total_cmp);

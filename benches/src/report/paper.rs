@@ -1,5 +1,5 @@
-//! The numbers of the paper, as its text and its table give them. Its curves are pictures without numbers: of them there
-//! is what the text says.
+//! The paper's numbers, from its text and its table. Its curves have no numbers, so only the text's statements about
+//! them are here.
 
 /// Figure 3(a): 8 bytes to the service thread and back, in microseconds: MQ, RMQ, RCQ.
 pub(crate) const IPC_US: [(&str, f64); 3] = [("mq", 13.0), ("rmq", 8.8), ("rcq", 0.4)];
@@ -30,8 +30,8 @@ pub(crate) const APPLICATIONS: [Run; 14] = [
     ("storm", "1000K", 125, [13100.0, 11110.5, 11110.3, 11109.6]),
 ];
 
-/// What the text says of figure 5(a), and that 5(b) and 5(c) show the same.
+/// The text's statement about figure 5(a); 5(b) and 5(c) show the same.
 pub(crate) const SHARING: &str = "MQ takes 87 % less than without, RCQ 56 % less than MQ and 27 % less than RMQ";
-/// What it says of figure 6.
+/// The text's statement about figure 6.
 pub(crate) const CHECKPOINTS: &str =
     "RCQ scales to 16 processes, RMQ is better at 64 on one node; on one remote node all stop scaling at 16";

@@ -1,6 +1,6 @@
-//! What a figure is, before anybody draws it.
+//! Description of a figure before it is drawn.
 
-/// How numbers lie along an axis, and how they are written there.
+/// Scale and number format of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Microseconds, each decade as long as the next.
@@ -24,68 +24,68 @@ pub enum Scale {
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// What it is.
+    /// Label.
     pub label: String,
     /// Its colour and mark: `mq`, `rmq`, `rcq`, `auto`, `raw`, `peer`.
-    pub look: &'static str,
-    /// Where it goes.
+    pub curve_style: &'static str,
+    /// Target.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A number of the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// What it is.
+    /// Label.
     pub label: String,
-    /// As the curve that it belongs to.
-    pub look: &'static str,
-    /// Where it stands.
+    /// Style of the curve that it belongs to.
+    pub curve_style: &'static str,
+    /// Position.
     pub at: (f64, f64),
 }
 
 /// Curves over two axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
-    /// What this panel has.
+    /// Title of the panel.
     pub title: String,
-    /// What lies along the axis, and how.
+    /// Quantity and scale of the x axis.
     pub x: (String, Scale),
-    /// What stands on the axis, and how.
+    /// Quantity and scale of the y axis.
     pub y: (String, Scale),
-    /// What is drawn.
+    /// Curves.
     pub curves: Vec<Curve>,
-    /// What the paper has.
+    /// Numbers of the paper.
     pub marks: Vec<Mark>,
 }
 
 /// A part of a bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// What it is; the same in every bar of a panel.
+    /// Label; the same in every bar of a panel.
     pub label: String,
     /// Its colour.
-    pub look: &'static str,
-    /// How long it is.
+    pub curve_style: &'static str,
+    /// Length.
     pub value: f64,
 }
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// What it is of.
+    /// Label of the bar.
     pub label: String,
     /// Its parts, one behind the other.
     pub parts: Vec<Part>,
-    /// What the paper has instead.
+    /// Number of the paper.
     pub paper: Option<f64>,
 }
 
 /// Bars from 0 on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
-    /// What this panel has.
+    /// Title of the panel.
     pub title: String,
-    /// What their length is, and how it is written.
+    /// Quantity and number format of the bars.
     pub unit: (String, Scale),
     /// From top to bottom.
     pub bars: Vec<Bar>,
@@ -102,14 +102,14 @@ pub enum Panel {
 
 /// A number of the paper beside one of this run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beside {
-    /// What is compared.
+pub struct PaperValue {
+    /// Compared quantity.
     pub what: String,
     /// The paper's.
     pub paper: String,
     /// This run's.
     pub here: String,
-    /// What that means: `as in the paper`, or why not.
+    /// Verdict: `as in the paper`, or the reason for the difference.
     pub verdict: String,
 }
 
@@ -118,19 +118,19 @@ pub struct Beside {
 pub struct Picture {
     /// The name of its file and of its place on the page.
     pub id: &'static str,
-    /// Which one of the paper it is, or what else.
+    /// Figure of the paper, or another label.
     pub number: &'static str,
-    /// What it is of.
+    /// Subject.
     pub title: String,
-    /// One sentence: what it shows.
+    /// Summary in one sentence.
     pub says: String,
     /// The drawings; none if nothing of it was measured.
     pub panels: Vec<Panel>,
     /// The paper's numbers and ours.
-    pub beside: Vec<Beside>,
-    /// What makes its numbers again.
+    pub paper_values: Vec<PaperValue>,
+    /// Commands that reproduce its numbers.
     pub commands: Vec<String>,
-    /// What has to be known to read it.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ impl Picture {
             title: title.to_owned(),
             says: "Not measured in this run.".to_owned(),
             panels: Vec::new(),
-            beside: Vec::new(),
+            paper_values: Vec::new(),
             commands: vec![command.to_owned()],
             notes: Vec::new(),
         }

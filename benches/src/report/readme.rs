@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::machine::Machine;
 use super::rows::{Entry, Rows};
 use super::units;
-use crate::harness::NEAR;
+use crate::harness::SAME_CORE_NOTE;
 
-/// What is said of the rows of a line.
+/// Text about the rows of a line.
 #[derive(Clone, Copy)]
 enum Says {
     /// The median in multiples of the limit.
@@ -21,14 +21,14 @@ enum Says {
     Rate,
     /// The rate in multiples of the limit's, and itself.
     MultipleOfRate,
-    /// How many times as long as this row the first one takes.
+    /// Ratio of this row's time to the first one's.
     Beside(&'static str),
 }
 
 /// A line of the table: rows by their bench and their first five columns.
 struct Line {
     what: &'static str,
-    /// The raw limit, and what it is.
+    /// The raw limit, with its label.
     limit: Option<(&'static str, &'static str)>,
     ours: &'static [&'static str],
     says: Says,
@@ -155,7 +155,7 @@ const LINES: &[Line] = &[
     },
 ];
 
-/// What was measured again, with `--line-min`: only while the two cores were not two threads of one.
+/// Values measured again with `--line-min`: only at the distance of two separate cores.
 const APART: &[Line] = &[
     Line {
         what: "remote 8-byte get / put, `rcq`",
@@ -249,7 +249,7 @@ fn joined(entries: &[&Entry], words: impl Fn(&Entry) -> Option<String>) -> Optio
 }
 
 impl Line {
-    /// As a line of the table, if all of it was measured.
+    /// Formats a line of the table, if all of it was measured.
     fn words(&self, rows: &Rows) -> Option<String> {
         let ours: Vec<&Entry> = self.ours.iter().map(|place| find(rows, place)).collect::<Option<_>>()?;
         let limit = match self.limit {
@@ -309,12 +309,12 @@ fn written(lines: &[Line], rows: &Rows) -> Option<String> {
 }
 
 /// The table of two cores, of rows only that were measured on two all the time.
-fn apart(rows: &Rows) -> Option<String> {
-    let apart = rows.0.iter().filter(|entry| !entry.notes.contains(NEAR)).cloned();
-    written(APART, &Rows(apart.collect()))
+fn rows_of_separate_cores(rows: &Rows) -> Option<String> {
+    let rows_of_separate_cores = rows.0.iter().filter(|entry| !entry.notes.contains(SAME_CORE_NOTE)).cloned();
+    written(APART, &Rows(rows_of_separate_cores.collect()))
 }
 
-/// What `chaos --json` found, as a sentence.
+/// Result of `chaos --json`, as a sentence.
 fn chaos(found: &Value) -> Option<String> {
     let number = |name: &str| found[name].as_f64();
     let count = |name: &str| number(name).map(|count| format!("{count:.0}"));
@@ -334,28 +334,28 @@ fn chaos(found: &Value) -> Option<String> {
     ))
 }
 
-/// What the demonstration printed, as a block; its advice on what to try next is for who runs it.
+/// Output of the demo, as a block, without its advice on next steps.
 fn demo(said: &str) -> Option<String> {
     let shown = said.split("\nTry next:").next()?.trim_end();
     (!shown.is_empty()).then(|| format!("```text\n{shown}\n```\n"))
 }
 
-/// What there is to be written into the README.
+/// Inputs of the README's sections.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
-    /// What `ddss demo` printed.
+pub struct ReadmeInputs {
+    /// Output of `ddss demo`.
     pub demo: Option<String>,
-    /// What `chaos --json` printed.
+    /// Output of `chaos --json`.
     pub chaos: Option<Value>,
 }
 
 /// Fills the places that the page has. An error says that the page has none, so a misspelt mark is noticed.
-pub fn readme(page: &str, machine: &Machine, rows: &Rows, said: &Said) -> Result<String, String> {
+pub fn readme(page: &str, machine: &Machine, rows: &Rows, said: &ReadmeInputs) -> Result<String, String> {
     let mut page = page.to_owned();
     let places = [
         ("figures", readme_table(machine, rows)),
         ("ratios", table(machine, rows)),
-        ("apart", apart(rows)),
+        ("apart", rows_of_separate_cores(rows)),
         ("chaos", said.chaos.as_ref().and_then(chaos)),
         ("demo", said.demo.as_deref().and_then(demo)),
     ];
@@ -380,7 +380,7 @@ fn filled(page: &str, name: &str, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{CONTRACT, MORE_COLUMNS};
+    use crate::harness::{CONTRACT, EXTRA_COLUMNS};
 
     const PAGE: &str = "a\n<!-- begin figures: by x -->\nold\n<!-- end figures -->\nb\n<!-- begin chaos: y -->\n<!-- end chaos -->\n\
                         <!-- begin demo: z -->\n<!-- end demo -->\n";
@@ -389,15 +389,15 @@ mod tests {
         let text = format!(
             "{CONTRACT},{}\nraw,pingpong,8,shm/spin/t1,1,0.22,0.3,4000000,1,,\nddss,null,8,shm/rcq/t1,1,0.3,0.4,3000000,1,1.333,0.7\n\
              ddss,null,8,shm/auto/t1,1,0.3,0.4,3000000,1,1.25,0.7\n",
-            MORE_COLUMNS.join(",")
+            EXTRA_COLUMNS.join(",")
         );
         Rows::parse("ipc", &text).unwrap()
     }
 
-    // If this failed, the README would have an old number, or somebody else's words would be gone from it.
+    // If this failed, the README would keep an old number, or lose text outside the sections.
     #[test]
-    fn a_place_is_filled_and_the_rest_stays() {
-        let said = Said { demo: Some("seen\n\nTry next:\n  x".to_owned()), chaos: None };
+    fn marked_section_is_replaced_and_other_text_is_unchanged() {
+        let said = ReadmeInputs { demo: Some("seen\n\nTry next:\n  x".to_owned()), chaos: None };
         let page = readme(PAGE, &Machine::here(), &rows(), &said).unwrap();
         assert!(page.starts_with("a\n<!-- begin figures: by x -->\n\nOn ") && !page.contains("old"), "{page}");
         assert!(page.contains("| 220 ns, one cache line there and back | 1.33 / 1.25 × |"), "{page}");
@@ -407,13 +407,13 @@ mod tests {
         );
         assert_eq!(readme(&page, &Machine::here(), &rows(), &said).unwrap(), page, "a second time changes nothing");
         assert!(readme("no place", &Machine::here(), &rows(), &said).unwrap_err().contains("no place"));
-        assert_eq!(readme(PAGE, &Machine::here(), &Rows::default(), &Said::default()).unwrap(), PAGE);
+        assert_eq!(readme(PAGE, &Machine::here(), &Rows::default(), &ReadmeInputs::default()).unwrap(), PAGE);
         assert!(README_LINES.iter().all(|what| LINES.iter().any(|line| line.what == *what)), "a line was renamed");
     }
 
-    // If this failed, what two threads of one core did would be printed below a line that says two cores.
+    // If this failed, values of two threads of one core would be printed as those of two cores.
     #[test]
-    fn the_table_of_two_cores_has_no_row_of_one() {
+    fn two_core_table_has_no_single_core_row() {
         let rows = |note: &str| {
             let text = format!(
                 "{CONTRACT},of_limit,rate_of_limit,notes\nraw,pingpong,4096,tcp-lo/spin/t1,1,9.0,9.9,100000,,,\n\
@@ -421,14 +421,14 @@ mod tests {
             );
             Rows::parse("apart-fabric", &text).unwrap()
         };
-        let words = apart(&rows("of one frame")).unwrap();
+        let words = rows_of_separate_cores(&rows("of one frame")).unwrap();
         assert!(words.ends_with("| fabric alone: 4 KiB read | 9 µs, the same | 1.1 × |\n"), "{words}");
-        assert_eq!(apart(&rows("of one frame; NEAR: the line took 0.12 us")), None);
+        assert_eq!(rows_of_separate_cores(&rows("of one frame; NEAR: the line took 0.12 us")), None);
     }
 
-    // If this failed, a line would be of rows that no bench writes any more, and would go missing without a word.
+    // If this failed, a line of rows that no longer exist would silently disappear.
     #[test]
-    fn lines_are_written_of_whole_rows_only() {
+    fn lines_are_written_only_from_complete_rows() {
         let only_one = Rows(rows().0.into_iter().filter(|entry| entry.wait() != "auto").collect());
         assert_eq!(table(&Machine::here(), &only_one), None);
         let found = serde_json::json!({ "seconds": 40, "operations": 3_412_345, "client_kills": 150, "daemon_kills": 7,

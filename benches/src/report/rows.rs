@@ -1,7 +1,7 @@
-//! Reads the rows of any bench.
+//! Reader for the rows of any bench.
 //!
-//! The eight columns of the contract come first; whatever follows is known by its name in the header, and a column that
-//! nobody here knows is no mistake: benches grow.
+//! The eight columns of the contract come first. Further columns are found by name in the header, and unknown ones are
+//! accepted, because benches grow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +16,11 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Which bench wrote it: the name of its file.
+    /// Bench of the row: the name of its file.
     pub bench: String,
-    /// `ddss`, `raw`, or whoever else was measured.
+    /// `ddss`, `raw`, or another measured system.
     pub name: String,
-    /// What was done.
+    /// Operation.
     pub op: String,
     /// Bytes.
     pub size: u64,
@@ -30,13 +30,13 @@ pub struct Entry {
     pub outstanding: u64,
     /// The median, in microseconds.
     pub p50_us: f64,
-    /// What 99 of 100 stay below.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
     /// Operations a second.
     pub ops_per_s: f64,
     /// The numbers of all further columns that hold one.
     pub more: BTreeMap<String, f64>,
-    /// What was said about it.
+    /// Notes.
     pub notes: String,
 }
 
@@ -51,7 +51,7 @@ impl Entry {
         self.mode.split('/').nth(1).unwrap_or_default()
     }
 
-    /// CLIENTS of the mode, 1 where it says nothing else.
+    /// CLIENTS of the mode, 1 by default.
     pub fn clients(&self) -> u64 {
         let word = self.mode.split('/').nth(2).and_then(|word| word.strip_prefix('t'));
         word.and_then(|count| count.parse().ok()).unwrap_or(1)
@@ -66,9 +66,9 @@ impl Entry {
 /// Why a file is not one of rows.
 #[derive(Debug)]
 pub enum RowError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// A line is not what its header says: bench, line (counted from 1), and what is wrong.
+    /// A line that does not match its header: bench, line (counted from 1), and reason.
     Line(String, usize, String),
 }
 
@@ -116,7 +116,7 @@ impl Rows {
             .map_err(unreadable(folder))?
             .filter_map(|file| file.ok().map(|file| file.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "csv"))
-            // That one holds what is in all the others.
+            // That file contains all the others.
             .filter(|path| path.file_stem().is_some_and(|name| name != "results"))
             .collect();
         files.sort();
@@ -133,7 +133,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Takes in others; one that is there already counts as it is in them.
+    /// Merges other rows; of two equal rows the other one wins.
     pub fn add(&mut self, others: Rows) {
         others.0.into_iter().for_each(|entry| self.take(entry));
     }
@@ -198,9 +198,9 @@ fn entry(bench: &str, header: &[&str], contract: usize, line: &str) -> Result<En
 mod tests {
     use super::*;
 
-    // If this failed, rows of a bench that says more or less than another would be read into wrong columns.
+    // If this failed, rows of a bench with more or fewer columns would be assigned wrong columns.
     #[test]
-    fn columns_are_known_by_their_names_and_unknown_ones_are_no_mistake() {
+    fn columns_are_found_by_name_and_unknown_columns_are_accepted() {
         let text = format!(
             "{CONTRACT},zebra,fair,notes\nddss,null,8,shm/rcq/t4,1,0.5,1.5,2000000,9,0.75,a, b\n\nraw,x,1,near,2,0,0,0\n"
         );
@@ -214,17 +214,17 @@ mod tests {
         assert!(rows.one("get", "ddss", "null", 8, "shm/rcq/t4").is_none());
     }
 
-    // If this failed, a row that was measured again would be drawn twice, or the old one would win.
+    // If this failed, a repeated row would be drawn twice, or the old one would win.
     #[test]
-    fn the_last_of_two_equal_rows_counts() {
+    fn last_of_two_equal_rows_wins() {
         let text = format!("{CONTRACT}\nddss,null,8,a/b/t1,1,1,1,1\nddss,null,8,a/b/t1,1,2,2,2\n");
         let rows = Rows::parse("ipc", &text).unwrap();
         assert_eq!((rows.0.len(), rows.0[0].p50_us), (1, 2.0));
     }
 
-    // If this failed, a file that was cut off, or is none of ours, would become a figure.
+    // If this failed, a truncated or foreign file would become a figure.
     #[test]
-    fn what_is_no_row_is_named_with_its_line() {
+    fn malformed_row_is_reported_with_its_line() {
         let good = format!("{CONTRACT}\n");
         let said = |text: &str| Rows::parse("ipc", text).unwrap_err().to_string();
         assert!(said("").contains("no header"));

@@ -10,34 +10,34 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 /// The benches of this package, in the order in which they run. One that is not built is left out.
-pub const BENCHES: [&str; 9] = ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "steps", "cost", "apps"];
+pub const BENCHES: [&str; 9] = ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "steps", "resource_cost", "apps"];
 
 /// A bench that ran.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ran {
+pub struct BenchRun {
     /// Its name.
     pub bench: String,
     /// The command that does the same.
     pub command: String,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// What it left out, and why.
+    /// Skipped parts, with the reasons.
     pub skipped: Vec<String>,
-    /// Whether it came to its end.
+    /// True if it completed.
     pub passed: bool,
 }
 
-impl Ran {
+impl BenchRun {
     pub(crate) fn json(&self) -> Value {
-        let Ran { bench, command, seconds, skipped, passed } = self;
+        let BenchRun { bench, command, seconds, skipped, passed } = self;
         json!({ "bench": bench, "command": command, "seconds": seconds, "skipped": skipped, "passed": passed })
     }
 
     /// Back from data.
-    pub fn of(value: &Value) -> Ran {
+    pub fn of(value: &Value) -> BenchRun {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let skipped = value["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
-        Ran {
+        BenchRun {
             bench: text("bench"),
             command: text("command"),
             seconds: value["seconds"].as_f64().unwrap_or(0.0),
@@ -47,8 +47,8 @@ impl Ran {
     }
 }
 
-/// Builds all benches, then runs those that are asked for and puts their rows into `out`. `tell` hears what happens.
-pub fn run(only: &[String], quick: bool, out: &Path, mut tell: impl FnMut(&str)) -> io::Result<Vec<Ran>> {
+/// Builds all benches, then runs the selected ones and writes their rows into `out`. `tell` gets progress messages.
+pub fn run(only: &[String], quick: bool, out: &Path, mut tell: impl FnMut(&str)) -> io::Result<Vec<BenchRun>> {
     tell("building the benches");
     let programs = build()?;
     // Applications take their time: a look has them only if it is asked for them.
@@ -69,7 +69,7 @@ pub fn run(only: &[String], quick: bool, out: &Path, mut tell: impl FnMut(&str))
     Ok(all)
 }
 
-/// What a look leaves out: of some benches it needs only what other figures are calibrated with.
+/// Filter of a quick run: of some benches it needs only the rows that calibrate other figures.
 fn narrowed(bench: &str, quick: bool) -> Option<&'static str> {
     match bench {
         "fabric" if quick => Some(",8,"),
@@ -78,7 +78,7 @@ fn narrowed(bench: &str, quick: bool) -> Option<&'static str> {
     }
 }
 
-fn one(bench: &str, program: &Path, quick: bool, out: &Path) -> io::Result<Ran> {
+fn one(bench: &str, program: &Path, quick: bool, out: &Path) -> io::Result<BenchRun> {
     let csv = fs::canonicalize(out)?.join(bench).with_extension("csv");
     let mut command = Command::new(program);
     command.arg("--bench").arg("--csv").arg(&csv).args(quick.then_some("--quick"));
@@ -90,7 +90,7 @@ fn one(bench: &str, program: &Path, quick: bool, out: &Path) -> io::Result<Ran> 
     fs::write(csv.with_extension("log"), said.as_bytes())?;
     let quick = if quick { "--quick " } else { "" };
     let only = only.map_or_else(String::new, |only| format!("--only {only} "));
-    Ok(Ran {
+    Ok(BenchRun {
         bench: bench.to_owned(),
         command: format!("cargo bench -p ddss-benches --bench {bench} -- {quick}{only}--csv {bench}.csv"),
         seconds: begin.elapsed().as_secs_f64(),
@@ -99,7 +99,7 @@ fn one(bench: &str, program: &Path, quick: bool, out: &Path) -> io::Result<Ran> 
     })
 }
 
-/// Whether a bench says there what it could not measure, and why.
+/// Returns true if a line of a bench's output reports a skipped measurement.
 fn is_left_out(line: &str) -> bool {
     line.starts_with("skipped: ") || line.starts_with("# left out: ")
 }
@@ -125,7 +125,7 @@ fn build() -> io::Result<HashMap<String, PathBuf>> {
             programs.insert(name.to_owned(), PathBuf::from(path));
         }
     }
-    // The daemons are built by the first bench that needs one; that is no part of what is timed.
+    // The first bench that needs daemons builds them; the build is not part of its time.
     ddss_testkit::binary("ddssd").map_err(|error| io::Error::other(error.to_string()))?;
     Ok(programs)
 }

@@ -1,4 +1,4 @@
-//! SVG, written by hand: text, lines and marks whose colours follow the reader's light or dark.
+//! Hand-written SVG: text, lines and marks whose colours follow the reader's light or dark theme.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(crate) const STYLE: &str = "\
 .fig .line,.fig .hollow{stroke:var(--it)}.fig .mark,.fig .bar,.fig text.own{fill:var(--it)}\
 .fig text.own{paint-order:stroke;stroke:var(--paper);stroke-width:4px}";
 
-/// Where a text is hung up.
+/// Anchor of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hang {
     Left,
@@ -55,7 +55,7 @@ impl Svg {
         self.add(format_args!(r#"<polyline points="{}" class="{class}"/>"#, points.join(" ")));
     }
 
-    /// A box; who points at it reads `hint`.
+    /// A box with `hint` as tooltip.
     pub(crate) fn bar(&mut self, at: (f64, f64), size: (f64, f64), class: &str, hint: &str) {
         let ((x, y), (width, height)) = (at, size);
         let hint = escaped(hint);
@@ -64,10 +64,10 @@ impl Svg {
         ));
     }
 
-    /// The mark of a curve: each look has its own, so that nobody has to tell colours apart.
-    pub(crate) fn mark(&mut self, at: (f64, f64), look: &str, hint: &str) {
+    /// Mark of a curve: each style has its own shape, so that colours are not needed to distinguish curves.
+    pub(crate) fn mark(&mut self, at: (f64, f64), curve_style: &str, hint: &str) {
         let (x, y) = at;
-        let shape = match look {
+        let shape = match curve_style {
             "mq" => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.8""#),
             "rmq" => format!(r#"<rect x="{:.1}" y="{:.1}" width="7" height="7""#, x - 3.5, y - 3.5),
             "rcq" => polygon(&[(x, y - 4.6), (x + 4.4, y + 3.6), (x - 4.4, y + 3.6)]),
@@ -76,14 +76,18 @@ impl Svg {
             "without" => format!(r#"<rect x="{:.1}" y="{:.1}" width="10" height="3""#, x - 5.0, y - 1.5),
             _ => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.2""#),
         };
-        self.add(format_args!(r#"{shape} class="mark {look}"><title>{}</title></{}>"#, escaped(hint), kind(&shape)));
+        self.add(format_args!(
+            r#"{shape} class="mark {curve_style}"><title>{}</title></{}>"#,
+            escaped(hint),
+            kind(&shape)
+        ));
     }
 
     /// The mark of a number of the paper.
-    pub(crate) fn hollow(&mut self, at: (f64, f64), look: &str, hint: &str) {
+    pub(crate) fn hollow(&mut self, at: (f64, f64), curve_style: &str, hint: &str) {
         let (x, y) = at;
         let shape = polygon(&[(x, y - 7.0), (x + 7.0, y), (x, y + 7.0), (x - 7.0, y)]);
-        self.add(format_args!(r#"{shape} class="hollow {look}"><title>{}</title></polygon>"#, escaped(hint)));
+        self.add(format_args!(r#"{shape} class="hollow {curve_style}"><title>{}</title></polygon>"#, escaped(hint)));
     }
 
     /// The whole picture.

@@ -23,7 +23,7 @@ pub(crate) fn time(us: f64) -> String {
     }
 }
 
-/// So many a second.
+/// Formats a rate.
 pub(crate) fn rate(per_s: f64) -> String {
     match per_s {
         rate if rate < 999.5 => format!("{}/s", short(rate)),
@@ -32,7 +32,7 @@ pub(crate) fn rate(per_s: f64) -> String {
     }
 }
 
-/// So many bytes.
+/// Formats a size.
 pub(crate) fn bytes(bytes: f64) -> String {
     const KIB: f64 = 1024.0;
     match bytes {
@@ -47,7 +47,7 @@ pub(crate) fn plain(number: f64) -> String {
     short(number)
 }
 
-/// How many times as much.
+/// Formats a ratio.
 pub(crate) fn times(ratio: f64) -> String {
     format!("{} ×", short(ratio))
 }
@@ -56,9 +56,9 @@ pub(crate) fn times(ratio: f64) -> String {
 mod tests {
     use super::*;
 
-    // If this failed, a stranger would read a figure a thousand times too large, or count zeros.
+    // If this failed, a reader would misread a figure by a factor of thousand, or have to count zeros.
     #[test]
-    fn numbers_have_the_unit_that_needs_few_digits() {
+    fn numbers_use_the_unit_with_fewest_digits() {
         let times = [0.0, 0.011, 0.4, 8.8, 22.6, 999.0, 1500.0, 2_500_000.0].map(time);
         assert_eq!(times, ["0", "11 ns", "400 ns", "8.8 µs", "22.6 µs", "999 µs", "1.5 ms", "2.5 s"]);
         assert_eq!([12.0, 1234.0, 2_500_000.0].map(rate), ["12/s", "1.23 k/s", "2.5 M/s"]);

@@ -7,7 +7,7 @@ use ddss::{Client, Segment, Strategy};
 use super::Cluster;
 use crate::harness::{Figure, RoundTrip};
 
-/// What is called.
+/// Kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `Segment::get_into`.
@@ -17,7 +17,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its word in the rows.
+    /// Its name in the rows.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Get => "get",
@@ -69,7 +69,7 @@ pub fn near_get(cluster: &Rc<Cluster>, segment: &Segment) -> Figure {
 
 impl RoundTrip for InPlace {
     fn once(&mut self) {
-        self.segment.get_into(0, &mut self.bytes).expect("nobody is asked");
+        self.segment.get_into(0, &mut self.bytes).expect("a local read needs no daemon");
     }
 }
 
@@ -107,12 +107,12 @@ impl RoundTrip for Call {
     }
 }
 
-/// Which word is changed how.
+/// Word and operation of an atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     /// `Segment::fetch_add`.
     FetchAdd,
-    /// `Segment::compare_swap`; each finds what it compares with.
+    /// `Segment::compare_swap`; each finds its expected value.
     CompareSwap,
 }
 
@@ -123,7 +123,7 @@ struct Atomic {
     now: u64,
 }
 
-/// An atomic on the first word of `segment`, which nobody else changes.
+/// An atomic on the first word of `segment`, without competing writers.
 pub fn atomic(cluster: &Rc<Cluster>, segment: &Segment, word: Word, path: &str, strategy: Strategy) -> Figure {
     cluster.wake();
     let now = segment.fetch_add(0, 0).expect("the home is there").before;
@@ -143,7 +143,7 @@ impl RoundTrip for Atomic {
             Word::FetchAdd => segment.fetch_add(0, 1),
             Word::CompareSwap => segment.compare_swap(0, *now, *now + 1),
         };
-        assert_eq!(changed.expect("the home is there").before, *now, "somebody else changed the word");
+        assert_eq!(changed.expect("the home is there").before, *now, "another writer changed the word");
         *now += 1;
     }
 

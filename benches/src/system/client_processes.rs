@@ -1,4 +1,5 @@
-//! Clients in processes of their own, as services are: each is this program again, told by its arguments to be one.
+//! Clients in processes of their own, as services are: each runs this program again with arguments that make it a
+//! client.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,21 +13,21 @@ use hdrhistogram::Histogram;
 
 use super::Cluster;
 use super::many_clients::{Share, place, summary, thread_time};
-use crate::harness::{Alone, Cores};
+use crate::harness::{Cores, StandaloneResult};
 
 /// The argument that makes a program a member.
 const FLAG: &str = "--member";
 /// A call that takes longer than this is none.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(60);
 
-/// Who comes.
+/// Clients to start.
 #[derive(Debug, Clone, Copy)]
 pub struct Members<'a> {
-    /// How many processes. One alone has the client's core, several share both.
+    /// Number of processes. A single one has the client's core, several share both.
     pub count: usize,
-    /// How they talk.
+    /// IPC strategy.
     pub strategy: Strategy,
-    /// What they do: the name of a segment that they get 8 bytes of, or none to ask for nothing.
+    /// Workload: the name of a segment to get 8 bytes of, or none for pings.
     pub segment: Option<&'a str>,
 }
 
@@ -41,7 +42,7 @@ impl Member {
     pub(super) fn start(folder: &Path, cores: Cores, members: &Members<'_>) -> io::Result<Member> {
         let mut command = Command::new(env::current_exe()?);
         command.arg(FLAG).arg(folder).arg(members.strategy.to_string()).arg(members.segment.unwrap_or("-"));
-        // It inherits the core of who starts it and could not find out what others there are.
+        // It inherits the core of its parent and could not find the other cores.
         let other = if members.count == 1 { cores.client } else { cores.service };
         command.args([cores.client, other].map(|core| core.to_string()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -58,8 +59,8 @@ impl Member {
         self.child.id()
     }
 
-    /// Tells it what to do: `for NANOSECONDS` or `calls COUNT`.
-    pub(super) fn tell(&mut self, order: &str) -> io::Result<()> {
+    /// Sends a command: `for NANOSECONDS` or `calls COUNT`.
+    pub(super) fn send_command(&mut self, order: &str) -> io::Result<()> {
         writeln!(self.order, "{order}")
     }
 
@@ -72,20 +73,25 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // One that has ended needs no end; nobody is left to tell about another failure.
+        // An ended process needs no end; another failure cannot be reported any more.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Lets the members call for that long; what they did together.
-pub fn run_members(cluster: &Cluster, cores: Cores, members: &Members<'_>, time: Duration) -> io::Result<Alone> {
+/// Runs the clients for that long; returns their joint result.
+pub fn run_members(
+    cluster: &Cluster,
+    cores: Cores,
+    members: &Members<'_>,
+    time: Duration,
+) -> io::Result<StandaloneResult> {
     cluster.wake();
     let folder = cluster.own().folder();
     let mut all =
         (0..members.count).map(|_| Member::start(folder, cores, members)).collect::<io::Result<Vec<Member>>>()?;
     for member in &mut all {
-        member.tell(&format!("for {}", time.as_nanos()))?;
+        member.send_command(&format!("for {}", time.as_nanos()))?;
     }
     thread::sleep(time / 4);
     let (begin, before) = (Instant::now(), cluster.cpu_times());
@@ -99,7 +105,7 @@ pub fn run_members(cluster: &Cluster, cores: Cores, members: &Members<'_>, time:
     Ok(summary(&shares, time, &daemons))
 }
 
-/// Whether this program was started to be a member; it then has been one, and is done.
+/// Returns true if this program was started as a client process; it has then done its work.
 pub fn run_as_member() -> bool {
     let arguments: Vec<String> = env::args().collect();
     let Some(at) = arguments.iter().position(|argument| argument == FLAG) else { return false };
@@ -109,7 +115,7 @@ pub fn run_as_member() -> bool {
     let core = |text: &String| text.parse().expect("a core is a number");
     let cores = Cores { client: core(client), service: core(service) };
     place(cores, cores.is_shared());
-    be(Path::new(folder), strategy, segment).expect("who started this member listens to it");
+    be(Path::new(folder), strategy, segment).expect("the parent reads the pipe");
     true
 }
 
@@ -194,9 +200,9 @@ fn parse(line: &str) -> io::Result<Share> {
 mod tests {
     use super::*;
 
-    // If this failed, what processes measured would arrive as something else.
+    // If this failed, results of processes would arrive altered.
     #[test]
-    fn a_share_survives_its_way_through_a_pipe() {
+    fn client_result_round_trips_through_a_pipe() {
         let mut share = Share { cpu: Duration::from_micros(7), longest: Duration::from_millis(3), ..Share::none() };
         for lap in [300, 310, 500_000] {
             share.laps_ns.record(lap).unwrap();

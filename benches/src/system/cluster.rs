@@ -7,32 +7,32 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Segment, Spec, Strategy};
-use ddss_testkit::{Daemon, DaemonOptions, Islands};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
 
-use super::Cable;
+use super::VethPair;
 use crate::harness::Cores;
 
-/// Where daemons listen in namespaces of their own, where every port is free.
+/// Listening ports of daemons in network namespaces of their own, where every port is free.
 const PORT: u16 = 7400;
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 16 << 20;
 /// Longer than anything that is measured: a call that ends by its deadline is no figure.
 const CALL_MAX: Duration = Duration::from_secs(60);
-/// How long two nodes have to find each other.
+/// Time limit for two nodes to connect.
 const MEET_MAX: Duration = Duration::from_secs(20);
 
-/// Who runs where, when a client, its own daemon and the daemon of the segment's home share two cores.
+/// Placement of a client, its own daemon and the daemon of the segment's home on two cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// The core of the client's own daemon.
     pub own: usize,
     /// The core of the home's daemon.
     pub home: usize,
-    /// In words: the first core | the second one.
+    /// Description: the first core | the second one.
     pub name: &'static str,
 }
 
-/// How three threads can share two cores. The client is on the first one.
+/// Placements of three threads on two cores. The client is on the first one.
 pub const PLACEMENTS: fn(Cores) -> [Placement; 3] = |cores| {
     let Cores { client, service } = cores;
     [
@@ -42,7 +42,7 @@ pub const PLACEMENTS: fn(Cores) -> [Placement; 3] = |cores| {
     ]
 };
 
-/// How long the threads of a process have run, all together.
+/// Processor time of all threads of a process.
 fn cpu_time(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon runs");
     let ran = |task: std::fs::DirEntry| {
@@ -52,8 +52,7 @@ fn cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(tasks.flatten().filter_map(ran).sum())
 }
 
-/// One daemon, or several that know each other. All of them stand still between [`rest`](Self::rest) and
-/// [`wake`](Self::wake).
+/// A daemon, or several connected ones. All of them are stopped between [`rest`](Self::rest) and [`wake`](Self::wake).
 #[derive(Debug)]
 pub struct Cluster {
     /// The client's own daemon first, the home's last.
@@ -78,8 +77,8 @@ impl Cluster {
     }
 
     /// Two daemons, so placed, one in each of two namespaces.
-    pub fn between(placement: Placement, cable: &Cable) -> Rc<Cluster> {
-        // Several pairs may share a cable, and a daemon takes more ports than the one it is told.
+    pub fn between(placement: Placement, cable: &VethPair) -> Rc<Cluster> {
+        // Several pairs may share a link, and a daemon takes more ports than the configured one.
         static PAIRS: AtomicU16 = AtomicU16::new(0);
         let port = PORT + 10 * PAIRS.fetch_add(1, Ordering::Relaxed);
         let new = |node: u8, core| {
@@ -104,19 +103,19 @@ impl Cluster {
         Cluster::start(vec![own, home])
     }
 
-    /// As many daemons as there are islands, each on one, on the two cores in turn; without islands all on loopback.
-    pub fn of_nodes(cores: Cores, count: u8, islands: Option<&Islands>) -> Rc<Cluster> {
+    /// Starts a daemon in each namespace, on the two cores in turn; without namespaces all on loopback.
+    pub fn of_nodes(cores: Cores, count: u8, network: Option<&NetworkNamespaces>) -> Rc<Cluster> {
         let new = |node: u8| {
-            let options = match islands {
-                Some(islands) => {
-                    let at = SocketAddr::new(islands.address(node), PORT);
-                    DaemonOptions::listening(node.into(), at).inside(&islands.inside(node))
+            let options = match network {
+                Some(network) => {
+                    let at = SocketAddr::new(network.address(node), PORT);
+                    DaemonOptions::listening(node.into(), at).inside(&network.inside(node))
                 }
                 None => DaemonOptions::new(node.into()).expect("a free port is to be had"),
             };
             options.core(if node % 2 == 1 { cores.client } else { cores.service })
         };
-        // Each has to know all the others: who is not known is not let in.
+        // Each must know all the others: a daemon refuses unknown nodes.
         let mut options: Vec<DaemonOptions> = (1..=count).map(new).collect();
         for index in 0..options.len() {
             let one = options.remove(index);
@@ -141,7 +140,7 @@ impl Cluster {
         self.daemons.first().expect("there is a daemon")
     }
 
-    /// How long the threads of each daemon have run, all together.
+    /// Processor time of all threads of each daemon.
     pub fn cpu_times(&self) -> Vec<Duration> {
         self.daemons.iter().map(|daemon| cpu_time(daemon.pid())).collect()
     }
@@ -174,7 +173,7 @@ impl Cluster {
         builder.connect().expect("a daemon that is ready takes clients")
     }
 
-    /// A segment of that size and full of bytes whose home is the last daemon, as `client` sees it.
+    /// A segment of that size, filled, whose home is the last daemon, opened by `client`.
     pub fn segment(&self, client: &Client, name: &str, bytes: usize) -> Segment {
         self.segment_at(self.daemons.len() - 1, client, name, bytes)
     }

@@ -1,7 +1,7 @@
-//! A station that answers each request with itself: what the road inside a node costs without an engine behind it.
+//! An echo server: the cost of the transport inside a node without an engine.
 //!
-//! Station and client are two threads here and not two processes, like the raw limit: each has its own mapping of the
-//! same memory, made by the same handshake.
+//! Server and client are two threads here and not two processes, like the raw limit. Each has its own mapping of the
+//! same memory, from the same handshake.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use ddss_ipc::{
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
 
-/// Looks of the station within one turn.
+/// Looks of the server within one turn.
 const LOOKS_PER_TURN: u32 = 256;
 /// Requests taken at once.
 const BATCH: usize = 256;
 /// An answer that takes longer than this does not come.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// A station that runs on the service's core.
+/// A server that runs on the service's core.
 pub struct Echo {
     service: Service,
     _reception: Acceptor,
@@ -35,15 +35,15 @@ impl Echo {
     pub fn start(cores: Cores) -> Rc<Echo> {
         let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
         let socket = folder.path().join("socket");
-        let mut station = IpcServer::open(NodeId(1)).expect("a station needs nothing");
-        let config = AcceptorConfig::new(&station);
-        let reception = Acceptor::start(&socket, config, station.inbox().sink()).expect("a fresh folder takes it");
+        let mut server = IpcServer::open(NodeId(1)).expect("a server needs nothing");
+        let config = AcceptorConfig::new(&server);
+        let reception = Acceptor::start(&socket, config, server.inbox().sink()).expect("a fresh folder takes it");
         let mut batch = Vec::with_capacity(BATCH);
         let yields = cores.is_shared();
         let service = Service::start(cores, move || {
-            station.publish_core();
+            server.publish_core();
             for _ in 0..LOOKS_PER_TURN {
-                look(&mut station, &mut batch);
+                poll_server(&mut server, &mut batch);
             }
             if yields {
                 std::thread::yield_now();
@@ -54,19 +54,19 @@ impl Echo {
     }
 }
 
-fn look(station: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, Entry)>) {
-    while let Some(arrival) = station.next_event() {
+fn poll_server(server: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, Entry)>) {
+    while let Some(arrival) = server.next_event() {
         match arrival {
-            ClientEvent::Attached(session) => drop(station.add_client(session).expect("its memory is fine")),
-            ClientEvent::Detached(client) => drop(station.remove_client(client)),
+            ClientEvent::Attached(session) => drop(server.add_client(session).expect("its memory is fine")),
+            ClientEvent::Detached(client) => drop(server.remove_client(client)),
         }
     }
-    if station.poll(BATCH, batch) > 0 {
+    if server.poll(BATCH, batch) > 0 {
         for (lane, entry) in batch.drain(..) {
-            station.reply(lane, &entry);
+            server.reply(lane, &entry);
         }
     }
-    station.flush();
+    server.flush();
 }
 
 struct Question {

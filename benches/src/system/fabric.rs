@@ -1,4 +1,4 @@
-//! One-sided operations between two fabrics, each on a core of its own, with nothing of a daemon around them.
+//! One-sided operations between two fabrics, each on a core of its own, without a daemon.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,23 +15,23 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 
 /// Registered bytes on each side: 32 of the largest transfers side by side.
 const REGION_BYTES: usize = 4 << 20;
-/// The word that atomics work on, behind everything that is read and written.
+/// Offset of the word for atomics, behind the area for reads and writes.
 const WORD_OFFSET: u64 = REGION_BYTES as u64 - 8;
 /// Polls of the home within one turn.
 const POLLS_PER_TURN: u32 = 64;
 /// Polls within which two ends of a loopback connection have met.
 const MEET_POLLS_MAX: u32 = 10_000_000;
 
-/// What is done to the memory of the other side.
+/// Operation on the memory of the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FabricOp {
     /// Reads.
     Read,
-    /// Writes, and behind the last one a read of 8 bytes: only that says that they are in memory.
+    /// Writes, followed by a read of 8 bytes: only that proves that they are in memory.
     Write,
-    /// Compares and swaps a word; each finds what it compares with.
+    /// Compare and swap of a word; each finds its expected value.
     CompareSwap,
-    /// Adds to a word.
+    /// Fetch and add on a word.
     FetchAdd,
 }
 
@@ -59,12 +59,12 @@ impl FabricPair {
             (fabric, registered.expect("sealed memory can be registered"))
         };
         let (tell, told) = mpsc::channel();
-        // Made by a thread of its own, as it would be by a process of its own: what both write must not share cache lines.
+        // Created on a thread of its own, as in a process of its own: data of both sides must not share cache lines.
         let home = thread::spawn(move || {
-            // As they are in a daemon: clients write what they read into, and only the home writes its segments.
+            // As in a daemon: clients write into the memory that they read into, and only the home writes its segments.
             let (mut home, region) = fabric(Trust::Exclusive);
             let address = home.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback listens");
-            tell.send(address).expect("somebody wants to know");
+            tell.send(address).expect("the receiver is alive");
             let window = admit(&mut home, region);
             (home, window)
         });
@@ -131,7 +131,7 @@ fn admit(home: &mut Iwarp, region: RegionId) -> Window {
     window
 }
 
-/// Polls until an event is the one that is looked for.
+/// Polls for one kind of event.
 fn until<T>(fabric: &mut Iwarp, mut found: impl FnMut(&mut Iwarp, Event<'_>) -> Option<T>) -> T {
     let mut events = Events::new();
     for _ in 0..MEET_POLLS_MAX {
@@ -153,7 +153,7 @@ struct OneSided {
     batch: Vec<Work<'static>>,
 }
 
-/// `outstanding` operations of `size_bytes` at a time, posted as one batch. `path` names the road.
+/// `outstanding` operations of `size_bytes` at a time, posted as one batch, over the path `path`.
 pub fn one_sided(
     pair: &Rc<RefCell<FabricPair>>,
     op: FabricOp,
@@ -209,7 +209,7 @@ impl RoundTrip for OneSided {
         pair.fabric.post(&self.batch).expect("a batch fits");
         let last = pair.finish(self.batch.len());
         if matches!(self.op, FabricOp::CompareSwap | FabricOp::FetchAdd) {
-            // The last one found what the one before it had put there: so did all.
+            // The last one found the previous one's value, so all succeeded.
             pair.word += self.outstanding as u64;
             assert_eq!(last + 1, pair.word, "an atomic found another word");
         }

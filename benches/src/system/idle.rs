@@ -9,9 +9,9 @@ use ddss::{Client, Strategy};
 
 use super::Cluster;
 use crate::baseline::IDLE;
-use crate::harness::{Alone, Figure, RoundTrip, Sample};
+use crate::harness::{Figure, RoundTrip, Sample, StandaloneResult};
 
-/// How long a node has to become quiet.
+/// Time for a node to become idle.
 const SETTLE: Duration = Duration::from_millis(100);
 
 struct First {
@@ -49,10 +49,10 @@ impl RoundTrip for First {
     }
 }
 
-/// One request every `every`, for that long: what the calls take, and what the daemon does for them.
+/// Requests with a fixed interval, for that long: their latency, and the daemon's work for them.
 ///
-/// The load does not wait for its answers: who is late asks at once, and its time counts from when it was due.
-pub fn paced(cluster: &Cluster, strategy: Strategy, every: Duration, time: Duration) -> Alone {
+/// The load is open-loop: a late client sends at once, and its latency counts from the time when the request was due.
+pub fn paced(cluster: &Cluster, strategy: Strategy, every: Duration, time: Duration) -> StandaloneResult {
     let client = cluster.client(strategy);
     let mut sample = Sample::empty();
     let (begin, used_before) = (Instant::now(), cluster.cpu_times());
@@ -69,14 +69,14 @@ pub fn paced(cluster: &Cluster, strategy: Strategy, every: Duration, time: Durat
     sample.elapsed = elapsed;
     cluster.rest();
     let share = 100.0 * used.as_secs_f64() / elapsed.as_secs_f64();
-    let mut alone = Alone::new(sample);
+    let mut alone = StandaloneResult::new(sample);
     alone.more.service_cpu_us = Some(used.as_secs_f64() * 1e6 / alone.sample.operations as f64);
     alone.notes.push(format!("the daemon took {share:.0} % of a core"));
     alone
 }
 
 /// A node with one client that asks for nothing: processor time and voluntary switches, for each second.
-pub fn idle(cluster: &Cluster, strategy: Strategy, time: Duration) -> Alone {
+pub fn idle(cluster: &Cluster, strategy: Strategy, time: Duration) -> StandaloneResult {
     let client = cluster.client(strategy);
     client.ping().expect("the daemon answers");
     // It spins for a while before it sleeps.
@@ -89,13 +89,13 @@ pub fn idle(cluster: &Cluster, strategy: Strategy, time: Duration) -> Alone {
     cluster.rest();
     let mut sample = Sample::empty();
     sample.elapsed = time;
-    let mut alone = Alone::new(sample);
+    let mut alone = StandaloneResult::new(sample);
     alone.more.service_cpu_us = Some(used.as_secs_f64() * 1e6 / seconds);
     alone.notes.push(format!("for each second; it went to sleep {:.0} times a second", switched as f64 / seconds));
     alone
 }
 
-/// How often the threads of a process went to sleep by themselves.
+/// Voluntary context switches of the threads of a process.
 fn switches(pid: u32) -> u64 {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let of = |task: fs::DirEntry| {

@@ -14,12 +14,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Cluster;
 use super::client_processes::CALL_MAX;
-use crate::harness::{Alone, Cores, More, Sample, pin};
+use crate::harness::{Cores, ExtraColumns, Sample, StandaloneResult, pin};
 
 /// Memory of one client: nothing is carried.
 const ARENA_BYTES: usize = 64 << 10;
 
-/// Clients whose shares of a core are as small as what making them took.
+/// Number of clients whose time slices are as short as their start-up.
 const LARGE: usize = 256;
 
 const HOLD: u8 = 0;
@@ -27,22 +27,23 @@ const WARM_UP: u8 = 1;
 const COUNT: u8 = 2;
 const STOP: u8 = 3;
 
-/// How often who is held looks whether it may begin. Nobody waits for a lock from then on, the allocator's neither: those who
-/// hold one are let through one after the other, and where the first of a crowd are at work already that takes seconds.
+/// Interval at which a held-back thread polls for the start. No thread waits for a lock from then on, not even the
+/// allocator's: lock waiters proceed one after the other, which takes seconds while the first threads of a crowd
+/// already run.
 const HELD_LOOKS_EVERY: Duration = Duration::from_millis(10);
 
-/// Who comes, and where they run.
+/// Clients and their placement.
 #[derive(Debug, Clone, Copy)]
 pub struct Crowd {
-    /// How many.
+    /// Number.
     pub clients: usize,
-    /// How they talk.
+    /// IPC strategy.
     pub strategy: Strategy,
-    /// Whether they keep off the daemon's core.
+    /// True if they keep off the daemon's core.
     pub reserved: bool,
 }
 
-/// What one client did.
+/// Result of one client.
 pub(super) struct Share {
     pub(super) laps_ns: Histogram<u32>,
     pub(super) longest: Duration,
@@ -55,7 +56,7 @@ impl Share {
         Share { laps_ns, longest: Duration::ZERO, cpu: Duration::ZERO }
     }
 
-    /// Counts a lap that began then and is over; says when that was.
+    /// Counts a finished lap with that beginning; returns its end.
     pub(super) fn lap(&mut self, last: Instant) -> Instant {
         let now = Instant::now();
         let lap = now - last;
@@ -68,8 +69,8 @@ impl Share {
 /// Something that one client does again and again.
 pub type Task = Box<dyn FnMut() + Send>;
 
-/// Lets the crowd call its daemon for that long; what they did together, how fairly, and what it cost.
-pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) -> Alone {
+/// Runs the clients on their daemon for that long; returns throughput, fairness and cost.
+pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) -> StandaloneResult {
     cluster.wake();
     let folder = cluster.own().folder();
     let tasks = (0..crowd.clients).map(|_| {
@@ -83,21 +84,27 @@ pub fn run_crowd(cluster: &Cluster, cores: Cores, crowd: Crowd, time: Duration) 
 }
 
 /// Lets each task run on a thread of its own for that long. If `reserved`, they keep off the core of the service.
-pub fn run_tasks(cluster: &Cluster, cores: Cores, reserved: bool, tasks: Vec<Task>, time: Duration) -> Alone {
+pub fn run_tasks(
+    cluster: &Cluster,
+    cores: Cores,
+    reserved: bool,
+    tasks: Vec<Task>,
+    time: Duration,
+) -> StandaloneResult {
     cluster.wake();
     let alone = run_threads(cores, reserved, tasks, time, || cluster.cpu_times());
     cluster.rest();
     alone
 }
 
-/// The same, whoever serves them; `cpu_times` says what those have used so far.
+/// The same for any server; `cpu_times` returns the processor time of the servers so far.
 pub(crate) fn run_threads(
     cores: Cores,
     reserved: bool,
     tasks: Vec<Task>,
     time: Duration,
     cpu_times: impl Fn() -> Vec<Duration>,
-) -> Alone {
+) -> StandaloneResult {
     let (phase, held) = (AtomicU8::new(HOLD), AtomicUsize::new(0));
     let (shares, elapsed, daemons) = thread::scope(|scope| {
         let begin = |task: Task| {
@@ -117,7 +124,7 @@ pub(crate) fn run_threads(
             thread::sleep(HELD_LOOKS_EVERY);
         }
         phase.store(WARM_UP, Ordering::Release);
-        // Who used its core while the crowd was made waits until the others have had as much.
+        // A thread that used more of its core during start-up waits until the others have had as much.
         thread::sleep(if threads.len() < LARGE { time / 4 } else { time });
         let before = cpu_times();
         phase.store(COUNT, Ordering::Relaxed);
@@ -133,18 +140,18 @@ pub(crate) fn run_threads(
     summary(&shares, elapsed, &daemons)
 }
 
-pub(super) fn summary(shares: &[Share], elapsed: Duration, daemons: &[Duration]) -> Alone {
+pub(super) fn summary(shares: &[Share], elapsed: Duration, daemons: &[Duration]) -> StandaloneResult {
     let (fair, longest_ms) = fairness(shares, elapsed);
-    let mut alone = Alone::new(together(shares, elapsed));
+    let mut alone = StandaloneResult::new(together(shares, elapsed));
     let each = |time: Duration| Some(time.as_secs_f64() * 1e6 / alone.sample.operations.max(1) as f64);
     let clients = shares.iter().map(|share| share.cpu).sum();
-    alone.more = More {
+    alone.more = ExtraColumns {
         fair: Some(fair),
         longest_ms: Some(longest_ms),
         client_cpu_us: each(clients),
         service_cpu_us: daemons.first().copied().and_then(each),
         home_cpu_us: daemons.get(1..).and_then(<[Duration]>::last).copied().and_then(each),
-        ..More::default()
+        ..ExtraColumns::default()
     };
     alone.notes.push(format!("slowest {fair:.2} of its share, longest call {longest_ms:.1} ms"));
     let without = shares.iter().filter(|share| share.laps_ns.is_empty()).count();
@@ -183,7 +190,7 @@ fn call(mut task: Task, mut share: Share, phase: &AtomicU8) -> Share {
     }
 }
 
-/// How long the calling thread has run.
+/// Processor time of the calling thread.
 pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -200,8 +207,7 @@ fn together(shares: &[Share], elapsed: Duration) -> Sample {
     sample
 }
 
-/// How much of its share the slowest client got, and how long the longest call took, in milliseconds. Who got no answer at all
-/// waited all the time.
+/// Share of the slowest client, and the longest call, in milliseconds. A client without any reply waited all the time.
 fn fairness(shares: &[Share], elapsed: Duration) -> (f64, f64) {
     let calls = |share: &Share| share.laps_ns.len();
     let mean = shares.iter().map(calls).sum::<u64>() as f64 / shares.len() as f64;
@@ -222,20 +228,20 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_got_nothing_waited_all_the_time() {
-        // If this failed, the strategy that starves the most would have the shortest wait.
+    fn client_without_replies_counts_as_waiting_throughout() {
+        // If this failed, the strategy with the worst starvation would have the shortest wait.
         let shares = [share(300, Duration::from_millis(1)), Share::none()];
-        let Alone { more, notes, .. } = summary(&shares, Duration::from_millis(100), &[]);
+        let StandaloneResult { more, notes, .. } = summary(&shares, Duration::from_millis(100), &[]);
         assert_eq!((more.fair, more.longest_ms), (Some(0.0), Some(100.0)));
         assert_eq!(notes[1], "1 of 2 got no answer in all that time");
     }
 
-    // If this failed, a crowd in which one client starves would pass for a fair one.
+    // If this failed, a crowd with a starving client would pass for a fair one.
     #[test]
-    fn a_client_that_got_little_is_seen() {
+    fn starved_client_is_detected() {
         let shares = [share(300, Duration::from_millis(1)), share(100, Duration::from_millis(40))];
         let elapsed = Duration::from_millis(100);
-        let Alone { sample, more, notes } = summary(&shares, elapsed, &[Duration::from_micros(800)]);
+        let StandaloneResult { sample, more, notes } = summary(&shares, elapsed, &[Duration::from_micros(800)]);
         assert_eq!(notes, ["slowest 0.50 of its share, longest call 40.0 ms"]);
         assert_eq!((more.fair, more.longest_ms), (Some(0.5), Some(40.0)));
         assert_eq!((more.client_cpu_us, more.service_cpu_us, more.home_cpu_us), (Some(3.0), Some(2.0), None));

@@ -1,5 +1,5 @@
-//! Many operations under way: the requests of the client crate, written into one lane by the bench itself, because
-//! the calls of the client crate wait for their ends one by one.
+//! Many operations outstanding: the client crate's requests, written into one channel by the bench itself, because the
+//! crate's calls wait one by one.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::harness::{Figure, RoundTrip};
 /// An answer that takes longer than this does not come.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// What is asked for again and again.
+/// Repeated request.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
     /// Nothing.
     Null,
-    /// So many bytes of a segment.
+    /// A get of that many bytes.
     Transfer(Kind, SegmentId, usize),
 }
 

@@ -1,4 +1,4 @@
-//! Where the time of a get goes, by the daemon's own counters: those that `ddss trace` shows.
+//! Time of each step of a get, from the daemon's counters that `ddss trace` shows.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use ddss_core::status::{Kind, SampleRow, Step};
 use ddss_ipc::read_status;
 
 use super::Cluster;
-use crate::harness::{Alone, Sample};
+use crate::harness::{Sample, StandaloneResult};
 
-/// How long a daemon may take to write down what it counted.
+/// Time limit for a daemon to publish its counters.
 const WRITTEN: Duration = Duration::from_millis(20);
 
-/// A step of the road, and what its times were.
+/// A step with its times.
 #[derive(Debug)]
 pub struct Stepped {
-    /// Its word in the rows.
+    /// Its name in the rows.
     pub word: &'static str,
     /// Its times.
-    pub alone: Alone,
+    pub alone: StandaloneResult,
 }
 
-/// The steps of gets of all of `segment`, followed by the client's own daemon while the client gets for so long. The last
-/// one is what is left of the client's time behind all that the daemon sees.
+/// Steps of gets of all of `segment`, traced by the client's own daemon while the client runs gets for that long. The
+/// last step is the client's remaining time, outside the daemon's view.
 pub fn stepped_gets(cluster: &Cluster, segment: &Segment, strategy: Strategy, time: Duration) -> Vec<Stepped> {
     cluster.wake();
     let mut bytes = vec![0; usize::try_from(segment.bytes()).expect("a segment of a bench is small")];
@@ -47,7 +47,7 @@ pub fn stepped_gets(cluster: &Cluster, segment: &Segment, strategy: Strategy, ti
     let rest = Duration::from_secs_f64((calls.quantile_us(0.5) - seen).max(0.0) / 1e6);
     let mut back = Sample::empty();
     back.record(rest, 1, 1);
-    let mut alone = Alone::new(back);
+    let mut alone = StandaloneResult::new(back);
     alone.notes.push(format!(
         "the median of the client's {} calls under {strategy} ({:.3} µs) less that of the {} that were followed",
         calls.operations,
@@ -65,7 +65,7 @@ fn of(followed: &[&SampleRow], word: &'static str, step: Step) -> Option<Stepped
         sample.record(Duration::from_nanos(ns), 1, 1);
     }
     (sample.operations > 0).then(|| {
-        let mut alone = Alone::new(sample);
+        let mut alone = StandaloneResult::new(sample);
         alone.notes.push(format!("of {} calls that the daemon followed", followed.len()));
         Stepped { word, alone }
     })

@@ -1,4 +1,4 @@
-//! One-sided reads that never wait for all of them: for each that ended, the next one is posted.
+//! One-sided reads with a sliding window: a new read is posted for each that ends.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ struct Window {
     bytes: u64,
     outstanding: usize,
     under_way: usize,
-    /// Reads that have ended, and how many will have at the end of this lap: what a lap does too many the next one need not do.
+    /// Reads that have ended, and the number expected at the end of this lap: a lap's surplus counts for the next one.
     ended: u64,
     goal: u64,
     next: u64,
     batch: Vec<Work<'static>>,
 }
 
-/// Reads of `size_bytes`, side by side, `outstanding` under way at any time. `path` names the road.
+/// Reads of `size_bytes` with `outstanding` in flight at any time, over the path `path`.
 pub fn read_window(pair: &Rc<RefCell<FabricPair>>, path: &str, size_bytes: usize, outstanding: usize) -> Figure {
     let (bytes, batch) = (size_bytes as u64, Vec::with_capacity(outstanding));
     let trip = Window { pair: Rc::clone(pair), bytes, outstanding, under_way: 0, ended: 0, goal: 0, next: 0, batch };
@@ -28,7 +28,7 @@ pub fn read_window(pair: &Rc<RefCell<FabricPair>>, path: &str, size_bytes: usize
 }
 
 impl Window {
-    /// As many as may be under way.
+    /// Most reads in flight.
     fn post(&mut self, pair: &mut FabricPair) {
         self.batch.clear();
         while self.under_way < self.outstanding {
@@ -68,7 +68,7 @@ impl RoundTrip for Window {
         let mut pair = self.pair.borrow_mut();
         pair.finish(self.under_way);
         self.under_way = 0;
-        // What ended here is no lap's.
+        // Reads that end here belong to no lap.
         self.goal = self.ended;
         pair.service.rest();
     }

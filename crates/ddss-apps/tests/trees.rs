@@ -14,7 +14,7 @@ use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
 use ddss_apps::tree::{BTree, RTree, Rect, crash_workload};
 use ddss_apps::{Error, Random};
-use ddss_testkit::{Daemon, DaemonOptions, Islands, Process, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, Process, skipped};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -100,15 +100,15 @@ fn trees_over_nfs_and_redis_answer_what_a_plain_scan_answers() {
             answers_are_those_of_a_scan(store("names"), store("positions"), &all);
         }
     }
-    let islands = match Islands::new(2) {
-        Ok(islands) => islands,
+    let network = match NetworkNamespaces::new(2) {
+        Ok(network) => network,
         Err(error) => return skipped("trees over nfs", &error.to_string()),
     };
     // The thread that reads is on one island, the server on the other.
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| {
-            stage::enter(&islands.inside(1))?;
-            let site = Site { namespace: Some(islands.inside(2)), address: islands.address(2), core: None };
+            stage::enter(&network.inside(1))?;
+            let site = Site { namespace: Some(network.inside(2)), address: network.address(2), core: None };
             let mut server = NfsServer::start(&site)?;
             let (names, positions) = (server.pages("/names", 200)?, server.pages("/positions", 200)?);
             answers_are_those_of_a_scan(names, positions, &all);

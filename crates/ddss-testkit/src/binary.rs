@@ -18,7 +18,7 @@ use cargo_metadata::Message;
 use crate::Error;
 use crate::repo_lints::workspace_root;
 
-/// The packages whose programs are built, as they are released.
+/// Arguments that make cargo build the released programs.
 const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli", "--features", "rdma"];
 
 /// The path of the program called `name` (`ddssd` or `ddss`), built.
@@ -39,7 +39,7 @@ pub fn example(name: &str) -> Result<PathBuf, Error> {
     examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
-/// What cargo calls this kind of machine where programs are linked statically, if Rust has it here.
+/// Target triple of statically linked programs on this machine, if Rust has that target installed.
 pub fn static_target() -> Option<String> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", &target]).output().ok()?;
@@ -102,7 +102,7 @@ mod tests {
 
     // If this failed, tests of a release build would run against a daemon of a debug build, or the other way round.
     #[test]
-    fn the_build_is_that_of_the_test() {
+    fn programs_are_built_with_profile_and_target_of_the_test() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         fs::create_dir_all(&target).unwrap();
@@ -118,7 +118,7 @@ mod tests {
 
     // If this failed, no test could start a program of the workspace.
     #[test]
-    fn the_command_line_is_built_and_found() {
+    fn cli_binary_is_built_and_found() {
         let path = binary("ddss").unwrap();
         assert!(path.is_file(), "{} is no file", path.display());
         assert!(matches!(binary("no-such-program"), Err(Error::NoSuchProgram(_))));

@@ -1,10 +1,10 @@
-//! What can go wrong before a test begins.
+//! Errors of the test kit.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What can go wrong before a test begins.
+/// An error during the preparation of a test.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +17,7 @@ pub enum Error {
     /// The system refused something.
     #[error("{what} failed")]
     System {
-        /// What was tried, and with what.
+        /// Operation and its object.
         what: String,
         /// Why it was refused.
         source: io::Error,
@@ -27,9 +27,9 @@ pub enum Error {
     Ended {
         /// The program.
         program: PathBuf,
-        /// How it ended.
+        /// Exit status.
         status: String,
-        /// The end of what it printed.
+        /// End of its output.
         words: String,
     },
     /// A process did not serve in time.
@@ -37,9 +37,9 @@ pub enum Error {
     NotReady {
         /// The program.
         program: PathBuf,
-        /// How long it had.
+        /// Time limit.
         deadline: Duration,
-        /// The end of what it printed.
+        /// End of its output.
         words: String,
     },
     /// A client process could not begin.
@@ -47,7 +47,7 @@ pub enum Error {
     Said {
         /// The program.
         program: PathBuf,
-        /// What it said.
+        /// Its answer.
         said: String,
     },
     /// Every port that was tried is taken.
@@ -56,7 +56,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: names what was tried.
+    /// Returns a closure for `map_err` that adds the operation.
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |source| Error::System { what, source }

@@ -1,4 +1,4 @@
-//! Only for `cargo test`, which compiles what the pages show: a reader's first lines must not be the ones that fail.
+//! Code blocks of the documentation pages, compiled by `cargo test`: the first lines that a reader tries must work.
 
 #[doc = include_str!("../../../README.md")]
 mod readme {}

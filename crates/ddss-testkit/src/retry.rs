@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long that may take. It takes milliseconds; a machine that runs other tests takes longer.
+/// Time limit. Success takes milliseconds; a loaded machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TRY_EVERY: Duration = Duration::from_millis(10);
 

@@ -1,5 +1,5 @@
-//! A client process that does what it reads from standard input, a call a line, and answers each with a line:
-//! `ok ..` or `error ..`.
+//! A client process that executes one call for each line of standard input, and answers with a line `ok ..` or `error
+//! ..`.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "it talks to its test")]
 
@@ -40,7 +40,7 @@ fn answer(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Models by their names; whose gets may be old are next to never.
+/// Models by name; the bounds of models with stale gets are close to zero.
 fn model_of(name: &str) -> Result<Model, String> {
     Ok(match name {
         "null" => Model::Null,

@@ -1,5 +1,6 @@
-//! Two nodes of which ten times as much is asked as fills them: what they take of memory, measured against what they
-//! were given, and whether every call comes to an end that its caller is told.
+//! Overload of two nodes by ten times the load that fills them.
+//!
+//! It measures their memory against their limits, and checks that every call ends with a result for its caller.
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin overload -- [--seconds 60] [--times 10] [--json]
@@ -16,26 +17,26 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Clients that fill the two nodes, each with a whole lane of calls under way.
+/// Clients that fill the two nodes, each with a full channel of calls in flight.
 const CLIENTS: usize = 4;
-/// Calls of one batch: as many as a lane has room for.
+/// Calls of one batch: the capacity of a channel.
 const BATCH: usize = 64;
-/// What is moved by one call.
+/// Bytes of one call.
 const BYTES: usize = 4096;
 const ARENA: usize = 1 << 20;
 const POOL: u64 = 32 << 20;
-/// What a daemon keeps in shared memory besides pool and arenas: for each other node 4 MiB of staging memory, its register
-/// and undo record, a line for each operation, its page, and the rings of each client.
+/// A daemon's shared memory besides pool and arenas: 4 MiB of staging memory for each peer, segment registry and undo
+/// log, a line for each operation, the service page, and the rings of each client.
 const SHARED_FIXED: u64 = 16 << 20;
 const RINGS: u64 = 64 << 10;
-/// What the bounded tables and queues of a daemon may take beyond what it has when nothing is asked of it: the largest is
-/// the queue of messages for a node that does not take them, 16384 times 512 bytes.
+/// Growth that the bounded tables and queues of a daemon may have under load. The largest is the queue of messages for
+/// a stalled peer, 16384 times 512 bytes.
 const TABLES: u64 = 32 << 20;
-/// The deadline of calls that wait for a lock that nobody gives back.
+/// Deadline of calls that wait for a lock that is never released.
 const HASTE: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How calls ended.
+/// Outcomes of calls.
 #[derive(Clone, Copy, Default, Debug)]
 struct Ends {
     asked: u64,
@@ -66,7 +67,7 @@ impl Ends {
         self.unknown += more.unknown;
     }
 
-    /// Calls that nobody was told the end of.
+    /// Calls without a result.
     fn missing(&self) -> u64 {
         self.asked - self.done - self.busy - self.late - self.other - self.unknown
     }
@@ -114,7 +115,7 @@ fn open(client: &Client, name: &str) -> Result<Segment, ddss::Error> {
     }
 }
 
-/// Whole lanes of gets and puts, here and there, until it is told to stop.
+/// Runs full channels of local and remote gets and puts until it is stopped.
 fn load(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error> {
     let segments = [open(client, "load/1")?, open(client, "load/2")?];
     let mut ends = Ends::default();
@@ -137,7 +138,7 @@ fn load(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error> {
     Ok(ends)
 }
 
-/// The same on a segment whose lock nobody gives back: all of it waits.
+/// Runs the same on a segment whose lock is never released: every call waits.
 fn wait_in_vain(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error> {
     let segment = open(client, "locked")?;
     let mut ends = Ends::default();
@@ -154,7 +155,7 @@ fn wait_in_vain(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error>
     Ok(ends)
 }
 
-/// So many clients at once for so long; how their calls ended, and the most that each daemon took meanwhile.
+/// Runs that many clients for that long; returns the outcomes of their calls, and the greatest memory of each daemon.
 fn storm(daemons: &[Daemon; 2], clients: usize, length: Duration) -> Result<(Ends, [Size; 2]), Box<dyn Error>> {
     let (stop, sum) = (AtomicBool::new(false), Mutex::new(Ends::default()));
     let mut peak = [Size::default(); 2];
@@ -169,7 +170,7 @@ fn storm(daemons: &[Daemon; 2], clients: usize, length: Duration) -> Result<(End
             .map(|(index, client)| {
                 scope.spawn(move || {
                     let ends = if index % 8 == 7 { wait_in_vain(client, stop) } else { load(client, stop) }?;
-                    sum.lock().expect("nobody panics with it").add(ends);
+                    sum.lock().expect("no thread panics with it").add(ends);
                     Ok::<_, ddss::Error>(())
                 })
             })

@@ -1,5 +1,5 @@
-//! How long a node is away that is killed and started again with its memory full: until it serves, and until the calls
-//! of clients that were attached all the while go on by themselves.
+//! Downtime of a node with full memory that is killed and restarted: until it serves, and until the calls of attached
+//! clients resume.
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin restart -- [--mib 10240] [--segments 1000] [--json]
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 /// One put.
 const PIECE: usize = 1 << 20;
-/// What lies between segments and the end of the memory.
+/// Memory left free beside the segments.
 const ROOM: u64 = 64 << 20;
-/// How long anybody waits for anything.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked for.
+/// Options of the command line.
 struct Wish {
     mib: u64,
     segments: u64,
@@ -43,7 +43,7 @@ impl Wish {
         Some(wish)
     }
 
-    /// Bytes of one segment, whole words.
+    /// Bytes of one segment, in whole words.
     fn bytes(&self) -> u64 {
         ((self.mib << 20) / self.segments).max(64) & !7
     }
@@ -53,7 +53,7 @@ fn name(index: u64) -> String {
     format!("restart/{index}")
 }
 
-/// What stands at the begin and at the end of a segment.
+/// Stamp at the beginning and at the end of a segment.
 fn mark(index: u64) -> [u8; 8] {
     (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1).to_le_bytes()
 }
@@ -72,7 +72,7 @@ fn fill(client: &Client, wish: &Wish) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How many segments are not what they were.
+/// Number of segments with changed content.
 fn lost(client: &Client, wish: &Wish) -> Result<u64, Box<dyn Error>> {
     let mut lost = 0;
     for index in 0..wish.segments {
@@ -83,8 +83,8 @@ fn lost(client: &Client, wish: &Wish) -> Result<u64, Box<dyn Error>> {
     Ok(lost)
 }
 
-/// Gets until one succeeds whose stamp came from the next daemon; when that was.
-fn has_working_hint(segment: &Segment) -> Result<Instant, ddss::Error> {
+/// Repeats a get until one is served by the next daemon, and returns the time of its success.
+fn goes_on(segment: &Segment) -> Result<Instant, ddss::Error> {
     segment.get(0..8)?;
     Ok(Instant::now())
 }
@@ -113,9 +113,8 @@ fn run(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     let begin = Instant::now();
     daemon.kill()?;
     let gone = Instant::now();
-    let waiting: Vec<_> =
-        handles.into_iter().map(|handle| std::thread::spawn(move || has_working_hint(&handle))).collect();
-    daemon.start_again()?;
+    let waiting: Vec<_> = handles.into_iter().map(|handle| std::thread::spawn(move || goes_on(&handle))).collect();
+    daemon.restart()?;
     let ready = Instant::now();
     let mut on = Vec::new();
     for waiting in waiting {

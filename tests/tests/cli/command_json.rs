@@ -1,5 +1,5 @@
-//! Every command with `--json`, against real daemons: what it says is as its schema says. Which commands there are is read
-//! from the program itself, so that a command without a schema, and a schema without a command, make this red.
+//! Validates the `--json` output of every command, from real daemons, against its schema. The list of commands is read
+//! from the program itself, so a command without a schema fails, and so does a schema without a command.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::cell::RefCell;
@@ -8,15 +8,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, LockOptions};
-use ddss_testkit::{Daemon, DaemonOptions, TempNode, commands, repo_lints, say, schema_complaints};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, commands, repo_lints, run_ddss, schema_complaints};
 use serde_json::Value;
 
-/// What writes no JSON, and says so: scripts read what it writes as it is.
+/// Commands without JSON output; their raw output is for scripts already.
 const TEXT_ONLY: &[&str] = &["completions"];
-/// How long a cluster may take to agree.
+/// Time limit for the cluster to agree.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which commands were held against which schemas.
+/// Commands that were validated, with their schemas.
 #[derive(Default)]
 struct Held {
     commands: RefCell<BTreeSet<Vec<String>>>,
@@ -24,7 +24,7 @@ struct Held {
 }
 
 impl Held {
-    /// Runs a command with `--json` and holds each line of what it says against its schema, which has its name.
+    /// Runs a command with `--json` and validates each line of its output against the schema of that name.
     fn of(&self, folder: &Path, words: &[&str]) -> Vec<Value> {
         self.ending(folder, words, 0)
     }
@@ -36,7 +36,7 @@ impl Held {
             ["locks", .., "--yes"] => "locks-break".to_owned(),
             _ => words[0].to_owned(),
         };
-        let said = say(folder, &[words, &["--json"]].concat(), "").unwrap();
+        let said = run_ddss(folder, &[words, &["--json"]].concat(), "").unwrap();
         assert_eq!(said.code, code, "{words:?}: {}", said.err);
         self.complaints(&said.err);
         let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas").join(&schema).with_extension("json");
@@ -52,7 +52,7 @@ impl Held {
         lines
     }
 
-    /// Each line to standard error is an object, too; of these the last one that is an error.
+    /// Parses each line of standard error as an object, and returns the last error.
     fn complaints(&self, text: &str) -> Value {
         let file = repo_lints::workspace_root().join("crates/ddss-cli/schemas/error.json");
         self.schemas.borrow_mut().insert("error".to_owned());
@@ -85,7 +85,7 @@ impl Held {
 
 // If this failed, a script that reads what the schema promises would break with the next release.
 #[test]
-fn what_each_command_says_as_json_is_as_its_schema_says() {
+fn json_output_of_each_command_matches_its_schema() {
     let held = Held::default();
     let mut daemon = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     let folder = daemon.folder().to_owned();
@@ -197,31 +197,31 @@ fn a_cluster_comes_and_goes(one: &Daemon, held: &Held) {
 fn what_is_told_of_the_dead(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     let left = of(&["ls"]);
     assert_eq!((&left[0][0]["name"], &left[0][0]["live"]), (&"a".into(), &false.into()));
-    // What `trace` put there counts as well.
+    // The output of `trace` counts as well.
     assert!(left[0][0]["version"].as_u64() > Some(1), "{left:?}");
     assert_eq!(of(&["stat", "a"])[0]["live"], false);
     assert_eq!(of(&["status"])[0]["daemon"], "dead");
     // Its last sign of life is fresh for a moment.
     let end = Instant::now() + PATIENCE;
-    while say(folder, &["counters", "--json"], "").unwrap().code == 0 {
+    while run_ddss(folder, &["counters", "--json"], "").unwrap().code == 0 {
         assert!(Instant::now() < end, "a daemon that was killed seems to serve");
     }
     for command in ["counters", "top", "trace"] {
         assert_eq!(of(&[command])[0]["daemon"]["life"], "dead", "{command}");
     }
     of(&["clients"]);
-    assert_eq!(say(folder, &["stat", "nothing"], "").unwrap().code, 1);
-    assert_eq!(say(folder, &["get", "a"], "").unwrap().code, 4);
+    assert_eq!(run_ddss(folder, &["stat", "nothing"], "").unwrap().code, 1);
+    assert_eq!(run_ddss(folder, &["get", "a"], "").unwrap().code, 4);
 }
 
 // If this failed, a script that asked for JSON would have to understand sentences as soon as something is wrong.
 #[test]
-fn an_error_under_json_is_one_object_with_its_code_and_its_hint() {
+fn json_error_is_one_object_with_code_and_hint() {
     let held = Held::default();
     let daemon = Daemon::start(1).unwrap();
     let nowhere = TempNode::new().unwrap();
     let failed = |folder: &Path, words: &[&str], code: i32| {
-        let said = say(folder, words, "").unwrap();
+        let said = run_ddss(folder, words, "").unwrap();
         assert!(said.code == code && said.out.is_empty(), "{words:?}: {said:?}");
         assert_eq!(said.err.lines().count(), 1, "{words:?}: {said:?}");
         let told = held.complaints(&said.err);
@@ -241,16 +241,16 @@ fn an_error_under_json_is_one_object_with_its_code_and_its_hint() {
     let told = failed(daemon.folder(), &["allocate", "a", "many", "--json"], 2);
     assert!(told["error"].as_str().unwrap().contains("many"), "{told}");
     failed(daemon.folder(), &["fly", "--json"], 2);
-    // Without the word it is a sentence as ever.
-    assert!(say(daemon.folder(), &["fly"], "").unwrap().err.starts_with("error: "));
+    // Without the flag the error is a sentence.
+    assert!(run_ddss(daemon.folder(), &["fly"], "").unwrap().err.starts_with("error: "));
 }
 
 // If this failed, a script would take text for JSON.
 #[test]
-fn what_writes_no_json_says_so() {
+fn command_without_json_output_refuses_the_json_flag() {
     let node = TempNode::new().unwrap();
     for command in TEXT_ONLY {
-        let said = say(node.path(), &[command, "bash", "--json"], "").unwrap();
+        let said = run_ddss(node.path(), &[command, "bash", "--json"], "").unwrap();
         assert!(said.code == 2 && said.err.contains("no JSON") && said.out.is_empty(), "{said:?}");
     }
 }

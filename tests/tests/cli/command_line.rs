@@ -1,20 +1,20 @@
-//! Every command with every flag and wrong words: answered with a sentence and an exit code, never with a panic. Which
-//! commands and flags there are is read from the program itself, so that none is forgotten.
+//! Every command with every flag and wrong arguments must end with a message and an exit code, never with a panic.
+//! Commands and flags are read from the program itself, so that none is forgotten.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ddss::{Client, LockOptions};
-use ddss_testkit::{Daemon, TempNode, binary, commands, say};
+use ddss_testkit::{Daemon, TempNode, binary, commands, run_ddss};
 
-/// What no flag takes. A folder and a file may have nearly any name; then there is nothing in it.
+/// Values that no flag accepts. A directory or file may have nearly any name; it is empty then.
 const RUBBISH: &[&str] =
     &["", "-1", "99999999999999999999999", "\u{1b}[2J", "nonsense/\u{fc}", "NaN", "1e3", "0x10", " 7", "\u{202e}x"];
-/// What looks good and is as much as fits.
+/// Valid values of the greatest size.
 const TOO_MUCH: &[&str] = &["18446744073709551615", "18446744073709551614", "9223372036854775808", "4294967296"];
 
-/// Words that make a command complete, apart from flags. Whoever adds a command has to say here how it is called.
+/// Arguments that complete a command, apart from flags. A new command needs an entry here.
 fn complete(command: &[&str]) -> &'static [&'static str] {
     match command {
         ["stat" | "get" | "hexdump" | "history" | "trace"] => &["x"],
@@ -38,9 +38,9 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// Runs it, and returns the exit code: never a panic, and words for each failure.
+/// Runs the command and returns its exit code. It must not panic, and each failure must have a message.
 fn answered(folder: &Path, words: &[&str]) -> i32 {
-    let said = say(folder, words, "").unwrap();
+    let said = run_ddss(folder, words, "").unwrap();
     assert!([0, 1, 2, 4].contains(&said.code), "{words:?}: {} {}{}", said.code, said.out, said.err);
     assert!(!said.err.contains("panicked"), "{words:?}: {}", said.err);
     assert!(said.code == 0 || said.err.trim().len() > 10, "{words:?}: {}", said.err);
@@ -48,7 +48,7 @@ fn answered(folder: &Path, words: &[&str]) -> i32 {
     said.code
 }
 
-/// The same of what cannot be right.
+/// The same for arguments that cannot be right.
 fn refused(folder: &Path, words: &[&str]) -> i32 {
     let code = answered(folder, words);
     assert_ne!(code, 0, "{words:?} was taken for right");
@@ -57,7 +57,7 @@ fn refused(folder: &Path, words: &[&str]) -> i32 {
 
 // If this failed, a word mistyped would end in a panic, or do something else than was meant.
 #[test]
-fn a_wrong_value_for_any_flag_of_any_command_is_answered_with_a_sentence() {
+fn wrong_value_for_any_flag_gives_an_error_message() {
     let node = TempNode::new().unwrap();
     for (path, flags) in &commands().unwrap() {
         let command: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -96,7 +96,7 @@ fn a_wrong_value_for_any_flag_of_any_command_is_answered_with_a_sentence() {
 
 // If this failed, a number that is too large would be taken for a small one, or end the program, where there is a daemon to ask.
 #[test]
-fn numbers_that_are_too_large_are_answered_by_a_daemon_too() {
+fn too_large_numbers_are_refused_by_the_daemon_too() {
     let mut daemon = Daemon::start(1).unwrap();
     let folder = daemon.folder().to_owned();
     for (name, bytes) in [("x", "4096"), ("empty-handed", "8")] {
@@ -105,7 +105,7 @@ fn numbers_that_are_too_large_are_answered_by_a_daemon_too() {
     let mut tried = 0;
     for (path, flags) in &commands().unwrap() {
         let command: Vec<&str> = path.iter().map(String::as_str).collect();
-        // What needs no daemon was tried above; `watch` has its count.
+        // Commands without a daemon were tried above; `watch` has its count.
         if ["demo", "bench", "completions"].contains(&command[0]) {
             continue;
         }
@@ -135,7 +135,7 @@ fn numbers_that_are_too_large_are_answered_by_a_daemon_too() {
 
 // If this failed, `ddss ls | head -1` would end in a panic.
 #[test]
-fn a_reader_that_goes_away_ends_a_command_without_a_word() {
+fn command_ends_silently_when_its_reader_closes_the_pipe() {
     let daemon = Daemon::start(1).unwrap();
     assert_eq!(answered(daemon.folder(), &["allocate", "x", "1000000"]), 0);
     for words in [&["ls"][..], &["stat", "x"], &["get", "x"], &["hexdump", "x"], &["counters", "--all"], &["doctor"]] {
@@ -158,11 +158,11 @@ fn a_reader_that_goes_away_ends_a_command_without_a_word() {
     assert!(output.status.code() == Some(1) && said.contains("cannot write to standard output"), "{said}");
 }
 
-// If this failed, whoever wants to know what the machine can do would have to set up a cluster first.
+// If this failed, a user would have to set up a cluster before measuring a machine.
 #[test]
-fn a_measurement_brings_two_nodes_of_its_own() {
+fn bench_command_starts_its_own_two_nodes() {
     let node = TempNode::new().unwrap();
-    let said = say(node.path(), &["bench", "--measure-ms", "10"], "").unwrap();
+    let said = run_ddss(node.path(), &["bench", "--measure-ms", "10"], "").unwrap();
     assert_eq!(said.code, 0, "{}", said.err);
     for part in ["null call, mq", "get 8 B, near", "put 4096 B, daemon", "get 65536 B, remote", "one cache line"] {
         assert!(said.out.contains(part), "{part}: {}", said.out);
@@ -171,27 +171,27 @@ fn a_measurement_brings_two_nodes_of_its_own() {
 
 // If this failed, an operator could not free a lock of a program that hangs, or would free one by mistake.
 #[test]
-fn a_lock_is_broken_after_a_question_only() {
+fn lock_is_broken_only_after_confirmation() {
     let [a, b] = Daemon::pair().unwrap();
     let client = Client::builder().folder(a.folder()).connect().unwrap();
     let door = client.allocate("door", ddss::Spec::new(8)).unwrap();
     let held = door.lock_with(LockOptions::new().lease(std::time::Duration::from_secs(300))).unwrap();
-    while say(b.folder(), &["stat", "door"], "").unwrap().code != 0 {
+    while run_ddss(b.folder(), &["stat", "door"], "").unwrap().code != 0 {
         std::thread::yield_now();
     }
-    let shown = say(b.folder(), &["locks"], "").unwrap().out;
+    let shown = run_ddss(b.folder(), &["locks"], "").unwrap().out;
     assert!(shown.contains("held") && shown.contains("node 1, client ") && shown.contains(" s"), "{shown}");
-    let asked = say(b.folder(), &["locks", "door", "--break"], "").unwrap();
+    let asked = run_ddss(b.folder(), &["locks", "door", "--break"], "").unwrap();
     assert!(asked.code == 1 && asked.err.contains("say --yes"), "{}", asked.err);
-    assert_eq!(say(b.folder(), &["locks", "--break", "--yes"], "").unwrap().code, 2, "which ones has to be said");
+    assert_eq!(run_ddss(b.folder(), &["locks", "--break", "--yes"], "").unwrap().code, 2, "which ones has to be said");
     held.put(0, b"mine").unwrap();
-    let broken = say(b.folder(), &["locks", "door", "--break", "--yes"], "").unwrap();
+    let broken = run_ddss(b.folder(), &["locks", "door", "--break", "--yes"], "").unwrap();
     assert_eq!((broken.code, broken.out.as_str()), (0, "door: 1 broken\n"), "{}", broken.err);
     assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(ddss::Failure::LockLost));
     door.lock().unwrap().unlock().unwrap();
-    assert_eq!(say(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "no lock is held on door\n");
+    assert_eq!(run_ddss(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "no lock is held on door\n");
     // What a pattern matches is asked about, too.
-    let asked = say(a.folder(), &["release", "do*"], "").unwrap();
+    let asked = run_ddss(a.folder(), &["release", "do*"], "").unwrap();
     assert!(asked.code == 1 && asked.err.contains("door\n"), "{}", asked.err);
-    assert_eq!(say(a.folder(), &["release", "do*", "--yes"], "").unwrap().out, "door: released\n");
+    assert_eq!(run_ddss(a.folder(), &["release", "do*", "--yes"], "").unwrap().out, "door: released\n");
 }

@@ -16,20 +16,20 @@ fn ddss(daemon: &Daemon, words: &[&str], input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn said(output: &Output) -> (i32, String, String) {
+fn output_parts(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
 fn json(output: &Output) -> Value {
-    let (code, out, err) = said(output);
+    let (code, out, err) = output_parts(output);
     assert_eq!(code, 0, "{err}");
     serde_json::from_str(&out).unwrap()
 }
 
 // If this failed, a script could not use a segment.
 #[test]
-fn a_segment_from_its_making_to_its_end() {
+fn segment_lifecycle_works_from_allocate_to_release() {
     let daemon = Daemon::start(1).unwrap();
     let made = json(&ddss(&daemon, &["allocate", "scores", "4096", "--json"], b""));
     assert_eq!((&made["name"], &made["bytes"], &made["home"]), (&"scores".into(), &4096.into(), &1.into()));
@@ -37,13 +37,13 @@ fn a_segment_from_its_making_to_its_end() {
     assert_eq!(put["version"], 1);
     assert!(put["timestamp_us"].as_u64().unwrap() > 1_000_000_000_000_000);
     let got = ddss(&daemon, &["get", "scores", "--offset", "8", "--length", "11"], b"");
-    assert_eq!(said(&got).1, "from a pipe");
+    assert_eq!(output_parts(&got).1, "from a pipe");
     let got = json(&ddss(&daemon, &["get", "scores", "--offset", "8", "--length", "4", "--json"], b""));
     assert_eq!((got["hex"].as_str(), &got["version"]), (Some("66726f6d"), &1.into()));
     assert_eq!(json(&ddss(&daemon, &["stat", "scores", "--json"], b""))["id"], made["id"]);
     assert!(json(&ddss(&daemon, &["ping", "--json"], b""))["round_trip_us"].as_f64().unwrap() > 0.0);
     assert_eq!(json(&ddss(&daemon, &["release", "scores", "--json"], b""))["released"][0], "scores");
-    let (code, _, why) = said(&ddss(&daemon, &["stat", "scores"], b""));
+    let (code, _, why) = output_parts(&ddss(&daemon, &["stat", "scores"], b""));
     assert_eq!(
         (code, why.as_str()),
         (
@@ -53,9 +53,9 @@ fn a_segment_from_its_making_to_its_end() {
     );
 }
 
-// If this failed, people would be told nothing, or the wrong thing, when they mistype.
+// If this failed, a mistyped command would give no message, or a wrong one.
 #[test]
-fn wrong_words_are_answered_with_a_sentence_and_a_code() {
+fn wrong_arguments_give_an_error_message_and_exit_code() {
     let daemon = Daemon::start(1).unwrap();
     for (words, code, part) in [
         (&["allocate", "a\nb", "8"][..], 1, "control characters"),
@@ -68,25 +68,25 @@ fn wrong_words_are_answered_with_a_sentence_and_a_code() {
         (&["get", "nothing"], 1, "there is no such segment"),
         (&["fly"], 2, "unrecognized"),
     ] {
-        let (found, _, why) = said(&ddss(&daemon, words, b""));
+        let (found, _, why) = output_parts(&ddss(&daemon, words, b""));
         assert_eq!(found, code, "{words:?}: {why}");
         assert!(why.contains(part), "{words:?}: {why}");
         assert!(!why.contains("panicked"), "{words:?}: {why}");
     }
     let mut lost = Command::new(binary("ddss").unwrap());
     let lost = lost.args(["ping", "--dir", "/nowhere"]).output().unwrap();
-    let (code, _, why) = said(&lost);
+    let (code, _, why) = output_parts(&lost);
     assert_eq!(code, 4);
     assert!(why.contains("ddssd --dir /nowhere"), "{why}");
 }
 
 // If this failed, two daemons would commit to the same memory, or a wrong flag would be taken for a right one.
 #[test]
-fn a_daemon_that_cannot_start_says_why_and_leaves() {
+fn daemon_that_cannot_start_reports_why_and_exits() {
     let daemon = Daemon::start(1).unwrap();
     let start = |words: &[&str]| {
         let mut command = Command::new(binary("ddssd").unwrap());
-        said(&command.args(words).output().unwrap())
+        output_parts(&command.args(words).output().unwrap())
     };
     let folder = daemon.folder().to_str().unwrap();
     let (code, _, why) = start(&["--dir", folder]);
@@ -105,7 +105,7 @@ fn a_daemon_that_cannot_start_says_why_and_leaves() {
 
 // If this failed, an operator's stop would look like a crash, and leave things behind.
 #[test]
-fn a_daemon_that_is_told_to_stop_leaves_the_segments_or_nothing() {
+fn stopped_daemon_leaves_its_segments_or_nothing() {
     let mut daemon = Daemon::start(1).unwrap();
     let (socket, register) = (daemon.socket(), daemon.folder().join("memory").join("register"));
     assert!(socket.exists() && register.exists());
@@ -115,7 +115,7 @@ fn a_daemon_that_is_told_to_stop_leaves_the_segments_or_nothing() {
     let memory = daemon.folder().join("memory");
     assert!(memory.join("register").exists());
     daemon.process().end().unwrap();
-    // The folder itself is what is locked, so that nothing has to stay in it.
+    // The lock is on the directory itself, so that no file has to remain in it.
     let left: Vec<_> = std::fs::read_dir(memory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
 }

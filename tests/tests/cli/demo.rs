@@ -4,9 +4,9 @@
 use ddss_testkit::binary;
 use std::process::Command;
 
-// If this failed, who tries DDSS would see it fail in the first minute, or it would leave its folder behind.
+// If this failed, the first command of a new user would fail, or leave a directory behind.
 #[test]
-fn the_demonstration_shows_what_it_says_and_leaves_nothing() {
+fn demo_shows_its_steps_and_leaves_no_files() {
     let run = Command::new(binary("ddss").unwrap()).args(["demo", "--measure-ms", "20"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{out}\n{err}");

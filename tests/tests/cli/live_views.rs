@@ -1,4 +1,4 @@
-//! The commands that show what a daemon does: as text, as a live view in a terminal, and when it is dead.
+//! Views of a daemon's activity: as text, live in a terminal, and of a dead daemon.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, LockOptions, Spec};
 use ddss_testkit::{Daemon, Process, binary, skipped};
 
-fn say(daemon: &Daemon, words: &[&str]) -> (i32, String, String) {
+fn ddss_output(daemon: &Daemon, words: &[&str]) -> (i32, String, String) {
     let output = Command::new(binary("ddss").unwrap()).args(words).env("DDSS_DIR", daemon.folder()).output();
     let Output { status, stdout, stderr } = output.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -15,14 +15,14 @@ fn say(daemon: &Daemon, words: &[&str]) -> (i32, String, String) {
 }
 
 fn out(daemon: &Daemon, words: &[&str]) -> String {
-    let (code, out, err) = say(daemon, words);
+    let (code, out, err) = ddss_output(daemon, words);
     assert_eq!(code, 0, "{words:?}: {err}");
     out
 }
 
-// If this failed, whoever looks for the slow part of a call would look in the wrong place.
+// If this failed, a user would search for the slow part of a call in the wrong place.
 #[test]
-fn a_call_is_followed_step_by_step_here_and_to_another_node() {
+fn trace_shows_each_step_of_local_and_remote_calls() {
     let [a, b] = Daemon::pair().unwrap();
     let client = Client::builder().folder(a.folder()).connect().unwrap();
     client.allocate("followed", Spec::new(4096)).unwrap();
@@ -30,7 +30,7 @@ fn a_call_is_followed_step_by_step_here_and_to_another_node() {
     for part in ["a get of followed: get, 8 bytes", "ddssd of node 1", "--- submit ", "|<------", "total "] {
         assert!(here.contains(part), "{part}: {here}");
     }
-    while say(&b, &["stat", "followed"]).0 != 0 {
+    while ddss_output(&b, &["stat", "followed"]).0 != 0 {
         std::thread::yield_now();
     }
     let away = out(&b, &["trace", "followed", "--bytes", "4096"]);
@@ -41,9 +41,9 @@ fn a_call_is_followed_step_by_step_here_and_to_another_node() {
     assert!(client.open("followed").unwrap().stat().unwrap().version.0 > before);
 }
 
-// If this failed, an operator would be blind just when a daemon is dead, or would take its last words for the present.
+// If this failed, an operator would have no data on a dead daemon, or take old data for current data.
 #[test]
-fn what_a_dead_daemon_did_last_is_shown_and_called_so() {
+fn status_of_dead_daemon_is_shown_as_not_live() {
     let mut daemon = Daemon::start(1).unwrap();
     let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
     let segment = client.allocate("busy", Spec::new(64)).unwrap();
@@ -57,23 +57,23 @@ fn what_a_dead_daemon_did_last_is_shown_and_called_so() {
     assert!(text.contains("commits") && text.contains("500"), "{text}");
     daemon.kill().unwrap();
     // Its last sign of life has to grow old first.
-    while !say(&daemon, &["clients"]).2.contains("is dead") {
+    while !ddss_output(&daemon, &["clients"]).2.contains("is dead") {
         std::thread::sleep(Duration::from_millis(50));
     }
     for words in [&["counters"][..], &["clients"], &["top", "--once"], &["trace"]] {
-        let (code, text, err) = say(&daemon, words);
+        let (code, text, err) = ddss_output(&daemon, words);
         assert_eq!(code, 4, "{words:?}: {err}");
         assert!(err.contains("node 1 is dead") && text.lines().count() > 1, "{words:?}: {text}{err}");
     }
-    assert!(say(&daemon, &["top", "--once"]).1.contains("node 1  dead"));
+    assert!(ddss_output(&daemon, &["top", "--once"]).1.contains("node 1  dead"));
     for words in [&["status"][..], &["ls"], &["stat", "busy"]] {
-        let (code, text, err) = say(&daemon, words);
+        let (code, text, err) = ddss_output(&daemon, words);
         assert_eq!(code, 4, "{words:?}: {err}");
         assert!(err.contains("no daemon is running") && text.lines().count() > 1, "{words:?}: {text}{err}");
     }
 }
 
-/// How often the threads of a process have gone to sleep so far.
+/// Number of times that the threads of a process went to sleep.
 fn sleeps(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let texts = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default());
@@ -83,9 +83,9 @@ fn sleeps(pid: u32) -> u64 {
     texts.filter_map(count).sum()
 }
 
-// If this failed, one follower of a segment that nobody writes would keep a core of the machine from sleeping.
+// If this failed, one watcher of an idle segment would keep a core awake.
 #[test]
-fn a_watch_of_an_idle_segment_and_an_idle_lock_let_the_daemon_sleep() {
+fn watch_and_lock_on_idle_segment_let_the_daemon_sleep() {
     let daemon = Daemon::start(1).unwrap();
     out(&daemon, &["allocate", "quiet", "64"]);
     out(&daemon, &["allocate", "held", "64"]);
@@ -147,11 +147,11 @@ impl Drop for Terminal {
     }
 }
 
-// If this failed, the live view would break in a narrow terminal, or leave one behind that its owner cannot use.
+// If this failed, the live view would break a narrow terminal, or leave it unusable.
 #[test]
-fn the_live_view_fits_its_terminal_and_leaves_it_clean() {
+fn top_fits_its_terminal_and_restores_it() {
     if !Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        return skipped("the_live_view_fits_its_terminal_and_leaves_it_clean", "tmux is missing");
+        return skipped("top_fits_its_terminal_and_restores_it", "tmux is missing");
     }
     let daemon = Daemon::start(1).unwrap();
     let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();
@@ -194,9 +194,9 @@ fn the_live_view_fits_its_terminal_and_leaves_it_clean() {
 
 // If this failed, looking at a busy node would cost it what it has.
 #[test]
-fn the_live_view_of_a_thousand_segments_costs_little() {
+fn top_of_a_thousand_segments_uses_little_cpu() {
     if !Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        return skipped("the_live_view_of_a_thousand_segments_costs_little", "tmux is missing");
+        return skipped("top_of_a_thousand_segments_uses_little_cpu", "tmux is missing");
     }
     let daemon = Daemon::start(1).unwrap();
     let client = Client::builder().folder(daemon.folder()).local_reads(false).connect().unwrap();

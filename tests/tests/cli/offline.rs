@@ -1,4 +1,4 @@
-//! What one sees of a daemon from outside: without its help, and after its end.
+//! Inspection of a daemon from outside: without its help, and after its end.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn client(daemon: &Daemon) -> Client {
 }
 
 /// Looks until it is so.
-fn look(folder: &Path, mut is_so: impl FnMut(&Status) -> bool) -> Status {
+fn wait_for_status(folder: &Path, mut is_so: impl FnMut(&Status) -> bool) -> Status {
     let end = Instant::now() + PATIENCE;
     loop {
         let status = read_status(folder).unwrap();
@@ -33,9 +33,9 @@ fn look(folder: &Path, mut is_so: impl FnMut(&Status) -> bool) -> Status {
     }
 }
 
-// If this failed, counters would tell of calls that nobody made, or hide those that somebody did.
+// If this failed, counters would include calls that never happened, or miss real ones.
 #[test]
-fn every_call_is_counted_once_and_belongs_to_who_made_it() {
+fn every_call_is_counted_once_for_its_client() {
     let daemon = Daemon::start(7).unwrap();
     let (one, two) = (client(&daemon), client(&daemon));
     let made = one.allocate("counted", Spec::new(10_000)).unwrap();
@@ -47,7 +47,7 @@ fn every_call_is_counted_once_and_belongs_to_who_made_it() {
         assert_eq!(seen.get(0..500).unwrap().len(), 500);
     }
     assert_eq!(two.open("nothing").unwrap_err().failure(), Some(Failure::NotFound));
-    let status = look(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
+    let status = wait_for_status(daemon.folder(), |status| status.operation(Kind::Get).done == 300);
     assert_eq!((status.daemon.node.0, status.daemon.state), (7, DaemonState::Serving));
     assert_eq!((status.daemon.pid, Liveness::of(&status)), (daemon.pid(), Liveness::Serving));
     let (gets, puts, opens) = (status.operation(Kind::Get), status.operation(Kind::Put), status.operation(Kind::Open));
@@ -65,36 +65,36 @@ fn every_call_is_counted_once_and_belongs_to_who_made_it() {
     // Gauges are looked at now and then.
     let gauges =
         |status: &Status| [Gauge::Clients, Gauge::Segments, Gauge::PoolBytesUsed].map(|gauge| status.gauge(gauge));
-    look(daemon.folder(), |status| gauges(status) == [2, 1, 12_288]);
+    wait_for_status(daemon.folder(), |status| gauges(status) == [2, 1, 12_288]);
     made.release().unwrap();
     drop((one, two, seen));
-    let status = look(daemon.folder(), |status| status.clients.is_empty() && gauges(status) == [0; 3]);
+    let status = wait_for_status(daemon.folder(), |status| status.clients.is_empty() && gauges(status) == [0; 3]);
     assert_eq!((status.segments.len(), status.counter(Counter::Left)), (0, 2));
 }
 
 // If this failed, a daemon in a container would turn every client of its host away.
 #[test]
-fn a_daemon_with_process_numbers_of_its_own_serves_those_who_have_none_there() {
-    const NAME: &str = "a_daemon_with_process_numbers_of_its_own_serves_those_who_have_none_there";
+fn daemon_in_pid_namespace_serves_clients_outside_it() {
+    const NAME: &str = "daemon_in_pid_namespace_serves_clients_outside_it";
     let words = ["unshare", "--pid", "--fork", "--kill-child"];
     let tried = Command::new(words[0]).args(&words[1..]).arg("true").status();
     if !tried.is_ok_and(|status| status.success()) {
         return skipped(NAME, "this user makes no PID namespace (unshare)");
     }
-    let daemon = DaemonOptions::new(1).unwrap().through(words.map(str::to_owned).to_vec()).start().unwrap();
+    let daemon = DaemonOptions::new(1).unwrap().command_prefix(words.map(str::to_owned).to_vec()).start().unwrap();
     let caller = client(&daemon);
     let made = caller.allocate("inside", Spec::new(64)).unwrap();
     made.put(0, b"seen").unwrap();
     assert_eq!(&made.get(0..4).unwrap()[..], b"seen");
-    let status = look(daemon.folder(), |status| !status.clients.is_empty());
+    let status = wait_for_status(daemon.folder(), |status| !status.clients.is_empty());
     assert_eq!((status.clients[0].pid, status.clients[0].uid), (0, rustix::process::getuid().as_raw()));
 }
 
-// If this failed, nobody could say where the time of a slow call goes.
+// If this failed, the slow part of a call could not be found.
 #[test]
-fn the_first_calls_of_a_client_are_followed_step_by_step() {
+fn first_calls_of_a_client_are_traced() {
     let [home, away] = Daemon::pair().unwrap();
-    look(away.folder(), |status| status.gauge(Gauge::Connections) == 1);
+    wait_for_status(away.folder(), |status| status.gauge(Gauge::Connections) == 1);
     for strategy in Strategy::ALL {
         let builder = Client::builder().folder(away.folder()).timeout(PATIENCE).strategy(strategy);
         let caller = builder.connect().unwrap();
@@ -111,7 +111,7 @@ fn the_first_calls_of_a_client_are_followed_step_by_step() {
             };
             status.samples.iter().rev().find(fits).copied()
         };
-        let status = look(away.folder(), |status| find(status, Kind::Null, 0).is_some());
+        let status = wait_for_status(away.folder(), |status| find(status, Kind::Null, 0).is_some());
         let get = find(&status, Kind::Get, 4096).expect("it ended before the other one");
         assert_eq!((get.road, get.outcome), (Road::Away, Outcome::Done));
         assert_eq!(get.segment.unwrap().home().0, 1);
@@ -123,10 +123,10 @@ fn the_first_calls_of_a_client_are_followed_step_by_step() {
         assert_eq!((null.road, null.step_ns(Step::Complete)), (Road::Here, None));
         assert!(null.step_ns(Step::Submit).is_some());
         drop((caller, made));
-        look(away.folder(), |status| status.clients.is_empty());
+        wait_for_status(away.folder(), |status| status.clients.is_empty());
     }
-    // Who let go of its segment is gone before the home has answered that.
-    let status = look(away.folder(), |status| {
+    // The client that releases its segment is gone before the home answers.
+    let status = wait_for_status(away.folder(), |status| {
         let [reads, trips] = [Counter::FabricReads, Counter::RoundTrips].map(|counter| status.counter(counter));
         status.histogram(Kind::Get, Road::Away, Step::Complete).count() >= 4 && reads >= 12 && trips >= 8
     });
@@ -138,14 +138,14 @@ fn the_first_calls_of_a_client_are_followed_step_by_step() {
     );
 }
 
-// If this failed, a crash would take with it what it did before, and nobody would see that it is one.
+// If this failed, a crash would erase the record of the daemon's last calls.
 #[test]
-fn the_page_of_a_daemon_stays_when_it_is_stopped_or_killed() {
+fn status_page_remains_after_stop_and_kill() {
     let mut daemon = Daemon::start(1).unwrap();
     let caller = client(&daemon);
     let made = caller.allocate("before", Spec::new(64)).unwrap();
     (0..50).for_each(|_| assert!(made.put(0, b"x").is_ok()));
-    let first = look(daemon.folder(), |status| status.operation(Kind::Put).done == 50);
+    let first = wait_for_status(daemon.folder(), |status| status.operation(Kind::Put).done == 50);
     daemon.pause().unwrap();
     let end = Instant::now() + PATIENCE;
     while !matches!(Liveness::of(&read_status(daemon.folder()).unwrap()), Liveness::Silent(_)) {
@@ -153,7 +153,7 @@ fn the_page_of_a_daemon_stays_when_it_is_stopped_or_killed() {
         std::thread::sleep(Duration::from_millis(20));
     }
     daemon.resume().unwrap();
-    look(daemon.folder(), |status| Liveness::of(status) == Liveness::Serving);
+    wait_for_status(daemon.folder(), |status| Liveness::of(status) == Liveness::Serving);
     daemon.kill().unwrap();
     let end = Instant::now() + PATIENCE;
     while Liveness::of(&read_status(daemon.folder()).unwrap()) != Liveness::Dead {
@@ -162,8 +162,8 @@ fn the_page_of_a_daemon_stays_when_it_is_stopped_or_killed() {
     }
     let dead = read_status(daemon.folder()).unwrap();
     assert_eq!((dead.operation(Kind::Put).done, dead.clients.len(), dead.daemon.run), (50, 1, first.daemon.run));
-    daemon.start_again().unwrap();
-    let next = look(daemon.folder(), |status| Liveness::of(status) == Liveness::Serving);
+    daemon.restart().unwrap();
+    let next = wait_for_status(daemon.folder(), |status| Liveness::of(status) == Liveness::Serving);
     assert_eq!((next.operation(Kind::Put).done, next.counter(Counter::Commits)), (0, 0));
     assert_ne!(next.daemon.run, first.daemon.run);
     let before = std::fs::read(daemon.folder().join("memory/status.before")).unwrap();
@@ -172,11 +172,11 @@ fn the_page_of_a_daemon_stays_when_it_is_stopped_or_killed() {
     assert_eq!(Liveness::of(&read_status(daemon.folder()).unwrap()), Liveness::Stopped);
 }
 
-// If this failed, what a user does would be anybody's to watch, or a monitor would have to run as root.
+// If this failed, any user could watch the calls of others, or a monitor would have to run as root.
 #[test]
-fn only_who_is_named_reads_the_page() {
+fn only_permitted_users_read_the_status_page() {
     if !rustix::process::geteuid().is_root() {
-        return skipped("only_who_is_named_reads_the_page", "it needs root, to be another user");
+        return skipped("only_permitted_users_read_the_status_page", "it needs root, to be another user");
     }
     let reads = |mode: &str| {
         let daemon = DaemonOptions::new(1).unwrap().argument("--status-mode").argument(mode).start().unwrap();

@@ -24,9 +24,9 @@ fn json_of(daemon: &Daemon, words: &[&str]) -> Value {
     serde_json::from_str(&out(daemon, &[words, &["--json"]].concat())).unwrap()
 }
 
-// If this failed, a script would miss a segment, or read another one's facts.
+// If this failed, a script would miss a segment, or read metadata of another one.
 #[test]
-fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
+fn segment_list_is_complete_and_has_stable_field_names() {
     let [a, b] = Daemon::pair().unwrap();
     for (name, bytes) in [("scores/1", "100"), ("scores/2", "200"), ("other", "300")] {
         out(&a, &["allocate", name, bytes, "--history", "2", "--model", "write"]);
@@ -81,7 +81,7 @@ fn a_list_shows_what_there_is_and_scripts_can_rely_on_its_names() {
 
 // If this failed, bytes put by hand, or through a file, would be other ones.
 #[test]
-fn bytes_travel_as_numbers_text_versions_and_files() {
+fn data_commands_carry_numbers_text_versions_and_files() {
     let daemon = Daemon::start(1).unwrap();
     out(&daemon, &["allocate", "n", "64", "--history", "4"]);
     out(&daemon, &["put", "n", "--as", "u64", "1 2 3"]);
@@ -133,7 +133,7 @@ fn bytes_travel_as_numbers_text_versions_and_files() {
 
 // If this failed, an operator would look for hours for what the machine can say.
 #[test]
-fn the_doctor_names_what_is_wrong_and_what_to_do() {
+fn doctor_reports_each_problem_with_a_remedy() {
     let mut daemon = Daemon::start(1).unwrap();
     let findings = json_of(&daemon, &["doctor"]);
     let of = |what: &str| findings.as_array().unwrap().iter().find(|row| row["check"] == what).unwrap().clone();

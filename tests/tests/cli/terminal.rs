@@ -1,12 +1,12 @@
-//! The commands as a person sees them: in terminals of 80 and of 200 columns, with names that somebody chose to deceive.
+//! Command output for people: in terminals of 80 and of 200 columns, with deceptive segment names.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, LockOptions, Spec};
-use ddss_testkit::{Daemon, commands, retry, say, say_in_terminal};
+use ddss_testkit::{Daemon, commands, retry, run_ddss, run_ddss_in_terminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a node may be away.
+/// Time for which a node may be away.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A name that is as long as names may be.
@@ -14,12 +14,12 @@ fn long_name() -> String {
     format!("a/rather/long/name/{}", "of-a-segment/".repeat(8))
 }
 
-/// It hides what comes behind it, and reads backwards.
+/// A name that hides the following text and reverses its direction.
 const SLY: &str = "safe\u{202e}cod.exe\u{200b}";
 /// Letters that are two columns wide.
 const WIDE: &str = "温度/部屋";
 
-/// What a person may type for each command, apart from those that draw a full screen or take seconds.
+/// Arguments of each command, apart from full-screen commands and those that take seconds.
 fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
     let words = |line: &str| {
         let word = |word: &str| word.replace("NAME", name).replace("FILE", file);
@@ -74,28 +74,28 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
     [good, bad, wrong].concat()
 }
 
-/// How wide a terminal shows it. (Letters of the pages and of these names only.)
+/// Width of a line on the terminal. (For the letters of these pages and names only.)
 fn width(line: &str) -> usize {
     line.chars()
         .map(|letter| if ('\u{1100}'..'\u{a000}').contains(&letter) && letter > '\u{2fff}' { 2 } else { 1 })
         .sum()
 }
 
-/// What a person may not be shown: commands to the terminal, and letters that turn or hide others.
+/// Characters that must not reach a terminal: control sequences, and letters that reverse or hide others.
 fn deceives(text: &str) -> bool {
     text.chars().any(|letter| (letter.is_control() && letter != '\n') || ['\u{202e}', '\u{200b}'].contains(&letter))
 }
 
-/// As a shell shows it: words that a program means to show in colour stand there without.
+/// Removes the program's own colours, as a shell would show the text.
 fn plain(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |all, part| all + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
-// If this failed, an operator would read broken tables, or what an attacker wants him to read.
+// If this failed, an operator would read broken tables, or text forged by an attacker.
 #[test]
-fn every_command_fits_its_terminal_and_shows_no_name_that_deceives() {
+fn output_fits_the_terminal_and_escapes_deceptive_names() {
     let [a, b] = Daemon::pair().unwrap();
     let client = Client::builder().folder(a.folder()).connect().unwrap();
     let names = [long_name(), SLY.to_owned(), WIDE.to_owned()];
@@ -111,7 +111,7 @@ fn every_command_fits_its_terminal_and_shows_no_name_that_deceives() {
     // The other node hears of them when the two have found each other.
     let begin = Instant::now();
     let shown = loop {
-        let shown = say_in_terminal(b.folder(), 200, &["locks"], "").unwrap();
+        let shown = run_ddss_in_terminal(b.folder(), 200, &["locks"], "").unwrap();
         if shown.out.contains("shared by 1") || begin.elapsed() > Duration::from_secs(20) {
             break shown;
         }
@@ -122,23 +122,23 @@ fn every_command_fits_its_terminal_and_shows_no_name_that_deceives() {
     for (columns, node) in [(80, &b), (200, &a)] {
         for (index, name) in names.iter().enumerate() {
             let all = lines(name, file.to_str().unwrap());
-            // What says nothing about the name says the same whatever it is.
+            // Output without the name is the same for every name.
             let about = |words: &[String]| words.contains(name) || ["ls", "top"].contains(&words[0].as_str());
             for (words, code) in all.into_iter().filter(|(words, _)| index == 0 || about(words)) {
                 fits(node.folder(), columns, &words, code);
             }
         }
     }
-    // A script gets what there is.
-    let listed = say(a.folder(), &["ls", "safe*", "--json"], "").unwrap();
+    // A script gets the unmodified bytes.
+    let listed = run_ddss(a.folder(), &["ls", "safe*", "--json"], "").unwrap();
     assert!(listed.out.contains(SLY), "{listed:?}");
-    // Everybody who is on the screen is in it: nobody was forgotten.
+    // Every row on the screen is listed here.
     let typed: Vec<String> = lines("x", "y").into_iter().map(|(words, _)| words[0].clone()).collect();
-    // They make, end or live, and say one line; the last three are looked at in tests of their own.
+    // These commands create, end or stay, and print one line. The last three have tests of their own.
     let others = ["allocate", "release", "demo", "completions"];
     for command in commands().unwrap().keys() {
         let first = command[0].as_str();
-        assert!(typed.iter().any(|typed| typed == first) || others.contains(&first), "nobody looks at {first}");
+        assert!(typed.iter().any(|typed| typed == first) || others.contains(&first), "{first} is not tested");
     }
 }
 
@@ -146,45 +146,45 @@ fn fits(folder: &Path, columns: u16, words: &[String], code: i32) {
     let words: Vec<String> = words.iter().map(|word| word.replace("DIR", folder.to_str().unwrap())).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let begin = Instant::now();
-    let mut said = say_in_terminal(folder, columns, &words, "").unwrap();
+    let mut said = run_ddss_in_terminal(folder, columns, &words, "").unwrap();
     // On a machine that runs other tests a node may be away for a moment.
     while said.code != code && begin.elapsed() < PATIENCE {
-        said = say_in_terminal(folder, columns, &words, "").unwrap();
+        said = run_ddss_in_terminal(folder, columns, &words, "").unwrap();
     }
     assert_eq!(said.code, code, "{words:?}: {}", said.out);
     let text = plain(&said.out);
     assert!(!deceives(&text), "{words:?} paints the terminal: {:?}", said.out);
     for line in text.lines() {
-        // A word that is longer than the line stands whole: it may be a path that somebody copies.
+        // A word longer than the line stays whole: it may be a path for copying.
         let has_long_word = line.split_whitespace().any(|word| width(word) > usize::from(columns) / 3);
         assert!(width(line) <= usize::from(columns) || has_long_word, "{words:?} in {columns} columns:\n{}", said.out);
     }
 }
 
-// If this failed, a value that somebody put could do anything to the terminal of who looks at it.
+// If this failed, a stored value could send control sequences to a reader's terminal.
 #[test]
-fn a_terminal_gets_text_and_a_pipe_gets_bytes() {
+fn get_writes_text_to_terminal_and_bytes_to_pipe() {
     let daemon = Daemon::start(1).unwrap();
     let folder = daemon.folder();
     let client = Client::builder().folder(folder).connect().unwrap();
     let segment = client.allocate("value", Spec::new(16)).unwrap();
     segment.put(0, b"hello").unwrap();
-    let seen = say_in_terminal(folder, 80, &["get", "value", "--length", "5"], "").unwrap();
+    let seen = run_ddss_in_terminal(folder, 80, &["get", "value", "--length", "5"], "").unwrap();
     assert_eq!(seen.out, "hello\n", "the next prompt begins a line");
-    assert_eq!(say(folder, &["get", "value", "--length", "5"], "").unwrap().out, "hello");
+    assert_eq!(run_ddss(folder, &["get", "value", "--length", "5"], "").unwrap().out, "hello");
     segment.put(0, b"\x1b[2Jgone").unwrap();
-    let seen = say_in_terminal(folder, 200, &["get", "value"], "").unwrap();
+    let seen = run_ddss_in_terminal(folder, 200, &["get", "value"], "").unwrap();
     assert!(seen.code == 1 && seen.out.contains("`ddss hexdump value`") && !seen.out.contains('\u{1b}'), "{seen:?}");
-    assert!(say(folder, &["get", "value"], "").unwrap().out.starts_with("\u{1b}[2Jgone"));
-    let seen = say_in_terminal(folder, 80, &["get", "value", "--as", "utf8"], "").unwrap();
+    assert!(run_ddss(folder, &["get", "value"], "").unwrap().out.starts_with("\u{1b}[2Jgone"));
+    let seen = run_ddss_in_terminal(folder, 80, &["get", "value", "--as", "utf8"], "").unwrap();
     assert!(seen.code == 0 && seen.out.contains("gone") && !seen.out.contains('\u{1b}'), "{seen:?}");
-    let seen = say_in_terminal(folder, 80, &["watch", "value", "--count", "1", "--as", "utf8"], "").unwrap();
+    let seen = run_ddss_in_terminal(folder, 80, &["watch", "value", "--count", "1", "--as", "utf8"], "").unwrap();
     assert!(seen.code == 0 && seen.out.contains("gone") && !seen.out.contains('\u{1b}'), "{seen:?}");
 }
 
-// If this failed, who moves a large file would not know whether anything happens.
+// If this failed, the transfer of a large file would show no progress.
 #[test]
-fn a_large_file_comes_and_goes_with_a_bar() {
+fn large_file_transfer_shows_a_progress_bar() {
     let daemon = Daemon::start(1).unwrap();
     let file = daemon.folder().join("large");
     std::fs::write(&file, vec![7; 20 << 20]).unwrap();
@@ -192,20 +192,20 @@ fn a_large_file_comes_and_goes_with_a_bar() {
     for (words, last) in
         [(["import", "large", path], "20971520 bytes into large"), (["export", "large", path], "20971520 bytes to")]
     {
-        let seen = say_in_terminal(daemon.folder(), 80, &words, "").unwrap();
+        let seen = run_ddss_in_terminal(daemon.folder(), 80, &words, "").unwrap();
         assert_eq!(seen.code, 0, "{seen:?}");
         let bars = seen.out.matches("\r[").count();
         assert!(bars >= 20 && seen.out.contains("[#########################] 100 %  20 of 20 MiB"), "{seen:?}");
         assert!(seen.out.contains(last), "{seen:?}");
     }
-    // Not where nobody watches.
-    let said = say(daemon.folder(), &["export", "large", path], "").unwrap();
+    // Without a terminal there is no bar.
+    let said = run_ddss(daemon.folder(), &["export", "large", path], "").unwrap();
     assert!(said.code == 0 && said.err.is_empty(), "{said:?}");
 }
 
 // If this failed, a question would be asked and its answer not heard, or a `no` taken for a `yes`.
 #[test]
-fn what_cannot_be_undone_is_asked_about() {
+fn irreversible_commands_ask_for_confirmation() {
     let daemon = Daemon::start(1).unwrap();
     let folder = daemon.folder();
     let client = Client::builder().folder(folder).connect().unwrap();
@@ -217,16 +217,16 @@ fn what_cannot_be_undone_is_asked_about() {
         [(&["release", "o*"][..], "Release these 2? [y/N]"), (&["locks", "o*", "--break"], "Take this lock away?")]
     {
         for no in ["n\n", "\n", "yy\n"] {
-            let seen = say_in_terminal(folder, 80, words, no).unwrap();
+            let seen = run_ddss_in_terminal(folder, 80, words, no).unwrap();
             assert!(seen.code == 1 && seen.out.contains(question) && seen.out.contains("nothing was done"), "{seen:?}");
         }
     }
     held.put(0, b"mine").unwrap();
-    let seen = say_in_terminal(folder, 80, &["locks", "o*", "--break"], "y\n").unwrap();
+    let seen = run_ddss_in_terminal(folder, 80, &["locks", "o*", "--break"], "y\n").unwrap();
     assert!(seen.code == 0 && seen.out.contains("one: 1 broken"), "{seen:?}");
     // All or nothing, where one of them is not there.
-    let said = say(folder, &["release", "one", "other", "third"], "").unwrap();
+    let said = run_ddss(folder, &["release", "one", "other", "third"], "").unwrap();
     assert!(said.code == 1 && said.err.contains("third") && said.out.is_empty(), "{said:?}");
-    let seen = say_in_terminal(folder, 80, &["release", "o*"], "y\n").unwrap();
+    let seen = run_ddss_in_terminal(folder, 80, &["release", "o*"], "y\n").unwrap();
     assert!(seen.code == 0 && seen.out.contains("one: released\nother: released"), "{seen:?}");
 }

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use ddss::{Client, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, Process, Said, TEST_KEY, TempNode, binary, retry, skipped};
+use ddss_testkit::{CommandOutput, Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, retry, skipped};
 
-/// No command needs a tenth of it; one that is not ended by then never ends.
+/// Time limit of a command. Commands take less than a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65534;
 
@@ -47,7 +47,7 @@ const ASKING: &[&str] = &[
 ];
 
 /// Runs it as that user; an error if it does not end.
-fn ended(program: &Path, folder: &Path, scratch: &TempNode, words: &str, user: Option<u32>) -> Said {
+fn ended(program: &Path, folder: &Path, scratch: &TempNode, words: &str, user: Option<u32>) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(words.split(' ')).env("DDSS_DIR", folder).current_dir(scratch.path());
     if let Some(user) = user {
@@ -57,7 +57,7 @@ fn ended(program: &Path, folder: &Path, scratch: &TempNode, words: &str, user: O
     let name = format!("said-{}", RUN.fetch_add(1, Ordering::Relaxed));
     let mut process = Process::start(command, scratch.path(), &name).unwrap();
     let status = process.wait(PATIENCE).unwrap();
-    let said = Said {
+    let said = CommandOutput {
         code: status.and_then(|status| status.code()).unwrap_or(-1),
         out: process.stdout(),
         err: process.stderr(),
@@ -82,9 +82,9 @@ fn node() -> Daemon {
     daemon
 }
 
-// If this failed, an operator would sit before a command that says nothing, when he needs it most.
+// If this failed, a command would hang silently when an operator needs it most.
 #[test]
-fn a_daemon_that_stands_still_or_is_dead_holds_no_command_up() {
+fn commands_end_in_time_when_daemon_is_stopped_or_dead() {
     let (mut daemon, scratch, program) = (node(), scratch(), binary("ddss").unwrap());
     daemon.pause().unwrap();
     // At the same time: each of them waits for its own deadline.
@@ -93,7 +93,7 @@ fn a_daemon_that_stands_still_or_is_dead_holds_no_command_up() {
         for words in ASKING {
             scope.spawn(move || {
                 let said = ended(program, folder, scratch, words, None);
-                // What is read of the page needs nobody.
+                // Reading the status page needs no daemon.
                 let alone = ["clients", "counters", "top"].iter().any(|word| words.starts_with(word));
                 assert!(said.code != 0 || alone, "{words}: {said:?}");
             });
@@ -110,8 +110,8 @@ fn a_daemon_that_stands_still_or_is_dead_holds_no_command_up() {
     }
 }
 
-/// A put typed at one of two nodes waits at its home for a lock, and then its home stops or dies. What it said; the segment is whole
-/// when its home is back.
+/// Result of a put that waits for a lock at its home when the home stops or dies. The segment is whole when its home
+/// returns.
 fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
     let (mut nodes, scratch) = (Daemon::pair().unwrap(), scratch());
     let home = Client::builder().folder(nodes[0].folder()).connect().unwrap();
@@ -135,7 +135,7 @@ fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
     assert!(put.stdout().is_empty(), "{}", put.stdout());
     drop(held);
     if is_killed {
-        nodes[0].start_again().unwrap()
+        nodes[0].restart().unwrap()
     } else {
         nodes[0].resume().unwrap()
     }
@@ -146,11 +146,11 @@ fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
     (code, put.stderr())
 }
 
-// If this failed, a script would take a put that may have happened for one that did not, and add twice or lose it.
+// If this failed, a script would take an indeterminate put for a failed one, and add twice or lose it.
 #[test]
-fn a_put_that_may_have_happened_is_told_from_one_that_did_not() {
+fn indeterminate_put_is_distinguished_from_failed_put() {
     for (is_killed, asked) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
-        // One that gave up by itself before the trouble came certainly did nothing, and says so.
+        // A put that timed out before the failure certainly did nothing, and reports that.
         let mut ends = (0..5).map(|_| put_in_trouble(is_killed, asked));
         let (code, why) = ends.find(|(code, _)| *code != Some(1)).unwrap();
         let is_told = why.starts_with("ddss: outcome unknown, the call may have taken effect: ")
@@ -159,10 +159,10 @@ fn a_put_that_may_have_happened_is_told_from_one_that_did_not() {
     }
 }
 
-// If this failed, another user would see what he may not, or be told something else than that.
+// If this failed, another user would read forbidden data, or get a misleading error.
 #[test]
-fn another_user_is_told_that_he_may_not() {
-    const NAME: &str = "another_user_is_told_that_he_may_not";
+fn other_user_gets_permission_denied() {
+    const NAME: &str = "other_user_gets_permission_denied";
     if !rustix::process::geteuid().is_root() {
         return skipped(NAME, "it needs root, to be another user");
     }
@@ -184,7 +184,7 @@ fn another_user_is_told_that_he_may_not() {
     let client = Client::builder().folder(daemon.folder()).connect().unwrap();
     client.allocate("x", Spec::new(64)).unwrap().put(0, b"secret").unwrap();
     let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
-    // Of locks he is told that nobody holds one, as of a segment that is not there.
+    // For locks the other user gets the answer for an absent segment: no holder.
     for words in ASKING.iter().filter(|words| words.contains(" x") && !words.starts_with("locks")) {
         let said = stranger(words);
         assert!(said.code == 1 && !said.out.contains("secret"), "{words}: {said:?}");
@@ -193,10 +193,10 @@ fn another_user_is_told_that_he_may_not() {
     assert_eq!(client.open("x").unwrap().get(0..6).unwrap()[..], *b"secret");
 }
 
-// If this failed, the key that root makes for a service would be one that the service may not read.
+// If this failed, root would create a key for a service that the service cannot read.
 #[test]
-fn what_root_makes_for_a_daemon_is_of_the_daemons_user() {
-    const NAME: &str = "what_root_makes_for_a_daemon_is_of_the_daemons_user";
+fn files_created_by_root_belong_to_the_daemon_user() {
+    const NAME: &str = "files_created_by_root_belong_to_the_daemon_user";
     if !rustix::process::geteuid().is_root() {
         return skipped(NAME, "it needs root, to be another user");
     }
@@ -216,9 +216,9 @@ fn what_root_makes_for_a_daemon_is_of_the_daemons_user() {
     }
 }
 
-// If this failed, nobody could tell what a service left whose segments are elsewhere than in its folder.
+// If this failed, segments of a service outside its directory could not be found after its death.
 #[test]
-fn what_a_dead_daemon_left_is_found_wherever_it_was() {
+fn segments_of_dead_daemon_are_found_in_any_directory() {
     let (memory, scratch, program) = (TempNode::new().unwrap(), scratch(), binary("ddss").unwrap());
     let options = DaemonOptions::new(1).unwrap().argument("--memory-dir").argument(memory.join("segments"));
     let mut daemon = options.start().unwrap();
@@ -228,9 +228,9 @@ fn what_a_dead_daemon_left_is_found_wherever_it_was() {
     assert!(said.code == 4 && said.out.contains("\"name\":\"x\""), "{said:?}");
 }
 
-// If this failed, whoever can write a page, or a disk that lies, could end or fool a command.
+// If this failed, a forged or corrupt page could crash or deceive a command.
 #[test]
-fn a_page_of_nonsense_is_told_as_that() {
+fn corrupt_status_page_is_reported_as_corrupt() {
     let (mut daemon, scratch, program) = (node(), scratch(), binary("ddss").unwrap());
     daemon.kill().unwrap();
     let page = fs::canonicalize(daemon.folder().join("memory/status")).unwrap();

@@ -21,7 +21,7 @@ fn run(program: &str, words: &[&str]) -> (i32, String, String) {
 
 // If this failed, a cluster could not be set up by one command, or a second one would lose the first one's key.
 #[test]
-fn one_command_makes_the_key_and_another_shows_it() {
+fn cluster_key_is_created_and_shown_by_command() {
     let node = TempNode::new().unwrap();
     let folder = node.path().to_str().unwrap();
     let (code, _, why) = run("ddss", &["cluster", "token", "--dir", folder]);
@@ -41,9 +41,9 @@ fn one_command_makes_the_key_and_another_shows_it() {
     assert_eq!(run("ddss", &["cluster", "token", "--dir", folder]).1, token);
 }
 
-// If this failed, a node would listen to strangers, or an operator would not know what to do next.
+// If this failed, a node would listen to unauthenticated peers, or give the operator no next step.
 #[test]
-fn without_a_key_nobody_is_listened_to_and_the_next_step_is_told() {
+fn node_without_key_does_not_listen_and_logs_the_next_step() {
     let node = TempNode::new().unwrap();
     let folder = node.path().to_str().unwrap();
     for words in [["--listen", "127.0.0.1:0"], ["--peer", "2=127.0.0.2:7400"]] {
@@ -65,7 +65,7 @@ fn without_a_key_nobody_is_listened_to_and_the_next_step_is_told() {
 
 // If this failed, two clusters on one network could read each other's segments.
 #[test]
-fn a_node_with_another_key_is_turned_away_and_learns_nothing() {
+fn node_with_other_key_is_refused_and_learns_nothing() {
     let (a, b) = (DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap());
     let (a, b) = (a.peer(&b).key(OTHER_KEY), b);
     let b = b.peer(&a);
@@ -82,7 +82,7 @@ fn a_node_with_another_key_is_turned_away_and_learns_nothing() {
     // With the right key it belongs to the cluster, after a restart and without any other change.
     b.kill().unwrap();
     write_key(b.folder(), OTHER_KEY).unwrap();
-    b.start_again().unwrap();
+    b.restart().unwrap();
     let mut on_b = ScriptedClient::start(CLIENT, b.folder(), "rcq").unwrap();
     let end = Instant::now() + Duration::from_secs(20);
     loop {
@@ -95,7 +95,7 @@ fn a_node_with_another_key_is_turned_away_and_learns_nothing() {
     }
 }
 
-/// What `ddss .. --json` says of a daemon's cluster.
+/// Cluster state of a daemon from `ddss .. --json`.
 fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, String> {
     let (code, out, why) = run("ddss", &[words, &["--json", "--dir", daemon.folder().to_str().unwrap()]].concat());
     if code == 0 { Ok(serde_json::from_str(&out).unwrap()) } else { Err(format!("{code}: {why}")) }
@@ -141,7 +141,7 @@ fn is_complete(nodes: &Value, expected: usize) -> bool {
     nodes.as_array().unwrap().len() == expected && count(nodes, "alive") == expected && count(nodes, "voter") == voters
 }
 
-/// Opens until it works: the data plane needs a moment to meet.
+/// Retries the open: the data plane needs a moment to connect.
 fn open_soon(client: &mut ScriptedClient, name: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -155,7 +155,7 @@ fn open_soon(client: &mut ScriptedClient, name: &str) -> String {
 
 // If this failed, a cluster could not grow while it runs, or a name would not be found on a node that came later.
 #[test]
-fn nodes_join_while_it_runs_get_numbers_and_see_what_was_there_before() {
+fn joining_nodes_get_ids_and_see_existing_segments() {
     let one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     let mut on_one = client(&one);
     assert_eq!(on_one.ask("allocate before 4096").unwrap(), "ok 4096 bytes");
@@ -168,10 +168,10 @@ fn nodes_join_while_it_runs_get_numbers_and_see_what_was_there_before() {
     let mut on_three = client(&three);
     assert_eq!(open_soon(&mut on_three, "before"), "ok 4096 bytes at node 1");
     assert_eq!(on_three.ask("get 0 4096 7").unwrap(), "ok version 1 equal");
-    // A restart needs no flag that says how it joined: the state folder does.
+    // A restart needs no join flag: the state directory records the cluster.
     three.kill().unwrap();
     until(&one, &["nodes"], |nodes| count(nodes, "alive") == 2);
-    three.start_again().unwrap();
+    three.restart().unwrap();
     let nodes = until(&one, &["nodes"], |nodes| is_complete(nodes, 3));
     assert!(nodes[2]["epoch"].as_u64() >= Some(2), "one death, another life: {nodes}");
     // A number that is taken, and a cluster that is not there.
@@ -186,7 +186,7 @@ fn nodes_join_while_it_runs_get_numbers_and_see_what_was_there_before() {
 
 // If this failed, one name would stand for two segments.
 #[test]
-fn of_many_who_want_one_name_exactly_one_gets_it() {
+fn concurrent_allocations_of_one_name_have_one_winner() {
     let daemons = grown(3);
     let mut clients: Vec<_> = daemons.iter().flat_map(|daemon| [client(daemon), client(daemon)]).collect();
     for round in 0..20 {
@@ -215,13 +215,13 @@ fn of_many_who_want_one_name_exactly_one_gets_it() {
 
 // If this failed, names would be lost with a crash, or the death of the leader would be the end of all of them.
 #[test]
-fn names_survive_the_leader_and_the_end_of_everybody() {
+fn names_survive_leader_death_and_full_restart() {
     let mut daemons = grown(3);
     let mut on_two = client(&daemons[1]);
     on_two.ask("allocate kept 4096").unwrap();
     on_two.ask("put 0 4096 5").unwrap();
     let leader = ask(&daemons[0], &["cluster", "status"]).unwrap()["leader"].as_u64().unwrap() as usize;
-    assert_eq!(leader, 1, "the founder leads until somebody else has to");
+    assert_eq!(leader, 1, "the founder leads until another node must");
     daemons[0].kill().unwrap();
     let status = until(&daemons[2], &["cluster", "status"], |status| {
         status["leader"].as_u64().is_some_and(|leader| leader != 1) && count(&status["nodes"], "alive") == 2
@@ -231,14 +231,14 @@ fn names_survive_the_leader_and_the_end_of_everybody() {
     assert_eq!(open_soon(&mut on_three, "kept"), "ok 4096 bytes at node 2");
     assert_eq!(on_three.ask("get 0 4096 5").unwrap(), "ok version 1 equal");
     assert_eq!(on_three.ask("allocate meanwhile 64").unwrap(), "ok 64 bytes");
-    daemons[0].start_again().unwrap();
+    daemons[0].restart().unwrap();
     until(&daemons[0], &["nodes"], |nodes| is_complete(nodes, 3));
     assert_eq!(open_soon(&mut client(&daemons[0]), "meanwhile"), "ok 64 bytes at node 3");
     for daemon in &mut daemons {
         daemon.kill().unwrap();
     }
     for daemon in &mut daemons {
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
     }
     until(&daemons[0], &["nodes"], |nodes| is_complete(nodes, 3));
     let mut on_one = client(&daemons[0]);
@@ -250,13 +250,13 @@ fn names_survive_the_leader_and_the_end_of_everybody() {
 
 // If this failed, a cluster of many would have no names after two deaths, or one node more would be one vote too many.
 #[test]
-fn five_of_six_vote_and_two_of_them_may_die() {
+fn cluster_of_six_has_five_voters_and_survives_two_deaths() {
     let mut daemons = grown(6);
     let nodes = ask(&daemons[0], &["nodes"]).unwrap();
     let learns = nodes.as_array().unwrap().iter().position(|node| node["voter"] == false).unwrap();
     let mut at_learner = client(&daemons[learns]);
     assert_eq!(at_learner.ask("allocate learned 64").unwrap(), "ok 64 bytes");
-    // What it has learned it knows by itself: nobody else has to say anything.
+    // The node knows the learned log by itself, without another node's answer.
     let others: Vec<usize> = (0..6).filter(|&node| node != learns).collect();
     others.iter().for_each(|&node| daemons[node].pause().unwrap());
     let said = client(&daemons[learns]).ask("open learned").unwrap();
@@ -281,7 +281,7 @@ fn five_of_six_vote_and_two_of_them_may_die() {
         }
         assert!(open_soon(&mut here, "learned").starts_with("ok"));
     }
-    // The one that learned votes now.
+    // The learner is a voter now.
     until(&daemons[alive[0]], &["nodes"], |nodes| {
         count(nodes, "alive") == 4 && nodes[learns]["voter"] == true && count(nodes, "voter") == 5
     });
@@ -289,7 +289,7 @@ fn five_of_six_vote_and_two_of_them_may_die() {
 
 // If this failed, a node that is gone for good would be counted, and its names taken, for ever.
 #[test]
-fn a_node_leaves_and_another_that_will_not_come_back_is_taken_out() {
+fn node_leaves_and_dead_node_is_removed() {
     let mut daemons = grown(3);
     client(&daemons[1]).ask("allocate of-two 64").unwrap();
     client(&daemons[2]).ask("allocate of-three 64").unwrap();
@@ -308,9 +308,9 @@ fn a_node_leaves_and_another_that_will_not_come_back_is_taken_out() {
     assert!(ask(&Daemon::start(9).unwrap(), &["nodes"]).unwrap_err().contains("belongs to no cluster"));
 }
 
-// If this failed, an operator who takes a node out would lose segments without a word.
+// If this failed, removing a node would silently lose segments.
 #[test]
-fn a_node_that_leaves_takes_nothing_with_it_that_is_nowhere_else() {
+fn leaving_node_is_refused_while_it_holds_the_only_copy() {
     let daemons = grown(3);
     let in_sync = |daemon: &Daemon| {
         until(daemon, &["stat", "kept"], |stat| stat["replica"]["state"] == "in sync");
@@ -345,7 +345,7 @@ fn a_node_that_leaves_takes_nothing_with_it_that_is_nowhere_else() {
 
 // If this failed, a node that was taken out would be back with its next start, or be a cluster of its own beside the old one.
 #[test]
-fn a_node_that_left_stays_out_until_it_is_told_where_to_go() {
+fn decommissioned_node_stays_out_until_it_is_joined_again() {
     let one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     let two = TempNode::new().unwrap();
     write_key(two.path(), ddss_testkit::TEST_KEY).unwrap();
@@ -381,14 +381,14 @@ fn a_node_that_left_stays_out_until_it_is_told_where_to_go() {
     until(&one, &["nodes"], |nodes| is_complete(nodes, 2));
     assert!(!left.exists());
     drop(process);
-    // Now it belongs to it again, without any word.
+    // Now it is a member again, without a flag.
     let _process = start(&[]);
     until(&one, &["nodes"], |nodes| is_complete(nodes, 2));
 }
 
 // If this failed, the three commands of the manual would not make a cluster.
 #[test]
-fn init_token_and_join_are_all_that_it_takes() {
+fn cluster_is_set_up_with_init_token_and_join() {
     let (one, two) = (TempNode::new().unwrap(), TempNode::new().unwrap());
     let path = |node: &TempNode| node.path().to_str().unwrap().to_owned();
     assert_eq!(run("ddss", &["cluster", "init", "--dir", &path(&one)]).0, 0);
@@ -416,7 +416,7 @@ fn init_token_and_join_are_all_that_it_takes() {
         assert!(Instant::now() < end, "{out}{why}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // It comes back at another address, and nobody has to be told.
+    // It returns at another address, and no other node needs its new address.
     drop(second);
     let second = start(&two, "127.0.0.3:0");
     let end = Instant::now() + PATIENCE;
@@ -437,9 +437,9 @@ fn init_token_and_join_are_all_that_it_takes() {
     drop((first, second));
 }
 
-// If this failed, a log would grow for ever, or a node that comes late would not hear of what was cut from it.
+// If this failed, the log would grow forever, or a late node would miss its truncated part.
 #[test]
-fn a_node_that_comes_after_the_log_was_cut_gets_the_whole_directory() {
+fn node_joining_after_log_compaction_gets_the_whole_directory() {
     let mut one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     let mut on_one = client(&one);
     on_one.ask("allocate first 64").unwrap();
@@ -467,15 +467,15 @@ fn a_node_that_comes_after_the_log_was_cut_gets_the_whole_directory() {
     }
     assert_eq!(ask(&two, &["cluster", "status"]).unwrap()["names"], 2);
     one.kill().unwrap();
-    one.start_again().unwrap();
+    one.restart().unwrap();
     let status = until(&one, &["cluster", "status"], |status| status["leader"] == 1);
     assert_eq!(status["names"], 2, "{status}");
     assert!(client(&one).ask("allocate first 64").unwrap().contains("exists"));
 }
 
-// If this failed, a cluster could be joined by numbers only, or not by a name that has an address at which nobody is.
+// If this failed, a cluster could be joined by addresses only, or not by a name with an additional dead address.
 #[test]
-fn a_cluster_is_joined_by_the_name_of_a_host() {
+fn cluster_is_joined_by_host_name() {
     let first = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     // A machine's own name for itself often stands for ::1 as well, where this daemon does not listen.
     let at = format!("localhost:{}", first.listen().port());
@@ -483,7 +483,7 @@ fn a_cluster_is_joined_by_the_name_of_a_host() {
     until(&first, &["nodes"], |nodes| is_complete(nodes, 2));
     assert!(client(&first).ask("allocate by-name 64").unwrap().starts_with("ok"));
     assert!(open_soon(&mut client(&second), "by-name").starts_with("ok"));
-    // A name that nobody has is told by that name, and not waited for without end.
+    // An unknown host name is reported by name, within bounded time.
     let folder = TempNode::new().unwrap();
     write_key(folder.path(), ddss_testkit::TEST_KEY).unwrap();
     let mut lost = Command::new(binary("ddssd").unwrap());

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use ddss_testkit::{Daemon, example, repo_lints};
 
-/// What each says at its end.
+/// Last line of each example.
 const EXAMPLES: &[(&str, &str)] = &[
     ("shared_counter", "the counter says 8000, as it has to"),
     ("feature_table", "saw every row in its last round, version 10000, and no row in halves"),
@@ -24,9 +24,9 @@ fn run(name: &str, daemons: Option<&[Daemon; 2]>) -> String {
     out.into_owned()
 }
 
-// If this failed, whoever learns from an example would learn what does not work, or could not even start it.
+// If this failed, a documented example would not work, or not even start.
 #[test]
-fn each_example_finds_its_own_result_right_on_real_daemons_and_brings_nodes_of_its_own() {
+fn every_example_verifies_its_result_on_its_own_nodes() {
     let daemons = Daemon::pair().unwrap();
     for (name, last) in EXAMPLES {
         let words = run(name, Some(&daemons));
@@ -43,9 +43,9 @@ fn each_example_finds_its_own_result_right_on_real_daemons_and_brings_nodes_of_i
     assert!(!output.status.success() && why.contains("this example runs on 2 nodes"), "{why}");
 }
 
-// If this failed, there would be an example that nobody runs before it is shown, or one that nobody finds.
+// If this failed, an example would be untested or undocumented.
 #[test]
-fn every_example_is_run_and_stands_on_the_page() {
+fn every_example_is_tested_and_documented() {
     let folder = repo_lints::workspace_root().join("examples");
     let page = std::fs::read_to_string(folder.join("README.md")).unwrap();
     let mut found: Vec<String> = std::fs::read_dir(&folder)

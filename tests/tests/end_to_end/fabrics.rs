@@ -1,4 +1,4 @@
-//! Which fabric a daemon takes, what it says of it, and that it needs no library for that which the machine may not have.
+//! Choice of the fabric, its log line, and start without an optional library.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::process::Command;
@@ -8,8 +8,7 @@ use ddss_testkit::{DaemonOptions, Process, TempNode, binary, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a program is started by so that it finds no rdma-core, whether it is installed or not: in a mount namespace of its own
-/// there is nothing in the libraries' files.
+/// Command that hides rdma-core from a program: in a mount namespace of its own the library files are empty.
 const HIDDEN: &str = r#"for name in $(ldconfig -p | awk '/lib(ibverbs|rdmacm)\.so/ { print $NF }'); do
     mount --bind /dev/null "$(readlink -f "$name")" || exit 99
 done
@@ -22,18 +21,18 @@ fn hidden(program: &str) -> Command {
     command
 }
 
-/// Whether this user may make such a namespace; if not the test says that it is skipped.
+/// Returns true if this user may create such a namespace; otherwise reports the test as skipped.
 fn may_hide(test: &str) -> bool {
     let may = Command::new("unshare").args(["--mount", "true"]).output().is_ok_and(|output| output.status.success());
     if !may {
-        skipped(test, "not root, so nobody can hide a library");
+        skipped(test, "hiding a library needs root");
     }
     may
 }
 
 #[test]
-fn one_line_says_which_fabric_was_taken_and_why() {
-    // If this failed, a node with an adapter could run over TCP for months, and nobody would see it.
+fn log_line_names_the_chosen_fabric_and_why() {
+    // If this failed, a node with an adapter could silently use TCP for months.
     let mut daemon = DaemonOptions::new(1).unwrap().start().unwrap();
     let said = daemon.process().stderr();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("fabric selected")).collect();
@@ -42,9 +41,9 @@ fn one_line_says_which_fabric_was_taken_and_why() {
 }
 
 #[test]
-fn without_the_library_an_adapter_is_refused_in_words_and_nothing_else_is() {
+fn rdma_is_refused_with_a_message_when_rdma_core_is_missing() {
     // If this failed, a binary that can use adapters would not start where rdma-core is missing, or not say what is missing.
-    if !may_hide("without_the_library_an_adapter_is_refused_in_words_and_nothing_else_is") {
+    if !may_hide("rdma_is_refused_with_a_message_when_rdma_core_is_missing") {
         return;
     }
     let node = TempNode::new().unwrap();
@@ -67,7 +66,7 @@ fn without_the_library_an_adapter_is_refused_in_words_and_nothing_else_is() {
 }
 
 #[test]
-fn no_program_needs_the_library_to_start() {
+fn programs_start_without_rdma_core() {
     // If this failed, the programs that are given to users would not start on most of their machines.
     for program in ["ddssd", "ddss"] {
         let output = Command::new("readelf").arg("-d").arg(binary(program).unwrap()).output().unwrap();

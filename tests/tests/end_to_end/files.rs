@@ -1,8 +1,8 @@
-//! Segments in files: they outlive what is in memory, and are read and written as those are.
+//! Segments in files: they survive the loss of memory, and support the same calls as segments in memory.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Model, Segment, Spec, Storage};
-use ddss_testkit::{Closet, Daemon, DaemonOptions, binary, pattern, retry};
+use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, binary, pattern, retry};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ fn is(segment: &Segment, seed: u64) -> bool {
     segment.get(..).unwrap()[..] == pattern(seed, segment.bytes() as usize)[..]
 }
 
-/// As the machine does when it boots.
+/// Removes the shared memory, as a reboot does.
 fn lose_memory(daemon: &Daemon) {
     std::fs::remove_dir_all(daemon.folder().join("memory")).unwrap();
 }
@@ -34,9 +34,9 @@ fn ddss(daemon: &Daemon, words: &[&str], code: i32) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-// If this failed, who asked for a segment that outlives a boot would lose it with the first one.
+// If this failed, a persistent segment would be lost with the first reboot.
 #[test]
-fn a_segment_in_a_file_outlives_the_memory_and_one_in_memory_says_that_it_is_gone() {
+fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     let mut daemon = Daemon::start(1).unwrap();
     let before = client(&daemon, true);
     before.allocate("memory", Spec::new(64)).unwrap();
@@ -56,11 +56,11 @@ fn a_segment_in_a_file_outlives_the_memory_and_one_in_memory_says_that_it_is_gon
         }
         daemon.kill().unwrap();
         lose_memory(&daemon);
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
         for near in [true, false] {
             let after = client(&daemon, near);
             for (index, (segment, stamp)) in files.iter().zip(&stamps).enumerate() {
-                // The old handle, and one that is opened now.
+                // Through the old handle and through a new one.
                 assert!(is(segment, round), "{index}");
                 let again = after.open(&format!("file/{index}")).unwrap();
                 assert!(is(&again, round) && again.id() == segment.id());
@@ -69,7 +69,7 @@ fn a_segment_in_a_file_outlives_the_memory_and_one_in_memory_says_that_it_is_gon
             assert_eq!(after.open("memory").unwrap_err().failure(), Some(Failure::NotFound));
         }
         assert_eq!(memory.get(..).unwrap_err().failure(), Some(Failure::NotFound));
-        // What is made in memory now is in nobody's way.
+        // New segments in memory do not interfere.
         let fresh = client(&daemon, true).allocate(&format!("fresh/{round}"), Spec::new(BYTES as u64)).unwrap();
         fresh.put(0, &pattern(9, BYTES)).unwrap();
         assert!(files.iter().all(|segment| is(segment, round)));
@@ -77,25 +77,25 @@ fn a_segment_in_a_file_outlives_the_memory_and_one_in_memory_says_that_it_is_gon
     let told = ddss(&daemon, &["stat", "file/1", "--json"], 0);
     assert!(told.contains("\"storage\":\"file\""), "{told}");
     ddss(&daemon, &["allocate", "by-command", "100", "--storage", "file"], 0);
-    // Looked at while nobody serves it.
+    // Inspected while no daemon serves it.
     daemon.process().end().unwrap();
     let told = ddss(&daemon, &["ls", "--json"], 4);
     assert!(told.contains("by-command") && told.contains("\"storage\":\"file\""), "{told}");
-    daemon.start_again().unwrap();
-    // Released, it is gone for good.
+    daemon.restart().unwrap();
+    // A released segment is gone for good.
     let last = client(&daemon, true);
     last.open("file/0").unwrap().release().unwrap();
     daemon.kill().unwrap();
     lose_memory(&daemon);
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let after = client(&daemon, true);
     assert_eq!(after.open("file/0").unwrap_err().failure(), Some(Failure::NotFound));
     assert!(is(&after.open("file/1").unwrap(), 3));
 }
 
-// If this failed, a put that its daemon did not end would be there in part after the machine's next boot.
+// If this failed, an unfinished put would be there in part after a reboot.
 #[test]
-fn a_kill_in_the_middle_of_a_put_leaves_a_whole_value_without_the_memory() {
+fn file_put_is_atomic_when_daemon_is_killed_and_memory_is_lost() {
     let mut daemon = Daemon::start(1).unwrap();
     let segment = client(&daemon, true).allocate("file", in_file(BYTES)).unwrap();
     let (mut last, mut kills_under_way) = (0, 0);
@@ -114,7 +114,7 @@ fn a_kill_in_the_middle_of_a_put_leaves_a_whole_value_without_the_memory() {
         daemon.kill().unwrap();
         let acknowledged = put.join().unwrap();
         lose_memory(&daemon);
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
         let found = [acknowledged, acknowledged + 1].into_iter().find(|&seed| seed > 0 && is(&segment, seed));
         kills_under_way += usize::from(daemon.process().stderr().contains("undone=1"));
         last = match found {
@@ -131,7 +131,7 @@ fn a_kill_in_the_middle_of_a_put_leaves_a_whole_value_without_the_memory() {
 
 // If this failed, another node, another model, a lock or new permissions would not go together with a file.
 #[test]
-fn other_nodes_and_new_permissions_go_with_a_file_as_with_memory() {
+fn file_segment_supports_remote_access_and_permission_changes() {
     let [home, mut other] = Daemon::pair().unwrap();
     let (here, there) = (client(&home, true), client(&other, true));
     for (index, model) in [Model::Strict, Model::Null, Model::Delta(2)].into_iter().enumerate() {
@@ -158,22 +158,22 @@ fn other_nodes_and_new_permissions_go_with_a_file_as_with_memory() {
     other.process().end().unwrap();
 }
 
-// If this failed, a full disk would kill the daemon, or be told as something else.
+// If this failed, a full disk would kill the daemon, or be reported as another error.
 #[test]
-fn a_disk_without_room_is_told_as_that_and_loses_nothing() {
-    let test = "a_disk_without_room_is_told_as_that_and_loses_nothing";
-    // What is allowed is a bound as well.
+fn full_disk_is_reported_and_loses_no_data() {
+    let test = "full_disk_is_reported_and_loses_no_data";
+    // The configured limit is a bound as well.
     let options = DaemonOptions::new(1).unwrap().argument("--file-bytes").argument("1048576");
     let bounded = options.start().unwrap();
     let error = client(&bounded, true).allocate("large", in_file(2 << 20)).unwrap_err();
     assert!(error.failure() == Some(Failure::NoFileSpace) && error.to_string().contains("--file-bytes"), "{error}");
-    let Some(closet) = Closet::new(test, &[("disk", "size=8m")]) else { return };
-    let options = DaemonOptions::new(1).unwrap().through(closet.through());
-    let mut daemon = options.argument("--state-dir").argument(closet.shelf("disk")).start().unwrap();
+    let Some(mounts) = PrivateMounts::new(test, &[("disk", "size=8m")]) else { return };
+    let options = DaemonOptions::new(1).unwrap().command_prefix(mounts.command_prefix());
+    let mut daemon = options.argument("--state-dir").argument(mounts.mount_path("disk")).start().unwrap();
     let before = client(&daemon, true);
     let kept = before.allocate("kept", in_file(BYTES)).unwrap();
     kept.put(0, &pattern(1, BYTES)).unwrap();
-    // One that is taken at once, and one that is taken slice by slice.
+    // One segment that is allocated at once, and one that is allocated in slices.
     let mut count = 0;
     let error = loop {
         match before.allocate(&format!("fill/{count}"), in_file(200_000)) {
@@ -188,11 +188,11 @@ fn a_disk_without_room_is_told_as_that_and_loses_nothing() {
     let error = before.allocate("large", in_file(64 << 20)).unwrap_err();
     assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
-    // What has its room keeps it; memory is not concerned.
+    // Reserved space stays reserved; memory is unaffected.
     kept.put(0, &pattern(2, BYTES)).unwrap();
     before.allocate("memory", Spec::new(1 << 20)).unwrap();
     daemon.kill().unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert!(is(&kept, 2) && (0..count).all(|index| is(&before.open(&format!("fill/{index}")).unwrap(), index)));
 }
 
@@ -213,9 +213,9 @@ fn ended_with(daemon: &mut Daemon, code: i32) -> String {
     told
 }
 
-// If this failed, a file that somebody cut short would end the daemon without a word, or give zeroes for what was put.
+// If this failed, a truncated file would end the daemon silently, or give zeroes for stored data.
 #[test]
-fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
+fn truncated_segment_file_is_refused_by_name() {
     let began = Instant::now();
     let mut daemon = Daemon::start(1).unwrap();
     let client = client(&daemon, false);
@@ -235,23 +235,23 @@ fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
     let saved = daemon.folder().join("saved");
     daemon.kill().unwrap();
     std::fs::copy(&area, &saved).unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert!(is(&first, 1) && is(&second, 1));
-    // Under a daemon that works: whoever asks for these bytes finds out.
+    // Under a running daemon the first access to these bytes detects it.
     cut(&area, (BYTES as u64).next_multiple_of(4096));
     let asked = std::thread::spawn(move || second.put(0, &pattern(2, BYTES)).is_err());
     let told = ended_with(&mut daemon, 7);
     assert!(told.contains(&format!("cannot access the mapped file {}", area.display())), "{told}");
     // As often as it is tried.
     for _ in 0..2 {
-        assert!(daemon.start_again().is_err());
+        assert!(daemon.restart().is_err());
         let told = ended_with(&mut daemon, 4);
         let named =
             told.contains(&area.display().to_string()) && told.contains("cut short") && told.contains("\"second\"");
         assert!(named && told.contains("--discard"), "{told}");
     }
     std::fs::copy(&saved, &area).unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert!(asked.join().unwrap(), "the put never was");
     assert!(is(&first, 1) && is(&client.open("second").unwrap(), 1));
     // The register as well.
@@ -260,37 +260,38 @@ fn a_file_that_was_cut_short_is_named_and_never_taken_for_the_whole() {
     let whole = std::fs::read(&register).unwrap();
     for bytes in [0, 64, 4096] {
         cut(&register, bytes);
-        assert!(daemon.start_again().is_err());
+        assert!(daemon.restart().is_err());
         let told = ended_with(&mut daemon, 4);
         assert!(told.contains("its registry is truncated"), "{told}");
     }
     std::fs::write(&register, whole).unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert!(is(&first, 1));
 }
 
 // If this failed, a disk that has no room for what it had promised would end the daemon without a word, or for good.
 #[test]
-fn a_disk_that_fails_under_a_segment_is_named_and_the_next_start_goes_on() {
-    let Some(closet) = Closet::new("a_disk_that_fails_under_a_segment", &[("disk", "size=8m")]) else { return };
-    let options = DaemonOptions::new(1).unwrap().through(closet.through());
-    let mut daemon = options.argument("--state-dir").argument(closet.shelf("disk")).start().unwrap();
+fn disk_failure_is_reported_and_next_start_recovers() {
+    let Some(mounts) = PrivateMounts::new("a_disk_that_fails_under_a_segment", &[("disk", "size=8m")]) else { return };
+    let options = DaemonOptions::new(1).unwrap().command_prefix(mounts.command_prefix());
+    let mut daemon = options.argument("--state-dir").argument(mounts.mount_path("disk")).start().unwrap();
     let client = client(&daemon, false);
     let [hurt, well] = ["hurt", "well"].map(|name| client.allocate(name, in_file(BYTES)).unwrap());
     well.put(0, &pattern(1, BYTES)).unwrap();
-    let seen = PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), closet.shelf("disk").join("segments").display()));
+    let seen =
+        PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), mounts.mount_path("disk").join("segments").display()));
     let area = areas(&seen).pop().unwrap();
-    // It takes back what was reserved, behind the first page of the first segment, and has no room for it any more.
+    // Frees the reserved blocks behind the first page of the first segment, and leaves no space for them.
     let file = File::options().write(true).open(&area).unwrap();
     let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, flags, 8192, 200_000).unwrap();
     drop(file);
-    closet.fill(&closet.shelf("disk"), None);
+    mounts.fill(&mounts.mount_path("disk"), None);
     let put = std::thread::spawn(move || hurt.put(0, &pattern(2, BYTES)).is_err());
     let told = ended_with(&mut daemon, 7);
     assert!(told.contains("/area-") && told.contains("its disk fails or is full"), "{told}");
-    closet.empty(&closet.shelf("disk"));
-    daemon.start_again().unwrap();
+    mounts.empty(&mounts.mount_path("disk"));
+    daemon.restart().unwrap();
     assert!(put.join().unwrap());
     assert!(is(&well, 1));
     assert_eq!(

@@ -156,7 +156,7 @@ fn a_voter_that_has_lost_its_state_folder_is_refused_under_its_old_number() {
     }
     is_refused(daemon_in(&half, &["--peer", &peer]), "the log of the cluster is lost");
     // With the folder that it had it is itself.
-    daemons[1].start_again().unwrap();
+    daemons[1].restart().unwrap();
     until_all_vote(&daemons[1]);
     has_its_names(&daemons);
 }
@@ -194,11 +194,11 @@ fn a_node_that_is_killed_again_and_again_as_it_starts_comes_back() {
     let mut daemons = three();
     for _ in 0..5 {
         daemons[1].kill().unwrap();
-        daemons[1].start_again().unwrap();
+        daemons[1].restart().unwrap();
     }
     std::fs::write(daemons[1].folder().join("state/incarnation.json.new"), b"{\"folder\":").unwrap();
     daemons[1].kill().unwrap();
-    daemons[1].start_again().unwrap();
+    daemons[1].restart().unwrap();
     until_all_vote(&daemons[0]);
     has_its_names(&daemons);
 }

@@ -1,4 +1,4 @@
-//! The near road: gets of this node's own segments, in place.
+//! Local reads: gets of this node's own segments, in place.
 
 use ddss::{Client, Failure, LockOptions, Model, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, pattern, skipped};
@@ -19,7 +19,7 @@ fn hasty(daemon: &Daemon, near: bool) -> Client {
 
 // If this failed, gets on a node would stop with its daemon, or cost a round trip to it.
 #[test]
-fn a_get_needs_no_daemon_that_runs() {
+fn local_read_works_while_daemon_is_stopped() {
     let mut daemon = Daemon::start(1).unwrap();
     let (writer, reader, far) = (client(&daemon), hasty(&daemon, true), hasty(&daemon, false));
     let made = writer.allocate("here", Spec::new(100_000)).unwrap();
@@ -32,7 +32,7 @@ fn a_get_needs_no_daemon_that_runs() {
     daemon.resume().unwrap();
     daemon.kill().unwrap();
     assert_eq!(&near.get(7..9).unwrap()[..], &pattern(1, 100_000)[7..9]);
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let again = client(&daemon).open("here").unwrap();
     let stamp = again.put(0, &pattern(2, 100_000)).unwrap();
     assert_eq!(near.get(..).unwrap().stamp(), stamp, "the next daemon goes on in the same memory");
@@ -40,9 +40,9 @@ fn a_get_needs_no_daemon_that_runs() {
     assert!(near.get(0..8).is_err(), "a released segment is still read");
 }
 
-// If this failed, a get in place would return a mix of two puts, or an older version than one that was told.
+// If this failed, a local read would mix two puts, or return an older version than an earlier call.
 #[test]
-fn what_is_read_in_place_is_whole_and_never_goes_back() {
+fn local_reads_are_whole_and_monotonic() {
     let daemon = Daemon::start(1).unwrap();
     let writer = client(&daemon);
     let models = [Model::Strict, Model::Write, Model::Version, Model::Delta(3), Model::Temporal(1000)];
@@ -77,9 +77,9 @@ fn what_is_read_in_place_is_whole_and_never_goes_back() {
     });
 }
 
-// If this failed, a get would show what the holder of a lock has put and not yet let go of.
+// If this failed, a get would return data of a lock holder before the release.
 #[test]
-fn a_strict_get_waits_for_who_holds_the_lock_alone() {
+fn strict_local_read_waits_for_exclusive_lock_holder() {
     let daemon = Daemon::start(1).unwrap();
     let made = client(&daemon).allocate("s", Spec::new(8)).unwrap();
     let other = hasty(&daemon, true).open("s").unwrap();
@@ -93,11 +93,11 @@ fn a_strict_get_waits_for_who_holds_the_lock_alone() {
     shared.unlock().unwrap();
 }
 
-// If this failed, one user would read what another has allocated for himself.
+// If this failed, one user could read private segments of another.
 #[test]
-fn nobody_maps_what_he_may_not_read() {
+fn client_cannot_map_unreadable_segments() {
     if !rustix::process::geteuid().is_root() {
-        return skipped("nobody_maps_what_he_may_not_read", "it needs root, to be another user");
+        return skipped("client_cannot_map_unreadable_segments", "it needs root, to be another user");
     }
     let daemon = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666").start().unwrap();
     std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o711)).unwrap();
@@ -105,9 +105,9 @@ fn nobody_maps_what_he_may_not_read() {
     let spec = |mode| Spec { mode, ..Spec::new(64) };
     owner.allocate("mine", spec(0o600)).unwrap().put(0, b"mine").unwrap();
     owner.allocate("open", spec(0o644)).unwrap().put(0, b"open").unwrap();
-    // The stranger's own program, where he can run it.
+    // The other user's program, at a path where that user can run it.
     let program = std::env::temp_dir().join(format!("ddss-stranger-{}", std::process::id()));
-    std::fs::copy(env!("CARGO_BIN_EXE_look"), &program).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_map_probe"), &program).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let output = Command::new(&program).arg(daemon.socket()).uid(65534).gid(65534).output().unwrap();
     std::fs::remove_file(&program).unwrap();
@@ -117,21 +117,21 @@ fn nobody_maps_what_he_may_not_read() {
     assert!(said.contains("area 0: the daemon refused"), "{said}");
 }
 
-// If this failed, who has once mapped a segment would go on reading it after its owner has closed it.
+// If this failed, a client could read a mapped segment after its owner revoked the permission.
 #[test]
-fn a_segment_that_is_closed_to_others_leaves_their_memory() {
+fn revoked_segment_is_removed_from_client_mappings() {
     let [mut daemon, far] = Daemon::pair().unwrap();
     let owner = client(&daemon);
     let made = owner.allocate("open", Spec { mode: 0o644, history: 2, ..Spec::new(5000) }).unwrap();
     made.put(0, &pattern(1, 5000)).unwrap();
     let seen = ddss_ipc::map_area(&daemon.socket(), 1, Duration::from_secs(5)).unwrap();
     let words = |memory: &ddss_ipc::SharedMemory| memory.load(16, Ordering::Acquire).unwrap();
-    assert_ne!(words(&seen), 0, "the area of those who may read it has its header");
+    assert_ne!(words(&seen), 0, "permitted readers see the header of their area");
     let other = client(&daemon).open("open").unwrap();
     let remote = open_soon(&client(&far), "open");
     assert_eq!(remote.get(..).unwrap()[..], pattern(1, 5000)[..]);
     made.set_mode(0o600).unwrap();
-    assert_eq!(words(&seen), 0, "its bytes are still where everybody reads");
+    assert_eq!(words(&seen), 0, "its bytes are still in the public area");
     for handle in [&other, &remote, &made] {
         assert_eq!(handle.get(..).unwrap()[..], pattern(1, 5000)[..]);
     }
@@ -139,7 +139,7 @@ fn a_segment_that_is_closed_to_others_leaves_their_memory() {
     assert_eq!(other.get(..).unwrap().stamp(), stamp);
     assert_eq!(other.get_at(ddss::Version(1), ..).unwrap()[..], pattern(1, 5000)[..]);
     daemon.kill().unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let again = client(&daemon).open("open").unwrap();
     assert_eq!(again.get(..).unwrap()[..], pattern(2, 5000)[..]);
     assert_eq!(again.stat().unwrap().facts.permissions.mode, 0o600);

@@ -1,4 +1,4 @@
-//! Real daemons and real clients: what a segment promises, on one node and between nodes.
+//! End-to-end tests with real daemons and clients, on one node and between nodes.
 
 mod cluster;
 mod examples;

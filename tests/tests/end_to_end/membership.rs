@@ -9,12 +9,12 @@ use serde_json::Value;
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the leader looks after the members is 250 ms: what it undoes, it undoes within this.
+/// The leader checks the members every 250 ms: it corrects a difference within this time.
 const SEVERAL_ROUNDS: Duration = Duration::from_secs(2);
 /// The exit code of a daemon that was removed from its cluster.
 const REMOVED: Option<i32> = Some(8);
 
-/// Asks `ddss` with `--json`; an error is the exit code and what was said.
+/// Runs `ddss` with `--json`. An error has the exit code and the message.
 fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, (i32, String)> {
     let mut command = Command::new(binary("ddss").unwrap());
     let output = command.args(words).arg("--json").arg("--dir").arg(daemon.folder()).output().unwrap();
@@ -66,7 +66,7 @@ fn are_alive(nodes: &Value, expected: &[u64]) -> bool {
     members(nodes) == expected && nodes.as_array().unwrap().iter().all(|node| node["alive"] == true)
 }
 
-/// Nodes that begin a cluster with the same words on each of them, as the manual has it: each is in the list.
+/// Nodes that bootstrap a cluster with equal arguments, as in the manual: each is in the list.
 fn founders(count: u16) -> Vec<Daemon> {
     let options: Vec<_> = (1..=count).map(|node| DaemonOptions::new(node).unwrap()).collect();
     let listens: Vec<_> = options.iter().map(DaemonOptions::listen).collect();
@@ -82,7 +82,7 @@ fn founders(count: u16) -> Vec<Daemon> {
     daemons
 }
 
-/// Looks for a while whether these are the members and nobody else.
+/// Waits until exactly these nodes are members.
 fn stay(daemon: &Daemon, expected: &[u64]) {
     let end = Instant::now() + SEVERAL_ROUNDS;
     while Instant::now() < end {
@@ -94,15 +94,15 @@ fn stay(daemon: &Daemon, expected: &[u64]) {
 
 // If this failed, nodes could not be started with the same words, or a cluster of four would begin without one of them.
 #[test]
-fn a_peer_list_may_name_the_node_itself_and_nodes_that_do_not_vote() {
+fn peer_list_may_contain_self_and_learners() {
     let daemons = founders(4);
     let nodes = until(&daemons[3], &["nodes"], |nodes| are_alive(nodes, &[1, 2, 3, 4]));
     assert_eq!(nodes.as_array().unwrap().iter().filter(|node| node["voter"] == true).count(), 3);
 }
 
-// If this failed, a founder could never go: its place in the lists would bring it back, with a vote, and as a mirror.
+// If this failed, a founder could never leave: its entry in the lists would bring it back, with a vote and replicas.
 #[test]
-fn founders_that_leave_stay_out_and_keep_no_copies() {
+fn decommissioned_founders_stay_out_and_hold_no_replicas() {
     let daemons = founders(5);
     // The leader is the hardest to go: it is also the first to have a vote.
     let status = until(&daemons[0], &["cluster", "status"], |status| status["leader"].is_u64());
@@ -124,20 +124,20 @@ fn founders_that_leave_stay_out_and_keep_no_copies() {
     }
 }
 
-// If this failed, a node could be added to a cluster that runs by a word on one of its nodes only.
+// If this failed, a node could be added to a running cluster by one node's configuration alone.
 #[test]
-fn a_peer_that_is_named_after_the_founding_is_not_taken_in() {
+fn peer_added_to_config_after_bootstrap_is_not_admitted() {
     let mut daemons = founders(3);
     let stranger = DaemonOptions::new(9).unwrap().listen();
     daemons[0].kill().unwrap();
-    // All other words are as they were.
+    // All other arguments are unchanged.
     let mut again = Command::new(binary("ddssd").unwrap());
     again.args(["--node", "1", "--listen", &daemons[0].listen().to_string(), "--core", "none", "--dir"]);
     again.arg(daemons[0].folder()).args(["--peer", &format!("9={stranger}")]);
     let mut again = Process::start(again, daemons[0].folder(), "again").unwrap();
     again.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
     until(&daemons[0], &["nodes"], |nodes| are_alive(nodes, &[1, 2, 3]));
-    // Whoever leads, node 1 does before this ends: the votes of the others go.
+    // Node 1 becomes the leader before this ends, because the votes of the others go.
     for node in [1, 2] {
         ask(&daemons[node], &["cluster", "leave"]).unwrap();
     }
@@ -145,9 +145,9 @@ fn a_peer_that_is_named_after_the_founding_is_not_taken_in() {
     stay(&daemons[0], &[1]);
 }
 
-// If this failed, a removed node would go on as if it were a member, and its clients would write what nobody reads.
+// If this failed, a removed node would keep serving clients whose writes no member reads.
 #[test]
-fn a_live_node_that_is_removed_ends_by_itself_and_says_why() {
+fn removed_live_node_exits_and_reports_why() {
     let mut daemons = founders(3);
     insist(&mut client(&daemons[2]), "allocate of-three 64");
     ask(&daemons[0], &["cluster", "remove", "3", "--force"]).unwrap();
@@ -161,7 +161,7 @@ fn a_live_node_that_is_removed_ends_by_itself_and_says_why() {
 
 // If this failed, the leader could not be removed, or would lead on beside the others.
 #[test]
-fn a_leader_that_is_removed_ends_by_itself() {
+fn removed_leader_exits() {
     let mut daemons = founders(3);
     let leader = until(&daemons[0], &["cluster", "status"], |status| status["leader"].is_u64());
     let leader = leader["leader"].as_u64().unwrap() as usize - 1;
@@ -177,7 +177,7 @@ fn a_leader_that_is_removed_ends_by_itself() {
 
 // If this failed, a machine that is switched on again would take its old names, and get and release of them would fail everywhere.
 #[test]
-fn a_removed_node_that_returns_registers_no_names_and_ends() {
+fn removed_node_that_returns_registers_no_names_and_exits() {
     let mut daemons = founders(3);
     insist(&mut client(&daemons[2]), "allocate old 64");
     daemons[2].kill().unwrap();
@@ -187,7 +187,7 @@ fn a_removed_node_that_returns_registers_no_names_and_ends() {
     insist(&mut on_two, "allocate old 128");
     for round in 0..2 {
         // It may have ended before it has said that it serves.
-        let _ = daemons[2].start_again();
+        let _ = daemons[2].restart();
         let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
         let said = daemons[2].process().stderr();
         assert_eq!(status.code(), REMOVED, "start {round}: {said}");
@@ -196,7 +196,7 @@ fn a_removed_node_that_returns_registers_no_names_and_ends() {
     assert_eq!(ask(&daemons[0], &["cluster", "status"]).unwrap()["names"], 1);
     let mut on_one = client(&daemons[0]);
     assert_eq!(insist(&mut on_one, "open old"), "ok 128 bytes at node 2");
-    // A fresh node joins under a new number, and the old one is given to nobody.
+    // A fresh node joins under a new number, and the old number is never reused.
     let mut fresh = DaemonOptions::new(4).unwrap().joins(daemons[0].listen()).start().unwrap();
     assert!(fresh.process().stdout().starts_with("ready node 4 "), "{}", fresh.process().stdout());
     let folder = TempNode::new().unwrap();
@@ -211,9 +211,9 @@ fn a_removed_node_that_returns_registers_no_names_and_ends() {
     assert!(old.stderr().contains("number 3 was removed from the cluster"), "{}", old.stderr());
 }
 
-// If this failed, an operator who mistypes a number would lose a node that serves, and its segments, without a word.
+// If this failed, a mistyped number would silently cost a serving node and its segments.
 #[test]
-fn a_live_node_is_removed_only_by_force_and_what_would_be_lost_is_listed() {
+fn removal_of_live_node_needs_force_and_lists_losses() {
     let daemons = founders(3);
     let mut on_three = client(&daemons[2]);
     for name in ["lost-1", "lost-2"] {

@@ -1,4 +1,4 @@
-//! What the models promise between two nodes, with real daemons: history, copies, vectored calls, locks, lists.
+//! The coherence models between two nodes, with real daemons: history, read cache, vectored calls, locks, lists.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
@@ -21,7 +21,7 @@ fn hasty(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(300)).connect().unwrap()
 }
 
-/// Opens what another node has made, once the nodes have met.
+/// Opens a segment of another node, as soon as the nodes are connected.
 fn open(client: &Client, name: &str) -> Segment {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -48,9 +48,9 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
     result.unwrap_err().failure()
 }
 
-// If this failed, an audit could not see what a reader saw a moment ago, or would be shown something else.
+// If this failed, an audit could not read the version that a reader saw a moment ago, or would get another one.
 #[test]
-fn versions_that_are_kept_are_read_from_everywhere_and_others_are_told_apart() {
+fn history_versions_are_readable_from_every_node() {
     let [a, b] = Daemon::pair().unwrap();
     let here = client(&a).allocate("kept", Spec { history: 3, ..Spec::new(5000) }).unwrap();
     let there = open(&client(&b), "kept");
@@ -78,9 +78,9 @@ fn versions_that_are_kept_are_read_from_everywhere_and_others_are_told_apart() {
     );
 }
 
-// If this failed, a Temporal segment would cost a trip for each get, or show what is older than it may be.
+// If this failed, a Temporal segment would cost a round trip for each get, or return a value older than its bound.
 #[test]
-fn a_copy_answers_while_it_is_young_and_never_hides_a_put_of_its_own_node() {
+fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
     let [a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("prices", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
     made.put(0, &[1; 1000]).unwrap();
@@ -97,9 +97,9 @@ fn a_copy_answers_while_it_is_young_and_never_hides_a_put_of_its_own_node() {
     a.resume().unwrap();
 }
 
-// If this failed, a follower that was told of a new version would be shown the one that it already has.
+// If this failed, a follower with notice of a new version would get the version that it has already.
 #[test]
-fn who_waits_for_a_newer_version_gets_it_and_not_a_copy() {
+fn wait_for_newer_version_bypasses_the_read_cache() {
     let [a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("followed", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
     let on_b = client(&b);
@@ -116,9 +116,9 @@ fn who_waits_for_a_newer_version_gets_it_and_not_a_copy() {
     assert_eq!((newer.version().0, &newer[..]), (first.0 + 1, &[2; 10][..]));
 }
 
-// If this failed, a record of several fields could be seen half old and half new.
+// If this failed, a record of several fields could be read half old and half new.
 #[test]
-fn several_ranges_are_one_version_or_nothing() {
+fn vectored_get_returns_one_version_or_fails() {
     let [a, b] = Daemon::pair().unwrap();
     let here = client(&a).allocate("table", Spec::new(100_000)).unwrap();
     let there = open(&client(&b), "table");
@@ -139,9 +139,9 @@ fn several_ranges_are_one_version_or_nothing() {
     }
 }
 
-// If this failed, a service that holds a lock would wait for itself, or change what it protects by accident.
+// If this failed, a lock holder would wait for itself, or change its protected data by accident.
 #[test]
-fn a_holder_changes_through_its_lock_and_is_told_so_at_once_otherwise() {
+fn lock_holder_puts_through_its_guard_and_other_puts_fail_at_once() {
     let [a, b] = Daemon::pair().unwrap();
     let here = client(&a).allocate("account", Spec::new(64)).unwrap();
     let there = open(&client(&b), "account");
@@ -166,9 +166,9 @@ fn a_holder_changes_through_its_lock_and_is_told_so_at_once_otherwise() {
     }
 }
 
-// If this failed, whoever holds the lock of a segment under the model Version could not change it at all.
+// If this failed, the lock holder of a segment under the model Version could not change it at all.
 #[test]
-fn a_holder_puts_on_a_version_where_the_model_wants_one() {
+fn lock_holder_names_a_version_when_the_model_requires_it() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
     let here = on_a.allocate("ledger", Spec { model: Model::Version, ..Spec::new(64) }).unwrap();
@@ -188,7 +188,7 @@ fn a_holder_puts_on_a_version_where_the_model_wants_one() {
             (seen.stamp(), &seen[..8], &seen[8..40], &seen[40..48]),
             (last, &[4; 8][..], &[2; 32][..], &[4; 8][..])
         );
-        // What comes after the lease is lost, whichever version it names.
+        // A put after the end of the lease is lost, whichever version it names.
         let short = mine.lock_with(LockOptions::new().lease(Duration::from_millis(1))).unwrap();
         drop(other.lock().unwrap());
         assert_eq!(failure(short.put_if(last.version, 0, &[5; 8])), Some(Failure::LockLost));
@@ -204,12 +204,11 @@ fn a_holder_puts_on_a_version_where_the_model_wants_one() {
     }
 }
 
-// If this failed, a put that must not go past a lock, this once, would; or a segment that promises it could be talked out
-// of it.
-// Of a put that ends as *indeterminate* nobody knows: the home, which begins to count a moment later, may have let it in
-// when the holder went.
+// If this failed, a put that must not pass a lock would pass it, or a caller could weaken a segment's own promise. A
+// put that ends as *indeterminate* may have taken effect: the home's clock starts a moment later, and it may have
+// admitted the put when the holder left.
 #[test]
-fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
+fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
     let soon = Duration::from_millis(150);
@@ -238,7 +237,7 @@ fn a_put_that_asks_for_more_waits_for_a_holder_and_a_plain_one_does_not() {
         held.unlock().unwrap();
     }
     let last = loose.with_model(Model::Strict).put(0, &[4; 8]).unwrap().version.0;
-    assert!((7..=7 + unsure_of_loose).contains(&last), "nobody holds it any more: {last}, {unsure_of_loose} unsure");
+    assert!((7..=7 + unsure_of_loose).contains(&last), "the lock is free: {last}, {unsure_of_loose} unsure");
     assert!(strict.get(..).unwrap().version().0 <= unsure_of_strict);
 }
 
@@ -249,15 +248,15 @@ fn late<T: std::fmt::Debug>(call: Result<T, Error>) -> u64 {
     error.is_indeterminate().into()
 }
 
-/// How long something took.
+/// Duration of a call.
 fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let began = Instant::now();
     (what(), began.elapsed())
 }
 
-// If this failed, one slow lock would hold a service up for as long as its longest call may take.
+// If this failed, one slow lock would block a service for its longest call timeout.
 #[test]
-fn the_calls_of_a_handle_have_its_own_time() {
+fn handle_calls_use_the_handle_timeout() {
     let [a, b] = Daemon::pair().unwrap();
     let here = client(&a).allocate("slow", Spec::new(64)).unwrap();
     let on_b = client(&b);
@@ -297,23 +296,23 @@ fn the_calls_of_a_handle_have_its_own_time() {
         here.lock().unwrap().unlock().unwrap();
     });
     assert!(took < Duration::from_secs(8), "{took:?}: a lease had to end");
-    // Who has no time at all is told so, and nothing goes out.
+    // A call without any time fails at once, and sends nothing.
     let never = hasty.with_timeout(Duration::ZERO).put(0, &[1]).unwrap_err();
     assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
     let never = block_on(hasty_task.with_timeout(Duration::ZERO).put(0, &[1])).unwrap_err();
     assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
 }
 
-// If this failed, a call that asks twice could take twice as long as its caller has time, or for ever.
+// If this failed, a call that retries could take twice its caller's time, or forever.
 #[test]
-fn what_asks_again_and_again_keeps_within_one_time() {
+fn retried_calls_share_one_deadline() {
     let [a, b] = Daemon::pair().unwrap();
     let (on_a, on_b) = (client(&a), client(&b));
     let mine = on_a.allocate("contended", Spec::new(64)).unwrap();
     let other = open(&on_b, "contended");
     let task = block_on(on_a.to_async().unwrap().open("contended")).unwrap();
     let soon = Duration::from_millis(300);
-    // Somebody always comes in between.
+    // A competing put always comes between read and write.
     let begin = Instant::now();
     let in_between = |count: &mut u64| {
         assert!(begin.elapsed() < PATIENCE, "it never ends");
@@ -344,9 +343,9 @@ fn what_asks_again_and_again_keeps_within_one_time() {
     newer(&|version| block_on(hasty_task.get_newer_than(version, ..)));
 }
 
-// If this failed, a call whose daemon dies under it would begin its time again with the search for the next one.
+// If this failed, a call whose daemon dies would restart its time with the search for the next daemon.
 #[test]
-fn a_call_whose_daemon_dies_keeps_its_deadline() {
+fn call_keeps_its_deadline_when_daemon_dies() {
     let mut daemon = Daemon::start(1).unwrap();
     let time = Duration::from_secs(2);
     let client = Client::builder().folder(daemon.folder()).timeout(time).connect().unwrap();
@@ -361,9 +360,9 @@ fn a_call_whose_daemon_dies_keeps_its_deadline() {
     });
 }
 
-// If this failed, a large value that is written all the time could never be read from another node.
+// If this failed, a large value under constant puts could never be read from another node.
 #[test]
-fn a_large_segment_under_constant_puts_is_still_read_whole() {
+fn large_segment_is_read_whole_under_constant_puts() {
     const BYTES: usize = 1 << 20;
     let [a, b] = Daemon::pair().unwrap();
     for (index, model) in [Model::Strict, Model::Write, Model::Delta(2), Model::Read].into_iter().enumerate() {
@@ -429,9 +428,9 @@ fn segments_are_listed_described_and_placed() {
     assert_eq!(&segment.get(..).unwrap()[..], &[2; 8]);
 }
 
-// If this failed, a daemon that was stopped for a while would take what it had read before for young.
+// If this failed, a daemon that was stopped for a while would treat its old cache entries as fresh.
 #[test]
-fn a_copy_grows_old_while_its_daemon_stands_still() {
+fn read_cache_expires_while_daemon_is_stopped() {
     let [a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("watched", Spec { model: Model::Temporal(20_000), ..Spec::new(8) }).unwrap();
     made.put(0, &[0; 8]).unwrap();

@@ -1,4 +1,4 @@
-//! The road of one get, with real processes: two daemons, a client on each, one segment.
+//! One remote get with real processes: two daemons, a client on each, one segment.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ fn open_soon(client: &mut ScriptedClient, name: &str) -> String {
     }
 }
 
-// If this failed, DDSS would not do the one thing that it is for.
+// If this failed, DDSS would not provide its basic function.
 #[test]
-fn what_is_put_on_one_node_is_got_on_the_other() {
+fn put_on_one_node_is_read_on_the_other() {
     let [a, b] = Daemon::pair().unwrap();
     for strategy in ["rcq", "auto"] {
         let name = format!("x-{strategy}");
@@ -44,9 +44,9 @@ fn what_is_put_on_one_node_is_got_on_the_other() {
     }
 }
 
-// If this failed, a crash of one application would be everybody's.
+// If this failed, a crash of one application would affect all others.
 #[test]
-fn a_client_killed_in_the_middle_of_its_puts_leaves_whole_values_and_nobody_waits() {
+fn remote_put_is_atomic_when_writer_is_killed() {
     let [a, b] = Daemon::pair().unwrap();
     for (turn, length) in [8, 4096, 200_000].into_iter().enumerate() {
         let name = format!("torn-{turn}");
@@ -72,9 +72,9 @@ fn a_client_killed_in_the_middle_of_its_puts_leaves_whole_values_and_nobody_wait
     }
 }
 
-// If this failed, a client in a debugger on one node would hold up everybody who asks its node for something.
+// If this failed, a client in a debugger on one node would delay all calls to its node.
 #[test]
-fn clients_of_the_home_that_stand_still_do_not_matter() {
+fn stopped_clients_of_the_home_delay_no_remote_call() {
     let [a, b] = Daemon::pair().unwrap();
     for strategy in ["rcq", "auto", "rmq", "mq"] {
         let name = format!("still-{strategy}");
@@ -104,9 +104,9 @@ fn clients_of_the_home_that_stand_still_do_not_matter() {
     }
 }
 
-// If this failed, people would search for the cause of a mistake in the wrong place.
+// If this failed, error messages would point to the wrong cause.
 #[test]
-fn mistakes_are_answered_with_a_sentence_that_says_what_to_do() {
+fn invalid_calls_return_errors_with_a_remedy() {
     let [a, b] = Daemon::pair().unwrap();
     let (mut on_a, mut on_b) = (client(&a, "rcq"), client(&b, "rcq"));
     on_a.ask("allocate here 4096").unwrap();
@@ -133,14 +133,14 @@ fn mistakes_are_answered_with_a_sentence_that_says_what_to_do() {
 
 // If this failed, a released segment's memory would be read through an old handle, or never be used again.
 #[test]
-fn a_released_segment_is_gone_everywhere_and_its_memory_comes_back() {
+fn released_segment_is_gone_on_all_nodes_and_its_memory_is_freed() {
     let options = [DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap()];
     let [first, second] = options;
     let first = first.peer(&second).pool_bytes(1 << 20);
     let second = second.peer(&first).pool_bytes(1 << 20);
     let (a, b) = (first.start().unwrap(), second.start().unwrap());
     let (mut on_a, mut on_b) = (client(&a, "rcq"), client(&b, "rcq"));
-    // Each takes most of the pool: the next one fits only when the memory of the one before is free again.
+    // Each takes most of the pool: the next one fits only after the memory of the previous one is free.
     for turn in 0..20 {
         let end = Instant::now() + Duration::from_secs(10);
         while !on_a.ask("allocate big 800000").unwrap().starts_with("ok") {
@@ -157,7 +157,7 @@ fn a_released_segment_is_gone_everywhere_and_its_memory_comes_back() {
 
 // If this failed, calls to a dead node would hang, or calls between the living would suffer.
 #[test]
-fn a_dead_node_is_told_in_time_and_comes_back() {
+fn dead_node_is_reported_within_deadline_and_recovers() {
     let [mut a, b] = Daemon::pair().unwrap();
     let (mut on_a, mut on_b) = (client(&a, "rcq"), client(&b, "rcq"));
     on_a.ask("allocate far 4096").unwrap();
@@ -178,7 +178,7 @@ fn a_dead_node_is_told_in_time_and_comes_back() {
         assert!(Instant::now() < end);
     }
     assert_eq!(on_b.ask("get 0 8 1").unwrap(), "ok version 1 equal");
-    a.start_again().unwrap();
+    a.restart().unwrap();
     let mut fresh = client(&a, "rcq");
     assert!(fresh.ask("allocate again 64").unwrap().starts_with("ok"));
     assert!(open_soon(&mut other, "again").starts_with("ok"));

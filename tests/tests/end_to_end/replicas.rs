@@ -1,5 +1,5 @@
-//! Segments with a mirror, on real nodes: what was acknowledged is there when the home is gone for good, and whoever is
-//! cut off with the old home never sees what is old.
+//! Replicated segments on real nodes: acknowledged puts survive the loss of the home, and clients partitioned with the
+//! old home see no stale value.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Error, Principal, Spec};
-use ddss_testkit::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, pattern, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, pattern, skipped};
 use serde_json::{Value, json};
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
@@ -35,7 +35,7 @@ fn until(what: &str, mut good: impl FnMut() -> Result<(), String>) {
     }
 }
 
-/// Says it until it is done: calls that meet the change of homes end with an error.
+/// Repeats a call until it succeeds: calls during a failover end with an error.
 fn done(client: &mut ScriptedClient, call: &str) -> String {
     let mut answer = String::new();
     until(call, || {
@@ -56,7 +56,7 @@ fn until_alive(daemons: &[&Daemon], nodes: usize) {
     }
 }
 
-/// The home and the mirror, once they are in sync.
+/// Home and replica, once they are in sync.
 fn in_sync(daemon: &Daemon, name: &str) -> (u64, u64) {
     let mut found = (0, 0);
     until("in sync", || {
@@ -73,7 +73,7 @@ fn in_sync(daemon: &Daemon, name: &str) -> (u64, u64) {
 // If this failed, a put that was acknowledged on two nodes would be lost with one of them, or its users would have to be
 // restarted.
 #[test]
-fn what_was_acknowledged_survives_the_end_of_its_home_and_so_do_the_handles() {
+fn acknowledged_puts_and_handles_survive_death_of_the_home() {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     for node in 2..=3 {
         let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
@@ -125,7 +125,7 @@ fn what_was_acknowledged_survives_the_end_of_its_home_and_so_do_the_handles() {
     assert!(held.starts_with("error"), "{held}");
     let _ = clients[0].1.ask("unlock").unwrap();
     put_and_get(&mut clients);
-    daemons[0].start_again().unwrap();
+    daemons[0].restart().unwrap();
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     let mut homes = Vec::new();
     for size in SIZES {
@@ -146,19 +146,19 @@ fn what_was_acknowledged_survives_the_end_of_its_home_and_so_do_the_handles() {
     assert!(said.ends_with("equal"), "{said}");
 }
 
-// If this failed, whoever is cut off together with the old home would go on reading what nobody else sees any more.
+// If this failed, clients partitioned with the old home would read stale values.
 #[test]
-fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
-    let islands = match Islands::new(3) {
-        Ok(islands) => islands,
+fn partitioned_old_home_serves_no_stale_value() {
+    let network = match NetworkNamespaces::new(3) {
+        Ok(network) => network,
         Err(error) => {
-            let test = "an_old_home_that_is_cut_off_answers_nothing_that_is_old";
+            let test = "partitioned_old_home_serves_no_stale_value";
             return skipped(test, &format!("it needs root and network namespaces: {error}"));
         }
     };
     let options = |node: u8| {
-        let listen = SocketAddr::new(islands.address(node), 7400);
-        DaemonOptions::listening(node.into(), listen).inside(&islands.inside(node))
+        let listen = SocketAddr::new(network.address(node), 7400);
+        DaemonOptions::listening(node.into(), listen).inside(&network.inside(node))
     };
     let mut daemons = vec![options(1).clustered().start().unwrap()];
     for node in 2..=3 {
@@ -172,8 +172,8 @@ fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
     let mut others = client(&daemons[0]);
     done(&mut others, "open fenced");
     done(&mut at_home, "put 0 64 1");
-    islands.cut(3, Cut::Both).unwrap();
-    // Nobody on the old home's side makes a put that counts, and what is read there is what counts.
+    network.cut(3, LinkFault::Both).unwrap();
+    // No put on the old home's side is acknowledged, and reads there return the current value or fail.
     let (mut newest, mut moved) = (1, false);
     let end = Instant::now() + PATIENCE;
     while !moved || newest < 30 {
@@ -193,16 +193,16 @@ fn an_old_home_that_is_cut_off_answers_nothing_that_is_old() {
             done(&mut others, &format!("put 0 64 {newest}"));
         }
     }
-    islands.heal(3);
+    network.heal(3);
     until_alive(&[&daemons[0], &daemons[2]], 3);
     let said = done(&mut at_home, &format!("get 0 64 {newest}"));
     assert!(said.ends_with("equal"), "{said}");
     in_sync(&daemons[0], "fenced");
 }
 
-// If this failed, whoever uses the node that leaves would read old values there while others make newer ones elsewhere.
+// If this failed, clients of the leaving node would read old values while newer ones exist elsewhere.
 #[test]
-fn a_home_that_leaves_serves_nothing_old() {
+fn decommissioned_home_serves_no_stale_value() {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     for node in 2..=3 {
         let joins = DaemonOptions::new(node).unwrap().joins(daemons[0].listen());
@@ -240,9 +240,9 @@ fn a_home_that_leaves_serves_nothing_old() {
     assert!(home != 3 && mirror != 3, "{home} {mirror}");
 }
 
-// If this failed, a user could fill other nodes with mirrors, beyond what he may have there.
+// If this failed, a user could fill other nodes with replicas beyond the quota there.
 #[test]
-fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
+fn replica_counts_against_quota_of_the_segment_owner() {
     if !rustix::process::geteuid().is_root() {
         return skipped("a_mirror_counts_for_the_owner_of_its_segment", "it needs root, to give segments away");
     }
@@ -259,7 +259,7 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     assert_eq!(in_sync(&home, "fits"), (1, 2));
     let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
     assert!(matches!(error, Error::OverQuota { used: 40_960, allowed: 65_536, .. }), "{error}");
-    // One more mirror does not fit: the segment is there, without it.
+    // One more replica does not fit: the segment exists without it.
     let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
     let before = refusals();
     let large = here.allocate("large", mirrored(30_000)).unwrap();
@@ -268,10 +268,10 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     let mirror = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
     assert_eq!(stat["replica"], mirror, "{stat}");
     large.put(0, &[1; 30_000]).unwrap();
-    // With the first one gone there is room for it.
+    // After the release of the first one there is room for it.
     fits.release().unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
-    // It is given away: then it counts for him who has it.
+    // After chown the replica counts for the new owner.
     large.set_owner(Principal { uid: 7, gid: 7 }).unwrap();
     assert_eq!(in_sync(&home, "large"), (1, 2));
     let local = there.allocate("local", Spec::new(60_000)).unwrap();
@@ -279,7 +279,7 @@ fn a_mirror_counts_for_the_owner_of_its_segment_on_its_own_node() {
     assert_eq!(large.get(..).unwrap()[..], [1; 30_000]);
 }
 
-/// A cluster of three; the second node has those words more on its command line.
+/// A cluster of three; the second node has these additional arguments.
 fn three(second: &[&str]) -> Vec<Daemon> {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     for (node, words) in [(2, second), (3, &[][..])] {
@@ -294,9 +294,9 @@ fn patient(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
 }
 
-// If this failed, a rolling reboot of the cluster would lose all that it was to keep.
+// If this failed, a rolling reboot of the cluster would lose its data.
 #[test]
-fn reboots_in_turn_that_lose_memory_lose_no_mirrored_segment() {
+fn rolling_reboots_lose_no_replicated_segment() {
     const BYTES: usize = 9000;
     let mut daemons = three(&[]);
     let names: Vec<String> = (0..6).map(|number| format!("kept/{number}")).collect();
@@ -321,7 +321,7 @@ fn reboots_in_turn_that_lose_memory_lose_no_mirrored_segment() {
                 if nodes.iter().any(is_dead) { Ok(()) } else { Err(status.to_string()) }
             });
         }
-        daemons[index].start_again().unwrap();
+        daemons[index].restart().unwrap();
         until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     }
     for (number, name) in names.iter().enumerate() {
@@ -332,13 +332,13 @@ fn reboots_in_turn_that_lose_memory_lose_no_mirrored_segment() {
     }
 }
 
-// If this failed, one full node would leave segments on one node only, although another one has room for their mirrors.
+// If this failed, one full node would leave segments without a replica although another node has room.
 #[test]
-fn another_node_is_asked_when_the_first_one_refuses_the_mirror() {
+fn next_node_is_tried_when_first_refuses_the_replica() {
     let small = (2u64 << 20).to_string();
     for words in [["--pool-bytes", &small], ["--quota", "0:bytes=1M"]] {
         if words[0] == "--quota" && !rustix::process::geteuid().is_root() {
-            skipped("another_node_is_asked_when_the_first_one_refuses_the_mirror", "its quota is that of root");
+            skipped("next_node_is_tried_when_first_refuses_the_replica", "its quota is that of root");
             continue;
         }
         let mut daemons = three(&words);
@@ -351,7 +351,7 @@ fn another_node_is_asked_when_the_first_one_refuses_the_mirror() {
         for name in &names {
             assert_eq!(in_sync(&daemons[0], name), (1, 3), "{name} with {words:?}");
         }
-        // With the only node gone that can have them, and this is no news of the one that refuses.
+        // The only candidate is gone, and the refusing node does not change that.
         daemons[2].kill().unwrap();
         let reason = |wanted: &str| {
             until(wanted, || {

@@ -1,4 +1,4 @@
-//! Clients on their daemon's own core, which yield to it while they wait: what happens when one of them stops there.
+//! Clients on their daemon's own core, which yield to it while they wait, and one that stops there.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::time::Duration;
@@ -35,9 +35,9 @@ fn first(daemon: &Daemon) -> ScriptedClient {
     first
 }
 
-// If this failed, a client that dies or is stopped while it waits for its turn on the daemon's core would take everybody's calls along.
+// If this failed, a client that dies or stops while it yields on the daemon's core would block all calls.
 #[test]
-fn one_who_stops_while_it_yields_holds_nobody_up() {
+fn client_stopped_while_yielding_delays_no_other_client() {
     let (daemon, core) = daemon();
     let mut other = first(&daemon);
     for strategy in ["rcq", "auto"] {
@@ -59,7 +59,7 @@ fn one_who_stops_while_it_yields_holds_nobody_up() {
 
 // If this failed, a client would yield on the core of a daemon that is dead until its deadline.
 #[test]
-fn who_yields_to_a_daemon_that_is_killed_hears_of_it() {
+fn client_yielding_to_killed_daemon_gets_an_error() {
     for strategy in ["rcq", "auto"] {
         let (mut daemon, core) = daemon();
         let _first = first(&daemon);

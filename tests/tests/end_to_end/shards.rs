@@ -1,5 +1,5 @@
-//! Daemons with several progress threads: each name belongs to one of them, on every node and for every client, and
-//! whoever asks sees all of them as one.
+//! Daemons with several progress threads. Each name belongs to one shard on every node, and clients see all shards as
+//! one node.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{words:?}: {why}"))
 }
 
-/// Starts a daemon that should not start, in a folder with what others left; its code and its words.
+/// Starts a daemon that must refuse to start, in an existing directory; returns its exit code and output.
 fn refused(folder: &Path, words: &[&str]) -> (i32, String) {
     let mut command = Command::new(binary("ddssd").unwrap());
     command.args(words).arg("--dir").arg(folder);
@@ -52,7 +52,7 @@ fn planes_of(segments: &[Segment]) -> BTreeSet<u8> {
     segments.iter().map(|segment| segment.id().plane()).collect()
 }
 
-/// Waits until a client can make segments of both planes on a node.
+/// Waits until a client can allocate segments of both shards on a node.
 fn until_they_meet(client: &Client, home: u16) {
     let spec = Spec { placement: Placement::Node(ddss::NodeId(home)), ..Spec::new(8) };
     for (plane, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn until_they_meet(client: &Client, home: u16) {
     }
 }
 
-/// Segments whose names are in both planes.
+/// Segments whose names are in both shards.
 fn allocate(client: &Client, prefix: &str, spec: Spec) -> Vec<Segment> {
     let made = (0..6).map(|number| client.allocate(&format!("{prefix}{number}"), spec).unwrap());
     let made: Vec<_> = made.collect();
@@ -75,7 +75,7 @@ fn allocate(client: &Client, prefix: &str, spec: Spec) -> Vec<Segment> {
 
 // If this failed, a second progress thread would idle, or an operator would see one half of the node.
 #[test]
-fn both_threads_work_and_the_commands_show_both() {
+fn both_shards_serve_calls_and_are_shown_by_commands() {
     let daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let names: BTreeSet<String> =
@@ -99,7 +99,7 @@ fn both_threads_work_and_the_commands_show_both() {
         assert_eq!(ddss(&daemon, &["stat", segment.name()])["version"], 1);
     }
     drop(lock);
-    // Each plane counts for itself; who asks for the daemon's counters gets both together.
+    // Each shard has its own counters; the daemon's counters are their sum.
     let begin = Instant::now();
     loop {
         let puts = &ddss(&daemon, &["counters"])["operations"]["put"]["done"];
@@ -122,14 +122,14 @@ fn both_threads_work_and_the_commands_show_both() {
     assert_eq!(planes, BTreeSet::from([0, 1]));
 }
 
-// If this failed, nodes with several threads would lose each other's names, or speak with the wrong thread.
+// If this failed, nodes with several threads would lose each other's names, or connect to the wrong shard.
 #[test]
-fn two_nodes_meet_plane_by_plane() {
+fn two_nodes_connect_shard_by_shard() {
     let [a, b] = pair();
     let (one, other) = (client(&a), client(&b));
     until_they_meet(&one, 2);
     until_they_meet(&other, 1);
-    // Made from afar, too: whoever asks, the home makes it in the same plane.
+    // For remote allocations, too, the home uses the same shard.
     let there = Spec { placement: Placement::Node(ddss::NodeId(2)), ..Spec::new(100_000) };
     let segments = [allocate(&one, "here", Spec::new(100_000)), allocate(&one, "there", there)].concat();
     for (number, segment) in (0..).zip(&segments) {
@@ -165,7 +165,7 @@ fn two_nodes_meet_plane_by_plane() {
 
 // If this failed, a crash of a daemon with several threads would lose what one of them had acknowledged.
 #[test]
-fn a_kill_loses_nothing_of_any_plane() {
+fn kill_loses_no_data_of_any_shard() {
     let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
     let client = client(&daemon);
     let segments = allocate(&client, "kept", Spec::new(5000));
@@ -174,8 +174,8 @@ fn a_kill_loses_nothing_of_any_plane() {
             assert_eq!(segment.put(0, &pattern(round * 10 + number, 5000)).unwrap().version.0, round);
         }
         daemon.kill().unwrap();
-        daemon.start_again().unwrap();
-        // The old handles go on, each at its plane; and a new client finds the same.
+        daemon.restart().unwrap();
+        // Old handles continue with their shard, and a new client finds the same segments.
         let again = self::client(&daemon);
         for (number, segment) in (0..).zip(&segments) {
             let found = [segment.clone(), again.open(segment.name()).unwrap()].map(|segment| segment.get(..).unwrap());
@@ -190,7 +190,7 @@ fn a_kill_loses_nothing_of_any_plane() {
 
 // If this failed, a number that was changed in a file would hide half of all segments, or throw them away.
 #[test]
-fn another_number_of_threads_is_refused_as_long_as_there_are_segments() {
+fn shard_count_change_is_refused_while_segments_exist() {
     let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
     let client = client(&daemon);
     let segments = allocate(&client, "stays", Spec::new(64));
@@ -201,16 +201,16 @@ fn another_number_of_threads_is_refused_as_long_as_there_are_segments() {
         assert_eq!(code, 2, "{why}");
         assert!(why.contains("the 6 segments in") && why.contains("--progress-threads 2"), "{why}");
     }
-    // What a dead daemon left is shown, of all planes.
+    // Segments of a dead daemon are shown for all shards.
     let left = ddss(&daemon, &["ls"]);
     assert_eq!(left.as_array().unwrap().len(), 6, "{left}");
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     for segment in segments {
         assert_eq!(segment.get(0..10).unwrap()[..], *b"still here");
         segment.release().unwrap();
     }
     daemon.process().end().unwrap();
-    // Without segments the number may change, and a client that counts otherwise is told.
+    // Without segments the number may change, and a client with the old number gets an error.
     let mut command = Command::new(binary("ddssd").unwrap());
     command.args(["--node", "1", "--progress-threads", "3", "--dir"]).arg(daemon.folder());
     let mut third = Process::start(command, daemon.folder(), "third").unwrap();
@@ -223,7 +223,7 @@ fn another_number_of_threads_is_refused_as_long_as_there_are_segments() {
 
 // If this failed, a boot would lose the files of all threads but the first, or have the daemon refuse what is its own.
 #[test]
-fn segments_in_files_are_shared_out_and_outlive_the_memory() {
+fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
     let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
     let segments = allocate(&client(&daemon), "file", Spec { storage: Storage::File, ..Spec::new(5000) });
     for (number, segment) in (0..).zip(&segments) {
@@ -237,7 +237,7 @@ fn segments_in_files_are_shared_out_and_outlive_the_memory() {
     let (code, why) = refused(daemon.folder(), &["--node", "1"]);
     assert_eq!(code, 2, "{why}");
     assert!(why.contains("--progress-threads 2"), "{why}");
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let again = client(&daemon);
     for (number, segment) in (0..).zip(&segments) {
         let value = again.open(segment.name()).unwrap().get(..).unwrap();
@@ -245,9 +245,9 @@ fn segments_in_files_are_shared_out_and_outlive_the_memory() {
     }
 }
 
-// If this failed, a node that counts otherwise would join, and look for names where they are not.
+// If this failed, a node with another shard count would join, and search for names in the wrong shard.
 #[test]
-fn nodes_with_other_numbers_do_not_meet_and_say_why() {
+fn nodes_with_different_shard_counts_refuse_to_connect_and_log_why() {
     let first = two_planes(DaemonOptions::new(1).unwrap().clustered()).start().unwrap();
     let second = TempNode::new().unwrap();
     write_key(second.path(), ddss_testkit::TEST_KEY).unwrap();
@@ -264,9 +264,9 @@ fn nodes_with_other_numbers_do_not_meet_and_say_why() {
     assert!(why.contains("--core names 1"), "{why}");
 }
 
-// If this failed, a mirror would hear of another plane's segments, and nobody would take over when a home dies.
+// If this failed, a replica would get segments of another shard, and fail to take over.
 #[test]
-fn mirrors_take_over_in_every_plane() {
+fn replicas_take_over_in_every_shard() {
     let [a, b, c] = [1, 2, 3].map(|node| DaemonOptions::new(node).unwrap());
     let all = [a.peer(&b).peer(&c), b, c];
     let [a, b, c] = all;

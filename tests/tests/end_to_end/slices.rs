@@ -1,4 +1,4 @@
-//! What takes long at a node is done in slices: nobody else waits for all of it.
+//! Long operations of a node run in slices, so that other calls are not delayed by all of them.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const LARGE: u64 = 512 << 20;
-/// It takes two thousand slices, and calls of others go in between: one or two would if it were done at once, many
-/// more than this even on a machine that is busy with other things.
+/// Least number of calls during the operation. It takes two thousand slices with calls between them; without slices
+/// there would be one or two, far less even on a busy machine.
 const CALLS_MIN: u64 = 10;
 
-// If this failed, everybody's calls would stand still while somebody allocates or releases a gigabyte.
+// If this failed, all calls would stall during an allocation or release of a gigabyte.
 #[test]
-fn calls_go_on_while_a_large_segment_comes_and_goes() {
-    let test = "calls_go_on_while_a_large_segment_comes_and_goes";
+fn calls_stay_fast_during_large_allocate_and_release() {
+    let test = "calls_stay_fast_during_large_allocate_and_release";
     let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
     if room < 2 * LARGE {
         return skipped(test, "it needs 1 GiB in /dev/shm");
@@ -57,10 +57,10 @@ fn calls_go_on_while_a_large_segment_comes_and_goes() {
     });
 }
 
-// If this failed, everybody's calls would stand still while somebody gives a gigabyte other permissions.
+// If this failed, all calls would stall during a permission change of a gigabyte.
 #[test]
-fn calls_go_on_while_a_large_segment_is_brought_to_other_people() {
-    let test = "calls_go_on_while_a_large_segment_is_brought_to_other_people";
+fn calls_stay_fast_during_large_permission_change() {
+    let test = "calls_stay_fast_during_large_permission_change";
     let room = rustix::fs::statvfs("/dev/shm").map_or(0, |found| found.f_bavail * found.f_frsize);
     if room < 2 * LARGE {
         return skipped(test, "it needs 1 GiB in /dev/shm");
@@ -107,7 +107,7 @@ fn calls_go_on_while_a_large_segment_is_brought_to_other_people() {
         }
         end.store(true, Ordering::Release);
     });
-    // No atomic is lost, whichever side of the move it came from, and neither is what was there before.
+    // No atomic is lost on either side of the move, and the earlier content stays.
     let made = puts.load(Ordering::Acquire);
     assert_eq!(large.get(128..136).unwrap()[..], made.to_le_bytes());
     assert_eq!(large.get(bytes - 64..bytes).unwrap()[..], [8; 64]);

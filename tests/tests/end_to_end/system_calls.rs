@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 use ddss::{Client, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, skipped};
 
-const NAME: &str = "a_progress_thread_that_has_work_makes_no_system_call";
+const NAME: &str = "busy_progress_thread_makes_no_system_call";
 /// Gets and puts of one stretch, in which there has to be no system call at all.
 const CALLS: usize = 100;
-/// Stretches at the most, and silent ones that are enough: on a machine that is busy with something else one side does
-/// not run now and then, and the other one sleeps. Who asked the kernel for each call, or for each fiftieth, would have
-/// none that is silent.
+/// Most intervals, and silent intervals that suffice. On a busy machine one side sometimes does not run, and the other
+/// sleeps. A client with a system call for each call, or each fiftieth, would have no silent interval.
 const STRETCHES: usize = 2_000;
 const SILENT_MIN: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A tracer, which ends with this value and leaves alone what it traced.
+/// A tracer that ends with this value and leaves the traced process running.
 struct Tracer(Child);
 
 impl Drop for Tracer {
@@ -61,9 +60,9 @@ fn call(segment: &Segment) {
     segment.get_into(0, &mut bytes).unwrap();
 }
 
-// If this failed, each call of each client would wait for a trip into the kernel on the one thread that serves them all.
+// If this failed, each call of each client would wait for a system call of the one progress thread.
 #[test]
-fn a_progress_thread_that_has_work_makes_no_system_call() {
+fn busy_progress_thread_makes_no_system_call() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
         return skipped(NAME, "with one core the two sides must take turns");
     }
@@ -80,7 +79,7 @@ fn a_progress_thread_that_has_work_makes_no_system_call() {
         let client = Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
         client.connect().unwrap().allocate(&format!("words-{strategy}"), Spec::new(64)).unwrap()
     };
-    // By message queues each call is a system call: so what there is would be seen at once.
+    // With message queues each call is a system call, so the tracer would see one at once.
     let by_queue = open(Strategy::Mq);
     call(&by_queue);
     let before = written();

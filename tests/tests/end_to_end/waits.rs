@@ -19,7 +19,7 @@ use ddss_testkit::{Daemon, block_on};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Calls of tasks that do not wait and are not made under a lock: so many at the same time.
 const PLACES: usize = 56;
-/// More calls than the lane that tasks share has room for.
+/// More calls than fit into the channel that tasks share.
 const MANY: usize = 64;
 
 type Waits<T> = Vec<Pin<Box<dyn Future<Output = T> + Send>>>;
@@ -32,7 +32,7 @@ fn client(daemon: &Daemon) -> Client {
     client_for(daemon, PATIENCE)
 }
 
-fn look(folder: &Path, is_so: impl Fn(&Status) -> bool) -> Status {
+fn wait_for_status(folder: &Path, is_so: impl Fn(&Status) -> bool) -> Status {
     let end = Instant::now() + PATIENCE;
     loop {
         let status = read_status(folder).unwrap();
@@ -92,9 +92,9 @@ fn tasks(client: &Client, name: &str, bytes: u64) -> (AsyncClient, AsyncSegment)
     (tasks, segment)
 }
 
-// If this failed, the tasks of a service would wait for a lease each time that a lock is let go while others ask for it.
+// If this failed, tasks would wait for a lease expiry each time that a lock is released under contention.
 #[test]
-fn three_hundred_tasks_lock_put_and_drop_and_no_lease_has_to_end() {
+fn three_hundred_tasks_lock_and_unlock_without_lease_expiry() {
     let daemon = Daemon::start(1).unwrap();
     let (_tasks, segment) = tasks(&client(&daemon), "contended", 64);
     let one = |segment: AsyncSegment, number: u64| async move {
@@ -111,13 +111,14 @@ fn three_hundred_tasks_lock_put_and_drop_and_no_lease_has_to_end() {
     });
     assert_eq!(block_on(segment.get(..)).unwrap().version().0, 300);
     let all_granted = |status: &Status| status.counter(Counter::LocksGranted) == 300;
-    let status = look(daemon.folder(), |status| all_granted(status) && status.gauge(Gauge::LockHolders) == 0);
+    let status =
+        wait_for_status(daemon.folder(), |status| all_granted(status) && status.gauge(Gauge::LockHolders) == 0);
     assert_eq!(status.counter(Counter::LocksBroken), 0);
 }
 
 // If this failed, a lock would stay taken until its lease ends because its holder's client waits for something else.
 #[test]
-fn a_lock_is_released_while_waits_have_all_the_room() {
+fn unlock_succeeds_while_waits_fill_all_channels() {
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
     let (tasks, segment) = tasks(&mine, "locked", 64);
@@ -129,10 +130,10 @@ fn a_lock_is_released_while_waits_have_all_the_room() {
     let [unlocked, dropped] = held;
     block_on(unlocked.unlock()).unwrap();
     drop(dropped);
-    // A lock that is dropped is on its way, and no word says when it has come.
+    // A dropped lock is released asynchronously, and no reply reports it.
     while segment_is_locked(&other, at_once) {}
     drop(waits);
-    assert_eq!(look(daemon.folder(), |_| true).counter(Counter::LocksBroken), 0);
+    assert_eq!(wait_for_status(daemon.folder(), |_| true).counter(Counter::LocksBroken), 0);
 }
 
 fn segment_is_locked(segment: &Segment, at_once: LockOptions) -> bool {
@@ -150,7 +151,7 @@ fn segment_is_locked(segment: &Segment, at_once: LockOptions) -> bool {
 
 // If this failed, a service that shuts its runtime down would leave its locks to their leases, as long as its process lives.
 #[test]
-fn guards_that_end_with_their_runtime_give_their_locks_back() {
+fn guards_release_locks_when_their_runtime_is_dropped() {
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
     let (tasks, segment) = tasks(&mine, "many-holders", 64);
@@ -164,17 +165,17 @@ fn guards_that_end_with_their_runtime_give_their_locks_back() {
     }
     let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
     let waits = watchers(&watched, MANY);
-    look(daemon.folder(), |status| status.gauge(Gauge::LockHolders) >= 2 * MANY as u64);
+    wait_for_status(daemon.folder(), |status| status.gauge(Gauge::LockHolders) >= 2 * MANY as u64);
     drop((held, unseen, waits, segment, watched, tasks));
     // The client itself is still attached.
-    let status = look(daemon.folder(), |status| status.gauge(Gauge::LockHolders) == 0);
+    let status = wait_for_status(daemon.folder(), |status| status.gauge(Gauge::LockHolders) == 0);
     assert_eq!(status.counter(Counter::LocksBroken), 0);
     mine.ping().unwrap();
 }
 
 // If this failed, one watcher too many would keep the threads of a service from everything else.
 #[test]
-fn threads_that_wait_leave_lanes_for_calls_that_do_not() {
+fn waiting_threads_leave_channels_for_other_calls() {
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
     let watched = mine.allocate("watched", Spec::new(8)).unwrap();
@@ -187,7 +188,7 @@ fn threads_that_wait_leave_lanes_for_calls_that_do_not() {
         for _ in 0..16 {
             scope.spawn(|| {
                 begun.fetch_add(1, Ordering::Release);
-                // It is told, or found no lane in its time.
+                // The call completes, or finds no channel in its time.
                 let _ = watched.wait_newer_than(version);
             });
         }
@@ -196,7 +197,7 @@ fn threads_that_wait_leave_lanes_for_calls_that_do_not() {
         }
         std::thread::sleep(Duration::from_millis(100));
         locked.with_timeout(Duration::from_secs(2)).get(0..8).unwrap();
-        // The lanes that are left are taken by calls behind another client's lock; a holder is not stopped by them.
+        // The remaining channels are taken by calls behind another client's lock; they do not block a holder.
         let theirs = client(&daemon);
         let behind = theirs.allocate("behind", Spec::new(8)).unwrap();
         let of_theirs = behind.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
@@ -214,9 +215,9 @@ fn threads_that_wait_leave_lanes_for_calls_that_do_not() {
     });
 }
 
-// If this failed, who asks first would be served last, and under load some calls never.
+// If this failed, the first caller would be served last, and under load some calls never.
 #[test]
-fn room_goes_to_tasks_in_the_order_in_which_they_asked() {
+fn channel_slots_are_granted_in_fifo_order() {
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client(&daemon), "locked", 64);
     let counter = block_on(tasks.allocate("counter", Spec::new(8))).unwrap();
@@ -239,7 +240,7 @@ fn room_goes_to_tasks_in_the_order_in_which_they_asked() {
 
 // If this failed, a call could take twice the time that its caller has given it.
 #[test]
-fn no_task_ends_long_after_its_deadline() {
+fn tasks_end_close_to_their_deadline() {
     const TIME: Duration = Duration::from_millis(500);
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client_for(&daemon, TIME), "locked", 64);
@@ -268,9 +269,9 @@ fn no_task_ends_long_after_its_deadline() {
     held.unlock().unwrap();
 }
 
-// If this failed, a call could wait beside watchers for as long as two of theirs, since they begin anew before it is its turn.
+// If this failed, a call could wait for two timeouts of watchers that requeue before it.
 #[test]
-fn watchers_that_begin_anew_take_no_room_from_a_task_in_line() {
+fn restarted_watchers_do_not_overtake_queued_tasks() {
     const TIME: Duration = Duration::from_millis(500);
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
@@ -304,7 +305,7 @@ fn watchers_that_begin_anew_take_no_room_from_a_task_in_line() {
 
 // If this failed, a task could be kept from a short call by watchers that have nothing to say.
 #[test]
-fn tasks_that_watch_leave_room_for_calls_that_do_not() {
+fn watching_tasks_leave_channels_for_other_calls() {
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client(&daemon), "watched", 64);
     let other = block_on(tasks.allocate("other", Spec::new(64))).unwrap();
@@ -317,9 +318,9 @@ fn tasks_that_watch_leave_room_for_calls_that_do_not() {
     drop(waits);
 }
 
-// If this failed, waits that were given up would keep the room, the line and the watchers' list full until their deadlines.
+// If this failed, cancelled waits would fill channels, lock queue and watcher lists until their deadlines.
 #[test]
-fn waits_that_are_dropped_end_at_the_daemon_and_at_the_home() {
+fn dropped_waits_are_cancelled_at_daemon_and_home() {
     let [a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("far", Spec::new(64)).unwrap();
     let held = made.lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
@@ -329,8 +330,9 @@ fn waits_that_are_dropped_end_at_the_daemon_and_at_the_home() {
         let tasks = mine.to_async().unwrap();
         let segment = block_on(tasks.open("far")).unwrap();
         let version = made.stat().unwrap().version;
-        let under_way = |count| look(b.folder(), |status| (status.gauge(Gauge::UnderWay) > 0) == (count > 0));
-        let in_line = |count| look(a.folder(), |status| status.gauge(Gauge::LockWaiters) == count);
+        let under_way =
+            |count| wait_for_status(b.folder(), |status| (status.gauge(Gauge::UnderWay) > 0) == (count > 0));
+        let in_line = |count| wait_for_status(a.folder(), |status| status.gauge(Gauge::LockWaiters) == count);
         for _ in 0..3 {
             let mut waits: Waits<bool> = Vec::new();
             for number in 0..40 {
@@ -355,7 +357,7 @@ fn waits_that_are_dropped_end_at_the_daemon_and_at_the_home() {
     assert_eq!(made.stat().unwrap().version.0, 0);
 }
 
-/// Counts what comes until the time is over.
+/// Counts events until the time is over.
 fn errors_of(mut next: impl FnMut() -> bool, time: Duration) -> u32 {
     let (end, mut errors) = (Instant::now() + time, 0);
     while Instant::now() < end {
@@ -366,7 +368,7 @@ fn errors_of(mut next: impl FnMut() -> bool, time: Duration) -> u32 {
 
 // If this failed, each watcher of a dead node would burn a core on either side until the node is back.
 #[test]
-fn watching_asks_seldom_while_the_home_is_away_and_goes_on_when_it_is_back() {
+fn watch_backs_off_while_home_is_down_and_resumes() {
     let [mut a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("far", Spec::new(64)).unwrap();
     made.put(0, &[1; 8]).unwrap();
@@ -383,7 +385,7 @@ fn watching_asks_seldom_while_the_home_is_away_and_goes_on_when_it_is_back() {
     let errors = errors_of(|| block_on(of_tasks.next()).is_ok(), second);
     assert!((1..100).contains(&errors), "a task was told {errors} errors");
     assert!(versions.errors() > 0 && of_tasks.errors() > 0);
-    a.start_again().unwrap();
+    a.restart().unwrap();
     let again = open_soon(&client(&a), "far");
     again.put(0, &[2; 8]).unwrap();
     while versions.next().unwrap().is_err() {}
@@ -400,7 +402,7 @@ fn call_until(over: &AtomicBool, count: &AtomicU32, call: impl Fn() -> Result<()
 
 // If this failed, every restart of a daemon would fail calls that could have waited for the next one.
 #[test]
-fn calls_that_change_nothing_wait_for_the_daemon_until_their_deadline() {
+fn read_only_calls_wait_for_the_daemon_until_their_deadline() {
     let mut daemon = Daemon::start(1).unwrap();
     let mine = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
     let segment = mine.allocate("kept", Spec::new(64)).unwrap();
@@ -432,17 +434,17 @@ fn calls_that_change_nothing_wait_for_the_daemon_until_their_deadline() {
             if round % 2 == 0 {
                 daemon.kill().unwrap();
             } else {
-                daemon.process().ask_to_end().unwrap();
+                daemon.process().terminate().unwrap();
                 assert!(daemon.process().wait(PATIENCE).unwrap().is_some());
             }
             std::thread::sleep(Duration::from_millis(500));
             if round == 1 {
-                // What changes something is refused as before, by name and soon: it certainly did nothing.
+                // A call that changes something is refused as before, soon and with its name: it certainly did nothing.
                 let began = Instant::now();
                 assert!(!segment.put(0, &[1; 8]).unwrap_err().is_indeterminate());
                 assert!(began.elapsed() < PATIENCE / 2);
             }
-            daemon.start_again().unwrap();
+            daemon.restart().unwrap();
         }
         more();
         over.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The control planes of real daemons: the streams between them, and how a node shows that it is no good for now.
+//! Control planes of real daemons: the streams between them, and the signs of a failing node.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::io::{self, Read, Write};
@@ -41,7 +41,7 @@ fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// Which nodes are alive, as that one sees it.
+/// Live nodes in the view of one node.
 fn alive(daemon: &Daemon) -> Vec<u64> {
     let (_, status) = ddss(daemon, &["cluster", "status"]);
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
@@ -55,7 +55,7 @@ fn until_alive(daemon: &Daemon, nodes: &[u64]) {
     });
 }
 
-/// Nodes 1 to `count`, each alive in the eyes of the first one; what `more` adds belongs to each one's options.
+/// Nodes 1 to `count`, all alive in the view of the first; `more` adds options to each.
 fn cluster(count: u16, more: impl Fn(u16, DaemonOptions) -> DaemonOptions) -> Vec<Daemon> {
     let first = more(1, DaemonOptions::new(1).unwrap().clustered()).start().unwrap();
     let mut daemons = vec![first];
@@ -123,9 +123,9 @@ fn two_ports() -> (TcpListener, TcpListener) {
     }
 }
 
-// If this failed, each name that is made at a node that does not lead would pay for a handshake, and wait for its turn to have one.
+// If this failed, each name made at a follower would need a handshake, and wait for its turn.
 #[test]
-fn names_made_and_released_at_a_follower_share_one_control_stream() {
+fn name_changes_at_a_follower_share_one_control_stream() {
     const NAMES: usize = 500;
     let (data, control) = two_ports();
     let advertised = data.local_addr().unwrap();
@@ -147,10 +147,10 @@ fn names_made_and_released_at_a_follower_share_one_control_stream() {
 }
 
 fn faulty(order: &Path, options: DaemonOptions) -> DaemonOptions {
-    options.through(vec!["env".to_owned(), format!("DDSS_TEST_FAULT={}", order.display())])
+    options.command_prefix(vec!["env".to_owned(), format!("DDSS_TEST_FAULT={}", order.display())])
 }
 
-/// The progress thread of that node alone hangs, then goes on: its mirror takes over, and the node is alive again.
+/// The progress thread of that node hangs alone, then resumes: its replica takes over, and the node is alive again.
 fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     if !cfg!(debug_assertions) {
         return skipped("hung progress thread", "only a debug build of the daemon has a part hang");
@@ -184,21 +184,22 @@ fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     assert_eq!(&bytes, b"after", "the old home serves nothing old");
 }
 
-// If this failed, the control plane of a node would keep segments alive that nobody can reach for as long as its progress thread hangs.
+// If this failed, a node with a hung progress thread would keep unreachable segments alive by its control plane.
 #[test]
-fn a_mirror_takes_over_from_a_follower_whose_progress_thread_hangs() {
+fn replica_takes_over_from_follower_with_hung_progress_thread() {
     a_mirror_takes_over_from_a_hung_progress_thread_of(2);
 }
 
-// If this failed, the one node that is asked how the others are would never say how it is itself.
+// If this failed, a leader with a hung progress thread would never report itself.
 #[test]
-fn a_mirror_takes_over_from_a_leader_whose_progress_thread_hangs() {
+fn replica_takes_over_from_leader_with_hung_progress_thread() {
     a_mirror_takes_over_from_a_hung_progress_thread_of(1);
 }
 
-// If this failed, work would be sent to a node that can make no names, and its clients would look for locks that nobody holds.
+// If this failed, work would be sent to a node that cannot register names, and its clients would wait for locks without
+// a holder.
 #[test]
-fn a_leader_without_a_majority_says_so_and_so_do_its_learners() {
+fn leader_without_majority_is_reported_by_itself_and_its_learners() {
     let monitors: Vec<SocketAddr> = (1..=4)
         .map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap())))
         .collect();
@@ -240,10 +241,10 @@ fn a_leader_without_a_majority_says_so_and_so_do_its_learners() {
         let refused = client.open(name).unwrap().release().unwrap_err();
         assert!(matches!(refused, Error::Failed { failure: Failure::NoMajority, .. }), "{refused:?}");
     }
-    // Nothing was done, and what needs no majority goes on.
+    // The call did nothing, and calls without need of a majority continue.
     segment.put(0, b"goes on").unwrap();
     far.put(0, b"goes on").unwrap();
-    daemons[1].start_again().unwrap();
+    daemons[1].restart().unwrap();
     for node in [0, 3] {
         until("ready again", || {
             let (code, said) = ready(monitors[node]);

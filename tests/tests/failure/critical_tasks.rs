@@ -1,5 +1,5 @@
-//! A part of the daemon that ends by itself, as a thread does that panics: the daemon ends with it and says so, the next one goes on
-//! with everything that was acknowledged, and no client needs to know.
+//! A critical task of the daemon that ends, as after a panic: the daemon reports it and exits, the next one has all
+//! acknowledged data, and clients reconnect.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};
@@ -16,10 +16,10 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
 }
 
-/// A daemon of which a part ends when that file says so.
+/// A daemon with a task that ends when that file requests it.
 fn daemon(order: &Path) -> Daemon {
     let order = format!("DDSS_TEST_FAULT={}", order.display());
-    DaemonOptions::new(1).unwrap().argument("--log-json").through(vec!["env".to_owned(), order]).start().unwrap()
+    DaemonOptions::new(1).unwrap().argument("--log-json").command_prefix(vec!["env".to_owned(), order]).start().unwrap()
 }
 
 fn ends_badly(daemon: &mut Daemon, part: &str) {
@@ -38,10 +38,10 @@ fn ends_badly(daemon: &mut Daemon, part: &str) {
     );
 }
 
-// If this failed, a daemon whose progress thread has died would stand there for ever: clients would wait at it until their
-// deadlines, whoever starts daemons would see it run, and its cluster would take it for alive.
+// If this failed, a daemon with a dead progress thread would stay: clients would wait until their deadlines, and
+// service manager and cluster would believe it alive.
 #[test]
-fn a_daemon_without_its_progress_thread_ends_and_the_next_one_goes_on() {
+fn daemon_exits_when_progress_thread_dies_and_next_one_recovers() {
     if !cfg!(debug_assertions) {
         return eprintln!("skipped: only a debug build of the daemon has a part end");
     }
@@ -54,15 +54,15 @@ fn a_daemon_without_its_progress_thread_ends_and_the_next_one_goes_on() {
     std::fs::write(&order, "a progress thread panics").unwrap();
     ends_badly(&mut daemon, "a progress thread");
     std::fs::remove_file(&order).unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let mut bytes = [0; 12];
     let got = segment.get_into(0, &mut bytes).unwrap();
     assert_eq!((&bytes, got.version), (b"acknowledged", put.version), "the same handle, and nothing of it is lost");
 }
 
-// If this failed, nobody could attach to a daemon that runs, and nobody who leaves it would be missed.
+// If this failed, no client could attach to a running daemon, and departed clients would not be noticed.
 #[test]
-fn a_daemon_without_its_reception_ends() {
+fn daemon_exits_when_acceptor_dies() {
     if !cfg!(debug_assertions) {
         return eprintln!("skipped: only a debug build of the daemon has a part end");
     }
@@ -76,13 +76,13 @@ fn a_daemon_without_its_reception_ends() {
     assert!(second.is_err(), "somebody was let in");
     ends_badly(&mut daemon, "the acceptor");
     std::fs::remove_file(&order).unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     segment.put(0, b"goes on").unwrap();
 }
 
 // If this failed, systemd would end a daemon that serves, or keep one that hangs.
 #[test]
-fn the_service_manager_hears_of_a_daemon_until_it_hangs() {
+fn watchdog_is_notified_until_the_daemon_hangs() {
     if !cfg!(debug_assertions) {
         return eprintln!("skipped: only a debug build of the daemon has a part hang");
     }

@@ -1,8 +1,8 @@
-//! What is full, or may not be written to: clear errors, and nothing that was acknowledged is lost.
+//! Full memory, full disks and missing write permission: clear errors, and no loss of acknowledged data.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Segment, Spec, Storage};
-use ddss_testkit::{Closet, Daemon, DaemonOptions, TempNode, pattern, retry};
+use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, TempNode, pattern, retry};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,23 +12,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: u64 = 1 << 20;
 
 /// Small file systems for a node's memory and its state.
-struct Place(Closet);
+struct Place(PrivateMounts);
 
 impl Place {
     fn new(test: &str, memory: &str, state: &str) -> Option<Place> {
-        Closet::new(test, &[("memory", memory), ("state", state)]).map(Place)
+        PrivateMounts::new(test, &[("memory", memory), ("state", state)]).map(Place)
     }
 
     fn memory(&self) -> PathBuf {
-        self.0.shelf("memory")
+        self.0.mount_path("memory")
     }
 
     fn state(&self) -> PathBuf {
-        self.0.shelf("state")
+        self.0.mount_path("state")
     }
 
     fn options(&self) -> DaemonOptions {
-        let options = DaemonOptions::new(1).unwrap().through(self.0.through());
+        let options = DaemonOptions::new(1).unwrap().command_prefix(self.0.command_prefix());
         let options = options.argument("--memory-dir").argument(self.memory());
         options.argument("--state-dir").argument(self.state()).argument("--core").argument("none")
     }
@@ -61,7 +61,7 @@ fn check(client: &Client, count: usize, bytes: u64) {
     }
 }
 
-/// Starts a daemon that cannot; its exit code and what it said last.
+/// Starts a daemon that must refuse to start; returns its exit code and last output.
 fn cannot_start(through: &[String], words: &[&str], folders: &[(&str, &Path)]) -> (i32, String) {
     // One that starts all the same is ended, and has another code.
     let mut command = Command::new("timeout");
@@ -75,8 +75,8 @@ fn cannot_start(through: &[String], words: &[&str], folders: &[(&str, &Path)]) -
 
 // If this failed, a file system that is full would kill the daemon, or lose what it had acknowledged.
 #[test]
-fn memory_that_is_full_is_an_error_and_loses_nothing() {
-    let Some(place) = Place::new("memory_that_is_full_is_an_error_and_loses_nothing", "size=12m", "size=1m") else {
+fn full_shared_memory_is_an_error_and_loses_no_data() {
+    let Some(place) = Place::new("full_shared_memory_is_an_error_and_loses_no_data", "size=12m", "size=1m") else {
         return;
     };
     let mut daemon = place.options().pool_bytes(64 * MIB).start().unwrap();
@@ -85,21 +85,21 @@ fn memory_that_is_full_is_an_error_and_loses_nothing() {
     let (mut made, error) = fill(&before, bytes);
     assert!(made.len() >= 5 && error.failure() == Some(Failure::NoSpace), "{} made: {error}", made.len());
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
-    // A large one takes what is left slice by slice, and gives all of it back.
+    // A large allocation takes the rest slice by slice, and returns all of it.
     let large = before.allocate("large", Spec::new(20 * MIB)).unwrap_err();
     assert_eq!(large.failure(), Some(Failure::NoSpace), "{large}");
-    // What is there can be read and written: its pages are its own.
+    // Existing segments stay readable and writable: they own their pages.
     for (index, segment) in made.iter().enumerate() {
         segment.put(0, &pattern(index as u64, bytes as usize)).unwrap();
     }
     // The next daemon finds all of it, on a file system without a free page.
     place.0.fill(&place.memory(), None);
     daemon.kill().unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let after = client(&daemon);
     check(&after, made.len(), bytes);
     after.open("fill/0").unwrap().put(0, &pattern(0, bytes as usize)).unwrap();
-    // What is given back can be had again.
+    // Released memory can be allocated again.
     place.0.empty(&place.memory());
     made.pop().unwrap().release().unwrap();
     let again = format!("fill/{}", made.len());
@@ -108,16 +108,16 @@ fn memory_that_is_full_is_an_error_and_loses_nothing() {
     check(&after, made.len() + 1, bytes);
 }
 
-// If this failed, a node would take more memory than it was told, or end when it has it all.
+// If this failed, a node would exceed its memory limit, or exit at the limit.
 #[test]
-fn the_limit_of_memory_is_an_error_and_loses_nothing() {
+fn memory_limit_is_an_error_and_loses_no_data() {
     let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(4 * MIB).start().unwrap();
     let before = client(&daemon);
     let (made, error) = fill(&before, 300_000);
     assert!(made.len() >= 10 && error.failure() == Some(Failure::NoSpace), "{} made: {error}", made.len());
     assert!(error.to_string().contains("no memory left"), "{error}");
     daemon.kill().unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let after = client(&daemon);
     check(&after, made.len(), 300_000);
     assert_eq!(after.allocate("one-more", Spec::new(300_000)).unwrap_err().failure(), Some(Failure::NoSpace));
@@ -125,8 +125,8 @@ fn the_limit_of_memory_is_an_error_and_loses_nothing() {
 
 // If this failed, a full disk would stop what needs no disk, or leave a log that no daemon takes in.
 #[test]
-fn a_full_log_stops_new_names_and_nothing_else() {
-    let Some(place) = Place::new("a_full_log_stops_new_names_and_nothing_else", "size=32m", "size=1m") else {
+fn full_raft_log_stops_only_new_names() {
+    let Some(place) = Place::new("full_raft_log_stops_only_new_names", "size=32m", "size=1m") else {
         return;
     };
     let options = place.options().clustered();
@@ -135,7 +135,7 @@ fn a_full_log_stops_new_names_and_nothing_else() {
     let kept = retry(|| before.allocate("kept", Spec::new(64)));
     kept.put(0, &pattern(1, 64)).unwrap();
     place.0.fill(&place.state(), None);
-    // Sooner or later a record does not fit any more; names that were told before that stay.
+    // Eventually a record does not fit; acknowledged names stay.
     let hasty = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(2)).connect().unwrap();
     let mut names = Vec::new();
     let refused = loop {
@@ -161,7 +161,7 @@ fn a_full_log_stops_new_names_and_nothing_else() {
     retry(|| before.allocate("after", Spec::new(8)));
     // And the next daemon finds all of it.
     daemon.kill().unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let after = client(&daemon);
     assert_eq!(retry(|| after.open("kept")).get(..).unwrap()[..], pattern(2, 64)[..]);
     for name in &names {
@@ -173,20 +173,20 @@ fn a_full_log_stops_new_names_and_nothing_else() {
 
 /// A key outside of the small file systems.
 fn keep_key(place: &Place) -> PathBuf {
-    let outside = place.0.shelf("keys");
+    let outside = place.0.mount_path("keys");
     ddss_testkit::write_key(&outside, ddss_testkit::TEST_KEY).unwrap();
     outside.join("state").join("cluster.key")
 }
 
 // If this failed, a daemon that cannot write would say so in the middle of its work, or not at all.
 #[test]
-fn folders_that_cannot_be_written_are_named_at_the_start() {
-    let test = "folders_that_cannot_be_written_are_named_at_the_start";
+fn unwritable_directories_are_reported_at_start() {
+    let test = "unwritable_directories_are_reported_at_start";
     let Some(place) = Place::new(test, "ro,size=1m", "ro,size=1m") else { return };
     let (memory, state) = (place.memory(), place.state());
     let key = keep_key(&place);
-    let through = place.0.through();
-    let own = place.0.shelf("own");
+    let through = place.0.command_prefix();
+    let own = place.0.mount_path("own");
     let (code, said) = cannot_start(&through, &[], &[("--dir", &own), ("--memory-dir", &memory)]);
     assert!(code == 4 && said.contains(memory.to_str().unwrap()), "{code}: {said}");
     assert!(said.contains("Read-only file system"), "{said}");
@@ -198,13 +198,13 @@ fn folders_that_cannot_be_written_are_named_at_the_start() {
     // Memory that is there, writable, and full before anything is in it.
     let Some(full) = Place::new(test, "size=256k", "size=64k") else { return };
     let memory = full.memory();
-    let (code, said) = cannot_start(&full.0.through(), &[], &[("--dir", &own), ("--memory-dir", &memory)]);
+    let (code, said) = cannot_start(&full.0.command_prefix(), &[], &[("--dir", &own), ("--memory-dir", &memory)]);
     assert!(code == 4 && said.contains("is there room") && said.contains("No space left"), "{code}: {said}");
 }
 
 // If this failed, two daemons would commit over each other's bytes.
 #[test]
-fn a_second_daemon_on_any_of_its_folders_says_so_and_leaves() {
+fn second_daemon_on_the_same_directory_exits_with_a_message() {
     let options = DaemonOptions::new(1).unwrap().clustered();
     let daemon = options.argument("--core").argument("none").start().unwrap();
     let segment = client(&daemon).allocate("first", Spec::new(64)).unwrap();
@@ -224,7 +224,7 @@ fn a_second_daemon_on_any_of_its_folders_says_so_and_leaves() {
     }
     segment.put(0, &pattern(2, 64)).unwrap();
     assert_eq!(segment.get(..).unwrap()[..], pattern(2, 64)[..]);
-    // One without a key, whose folder was there before it or not: what it has in files is not thrown away, either.
+    // One without a key, whose directory is new or old: segments in files are preserved as well.
     for early in [false, true] {
         let own = TempNode::new().unwrap();
         let state = own.join("state");
@@ -248,9 +248,9 @@ fn a_second_daemon_on_any_of_its_folders_says_so_and_leaves() {
     }
 }
 
-// If this failed, a crash while a segment is brought to other people's memory would lose it, or open it to them.
+// If this failed, a crash during a move of a segment to other permissions would lose it, or expose it.
 #[test]
-fn a_segment_that_is_being_moved_when_its_daemon_dies_is_there_whole() {
+fn segment_is_whole_when_daemon_dies_during_move() {
     const BYTES: usize = 1 << 20;
     let mut daemon =
         DaemonOptions::new(1).unwrap().pool_bytes(8 * MIB).argument("--core").argument("none").start().unwrap();
@@ -282,7 +282,7 @@ fn a_segment_that_is_being_moved_when_its_daemon_dies_is_there_whole() {
             stop.store(true, Ordering::Release);
         });
         (last, moves) = (put.into_inner(), moves + moved.into_inner());
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
         let after = client(&daemon);
         let segment = after.open("moved").unwrap();
         let value = segment.get(..).unwrap();

@@ -1,4 +1,4 @@
-//! A host that vanishes without a word: its connections end by themselves, also those on which nothing is asked.
+//! A host that vanishes silently: its connections end by themselves, also idle ones.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{Cut, Islands, skipped};
+use ddss_testkit::{LinkFault, NetworkNamespaces, skipped};
 use ddss_verbs::{
     CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, LocalRange, PeerId, RegionId, RemoteRange, Rights, Trust,
     Work, WorkError,
@@ -14,11 +14,11 @@ use ddss_verbs::{
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The kernel believes in a silent host for ten seconds, and in one that it asks for something for as long.
+/// The kernel gives up a silent host after ten seconds, with or without data in flight.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: u64 = 1 << 16;
 
-/// A fabric on an island of its own, and what it has seen.
+/// A fabric in a network namespace of its own, with its events.
 struct Host {
     fabric: Iwarp,
     region: RegionId,
@@ -69,8 +69,8 @@ impl Host {
     }
 }
 
-fn enter(islands: &Islands, node: u8) {
-    let namespace = File::open(format!("/run/netns/{}", islands.inside(node))).unwrap();
+fn enter(network: &NetworkNamespaces, node: u8) {
+    let namespace = File::open(format!("/run/netns/{}", network.inside(node))).unwrap();
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
@@ -85,21 +85,21 @@ fn until(hosts: &mut [Host; 3], what: &str, wanted: impl Fn(&[Host; 3]) -> bool)
 }
 
 #[test]
-fn a_host_that_vanished_is_noticed() {
-    // If this failed, a node whose power went would be asked for years, and each of its connections kept as long.
-    let islands = match Islands::new(3) {
-        Ok(islands) => islands,
+fn vanished_host_is_detected() {
+    // If this failed, connections to a node without power would stay for years.
+    let network = match NetworkNamespaces::new(3) {
+        Ok(network) => network,
         Err(error) => {
-            skipped("a_host_that_vanished_is_noticed", &format!("it needs root and network namespaces: {error}"));
+            skipped("vanished_host_is_detected", &format!("it needs root and network namespaces: {error}"));
             return;
         }
     };
-    // A socket belongs to the island on which it was made; who polls it may be anywhere.
+    // A socket belongs to the namespace that created it; any thread may poll it.
     let mut hosts = [Host::new(), Host::new(), Host::new()];
-    enter(&islands, 1);
-    let address = hosts[0].fabric.listen(SocketAddr::new(islands.address(1), 7500)).unwrap();
+    enter(&network, 1);
+    let address = hosts[0].fabric.listen(SocketAddr::new(network.address(1), 7500)).unwrap();
     for node in [2, 3] {
-        enter(&islands, node);
+        enter(&network, node);
         hosts[usize::from(node) - 1].fabric.connect(address, b"").unwrap();
     }
     until(&mut hosts, "the connections", |hosts| hosts[1..].iter().all(|host| host.key.is_some()));
@@ -107,7 +107,7 @@ fn a_host_that_vanished_is_noticed() {
     hosts[2].read(1);
     until(&mut hosts, "a read over the bridge", |hosts| hosts[1..].iter().all(|host| host.done == [(1, Ok(0))]));
 
-    islands.cut(1, Cut::Both).unwrap();
+    network.cut(1, LinkFault::Both).unwrap();
     // The second host asks for nothing more, and the third one does.
     hosts[2].read(2);
     until(&mut hosts, "the ends", |hosts| hosts[1].closed.len() + hosts[2].closed.len() + hosts[0].closed.len() == 4);

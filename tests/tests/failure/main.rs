@@ -1,4 +1,4 @@
-//! Processes, networks and disks that fail: what was acknowledged is there, and every call ends in time.
+//! Failures of processes, networks and disks: acknowledged data survives, and every call ends in time.
 
 mod control_plane;
 mod critical_tasks;

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-// If this failed, a busy hour would end a daemon for want of memory, or somebody would never hear of his call's end.
+// If this failed, overload would end a daemon by lack of memory, or a call would never return.
 #[test]
-fn what_is_too_much_ends_inside_of_the_memory_and_is_told_to_everybody() {
+fn overload_stays_within_memory_and_every_call_ends() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_overload"));
     let output = command.args(["--seconds", "3", "--json"]).output().expect("it was just built");
     let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

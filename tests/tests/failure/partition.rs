@@ -1,16 +1,16 @@
-//! Three nodes on a network that falls apart: what is cut off ends in its deadline, everybody else goes on, and what
-//! is healed is whole again without a hand.
+//! Network partitions of three nodes: calls across them end within the deadline, other calls continue, and healed nodes
+//! recover by themselves.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{Cut, Daemon, DaemonOptions, Islands, ScriptedClient, binary, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, skipped};
 use serde_json::Value;
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
-/// A machine that runs other tests takes its time, and so does TCP before it believes in a road again.
+/// Time limit: a loaded machine is slow, and TCP retries a healed path only after a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A call's deadline is 2 s; on a crowded machine its end is seen later. It never ends by TCP's own patience.
 const DEADLINE_AND_MORE: Duration = Duration::from_secs(8);
@@ -18,27 +18,27 @@ const DEADLINE_AND_MORE: Duration = Duration::from_secs(8);
 /// Three nodes, each the home of one segment `of-N`.
 struct Three {
     daemons: Vec<Daemon>,
-    islands: Islands,
+    network: NetworkNamespaces,
 }
 
 impl Three {
     fn start(test: &str) -> Option<Three> {
-        let islands = match Islands::new(3) {
-            Ok(islands) => islands,
+        let network = match NetworkNamespaces::new(3) {
+            Ok(network) => network,
             Err(error) => {
                 skipped(test, &format!("it needs root and network namespaces: {error}"));
                 return None;
             }
         };
         let options = |node: u8| {
-            let listen = SocketAddr::new(islands.address(node), 7400);
-            DaemonOptions::listening(node.into(), listen).inside(&islands.inside(node))
+            let listen = SocketAddr::new(network.address(node), 7400);
+            DaemonOptions::listening(node.into(), listen).inside(&network.inside(node))
         };
         let mut daemons = vec![options(1).clustered().start().unwrap()];
         for node in 2..=3 {
             daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
         }
-        let three = Three { daemons, islands };
+        let three = Three { daemons, network };
         three.until_whole();
         for node in 1..=3 {
             let mut home = three.client(node);
@@ -97,7 +97,7 @@ impl Three {
         }
     }
 
-    /// Everything can be read and written from everywhere.
+    /// Expects that all segments are readable and writable from all nodes.
     fn is_whole(&self) {
         self.until_whole();
         for node in 1..=3 {
@@ -112,7 +112,7 @@ impl Three {
     }
 }
 
-/// Calls end with an error of the road, and in their deadline.
+/// Calls end with an error that names the path, within their deadline.
 fn ends_in_its_deadline(client: &mut ScriptedClient, call: &str) {
     let began = Instant::now();
     let said = client.ask(call).unwrap();
@@ -130,68 +130,68 @@ fn has_working_hint(client: &mut ScriptedClient) {
     }
 }
 
-fn cut_and_heal(test: &str, how: Cut) {
+fn cut_and_heal(test: &str, how: LinkFault) {
     let Some(three) = Three::start(test) else { return };
     let (mut to_cut, mut others) = (three.opened(1, 3), three.opened(1, 2));
     let (mut from_cut, mut at_home) = (three.opened(3, 2), three.opened(3, 3));
-    three.islands.cut(3, how).unwrap();
+    three.network.cut(3, how).unwrap();
     for call in ["put 0 4096 2", "get 0 4096 2", "put 0 8 2"] {
         ends_in_its_deadline(&mut to_cut, call);
         ends_in_its_deadline(&mut from_cut, call);
         has_working_hint(&mut others);
     }
-    // What is at home on the node itself needs no road.
-    has_working_hint(&mut at_home);
+    // Segments at home on the node itself need no network.
+    goes_on(&mut at_home);
     three.until(1, "node 3 is declared dead", |status| status["nodes"][2]["alive"] == Value::Bool(false));
     assert_eq!(three.client(2).ask("allocate meanwhile 64").unwrap(), "ok 64 bytes");
     ends_in_its_deadline(&mut three.client(3), "allocate alone 64");
-    has_working_hint(&mut others);
-    three.islands.heal(3);
+    goes_on(&mut others);
+    three.network.heal(3);
     three.is_whole();
     let epoch = three.status(1)["nodes"][2]["epoch"].clone();
     assert!(epoch.as_u64().unwrap() >= 2, "{epoch}");
 }
 
-// If this failed, one broken cable would stop a cluster, or would need somebody to mend the cluster after the cable.
+// If this failed, one broken cable would stop a cluster, or need manual repair.
 #[test]
-fn a_node_that_is_cut_off_harms_nobody_else_and_comes_back_by_itself() {
-    cut_and_heal("a_node_that_is_cut_off_harms_nobody_else_and_comes_back_by_itself", Cut::Both);
+fn partitioned_node_delays_no_other_node_and_rejoins() {
+    cut_and_heal("partitioned_node_delays_no_other_node_and_rejoins", LinkFault::Both);
 }
 
-// If this failed, a road that is broken in one direction would look whole, and calls on it would hang.
+// If this failed, a path that is broken in one direction would appear healthy, and calls on it would hang.
 #[test]
-fn a_node_that_hears_nothing_harms_nobody_else_and_comes_back_by_itself() {
-    cut_and_heal("a_node_that_hears_nothing_harms_nobody_else_and_comes_back_by_itself", Cut::Deaf);
+fn node_that_receives_nothing_delays_no_other_node_and_rejoins() {
+    cut_and_heal("node_that_receives_nothing_delays_no_other_node_and_rejoins", LinkFault::Deaf);
 }
 
 // If this failed, the same in the other direction.
 #[test]
-fn a_node_that_is_not_heard_harms_nobody_else_and_comes_back_by_itself() {
-    cut_and_heal("a_node_that_is_not_heard_harms_nobody_else_and_comes_back_by_itself", Cut::Mute);
+fn node_that_sends_nothing_delays_no_other_node_and_rejoins() {
+    cut_and_heal("node_that_sends_nothing_delays_no_other_node_and_rejoins", LinkFault::Mute);
 }
 
 // If this failed, the loss of the one node that leads would be the loss of all names.
 #[test]
-fn when_the_leader_is_cut_off_the_others_choose_another() {
-    let Some(three) = Three::start("when_the_leader_is_cut_off_the_others_choose_another") else { return };
+fn new_leader_is_elected_when_leader_is_partitioned() {
+    let Some(three) = Three::start("new_leader_is_elected_when_leader_is_partitioned") else { return };
     assert_eq!(three.status(2)["leader"], 1);
-    three.islands.cut(1, Cut::Both).unwrap();
+    three.network.cut(1, LinkFault::Both).unwrap();
     three.until(2, "another leads", |status| matches!(status["leader"].as_u64(), Some(2 | 3)));
     three.until(3, "node 1 is declared dead", |status| status["nodes"][0]["alive"] == Value::Bool(false));
     assert_eq!(three.client(3).ask("allocate one-name 64").unwrap(), "ok 64 bytes");
     // The old leader cannot give the same name away.
     ends_in_its_deadline(&mut three.client(1), "allocate one-name 64");
-    three.islands.heal(1);
+    three.network.heal(1);
     three.is_whole();
     assert!(three.client(1).ask("allocate one-name 64").unwrap().contains("exists"));
 }
 
-// If this failed, one slow road would slow down everybody.
+// If this failed, one slow link would slow down all nodes.
 #[test]
-fn a_slow_road_slows_down_nobody_else() {
-    let Some(three) = Three::start("a_slow_road_slows_down_nobody_else") else { return };
+fn slow_link_slows_no_other_node() {
+    let Some(three) = Three::start("slow_link_slows_no_other_node") else { return };
     let (mut to_slow, mut others) = (three.opened(1, 3), three.opened(1, 2));
-    let how = three.islands.slow(3).unwrap();
+    let how = three.network.slow(3).unwrap();
     eprintln!("the road of node 3: {how}");
     for turn in 0..5 {
         // It works, or ends in its deadline: nothing else.
@@ -201,6 +201,6 @@ fn a_slow_road_slows_down_nobody_else() {
         assert!(began.elapsed() < DEADLINE_AND_MORE, "{:?}: {said}", began.elapsed());
         has_working_hint(&mut others);
     }
-    three.islands.heal(3);
+    three.network.heal(3);
     three.is_whole();
 }

@@ -1,4 +1,4 @@
-//! A daemon that is killed, or stopped, and started again: what was acknowledged is there, whole.
+//! A killed or stopped daemon that is restarted: all acknowledged data is there, whole.
 
 use ddss::{Client, Failure, Model, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, pattern};
@@ -14,7 +14,7 @@ fn client(daemon: &Daemon) -> Client {
     patient(daemon, 30)
 }
 
-/// Puts one pattern after the other until the daemon is gone; says which was the last that was acknowledged.
+/// Puts one pattern after the other until the daemon dies; returns the last acknowledged one.
 fn put_until_it_is_gone(segment: &Segment, length: usize, first: u64, made: &AtomicU64) -> u64 {
     let mut last = first;
     while segment.put(0, &pattern(last + 1, length)).is_ok() {
@@ -26,7 +26,7 @@ fn put_until_it_is_gone(segment: &Segment, length: usize, first: u64, made: &Ato
 
 // If this failed, a crash of the daemon would lose what it had acknowledged, or leave half of a put.
 #[test]
-fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
+fn acknowledged_put_survives_kill_and_puts_are_atomic() {
     let mut daemon = Daemon::start(1).unwrap();
     let sizes = [8usize, 5000, 300_000, 1 << 20];
     let mut last = [0u64; 4];
@@ -40,7 +40,7 @@ fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
         made.iter().map(Segment::id).collect()
     };
     for round in 0..12 {
-        // Nobody starts the next one before they have all seen the end of this one.
+        // The next daemon starts only after all clients have seen the end of this one.
         let began = patient(&daemon, 1);
         let segments: Vec<_> = sizes.iter().map(|bytes| began.open(&format!("s{bytes}")).unwrap()).collect();
         let made = [const { AtomicU64::new(0) }; 4];
@@ -66,13 +66,13 @@ fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
                 *last = writer.join().unwrap();
             }
         });
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
         let after = client(&daemon);
         for ((bytes, last), id) in sizes.iter().zip(&mut last).zip(&ids) {
             let segment = after.open(&format!("s{bytes}")).unwrap();
             assert_eq!(segment.id(), *id);
             let value = segment.get(..).unwrap();
-            // The one that was under way may be there as well.
+            // The put in flight may be there as well.
             let found = [*last, *last + 1].into_iter().find(|&seed| value[..] == pattern(seed, *bytes)[..]);
             *last = found.unwrap_or_else(|| panic!("{bytes} bytes of version {} are of no put", value.version()));
         }
@@ -82,7 +82,7 @@ fn an_acknowledged_put_survives_a_kill_and_no_put_is_there_in_part() {
 
 // If this failed, what was released would come back, or a name, an id or a permission would change with a restart.
 #[test]
-fn a_restart_changes_nothing_but_the_locks() {
+fn restart_changes_only_the_locks() {
     let mut daemon = Daemon::start(1).unwrap();
     let before = client(&daemon);
     let kept = before.allocate("kept", Spec { model: Model::Write, mode: 0o640, ..Spec::new(100) }).unwrap();
@@ -94,7 +94,7 @@ fn a_restart_changes_nothing_but_the_locks() {
     gone.release().unwrap();
     daemon.kill().unwrap();
     drop(held);
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     let after = client(&daemon);
     assert_eq!(after.open("gone").unwrap_err().failure(), Some(Failure::NotFound));
     let kept = after.open("kept").unwrap();
@@ -106,13 +106,13 @@ fn a_restart_changes_nothing_but_the_locks() {
     assert_ne!(again.id(), gone_id);
     assert!(again.get(..).unwrap().iter().all(|&byte| byte == 0), "the bytes of another segment are shown");
     // A clean stop keeps the segments as well.
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert_eq!(&client(&daemon).open("kept").unwrap().get(4..7).unwrap()[..], b"ere");
 }
 
 // If this failed, a daemon would start with another node's segments, or with less memory than they take.
 #[test]
-fn memory_that_does_not_fit_the_daemon_is_said_and_left_alone() {
+fn memory_of_another_layout_is_reported_and_untouched() {
     let options = DaemonOptions::new(1).unwrap();
     let mut daemon = options.start().unwrap();
     client(&daemon).allocate("large", Spec::new(5 << 20)).unwrap();
@@ -129,13 +129,13 @@ fn memory_that_does_not_fit_the_daemon_is_said_and_left_alone() {
     assert!(other.contains("belongs to node 1") && other.contains("--discard"), "{other}");
     let small = start(&["--node", "1", "--pool-bytes", "1048576"]);
     assert!(small.contains("larger --pool-bytes"), "{small}");
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert_eq!(client(&daemon).open("large").unwrap().bytes(), 5 << 20);
 }
 
 // If this failed, every application would need code of its own to connect again after an upgrade of the daemon.
 #[test]
-fn a_handle_goes_on_with_the_next_daemon() {
+fn handle_reconnects_to_the_next_daemon() {
     let mut daemon = Daemon::start(1).unwrap();
     let clients = Strategy::ALL.map(|strategy| {
         let patient = Duration::from_secs(30);
@@ -149,13 +149,13 @@ fn a_handle_goes_on_with_the_next_daemon() {
     let later = block_on(tasks.open("counter")).unwrap();
     for round in 1..4u64 {
         daemon.kill().unwrap();
-        // Somebody asks while there is no daemon, and is answered by the next one.
+        // A call without a daemon is served by the next one.
         let waits = std::thread::spawn({
             let handle = handles[0].clone();
             move || handle.get(0..8)
         });
         std::thread::sleep(Duration::from_millis(20));
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
         let before = 1 + (round - 1) * 5;
         assert_eq!(waits.join().unwrap().unwrap()[..], before.to_le_bytes());
         for (index, handle) in handles.iter().enumerate() {
@@ -166,14 +166,15 @@ fn a_handle_goes_on_with_the_next_daemon() {
         let put = block_on(later.put(0, &(before + 5).to_le_bytes())).unwrap();
         assert_eq!(block_on(later.get(0..8)).unwrap().stamp(), put);
     }
-    // One that is stopped for good is told at once, and nothing has happened.
+    // A call to a daemon that is stopped for good fails at once, without effect.
     daemon.process().end().unwrap();
     while handles[1].get(0..8).is_ok() {}
     let told = handles[1].put(0, &[0; 8]).unwrap_err();
     assert!(told.to_string().contains("no daemon is running") && !told.is_indeterminate(), "{told}");
 }
 
-/// Asks until the home of the segment answers. While it is away each call ends with the error that says so, and with no other one.
+/// Repeats a call until the home of the segment answers. Meanwhile each call must end with the error for an absent
+/// home.
 fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T, usize) {
     let begin = Instant::now();
     let mut refused = 0;
@@ -192,7 +193,7 @@ fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T,
 
 // If this failed, an application would have to open its segments anew whenever another node's daemon was started again.
 #[test]
-fn a_handle_goes_on_when_the_home_on_another_node_is_back() {
+fn handle_resumes_when_remote_home_returns() {
     let [mut home, other] = Daemon::pair().unwrap();
     let made = client(&home).allocate("counter", Spec::new(64)).unwrap();
     made.put(0, &[0; 8]).unwrap();
@@ -218,7 +219,7 @@ fn a_handle_goes_on_when_the_home_on_another_node_is_back() {
             }
         });
         std::thread::sleep(Duration::from_millis(20));
-        home.start_again().unwrap();
+        home.restart().unwrap();
         waits.join().unwrap();
         for handle in &handles {
             let (stamp, _) = once_home_is_back(|| handle.get(0..8).map(|value| value.version()));
@@ -234,7 +235,7 @@ fn a_handle_goes_on_when_the_home_on_another_node_is_back() {
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     loop {
-        // It is asked again and again: nobody has to be woken.
+        // The client retries by itself: no wake-up is needed.
         let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
         if let std::task::Poll::Ready(output) = future.as_mut().poll(context) {
             return output;

@@ -1,4 +1,4 @@
-//! A daemon that is told to stop: what is under way ends, what is new is told so, and nothing that was acknowledged is lost.
+//! Shutdown of a daemon: pending calls complete, new calls are refused, and no acknowledged data is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Error, Failure, LockOptions, Segment, Spec, Strategy};
@@ -33,7 +33,7 @@ fn wait_until_it_refuses(one: &Segment) {
     });
 }
 
-/// Longer than any test: only who holds such a lock ends it.
+/// Longer than any test: only the holder's end releases such a lock.
 fn for_long() -> LockOptions {
     LockOptions::new().lease(Duration::from_secs(600))
 }
@@ -44,7 +44,7 @@ fn draining(ms: u64) -> Daemon {
 
 // If this failed, each upgrade of a daemon would break the calls that its clients had just begun.
 #[test]
-fn calls_under_way_end_with_done_and_the_daemon_ends_well() {
+fn pending_calls_complete_before_shutdown() {
     let mut daemon = draining(60_000);
     let holder = client(&daemon, Strategy::Auto);
     let other = holder.allocate("other", Spec::new(64)).unwrap();
@@ -61,7 +61,7 @@ fn calls_under_way_end_with_done_and_the_daemon_ends_well() {
         // Each of them waits behind the lock: it is under way.
         is_soon("is everybody in line", || usize::from(shared.stat().unwrap().waiting) == waiting.len());
         let late = client(&daemon, Strategy::Auto).open("other").unwrap();
-        daemon.process().ask_to_end().unwrap();
+        daemon.process().terminate().unwrap();
         wait_until_it_refuses(&late);
         assert!(Client::builder().folder(daemon.folder()).connect().is_err(), "somebody was let in");
         assert!(other.put(0, &[1; 8]).unwrap_err().failure() == Some(Failure::GoingDown));
@@ -74,14 +74,14 @@ fn calls_under_way_end_with_done_and_the_daemon_ends_well() {
     let status = daemon.process().wait(PATIENCE).unwrap().expect("all had ended");
     assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
     assert!(daemon.process().stderr().contains("all requests are finished"), "{}", daemon.process().stderr());
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     // The same handle, and nothing of it is lost.
     assert_eq!(shared.get(0..8).unwrap()[..], (Strategy::ALL.len() as u64).to_le_bytes());
 }
 
-// If this failed, a stop under load would lose acknowledged puts, or leave callers who do not know what happened.
+// If this failed, a stop under load would lose acknowledged puts, or leave calls with an unknown outcome.
 #[test]
-fn whoever_calls_when_it_stops_knows_how_each_call_ended() {
+fn each_call_during_shutdown_has_a_definite_outcome() {
     for round in 0..3 {
         let mut daemon = Daemon::start(1).unwrap();
         let maker = client(&daemon, Strategy::Auto);
@@ -105,19 +105,19 @@ fn whoever_calls_when_it_stops_knows_how_each_call_ended() {
             is_soon("has each of them called", || {
                 done.iter().all(|done| done.load(Ordering::Acquire) > 20 + 50 * round)
             });
-            daemon.process().ask_to_end().unwrap();
+            daemon.process().terminate().unwrap();
         });
         assert!(daemon.process().wait(PATIENCE).unwrap().is_some_and(|status| status.success()));
-        daemon.start_again().unwrap();
+        daemon.restart().unwrap();
         for (segment, done) in made.iter().zip(&done) {
             assert_eq!(segment.get(0..8).unwrap()[..], done.load(Ordering::Acquire).to_le_bytes());
         }
     }
 }
 
-// If this failed, those who wait behind a lock would wait until its lease ends, although its holder has let it go.
+// If this failed, waiters would wait for the end of a lease although the holder has unlocked.
 #[test]
-fn who_was_told_that_it_stops_can_still_unlock() {
+fn unlock_works_during_shutdown() {
     let mut daemon = draining(600_000);
     let maker = client(&daemon, Strategy::Auto);
     let spare = maker.allocate("spare", Spec::new(64)).unwrap();
@@ -143,9 +143,9 @@ fn who_was_told_that_it_stops_can_still_unlock() {
         is_soon("is everybody in line", || {
             waited_for.iter().all(|segment| maker.open(segment.name()).unwrap().stat().unwrap().waiting == 1)
         });
-        daemon.process().ask_to_end().unwrap();
+        daemon.process().terminate().unwrap();
         wait_until_it_refuses(&spare);
-        // Every holder has been told that this daemon takes nothing new.
+        // Every holder has got the notice that this daemon accepts nothing new.
         for segment in &own {
             let told = segment.with_timeout(Duration::from_millis(50)).stat().unwrap_err();
             assert_eq!(told.failure(), Some(Failure::GoingDown));
@@ -166,15 +166,15 @@ fn who_was_told_that_it_stops_can_still_unlock() {
     });
     let status = daemon.process().wait(PATIENCE).unwrap().expect("all had ended");
     assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     for segment in &made {
         assert_eq!(segment.get(0..8).unwrap()[..], 1u64.to_le_bytes());
     }
 }
 
-// If this failed, a daemon could not be stopped while some client waits for what does not come.
+// If this failed, one waiting client would prevent the stop of a daemon.
 #[test]
-fn a_second_word_ends_it_at_once_and_who_still_waits_is_told_that_nothing_happened() {
+fn second_signal_stops_at_once_and_waiting_calls_fail() {
     let mut daemon = draining(600_000);
     let holder = client(&daemon, Strategy::Auto);
     let shared = holder.allocate("shared", Spec::new(64)).unwrap();
@@ -187,25 +187,25 @@ fn a_second_word_ends_it_at_once_and_who_still_waits_is_told_that_nothing_happen
         let for_a_while = LockOptions::new().timeout(PATIENCE / 8);
         let lock = scope.spawn(move || wants_lock.lock_with(for_a_while).map(drop));
         is_soon("is everybody in line", || shared.stat().unwrap().waiting == 2);
-        daemon.process().ask_to_end().unwrap();
+        daemon.process().terminate().unwrap();
         // A lock would end with the daemon: the wait for one ends, and no other daemon comes in its time.
         assert_eq!(lock.join().unwrap().unwrap_err().failure(), Some(Failure::GoingDown));
         wait_until_it_refuses(&other);
         assert!(!put.is_finished());
-        daemon.process().ask_to_end().unwrap();
+        daemon.process().terminate().unwrap();
         let status = daemon.process().wait(PATIENCE).unwrap().expect("it was told twice");
         assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
         let error = put.join().unwrap().unwrap_err();
         assert!(error.failure() == Some(Failure::GoingDown) && !error.is_indeterminate(), "{error}");
     });
     drop(locked);
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert_eq!(shared.get(0..8).unwrap()[..], [0; 8]);
 }
 
 // If this failed, a stop or a boot would wait for a name service that does not answer.
 #[test]
-fn a_daemon_that_is_still_looking_for_its_cluster_stops_when_told() {
+fn daemon_stops_while_searching_for_its_cluster() {
     /// Looking alone goes on for 10 s.
     const SOON: Duration = Duration::from_secs(3);
     for place in ["no-such-host.invalid:7400", "192.0.2.1:7400"] {
@@ -216,7 +216,7 @@ fn a_daemon_that_is_still_looking_for_its_cluster_stops_when_told() {
         let mut daemon = Process::start(command, node.path(), "ddssd").unwrap();
         daemon.wait_until(PATIENCE, |process| process.stderr().contains("fabric selected")).unwrap();
         std::thread::sleep(Duration::from_millis(300));
-        daemon.ask_to_end().unwrap();
+        daemon.terminate().unwrap();
         let told = Instant::now();
         let status = daemon.wait(PATIENCE).unwrap().expect("it ends");
         assert!(told.elapsed() < SOON, "{place}: it went on for {:?}", told.elapsed());

@@ -1,4 +1,4 @@
-//! The pages for people: paths, links, commands, figures and lengths.
+//! Checks of the documentation pages against the tree.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs;
@@ -10,7 +10,7 @@ const WORDS_MAX: &[(&str, usize)] = &[("README.md", 800), ("docs/architecture.md
 /// The most words of one decision.
 const DECISION_WORDS_MAX: usize = 400;
 
-/// A page without the drawings that are copies out of the code (`protocol.rs` checks those): they name their neighbours.
+/// A page without the drawings that are copies of the code (`protocol.rs` checks those): they name their neighbours.
 fn without_drawings(text: &str) -> String {
     let (mut marked, mut inside) = (false, false);
     let line = |line: &str| {
@@ -25,9 +25,9 @@ fn without_drawings(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-// If this failed, a reader would follow a page into files and functions that are not there.
+// If this failed, documentation would name files and functions that do not exist.
 #[test]
-fn every_path_on_a_page_exists_and_every_name_behind_it_stands_there() {
+fn documented_paths_and_names_exist() {
     let root = repo_lints::workspace_root();
     let complaints: Vec<String> = all_pages()
         .iter()
@@ -108,7 +108,7 @@ fn all_pages() -> Vec<(String, String)> {
     pages
 }
 
-/// What cargo can run in this workspace.
+/// Targets that cargo can run in this workspace.
 fn runnable() -> Runnable {
     let manifest = repo_lints::workspace_root().join("Cargo.toml");
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
@@ -122,9 +122,9 @@ fn runnable() -> Runnable {
     there
 }
 
-// If this failed, a reader would see a number that nobody can make again.
+// If this failed, a page could show a number that cannot be reproduced.
 #[test]
-fn every_figure_on_a_page_has_the_command_near_it_that_makes_it() {
+fn documented_figures_have_their_command() {
     let pages = all_pages();
     let complaints: Vec<String> =
         pages.iter().flat_map(|(path, text)| repo_lints::figure_complaints(path, text)).collect();
@@ -159,9 +159,9 @@ fn pages_have_the_places_that_figures_are_written_into() {
     }
 }
 
-// If this failed, a reader would run a command that went away long ago.
+// If this failed, a page could name a command that no longer exists.
 #[test]
-fn every_command_on_a_page_is_of_something_that_is_there() {
+fn documented_commands_name_existing_targets() {
     let (there, root) = (runnable(), repo_lints::workspace_root());
     assert!(there.targets.contains("--bench ipc") && there.packages.contains("ddss-cli"), "{there:?}");
     let complaints: Vec<String> =
@@ -169,9 +169,9 @@ fn every_command_on_a_page_is_of_something_that_is_there() {
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
 }
 
-// If this failed, the first test here could pass whatever the page says.
+// If this failed, the first test here could pass for any page.
 #[test]
-fn a_wrong_path_and_a_wrong_name_planted_into_the_real_page_are_found() {
+fn planted_wrong_path_and_name_are_reported() {
     let root = repo_lints::workspace_root();
     let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
     for (right, wrong) in [

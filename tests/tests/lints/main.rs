@@ -1,4 +1,4 @@
-//! Repository lints: the tree, the code and the docs keep their own rules.
+//! Repository lints over the tree, the code and the docs.
 
 mod docs;
 mod log_lines;

@@ -1,4 +1,4 @@
-//! The page about the protocol says what the code does: every number, table and drawing on it.
+//! Checks of the protocol page against the code: every number, table and drawing on it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::BTreeMap;
@@ -46,9 +46,9 @@ fn drawings(source: &str) -> Vec<String> {
     found
 }
 
-// If this failed, whoever reads the page would look for a field where it is not.
+// If this failed, the page would show a field at a wrong offset.
 #[test]
-fn each_drawing_is_the_one_in_the_code() {
+fn documented_layouts_match_the_code() {
     let page = page();
     let mut count = 0;
     for (start, mark) in page.match_indices("<!-- drawing ") {
@@ -64,7 +64,7 @@ fn each_drawing_is_the_one_in_the_code() {
     assert!(count > 10, "only {count} drawings were found");
 }
 
-/// What simple constants are worth: a number, or one shifted.
+/// Values of simple constants: a number, or a shifted one.
 fn worth(words: &str) -> u64 {
     let number =
         |words: &str| words.trim().replace('_', "").parse::<u64>().unwrap_or_else(|_| panic!("{words} is no number"));
@@ -73,7 +73,7 @@ fn worth(words: &str) -> u64 {
 
 // If this failed, another implementation would be built for another release than the page says.
 #[test]
-fn each_number_is_the_one_in_the_code() {
+fn documented_numbers_match_the_code() {
     let rows = table(&page(), "| constant | value |");
     assert!(rows.len() > 15);
     for row in rows {
@@ -86,9 +86,9 @@ fn each_number_is_the_one_in_the_code() {
     }
 }
 
-// If this failed, the page would leave out a request, or tell of one that is none.
+// If this failed, the page would miss a request, or list one that does not exist.
 #[test]
-fn each_request_has_its_row() {
+fn every_request_is_documented() {
     let mut listed: Vec<u8> = table(&page(), "| `op` | what |")
         .iter()
         .flat_map(|row| row[0].split(", ").map(|op| op.parse().unwrap()).collect::<Vec<u8>>())
@@ -112,9 +112,9 @@ fn each_request_has_its_row() {
     assert_eq!(listed, known);
 }
 
-// If this failed, an error would be told in other words than the page says, or under another number.
+// If this failed, the page would describe a failure wrongly, or under another number.
 #[test]
-fn each_failure_has_its_row() {
+fn every_failure_is_documented() {
     let rows = table(&page(), "| number | name | message |");
     let known = (1..=u8::MAX).filter(|&code| Failure::from_code(code).code() == code).count();
     assert_eq!(rows.len(), known);
@@ -162,12 +162,12 @@ fn fields(cell: &str) -> Vec<String> {
     found.iter().map(|field| field.trim().to_owned()).collect()
 }
 
-// If this failed, the page would put a field of a message where another one is.
+// If this failed, the page would show a message field at a wrong position.
 #[test]
-fn each_message_has_its_row_and_is_as_long_as_its_fields() {
+fn every_message_is_documented_with_its_length() {
     let source = read("crates/ddss-core/src/peer/message_codec.rs");
     let encode = source.split_once("pub fn encode(").unwrap().1.split_once("\n    }\n").unwrap().0;
-    // What each message writes: its number, and how many bytes it always has behind it.
+    // Encoding of each message: its number, and the fixed bytes behind it.
     let mut written: BTreeMap<String, (u8, usize)> = BTreeMap::new();
     for arm in encode.split("            Message::").skip(1) {
         let name = arm.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();

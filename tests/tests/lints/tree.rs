@@ -1,4 +1,4 @@
-//! The rules of the house: what a machine can check of it, it checks here.
+//! Repository lints over the source tree.
 //!
 //! The tables below *are* the rules. To change the house, change them and say why in `docs/architecture.md`.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
@@ -8,26 +8,26 @@ use std::path::Path;
 use std::process::Command;
 
 use cargo_metadata::{Metadata, MetadataCommand};
-use ddss_testkit::repo_lints::{self, Arrow, LeansOn, Room, Source};
+use ddss_testkit::repo_lints::{self, MemberDependency, MemberRule, PermittedDependencies, Source};
 
-/// Which member leans on which.
-const HOUSE: &[Room] = &[
-    room("ddss-core", &[], &[]),
-    room("ddss-ipc", &["ddss-core"], &[]),
-    room("ddss-verbs", &["ddss-core"], &[]),
-    room("ddss-runtime", &["ddss-core"], &[]),
+/// Permitted dependencies of each member.
+const RULES: &[MemberRule] = &[
+    rule("ddss-core", &[], &[]),
+    rule("ddss-ipc", &["ddss-core"], &[]),
+    rule("ddss-verbs", &["ddss-core"], &[]),
+    rule("ddss-runtime", &["ddss-core"], &[]),
     // The examples of the client crate start a daemon of their own.
-    room("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
-    room("ddssd", &["ddss-core", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
-    room("ddss-cli", &["ddss", "ddssd", "ddss-core"], &[]),
-    room("ddss-sim", &["ddss-core"], &[]),
+    rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
+    rule("ddssd", &["ddss-core", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
+    rule("ddss-cli", &["ddss", "ddssd", "ddss-core"], &[]),
+    rule("ddss-sim", &["ddss-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
-    room("ddss-testkit", &["ddss"], &[]),
-    room("ddss-apps", &["ddss", "ddss-testkit"], &["ddssd"]),
-    Room { name: "ddss-tests", leans_on: LeansOn::Anything, tests_also: &[] },
-    Room { name: "ddss-benches", leans_on: LeansOn::Anything, tests_also: &[] },
+    rule("ddss-testkit", &["ddss"], &[]),
+    rule("ddss-apps", &["ddss", "ddss-testkit"], &["ddssd"]),
+    MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
+    MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     // As an application does, and with a node of their own.
-    room("ddss-examples", &["ddss", "ddssd"], &[]),
+    rule("ddss-examples", &["ddss", "ddssd"], &[]),
 ];
 
 /// The only files in which `unsafe` may stand.
@@ -36,11 +36,11 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-ipc/src/shm/ring.rs",
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
-    // Not DDSS itself: libnfs, for what is measured beside it.
+    // Not DDSS itself: libnfs, for the comparison with NFS.
     "crates/ddss-apps/src/sys/**",
 ];
 
-/// The files that a call goes through, from the caller's thread to the home's memory and back: nobody waits for a lock there.
+/// Files on the path of a call, from the caller's thread to the home's memory and back: no lock is permitted there.
 const DATA_PATH: &[&str] = &[
     "crates/ddss/src/async_client/call.rs",
     "crates/ddss/src/async_client/reactor.rs",
@@ -73,7 +73,7 @@ const DATA_PATH: &[&str] = &[
     "crates/ddssd/src/shard/request_handler.rs",
 ];
 
-/// Locks that stand there all the same: the file, a word of the line, and when it is taken.
+/// Permitted locks off the fast path: the file, a word of the line, and the time when it is taken.
 const COLD_LOCKS: &[(&str, &str, &str)] = &[
     (
         "crates/ddss/src/async_client/backpressure.rs",
@@ -90,7 +90,7 @@ const COLD_LOCKS: &[(&str, &str, &str)] = &[
     ("crates/ddss/src/api/local_read.rs", "Areas", "when a segment is opened"),
 ];
 
-/// The members that say `#![forbid(unsafe_code)]` themselves, in their library and in each of their programs.
+/// Members that have `#![forbid(unsafe_code)]` in their library and in each of their programs.
 const FORBID_UNSAFE: &[&str] =
     &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
 
@@ -102,24 +102,28 @@ const LIB_LINES_MAX: usize = 120;
 /// Folders that one machine has and no other. Written in two parts, so that this file does not name them.
 const MACHINE_WORDS: &[&str] = &[concat!("/wo", "rk/")];
 
-const fn room(name: &'static str, leans_on: &'static [&'static str], tests_also: &'static [&'static str]) -> Room {
-    Room { name, leans_on: LeansOn::Only(leans_on), tests_also }
+const fn rule(
+    name: &'static str,
+    permitted: &'static [&'static str],
+    permitted_in_tests: &'static [&'static str],
+) -> MemberRule {
+    MemberRule { name, permitted: PermittedDependencies::Only(permitted), permitted_in_tests }
 }
 
-// If this failed, the two roads could know each other, or a client could link what only the daemon needs.
+// If this failed, the two transports could know each other, or a client could link dependencies of the daemon.
 #[test]
-fn the_house_has_no_other_arrow() {
+fn workspace_has_only_permitted_dependencies() {
     let metadata = metadata(&repo_lints::workspace_root());
-    let arrows = repo_lints::arrows(&metadata);
+    let arrows = repo_lints::member_dependencies(&metadata);
     assert!(arrows.contains(&arrow("ddss", "ddss-ipc")), "the arrows that exist were not read: {arrows:?}");
-    assert_none(&repo_lints::refused(&members(&metadata), &arrows, HOUSE));
+    assert_none(&repo_lints::refused_dependencies(&members(&metadata), &arrows, RULES));
 }
 
-// If this failed, the test above could pass whatever the manifests say.
+// If this failed, the test above could pass for any manifest.
 #[test]
-fn a_planted_arrow_is_refused() {
-    let members: Vec<String> = HOUSE.iter().map(|room| room.name.to_owned()).collect();
-    let complaints = |arrow: Arrow| repo_lints::refused(&members, &[arrow], HOUSE);
+fn planted_dependency_is_refused() {
+    let members: Vec<String> = RULES.iter().map(|rule| rule.name.to_owned()).collect();
+    let complaints = |arrow: MemberDependency| repo_lints::refused_dependencies(&members, &[arrow], RULES);
     for (from, to) in [
         ("ddss-core", "ddss-ipc"),
         ("ddss-ipc", "ddss-verbs"),
@@ -132,35 +136,36 @@ fn a_planted_arrow_is_refused() {
         ("ddss-sim", "ddss-verbs"),
         ("ddssd", "ddss-tests"),
     ] {
-        assert_eq!(complaints(arrow(from, to)), [format!("{from} depends on {to}, which the house does not allow")]);
+        assert_eq!(complaints(arrow(from, to)), [format!("{from} depends on {to}, which no rule permits")]);
     }
-    let in_examples = |from: &str, to: &str| Arrow { development: true, ..arrow(from, to) };
+    let in_examples = |from: &str, to: &str| MemberDependency { development: true, ..arrow(from, to) };
     assert_none(&complaints(in_examples("ddss", "ddssd")));
     assert_eq!(complaints(in_examples("ddss-ipc", "ddss-verbs")).len(), 1);
     assert_none(&complaints(arrow("ddss-tests", "ddss-verbs")));
-    assert_eq!(repo_lints::refused(&members[1..], &[], HOUSE).len(), 1, "a room without a member");
+    assert_eq!(repo_lints::refused_dependencies(&members[1..], &[], RULES).len(), 1, "a room without a member");
     let stranger = [members.as_slice(), &["ddss-shed".to_owned()]].concat();
-    assert_eq!(repo_lints::refused(&stranger, &[], HOUSE).len(), 1, "a member without a room");
+    assert_eq!(repo_lints::refused_dependencies(&stranger, &[], RULES).len(), 1, "a member without a room");
 }
 
-// If this failed, an arrow could hide behind another name, or in the table of one platform.
+// If this failed, a dependency could hide behind another name, or in the table of one platform.
 #[test]
-fn an_arrow_is_read_from_every_table_of_a_manifest() {
+fn dependencies_are_read_from_every_manifest_table() {
     let folder = tempfile::tempdir().unwrap();
     plant(folder.path(), "ddss-verbs", "");
     plant(folder.path(), "ddss-core", "");
     let tables = "[target.'cfg(unix)'.dependencies]\nroad = { package = \"ddss-verbs\", path = \"../ddss-verbs\" }\n\
                   [dev-dependencies]\nddss-core = { path = \"../ddss-core\" }\n";
     plant(folder.path(), "ddss-ipc", tables);
-    let mut arrows = repo_lints::arrows(&metadata(folder.path()));
+    let mut arrows = repo_lints::member_dependencies(&metadata(folder.path()));
     arrows.sort_by(|a, b| a.to.cmp(&b.to));
-    let expected = [Arrow { development: true, ..arrow("ddss-ipc", "ddss-core") }, arrow("ddss-ipc", "ddss-verbs")];
+    let expected =
+        [MemberDependency { development: true, ..arrow("ddss-ipc", "ddss-core") }, arrow("ddss-ipc", "ddss-verbs")];
     assert_eq!(arrows, expected);
 }
 
-// If this failed, memory could be misused in a file that nobody reads for it.
+// If this failed, unsafe code could enter a file that is not reviewed for it.
 #[test]
-fn unsafe_stands_only_in_the_files_named_for_it() {
+fn unsafe_occurs_only_in_listed_files() {
     let mut complaints = Vec::new();
     let files = rust_files();
     assert!(files.iter().any(|source| source.path == "tests/tests/lints/tree.rs"), "the files were not read");
@@ -171,9 +176,9 @@ fn unsafe_stands_only_in_the_files_named_for_it() {
     assert_none(&complaints);
 }
 
-// If this failed, a call could wait for a thread that is not at work: a lock would have come to where all calls go.
+// If this failed, a call could wait for a descheduled thread: a lock would be on the path of all calls.
 #[test]
-fn no_lock_lies_on_the_data_path() {
+fn data_path_has_no_lock() {
     let (mut complaints, mut cold) = (Vec::new(), Vec::new());
     let files = rust_files();
     for rule in DATA_PATH {
@@ -201,9 +206,9 @@ fn no_lock_lies_on_the_data_path() {
     assert_none(&complaints);
 }
 
-// If this failed, the compiler would not be the one who keeps `unsafe` out of what decides and what people call.
+// If this failed, the compiler would not keep `unsafe` out of the engine and the public API.
 #[test]
-fn the_safe_members_forbid_unsafe() {
+fn safe_members_forbid_unsafe() {
     let metadata = metadata(&repo_lints::workspace_root());
     let mut complaints = Vec::new();
     for package in metadata.workspace_packages() {
@@ -222,7 +227,7 @@ fn the_safe_members_forbid_unsafe() {
 
 // If this failed, a reader would need more than one sitting for a file, or would find code in a contents page.
 #[test]
-fn files_keep_their_shape() {
+fn files_stay_within_size_limits() {
     let mut complaints = Vec::new();
     for source in rust_files() {
         let lines_max = if source.name() == "lib.rs" { LIB_LINES_MAX } else { FILE_LINES_MAX };
@@ -237,7 +242,7 @@ fn files_keep_their_shape() {
 
 // If this failed, a member could leave the lints, or bring its own version of what the others use.
 #[test]
-fn members_take_lints_and_versions_from_the_workspace() {
+fn members_inherit_lints_and_versions() {
     let metadata = metadata(&repo_lints::workspace_root());
     let mut complaints = repo_lints::version_complaints(&metadata);
     for package in metadata.workspace_packages() {
@@ -250,9 +255,9 @@ fn members_take_lints_and_versions_from_the_workspace() {
 
 // If this failed, a service that depends on the client crate would need a C library on every machine it runs on.
 #[test]
-fn the_client_links_no_c_library() {
+fn client_crate_links_no_c_library() {
     let metadata = metadata(&repo_lints::workspace_root());
-    let tree = repo_lints::tree(&metadata, "ddss");
+    let tree = repo_lints::dependency_tree(&metadata, "ddss");
     for name in ["ddss", "ddss-ipc", "rustix"] {
         assert!(tree.iter().any(|package| package.name.as_str() == name), "{name} is missing from the tree");
     }
@@ -261,7 +266,7 @@ fn the_client_links_no_c_library() {
 
 // If this failed, the test above could pass with a C library in the tree.
 #[test]
-fn a_planted_c_library_is_found() {
+fn planted_c_library_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     plant(root, "cc", "");
@@ -280,7 +285,7 @@ fn a_planted_c_library_is_found() {
     }
 
     let metadata = metadata(root);
-    let complaints = repo_lints::c_libraries(&metadata, &repo_lints::tree(&metadata, "ddss")).unwrap();
+    let complaints = repo_lints::c_libraries(&metadata, &repo_lints::dependency_tree(&metadata, "ddss")).unwrap();
     let said = ["links the library ibverbs", "builds with cc", "build script that adds a link", "links a library in"];
     assert_eq!(complaints.len(), said.len(), "{complaints:#?}");
     for (complaint, said) in complaints.iter().zip(said) {
@@ -290,7 +295,7 @@ fn a_planted_c_library_is_found() {
 
 // If this failed, a clone would point at folders and servers that only one machine has.
 #[test]
-fn no_file_names_the_machine_it_was_written_on() {
+fn files_contain_no_machine_paths() {
     let root = repo_lints::workspace_root();
     let mut complaints = repo_lints::foreign_sources(&fs::read_to_string(root.join("Cargo.lock")).unwrap()).unwrap();
     for source in repo_lints::sources(&root).unwrap() {
@@ -299,7 +304,7 @@ fn no_file_names_the_machine_it_was_written_on() {
     assert_none(&complaints);
 }
 
-/// What cargo knows about the workspace in `root`, for the platform that this runs on.
+/// Metadata of the workspace in `root`, for the platform that this runs on.
 fn metadata(root: &Path) -> Metadata {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let version = Command::new(cargo).arg("-vV").output().expect("cargo runs where its tests run");
@@ -322,8 +327,8 @@ fn rust_files() -> Vec<Source> {
     files
 }
 
-fn arrow(from: &str, to: &str) -> Arrow {
-    Arrow { from: from.into(), to: to.into(), development: false }
+fn arrow(from: &str, to: &str) -> MemberDependency {
+    MemberDependency { from: from.into(), to: to.into(), development: false }
 }
 
 /// Adds an empty member called `name` to the workspace in `root`, with more lines for its manifest.

@@ -1,5 +1,5 @@
-//! On a machine with several memory nodes a progress thread's segments lie in the memory beside its core. Where there is
-//! one node the test says so and passes; `scripts/vm` has two.
+//! Placement of segments on the NUMA node of their progress thread's core. On a machine with one node the test is
+//! skipped; `scripts/vm` has two.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};
@@ -23,10 +23,10 @@ fn pages_of(pid: u32, folder: &str) -> Vec<usize> {
 
 // If this failed, each get and put on a machine with two sockets would cross to the other one and back.
 #[test]
-fn segments_lie_beside_the_core_that_serves_them() {
+fn segments_are_on_the_numa_node_of_their_core() {
     let topology = Topology::detect();
     if topology.is_uniform() {
-        skipped("segments_lie_beside_the_core_that_serves_them", "one memory node; scripts/vm has two");
+        skipped("segments_are_on_the_numa_node_of_their_core", "one memory node; scripts/vm has two");
         return;
     }
     for beside in topology.nodes.iter().filter(|node| !node.cores.is_empty()) {

@@ -1,4 +1,5 @@
-//! What a daemon logs while something stays wrong: a line now and then for each condition, and how many it left out.
+//! Throttled logging while a condition persists: a line now and then for each condition, with the number of suppressed
+//! lines.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::BTreeMap;
@@ -6,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Placement, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, say};
+use ddss_testkit::{Daemon, DaemonOptions, run_ddss};
 use serde_json::Value;
 
-/// How long the daemons are watched while a member is away.
+/// Time of observation while a member is away.
 const WATCHED: Duration = Duration::from_secs(12);
 /// Lines of one condition that may come at once, when it begins.
 const BURST: usize = 10;
@@ -44,7 +45,7 @@ fn cluster() -> Vec<Daemon> {
 }
 
 fn json(daemon: &Daemon, words: &[&str]) -> Value {
-    let said = say(daemon.folder(), &[words, &["--json"]].concat(), "").unwrap();
+    let said = run_ddss(daemon.folder(), &[words, &["--json"]].concat(), "").unwrap();
     serde_json::from_str(&said.out).unwrap_or(Value::Null)
 }
 
@@ -60,7 +61,7 @@ fn until(what: &str, mut good: impl FnMut() -> bool) {
     }
 }
 
-/// The lines of a log from that one on, counted by what they say and not by whom it is about.
+/// Log lines from that one on, counted by text and not by object.
 fn counted(log: &str, from: usize) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in log.lines().skip(from) {
@@ -96,9 +97,9 @@ fn watch(daemons: &mut [Daemon], change: impl FnOnce(&mut [Daemon]) -> usize) ->
     left_out
 }
 
-// If this failed, a member that is away over night would fill the disks of the others with what they say of it.
+// If this failed, a member that is away over night would fill the disks of the others with log lines.
 #[test]
-fn a_dead_member_and_its_mirrored_segments_log_a_line_a_second() {
+fn dead_member_with_replicas_logs_at_most_one_line_a_second() {
     let mut daemons = cluster();
     let left_out = watch(&mut daemons, |daemons| {
         daemons[2].kill().unwrap();
@@ -107,14 +108,14 @@ fn a_dead_member_and_its_mirrored_segments_log_a_line_a_second() {
     assert!(left_out > 0, "what was left out is counted");
 }
 
-// If this failed, a member that was removed and goes on running would fill the disks of all.
+// If this failed, a removed member that keeps running would fill all disks.
 #[test]
-fn a_removed_member_logs_a_line_a_second() {
+fn removed_member_logs_at_most_one_line_a_second() {
     let mut daemons = cluster();
     watch(&mut daemons, |daemons| {
-        let mut said = say(daemons[0].folder(), &["cluster", "remove", "3"], "").unwrap();
+        let mut said = run_ddss(daemons[0].folder(), &["cluster", "remove", "3"], "").unwrap();
         if said.code != 0 {
-            said = say(daemons[0].folder(), &["cluster", "remove", "3", "--force"], "").unwrap();
+            said = run_ddss(daemons[0].folder(), &["cluster", "remove", "3", "--force"], "").unwrap();
         }
         assert_eq!(said.code, 0, "{said:?}");
         daemons.len()

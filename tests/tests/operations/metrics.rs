@@ -1,4 +1,4 @@
-//! What a monitor asks over HTTP, and what comes of those who ask badly.
+//! The metrics endpoint, with correct and with bad HTTP clients.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::io::{Read, Write};
@@ -27,9 +27,9 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Says something; the code and the rest of the answer, if there is one.
-fn say(address: SocketAddr, words: &[u8]) -> Option<(u16, String, String)> {
+fn http_request(address: SocketAddr, words: &[u8]) -> Option<(u16, String, String)> {
     let mut stream = connect(address);
-    // Whoever is turned away at once cannot say everything.
+    // The daemon closes a refused connection at once, so that a client cannot send everything.
     let _ = stream.write_all(words);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -44,7 +44,7 @@ fn say(address: SocketAddr, words: &[u8]) -> Option<(u16, String, String)> {
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let asked = say(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+    let asked = http_request(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
     let (code, _, body) = asked.unwrap_or_else(|| panic!("{path} is not answered"));
     (code, body)
 }
@@ -55,7 +55,7 @@ fn value(metrics: &str, name: &str) -> Option<f64> {
 
 // If this failed, a monitor would show other figures than those that the daemon has, or none.
 #[test]
-fn a_monitor_reads_what_the_daemon_counts() {
+fn metrics_endpoint_reports_the_daemon_counters() {
     let (daemon, address) = monitored(DaemonOptions::new(3).unwrap());
     let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
     let segment = client.allocate("watched", Spec::new(4096)).unwrap();
@@ -81,14 +81,14 @@ fn a_monitor_reads_what_the_daemon_counts() {
     assert_eq!((code, &health["healthy"], &health["node"]), (200, &true.into(), &3.into()));
     let (code, ready) = get(address, "/ready");
     assert_eq!((code, &serde_json::from_str::<Value>(&ready).unwrap()["ready"]), (200, &true.into()));
-    let (code, head, body) = say(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let (code, head, body) = http_request(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").unwrap();
     assert_eq!((code, body.as_str()), (200, ""));
     assert!(head.contains("text/plain; version=0.0.4"));
 }
 
-// If this failed, work would be sent to a node that can make no names, or the other way round.
+// If this failed, work would be sent to a node that cannot register names, or the other way round.
 #[test]
-fn a_node_of_a_cluster_is_ready_when_it_knows_who_leads() {
+fn node_is_ready_when_leader_is_known() {
     let (_daemon, address) = monitored(DaemonOptions::new(1).unwrap().clustered());
     let end = Instant::now() + PATIENCE;
     while get(address, "/ready").0 != 200 {
@@ -96,7 +96,7 @@ fn a_node_of_a_cluster_is_ready_when_it_knows_who_leads() {
     }
     let (_, metrics) = get(address, "/metrics");
     assert_eq!((value(&metrics, "ddss_leader"), value(&metrics, "ddss_members")), (Some(1.0), Some(1.0)));
-    // A voter of three whose others do not run knows nobody who leads.
+    // A voter of three without its peers knows no leader.
     let others = [DaemonOptions::new(8).unwrap(), DaemonOptions::new(9).unwrap()];
     let lonely = DaemonOptions::new(7).unwrap().peer(&others[0]).peer(&others[1]);
     let (_lonely, address) = monitored(lonely);
@@ -119,9 +119,9 @@ fn until_not_ready(address: SocketAddr, mut meanwhile: impl FnMut()) {
     assert!(code == 503 && ready.contains("no leader"), "{ready}");
 }
 
-// If this failed, work would be sent to a node that makes no names until it is started again.
+// If this failed, work would be sent to a node that cannot register names before its restart.
 #[test]
-fn a_node_that_left_has_ended_and_one_whose_log_has_failed_is_not_ready() {
+fn node_with_failed_raft_log_is_not_ready() {
     let until_ready = |address| {
         let end = Instant::now() + PATIENCE;
         while get(address, "/ready").0 != 200 {
@@ -130,7 +130,7 @@ fn a_node_that_left_has_ended_and_one_whose_log_has_failed_is_not_ready() {
     };
     // Its log cannot be written for a reason that no room mends: files may not get longer than it is.
     let ignoring = ["env", "--ignore-signal=XFSZ"].map(str::to_owned).into();
-    let (one, first) = monitored(DaemonOptions::new(1).unwrap().clustered().through(ignoring));
+    let (one, first) = monitored(DaemonOptions::new(1).unwrap().clustered().command_prefix(ignoring));
     let (mut two, second) = monitored(DaemonOptions::new(2).unwrap().joins(one.listen()));
     for address in [first, second] {
         until_ready(address);
@@ -141,7 +141,7 @@ fn a_node_that_left_has_ended_and_one_whose_log_has_failed_is_not_ready() {
     let status = two.process().wait(PATIENCE).unwrap().expect("a node that left ends by itself");
     assert_eq!(status.code(), Some(0), "{}", two.process().stderr());
     let hasty = Client::builder().folder(one.folder()).timeout(Duration::from_millis(300)).connect().unwrap();
-    // Far longer than what the daemon says about it.
+    // Far longer than the documented limit.
     for _ in 0..100 {
         hasty.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
     }
@@ -155,9 +155,9 @@ fn a_node_that_left_has_ended_and_one_whose_log_has_failed_is_not_ready() {
     });
 }
 
-// If this failed, whoever reaches the monitor's port could stop it, or the daemon.
+// If this failed, any client of the metrics port could stop it, or the daemon.
 #[test]
-fn who_asks_badly_is_told_or_closed_and_keeps_nobody_waiting() {
+fn bad_http_requests_are_refused_and_delay_no_scrape() {
     let (daemon, address) = monitored(DaemonOptions::new(1).unwrap());
     let huge = [b"GET /".as_slice(), &vec![b'a'; 1 << 20]].concat();
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X-More: of the same\r\n".repeat(10_000));
@@ -177,7 +177,7 @@ fn who_asks_badly_is_told_or_closed_and_keeps_nobody_waiting() {
         (many.as_bytes(), 431),
         (&long, 405),
     ] {
-        let answered = say(address, words);
+        let answered = http_request(address, words);
         // Of a flood of bytes the end may be all that its sender sees.
         if let Some((found, ..)) = answered {
             assert_eq!(found, code, "{:?}", String::from_utf8_lossy(&words[..words.len().min(60)]));
@@ -185,7 +185,7 @@ fn who_asks_badly_is_told_or_closed_and_keeps_nobody_waiting() {
             assert!(words.len() > 10_000, "{:?} is not answered", String::from_utf8_lossy(words));
         }
     }
-    // One byte after the other, for ever; and many who say nothing.
+    // One byte after the other, forever, and many silent connections.
     let mut slow = connect(address);
     let silent: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
     let began = Instant::now();
@@ -202,20 +202,20 @@ fn who_asks_badly_is_told_or_closed_and_keeps_nobody_waiting() {
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "who says nothing is never closed");
     }
-    // More than there is room for: those beyond it are closed, and when the others are gone there is room again.
+    // More than there is room for: further connections are closed, and accepted again after the others are gone.
     let crowd: Vec<TcpStream> = (0..100).filter_map(|_| TcpStream::connect(address).ok()).collect();
     drop(crowd);
     let end = Instant::now() + PATIENCE;
-    while say(address, b"GET /health HTTP/1.1\r\n\r\n").is_none_or(|(code, ..)| code != 200) {
+    while http_request(address, b"GET /health HTTP/1.1\r\n\r\n").is_none_or(|(code, ..)| code != 200) {
         assert!(Instant::now() < end, "a crowd has closed the port for good");
     }
     let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
     client.ping().unwrap();
 }
 
-// If this failed, two daemons would fight for a port without a word, or a port would be open that nobody asked for.
+// If this failed, a port conflict would be silent, or a port would be open without configuration.
 #[test]
-fn a_port_that_is_taken_is_told_and_none_is_open_by_itself() {
+fn metrics_port_is_off_by_default_and_conflict_is_reported() {
     let (_daemon, address) = monitored(DaemonOptions::new(1).unwrap());
     let folder = ddss_testkit::TempNode::new().unwrap();
     let mut command = std::process::Command::new(ddss_testkit::binary("ddssd").unwrap());

@@ -1,4 +1,4 @@
-//! The packages: what they hold, and that the programs in them run.
+//! The packages: their content, and a test run of their programs.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ddss_testkit::{Process, TempNode, binary, repo_lints, say, skipped, static_programs, static_target};
+use ddss_testkit::{Process, TempNode, binary, repo_lints, run_ddss, skipped, static_programs, static_target};
 
-/// Runs a command to its end; what it printed.
+/// Runs a command to its end; returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -37,7 +37,7 @@ fn files(root: &Path) -> Vec<String> {
     found
 }
 
-/// What every package has.
+/// Files of every package.
 const FILES: &[&str] = &[
     "usr/bin/ddss",
     "usr/bin/ddssd",
@@ -64,10 +64,10 @@ fn has_everything(root: &Path) {
     }
 }
 
-// If this failed, whoever installs the package would have a daemon that does not start, or no manual.
+// If this failed, the package would contain a daemon that does not start, or no manual.
 #[test]
-fn a_debian_package_has_everything_and_its_daemon_serves() {
-    const NAME: &str = "a_debian_package_has_everything_and_its_daemon_serves";
+fn debian_package_is_complete_and_its_daemon_serves() {
+    const NAME: &str = "debian_package_is_complete_and_its_daemon_serves";
     if !is_there("dpkg-deb") || !is_there("gzip") {
         return skipped(NAME, "dpkg-deb is missing: this is no Debian");
     }
@@ -111,10 +111,10 @@ fn a_debian_package_has_everything_and_its_daemon_serves() {
     );
 }
 
-// If this failed, installing the package would change the machine where only a folder was meant, or would not end.
+// If this failed, an installation into a root directory would change the machine, or would not end.
 #[test]
-fn a_package_is_installed_into_a_folder_and_taken_out_again() {
-    const NAME: &str = "a_package_is_installed_into_a_folder_and_taken_out_again";
+fn package_installs_into_a_root_directory_and_uninstalls() {
+    const NAME: &str = "package_installs_into_a_root_directory_and_uninstalls";
     if !is_there("dpkg-deb") || !rustix::process::getuid().is_root() {
         return skipped(NAME, "it takes root and dpkg");
     }
@@ -134,7 +134,7 @@ fn a_package_is_installed_into_a_folder_and_taken_out_again() {
     };
     dpkg(&["--install", made.lines().last().unwrap()]);
     assert!(root.join("usr/bin/ddssd").exists());
-    // What a daemon has made meanwhile; the key is a secret, and the next owner of the number could read it.
+    // Files that the daemon created since; the key is a secret, and a later user with the same id could read it.
     let made_later =
         ["var/lib/ddss/cluster.key", "var/lib/ddss/segments/area-1", "etc/ddss/more.conf", "dev/shm/ddss/area-1"];
     for file in made_later {
@@ -174,10 +174,10 @@ const PACKAGED: &str = r#"
     echo "dead: $(XDG_RUNTIME_DIR=/run/user/0 "$DDSS" status 2>&1)"
 "#;
 
-// If this failed, a package would be installed and started, and no program would find its daemon.
+// If this failed, no program would find the daemon of an installed package.
 #[test]
-fn clients_find_the_packaged_daemon_without_being_told_where() {
-    const NAME: &str = "clients_find_the_packaged_daemon_without_being_told_where";
+fn clients_find_the_packaged_daemon_by_default() {
+    const NAME: &str = "clients_find_the_packaged_daemon_by_default";
     if !rustix::process::getuid().is_root() {
         return skipped(NAME, "it takes root, to be several users");
     }
@@ -208,8 +208,8 @@ fn clients_find_the_packaged_daemon_without_being_told_where() {
     assert!(of("dead").contains("/run/ddss") && of("dead").contains("node 1"), "{said}");
 }
 
-/// A command that has mounts and processes of its own; in `root` is what this says, the processes' file system, and memory
-/// to share. Without words it only tries whether that can be had.
+/// A command with mounts and processes of its own. `root` gets its script, procfs, and shared memory. Without a script
+/// it only tests for the privilege.
 fn alone(root: &Path, words: &[&str]) -> Command {
     const SCRIPT: &str = "cd \"$1\" && mkdir -p proc dev/shm tmp && mount -t proc proc proc &&
         mount -t tmpfs -o mode=1777 ddss dev/shm && shift && if [ $# = 0 ]; then exit; else exec chroot . \"$@\"; fi";
@@ -222,10 +222,10 @@ fn alone(root: &Path, words: &[&str]) -> Command {
     command
 }
 
-// If this failed, who has another distribution would unpack programs that do not start, or that fall short of something.
+// If this failed, programs of the tarball would not start on another distribution.
 #[test]
-fn the_tarballs_programs_need_nothing_of_their_machine() {
-    const NAME: &str = "the_tarballs_programs_need_nothing_of_their_machine";
+fn tarball_programs_are_statically_linked() {
+    const NAME: &str = "tarball_programs_are_statically_linked";
     let Some(target) = static_target() else {
         return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
     };
@@ -273,10 +273,10 @@ impl Drop for Contained {
     }
 }
 
-// If this failed, the container would not be made, would hold less than it needs, or its node would serve nobody outside.
+// If this failed, the container would not build, would be incomplete, or its node would serve no client outside.
 #[test]
-fn a_container_is_made_and_its_node_serves_clients_outside() {
-    const NAME: &str = "a_container_is_made_and_its_node_serves_clients_outside";
+fn container_node_serves_clients_on_the_host() {
+    const NAME: &str = "container_node_serves_clients_on_the_host";
     let Some(target) = static_target() else {
         return skipped(NAME, "Rust has no target to link statically: rustup target add ARCH-unknown-linux-musl");
     };
@@ -312,9 +312,9 @@ fn a_container_is_made_and_its_node_serves_clients_outside() {
     let listen = format!("127.0.0.1:{}", ddss_testkit::free_tcp_port("127.0.0.1".parse().unwrap()).unwrap());
     let mut daemon = Process::start(inside(&["/usr/bin/ddssd", "--listen", &listen]), scratch.path(), "ddssd").unwrap();
     daemon.wait_until(Duration::from_secs(60), |process| process.stdout().contains("ready")).unwrap();
-    // Whoever is outside finds it in the folder that both share.
+    // A client outside finds it in the shared directory.
     let outside = |words: &[&str]| {
-        let said = say(node.path(), words, "").unwrap();
+        let said = run_ddss(node.path(), words, "").unwrap();
         assert_eq!(said.code, 0, "{words:?}: {said:?}");
         said.out
     };
@@ -329,9 +329,9 @@ fn a_container_is_made_and_its_node_serves_clients_outside() {
     assert!(daemon.wait(Duration::from_secs(20)).unwrap().is_some(), "a container whose program is gone goes on");
 }
 
-// If this failed, the container would be built of files that are not there, or start a program that is not in it.
+// If this failed, the container would use missing files, or start a missing program.
 #[test]
-fn the_container_file_copies_what_the_script_puts_there() {
+fn containerfile_copies_the_staged_files() {
     let root = repo_lints::workspace_root();
     let text = fs::read_to_string(root.join("packaging/Containerfile")).unwrap();
     let script = fs::read_to_string(root.join("scripts/package")).unwrap();

@@ -1,4 +1,4 @@
-//! `ddssd --check-config` against what keeps a daemon from starting, and folders that another release wrote.
+//! `ddssd --check-config` against the causes of a failed start, and state of other releases.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::BTreeMap;
@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Command;
 
 use ddss::{Client, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, say, write_key};
+use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, run_ddss, write_key};
 
 /// An address of documentation (RFC 5737), which no machine has.
 const FOREIGN: &str = "192.0.2.1:7400";
 
-/// The exit code and the complaint of a daemon with these words.
+/// Exit code and error message of a daemon with these arguments.
 fn ddssd(folder: &Path, words: &[&str]) -> (i32, String) {
     let output = Command::new(binary("ddssd").unwrap()).arg("--dir").arg(folder).args(words).output().unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -47,9 +47,9 @@ fn abandoned() -> Daemon {
     daemon
 }
 
-// If this failed, an operator would learn from a failed restart what the check had called good.
+// If this failed, a restart would fail after a successful check.
 #[test]
-fn check_config_finds_what_cannot_start_and_creates_nothing() {
+fn check_config_reports_start_errors_and_creates_nothing() {
     let node = TempNode::new().unwrap();
     write_key(node.path(), ddss_testkit::TEST_KEY).unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -80,15 +80,15 @@ fn check_config_finds_what_cannot_start_and_creates_nothing() {
     let (code, why) = ddssd(node.path(), &["--check-config", "--core", "0", "--listen", "127.0.0.1:0"]);
     assert_eq!(code, 0, "{why}");
     assert_eq!(tree(node.path()), before, "a check has made or changed something");
-    // The start itself says the same of what the check finds.
+    // The start itself reports the same errors as the check.
     for (words, code) in [(&["--core", "4077"][..], 2), (&["--pool-bytes", "0"], 2)] {
         assert_eq!(ddssd(node.path(), words).0, code, "{words:?}");
     }
 }
 
-// If this failed, the check would call a folder free in which another daemon works, or would disturb that daemon.
+// If this failed, the check would accept a directory in use, or disturb its daemon.
 #[test]
-fn check_config_names_a_folder_in_use_and_leaves_its_daemon_alone() {
+fn check_config_reports_directory_in_use_without_touching_its_daemon() {
     let daemon = Daemon::start(1).unwrap();
     let elsewhere = TempNode::new().unwrap();
     let memory = daemon.folder().join("memory");
@@ -98,13 +98,14 @@ fn check_config_names_a_folder_in_use_and_leaves_its_daemon_alone() {
     let (code, why) = ddssd(elsewhere.path(), &["--check-config", "--memory-dir", memory.to_str().unwrap()]);
     assert!(code == 3 && why.contains("another ddssd works in") && why.contains("memory"), "{code} {why}");
     assert_eq!(tree(&memory).keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
-    assert_eq!(say(daemon.folder(), &["ping"], "").unwrap().code, 0);
+    assert_eq!(run_ddss(daemon.folder(), &["ping"], "").unwrap().code, 0);
     assert_eq!(ddssd(elsewhere.path(), &["--check-config"]).0, 0);
 }
 
-// If this failed, the check would call good what the next start refuses: another node's segments, or files that are no whole.
+// If this failed, the check would accept state that the next start refuses: another node's segments, or truncated
+// files.
 #[test]
-fn check_config_looks_at_what_the_last_daemon_left() {
+fn check_config_inspects_state_of_the_last_daemon() {
     let mut daemon = abandoned();
     let folder = daemon.folder().to_owned();
     let before = tree(&folder);
@@ -119,12 +120,12 @@ fn check_config_looks_at_what_the_last_daemon_left() {
     assert!(code == 4 && why.contains("--unclean-files"), "{code} {why}");
     assert_eq!(ddssd(&folder, &["--check-config", "--unclean-files", "keep"]).0, 0);
     std::fs::write(folder.join("state/segments/boot"), "another-boot clean\n").unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
 }
 
-// If this failed, an operator would look for room on a disk where another release of the daemon is wanted.
+// If this failed, an incompatible release would be reported as a full disk.
 #[test]
-fn a_folder_of_another_format_names_it_and_the_release_that_wrote_it() {
+fn state_of_another_format_is_reported_with_its_release() {
     let mut daemon = abandoned();
     let folder = daemon.folder().to_owned();
     for part in ["memory", "state/segments"] {
@@ -146,12 +147,12 @@ fn a_folder_of_another_format_names_it_and_the_release_that_wrote_it() {
         }
         std::fs::write(&path, &whole).unwrap();
     }
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
 }
 
-// If this failed, a register that lost its head would be taken for a fresh one, or for a full disk.
+// If this failed, a registry without a header would count as fresh, or as a full disk.
 #[test]
-fn a_register_without_its_head_is_named_and_left_alone() {
+fn registry_without_header_is_reported_and_untouched() {
     let mut daemon = abandoned();
     let folder = daemon.folder().to_owned();
     let path = folder.join("memory/register");
@@ -168,5 +169,5 @@ fn a_register_without_its_head_is_named_and_left_alone() {
         }
     }
     std::fs::write(&path, &whole).unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
 }

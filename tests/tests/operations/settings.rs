@@ -1,4 +1,4 @@
-//! What a daemon is told: flags, environment, file; what it says of it, and to whom.
+//! Settings of a daemon: flags, environment, file, and the messages about them.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::os::unix::net::UnixDatagram;
@@ -20,7 +20,7 @@ fn ddssd(folder: &Path, words: &[&str], environment: &[(&str, &str)]) -> (i32, S
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
-// If this failed, a daemon would not run with what its operator wrote.
+// If this failed, a daemon would ignore settings of its operator.
 #[test]
 fn flags_come_before_the_environment_and_that_before_the_file() {
     let node = TempNode::new().unwrap();
@@ -33,7 +33,7 @@ fn flags_come_before_the_environment_and_that_before_the_file() {
     {
         assert!(out.lines().any(|found| found == line), "{line} is not in\n{out}");
     }
-    // What is printed is a file that says the same.
+    // The printed settings are a valid configuration file with the same values.
     let copy = node.join("copy.toml");
     std::fs::write(&copy, &out).unwrap();
     let (_, again, why) = ddssd(node.path(), &["--print-config", "--config", copy.to_str().unwrap()], &[]);
@@ -44,7 +44,7 @@ fn flags_come_before_the_environment_and_that_before_the_file() {
 
 // If this failed, a mistyped setting would be ignored, and a script could not tell a wrong setting from a full disk.
 #[test]
-fn wrong_settings_are_told_with_the_right_word_and_a_code_of_their_own() {
+fn wrong_settings_are_refused_with_a_suggestion_and_exit_code() {
     let node = TempNode::new().unwrap();
     let (file, exposed) = (node.join("ddssd.conf"), node.join("exposed.key"));
     let check = |text: &str| {
@@ -72,9 +72,9 @@ fn wrong_settings_are_told_with_the_right_word_and_a_code_of_their_own() {
     assert!(why.contains("/nowhere/ddssd.conf"), "{why}");
 }
 
-// If this failed, a daemon whose log level was mistyped would say nothing at all, also not that it cannot start.
+// If this failed, a daemon with a mistyped log level would be silent, even about a failed start.
 #[test]
-fn a_mistyped_log_level_is_refused_with_the_nearest_word() {
+fn mistyped_log_level_is_refused_with_a_suggestion() {
     let node = TempNode::new().unwrap();
     for (levels, meant) in [
         ("inof", "info"),
@@ -104,9 +104,9 @@ fn a_mistyped_log_level_is_refused_with_the_nearest_word() {
     }
 }
 
-// If this failed, who asks for one module's steps would lose what the rest of the daemon says.
+// If this failed, the log level of one module would silence the rest of the daemon.
 #[test]
-fn a_level_for_one_module_leaves_the_others_at_info() {
+fn module_log_level_keeps_other_modules_at_info() {
     let mut daemon = DaemonOptions::new(1).unwrap().argument("--log=ddssd::links=debug").start().unwrap();
     daemon.process().end().unwrap();
     let said = daemon.process().stderr();
@@ -115,7 +115,7 @@ fn a_level_for_one_module_leaves_the_others_at_info() {
 
 // If this failed, a size would be written in one way for quotas and in another for the pool.
 #[test]
-fn sizes_are_written_as_in_quotas_in_the_file_the_flag_and_the_environment() {
+fn size_syntax_is_equal_in_file_flag_and_environment() {
     let node = TempNode::new().unwrap();
     let print = |words: &[&str], environment: &[(&str, &str)]| {
         let (code, out, why) = ddssd(node.path(), &[words, &["--print-config"]].concat(), environment);
@@ -137,9 +137,9 @@ fn sizes_are_written_as_in_quotas_in_the_file_the_flag_and_the_environment() {
     }
 }
 
-// If this failed, an operator would have to stop a node to see more of what it does.
+// If this failed, more detailed logs would need a restart of the node.
 #[test]
-fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
+fn reload_changes_the_log_level_and_reports_fixed_settings() {
     let mut daemon = DaemonOptions::new(1).unwrap().start().unwrap();
     let file = daemon.folder().join("ddssd.conf");
     let reload = |daemon: &mut ddss_testkit::Daemon, text: &str, expected: &str| {
@@ -164,9 +164,9 @@ fn the_log_changes_while_it_runs_and_what_cannot_change_is_named() {
     drop(ddss::Client::builder().folder(daemon.folder()).connect().unwrap());
 }
 
-// If this failed, whoever gathers logs by a program would lose lines, or what they say.
+// If this failed, a log collector would lose lines or fields.
 #[test]
-fn each_line_of_a_log_in_json_is_json() {
+fn json_log_lines_are_valid_json() {
     let mut daemon =
         DaemonOptions::new(1).unwrap().clustered().argument("--log-json").argument("--log=debug").start().unwrap();
     let client = ddss::Client::builder().folder(daemon.folder()).connect().unwrap();
@@ -187,9 +187,9 @@ fn each_line_of_a_log_in_json_is_json() {
     assert!(said("stopping").is_some() && said("attached").is_some_and(|line| line["level"] == "DEBUG"), "{log}");
 }
 
-// If this failed, a mistyped variable would be ignored without a word, or each test and client would be warned about.
+// If this failed, a mistyped variable would be ignored silently, or tests and clients would cause warnings.
 #[test]
-fn a_variable_that_nobody_reads_is_a_warning() {
+fn unknown_environment_variable_is_a_warning() {
     let node = TempNode::new().unwrap();
     let mut command = Command::new(binary("ddssd").unwrap());
     command.arg("--dir").arg(node.path()).args(["--pool-bytes", "1000000"]);
@@ -206,7 +206,7 @@ fn a_variable_that_nobody_reads_is_a_warning() {
 
 // If this failed, systemd would take a node for dead that serves, or for ready that does not.
 #[test]
-fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+fn systemd_is_notified_of_ready_and_stopping() {
     let node = TempNode::new().unwrap();
     let path = node.join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -225,7 +225,7 @@ fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
 
 // If this failed, the unit that is shipped would start a daemon with flags that it does not know.
 #[test]
-fn the_unit_names_flags_that_exist() {
+fn unit_file_uses_existing_flags() {
     let unit = include_str!("../../../packaging/ddssd.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ddssd ")).unwrap();
     let help = Command::new(binary("ddssd").unwrap()).arg("--help").output().unwrap();
@@ -238,7 +238,7 @@ fn the_unit_names_flags_that_exist() {
 
 // If this failed, systemd would give a node up after five quick failures, or take its message queues away.
 #[test]
-fn the_unit_never_gives_up_and_leaves_the_memory_alone() {
+fn unit_file_restarts_forever_and_keeps_shared_memory() {
     let unit = include_str!("../../../packaging/ddssd.service");
     let section = |name: &str| {
         let rest = unit.split_once(&format!("[{name}]\n")).unwrap().1;

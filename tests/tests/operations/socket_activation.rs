@@ -1,4 +1,5 @@
-//! A daemon whose clients' socket was made before it, as systemd does it: who calls while there is no daemon waits for it.
+//! Socket activation by systemd: the clients' socket exists before the daemon, and a call without a daemon waits for
+//! it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, LockOptions, Spec};
@@ -32,10 +33,10 @@ fn connect(folder: &TempNode) -> Client {
     Client::builder().folder(folder.path()).timeout(PATIENCE).connect().expect("somebody listens")
 }
 
-// If this failed, an application that starts before its node, or calls while the node is upgraded, would get an error.
+// If this failed, an application that starts before its node, or calls during an upgrade, would get an error.
 #[test]
-fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
-    // Built before anybody waits for it.
+fn call_without_daemon_is_served_by_the_next_daemon() {
+    // Built before the call that waits for it.
     binary("ddssd").unwrap();
     let folder = TempNode::new().unwrap();
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
@@ -52,7 +53,7 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
                 daemon.kill().unwrap();
             }
             assert!(folder.join("ddssd.sock").exists(), "the socket is not the daemon's to remove");
-            // A call that a killed daemon had already may have been done; this is about one that begins when it is known to be gone.
+            // A call in flight at a kill may have taken effect; this test is about a call that begins later.
             let soon = segment.with_timeout(Duration::from_millis(200));
             assert!(soon.stat().is_err(), "nobody is there to answer");
             let before = round as u64;
@@ -70,9 +71,9 @@ fn who_calls_while_there_is_no_daemon_is_answered_by_the_next_one() {
     });
 }
 
-// If this failed, an upgrade would fail the calls of tasks and of batches, of which not one was begun, or make some twice.
+// If this failed, an upgrade would fail unstarted calls of tasks and batches, or execute some twice.
 #[test]
-fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
+fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
     binary("ddssd").unwrap();
     let folder = TempNode::new().unwrap();
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
@@ -90,8 +91,8 @@ fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
         while held.stat().unwrap().waiting == 0 {
             std::thread::yield_now();
         }
-        // It cannot end while somebody waits behind the lock.
-        daemon.ask_to_end().unwrap();
+        // It cannot end while a call waits for the lock.
+        daemon.terminate().unwrap();
         let refused = loop {
             if let Err(error) = hurried.ping() {
                 break error;
@@ -126,7 +127,7 @@ fn tasks_and_batches_that_a_daemon_refused_are_answered_by_the_next_one() {
 
 // If this failed, a unit with a wrong line would start a daemon that no client finds.
 #[test]
-fn a_socket_that_no_client_would_find_is_refused_with_a_reason() {
+fn inherited_socket_at_wrong_path_is_refused() {
     let refused = |folder: &TempNode, socket: OwnedFd| {
         let mut daemon = spawn(folder, &socket, &[]);
         let status = daemon.wait(PATIENCE).unwrap().expect("it cannot serve");

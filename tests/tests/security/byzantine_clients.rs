@@ -1,25 +1,25 @@
-//! Clients that keep to no rule, each a process of another user: the daemon lives, a good client's calls all succeed,
-//! nobody sees what is not his, and the log says why somebody was cut off.
+//! Byzantine clients, each a process of another user. The daemon survives, all calls of a legitimate client succeed, no
+//! data leaks, and the log gives the reason of each disconnection.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec, Strategy};
-use ddss_testkit::{Besieged, pattern};
+use ddss_testkit::{VictimNode, pattern};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
+const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
 const SECRET: u64 = 0x5ec2_e79b_d13f_a46d;
 /// Long enough for anything that is going to happen on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Calls that the neighbour makes in each attack before it is over, and behind it.
 const CALLS: u64 = 50;
 
-/// Name, and what the log says.
+/// Name, and expected log text.
 fn attacks() -> Vec<(String, String)> {
-    let output = Command::new(HOSTILE).arg("list").output().unwrap();
+    let output = Command::new(ATTACK).arg("list").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let line = |line: &str| {
         let mut parts = line.split('\t').map(str::to_owned);
@@ -28,7 +28,7 @@ fn attacks() -> Vec<(String, String)> {
     text.lines().map(line).collect()
 }
 
-/// Waits for its end; one that stands still is let go when the neighbour has made its calls.
+/// Waits for the end of an attacker; a stopped one is resumed after the neighbour has made its calls.
 fn see_out(child: &mut Child, calls: &AtomicU64) -> ExitStatus {
     let (begin, before) = (Instant::now(), calls.load(Ordering::Acquire));
     let pid = rustix::process::Pid::from_child(child);
@@ -37,7 +37,7 @@ fn see_out(child: &mut Child, calls: &AtomicU64) -> ExitStatus {
             return status;
         }
         if calls.load(Ordering::Acquire) >= before + CALLS {
-            // Whoever runs does not notice.
+            // A running process ignores SIGCONT.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
         }
         if begin.elapsed() > PATIENCE {
@@ -48,7 +48,7 @@ fn see_out(child: &mut Child, calls: &AtomicU64) -> ExitStatus {
     }
 }
 
-/// One call after the other until the end; each has to succeed.
+/// Repeats a call until the end; each must succeed.
 fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicBool) {
     let connect = || Client::builder().folder(folder).strategy(strategy).local_reads(false).timeout(PATIENCE).connect();
     let segment = connect().unwrap().allocate(&format!("neighbour/{strategy}"), Spec::new(4096)).unwrap();
@@ -62,17 +62,17 @@ fn neighbour(folder: &Path, strategy: Strategy, calls: &AtomicU64, end: &AtomicB
         assert!(value[..] == bytes[..] && value.stamp() == stamp, "{strategy}, call {turn}: another value");
         calls.fetch_add(1, Ordering::AcqRel);
         if turn % 16 == 0 {
-            // Who comes new is let in as well.
+            // A new client can attach as well.
             connect().and_then(|client| client.ping()).unwrap_or_else(|error| panic!("attaching: {error}"));
         }
     }
 }
 
-// If this failed, any user of a machine could stop its daemon, starve the others, or read what is not his.
+// If this failed, any user of a machine could stop its daemon, starve the others, or read their data.
 #[test]
-fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
-    let mut besieged = Besieged::start(SECRET, Path::new(HOSTILE), None).unwrap();
-    let folder = besieged.daemon.folder().to_owned();
+fn byzantine_clients_harm_only_themselves() {
+    let mut victim = VictimNode::start(SECRET, Path::new(ATTACK), None).unwrap();
+    let folder = victim.daemon.folder().to_owned();
     let (end, calls) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let mut faults = Vec::new();
     std::thread::scope(|scope| {
@@ -96,8 +96,8 @@ fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
         };
         for (name, logged) in attacks() {
             let begin = Instant::now();
-            let log_before = besieged.daemon.process().stderr().len();
-            let mut attacker = besieged.attack(&name, 0).unwrap();
+            let log_before = victim.daemon.process().stderr().len();
+            let mut attacker = victim.attack(&name, 0).unwrap();
             let status = see_out(&mut attacker, &calls[0]);
             let mut said = String::new();
             attacker.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -108,7 +108,7 @@ fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
                 faults.push(format!("{name}: the neighbours stand still"));
                 break;
             }
-            let log = besieged.daemon.process().stderr();
+            let log = victim.daemon.process().stderr();
             let log = log.get(log_before..).unwrap_or_default();
             if !logged.is_empty() && !log.contains(&logged) {
                 faults.push(format!("{name}: the log says nothing of {logged:?}"));
@@ -127,10 +127,10 @@ fn whoever_keeps_to_no_rule_harms_nobody_but_himself() {
         }
     });
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    // What was there is there, and the lock is still the good client's.
-    let value = besieged.secret.get(..).unwrap();
+    // The data is unchanged, and the legitimate client still holds its lock.
+    let value = victim.secret.get(..).unwrap();
     assert!(value.as_chunks::<8>().0.iter().all(|word| u64::from_le_bytes(*word) == SECRET));
     assert_eq!(value.version().0, 1, "somebody has written where he may not");
-    besieged.held.put(0, b"still mine").unwrap();
+    victim.held.put(0, b"still mine").unwrap();
     assert!(attacks().len() >= 24);
 }

@@ -1,28 +1,28 @@
-//! Strangers on the network and members of the cluster that keep to no rule, each a process: the node lives, its client's and
-//! its peer's calls all succeed, it keeps its peer, nobody sees what is not his, and nothing is left of the attacker.
+//! Unauthenticated peers and byzantine members, each a process. The node survives and keeps its peer, all calls of
+//! client and peer succeed, no data leaks, and the attacker leaves nothing behind.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Segment, Spec};
-use ddss_testkit::{Surrounded, pattern, retry};
+use ddss_testkit::{VictimMember, pattern, retry};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
+const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
 const SECRET: u64 = 0x5ec2_e79b_d13f_a46d;
 /// Long enough for anything that is going to happen on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Calls that each neighbour makes after an attack.
 const CALLS: u64 = 20;
-/// What a node may have more than before when an attacker is gone. Its peer may be about to connect again, to each plane.
+/// Permitted growth after an attacker is gone. The peer may be about to reconnect, for each shard.
 const DESCRIPTORS_MORE: usize = 8;
 const MEMORY_MORE_KIB: u64 = 48 << 10;
 
-/// Names of the attacks, by who makes them.
+/// Names of the attacks of one kind of attacker.
 fn attacks(who: &str) -> Vec<String> {
-    let output = Command::new(HOSTILE).args(["list", "--network"]).output().unwrap();
+    let output = Command::new(ATTACK).args(["list", "--network"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     lines.filter(|parts| parts[2] == who).map(|parts| parts[0].to_owned()).collect()
@@ -46,7 +46,7 @@ fn client(folder: &Path) -> Client {
     Client::builder().folder(folder).local_reads(false).timeout(Duration::from_secs(20)).connect().unwrap()
 }
 
-/// One call after the other until the end; each has to succeed.
+/// Repeats a call until the end; each must succeed.
 fn neighbour(who: &str, segment: &Segment, calls: &AtomicU64, end: &AtomicBool) {
     for turn in 0.. {
         if end.load(Ordering::Acquire) {
@@ -62,21 +62,21 @@ fn neighbour(who: &str, segment: &Segment, calls: &AtomicU64, end: &AtomicBool) 
     }
 }
 
-/// What a process has: open descriptors, and memory of its own in KiB.
+/// Resources of a process: open descriptors, and private memory in KiB.
 fn belongings(pid: u32) -> (usize, u64) {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok());
     (std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count(), memory.unwrap())
 }
 
-/// Attacks once with each, and says what went wrong.
-fn besiege(surrounded: &mut Surrounded, names: &[String]) -> Vec<String> {
-    let mine = client(surrounded.daemons[0].folder());
+/// Runs each attack once, and returns the failures.
+fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Vec<String> {
+    let mine = client(victim.daemons[0].folder());
     let local = mine.allocate("neighbour/local", Spec::new(4096)).unwrap();
-    let peer = client(surrounded.daemons[1].folder());
+    let peer = client(victim.daemons[1].folder());
     retry(|| mine.allocate("neighbour/far", Spec::new(4096)));
     let far = retry(|| peer.open("neighbour/far"));
-    let pid = surrounded.daemons[0].pid();
+    let pid = victim.daemons[0].pid();
     let (end, calls) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let mut faults = Vec::new();
     std::thread::scope(|scope| {
@@ -98,8 +98,8 @@ fn besiege(surrounded: &mut Surrounded, names: &[String]) -> Vec<String> {
         let (descriptors, memory) = belongings(pid);
         for name in names {
             let begin = Instant::now();
-            let log_before = surrounded.daemons[0].process().stderr().len();
-            let mut attacker = surrounded.attack(name, 0).unwrap();
+            let log_before = victim.daemons[0].process().stderr().len();
+            let mut attacker = victim.attack(name, 0).unwrap();
             let status = see_out(&mut attacker);
             let mut said = String::new();
             attacker.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -110,7 +110,7 @@ fn besiege(surrounded: &mut Surrounded, names: &[String]) -> Vec<String> {
                 faults.push(format!("{name}: the neighbours stand still"));
                 break;
             }
-            // What it had open is closed, when every deadline for it has passed.
+            // Its connections are closed when every deadline for them has passed.
             while belongings(pid).0 > descriptors + DESCRIPTORS_MORE {
                 if begin.elapsed() > PATIENCE {
                     faults.push(format!("{name}: {} descriptors instead of {descriptors}", belongings(pid).0));
@@ -122,7 +122,7 @@ fn besiege(surrounded: &mut Surrounded, names: &[String]) -> Vec<String> {
             if now > memory + MEMORY_MORE_KIB {
                 faults.push(format!("{name}: {now} KiB instead of {memory}"));
             }
-            let log = surrounded.daemons[0].process().stderr();
+            let log = victim.daemons[0].process().stderr();
             let log = log.get(log_before..).unwrap_or_default();
             if let Some(line) = log.lines().find(|line| line.contains("panicked") || loses_peer(line)) {
                 faults.push(format!("{name}: {line}"));
@@ -139,11 +139,11 @@ fn besiege(surrounded: &mut Surrounded, names: &[String]) -> Vec<String> {
             }
         }
     });
-    // What was there is there, and the lock is still the good client's.
-    let value = surrounded.secret.get(..).unwrap();
+    // The data is unchanged, and the legitimate client still holds its lock.
+    let value = victim.secret.get(..).unwrap();
     assert!(value.as_chunks::<8>().0.iter().all(|word| u64::from_le_bytes(*word) == SECRET));
     assert_eq!(value.version().0, 1, "somebody has written where he may not");
-    surrounded.held.put(0, b"still mine").unwrap();
+    victim.held.put(0, b"still mine").unwrap();
     faults
 }
 
@@ -152,37 +152,37 @@ fn loses_peer(line: &str) -> bool {
     line.contains("disconnected") && line.contains("node=2 ")
 }
 
-/// The strangers at the ports of the control plane and of metrics, or those at the port for data: each have a node of their own,
-/// since many of them do nothing but wait.
-fn strangers(at_control: bool) -> Vec<String> {
-    let all = attacks("stranger");
+/// Unauthenticated attacks on the control and metrics ports, or on the data port. Each group has a node of its own,
+/// since many of them only wait.
+fn unauthenticated_attacks(at_control: bool) -> Vec<String> {
+    let all = attacks("unauthenticated");
     assert!(all.len() >= 24, "{} attacks", all.len());
-    all.into_iter().filter(|name| name.starts_with("control::") == at_control).collect()
+    all.into_iter().filter(|name| name.starts_with("control_port::") == at_control).collect()
 }
 
-// If this failed, anybody who reaches a node's port for data could stop it, take its peers from it, or read what it keeps.
+// If this failed, any host that reaches the data port could stop a node, disconnect its peers, or read its data.
 #[test]
-fn whoever_has_no_key_harms_nobody_at_the_port_for_data() {
-    let mut surrounded = Surrounded::start(SECRET, Path::new(HOSTILE), None).unwrap();
-    let faults = besiege(&mut surrounded, &strangers(false));
+fn unauthenticated_peers_do_no_harm_at_the_data_port() {
+    let mut victim = VictimMember::start(SECRET, Path::new(ATTACK), None).unwrap();
+    let faults = attack_victim(&mut victim, &unauthenticated_attacks(false));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-// If this failed, anybody who reaches its port for control could do the same, or stop the cluster from deciding anything.
+// If this failed, any host that reaches the control port could do the same, or stop the cluster's decisions.
 #[test]
-fn whoever_has_no_key_harms_nobody_at_the_port_for_control() {
-    let mut surrounded = Surrounded::start(SECRET, Path::new(HOSTILE), None).unwrap();
-    let faults = besiege(&mut surrounded, &strangers(true));
+fn unauthenticated_peers_do_no_harm_at_the_control_port() {
+    let mut victim = VictimMember::start(SECRET, Path::new(ATTACK), None).unwrap();
+    let faults = attack_victim(&mut victim, &unauthenticated_attacks(true));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-// If this failed, one node that is taken over could stop the others, or read memory that nobody opened to it.
+// If this failed, one compromised node could stop the others, or read memory without permission.
 #[test]
-fn a_member_that_keeps_to_no_rule_harms_nobody_but_itself() {
-    let mut surrounded = Surrounded::start(SECRET, Path::new(HOSTILE), None).unwrap();
+fn byzantine_member_harms_only_itself() {
+    let mut victim = VictimMember::start(SECRET, Path::new(ATTACK), None).unwrap();
     let names = attacks("member");
     assert!(names.len() >= 24, "{} attacks", names.len());
-    let faults = besiege(&mut surrounded, &names);
+    let faults = attack_victim(&mut victim, &names);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
@@ -199,26 +199,30 @@ impl Drop for Crowds {
     }
 }
 
-// If this failed, somebody who holds a few sockets open could keep a node that was restarted out of its cluster.
+// If this failed, a host with a few open sockets could keep a restarted node out of its cluster.
 #[test]
-fn a_node_comes_in_while_strangers_crowd_the_doors() {
-    let mut surrounded = Surrounded::start(SECRET, Path::new(HOSTILE), None).unwrap();
-    let mine = client(surrounded.daemons[0].folder());
+fn node_joins_while_unauthenticated_peers_flood_the_ports() {
+    let mut victim = VictimMember::start(SECRET, Path::new(ATTACK), None).unwrap();
+    let mine = client(victim.daemons[0].folder());
     let far = mine.allocate("far", Spec::new(64)).unwrap();
-    let names = ["doors::keeps_every_place", "control::silent_crowd", "control::said_again_by_a_silent_crowd"];
-    // Both doors: either node may call the other one.
-    let both = |name| [0, 1].map(|daemon| surrounded.attack_on(daemon, name, 600).unwrap());
+    let names = [
+        "unauthenticated::holds_every_connection_slot",
+        "control_port::opens_silent_connections",
+        "control_port::replays_on_silent_connections",
+    ];
+    // Both ports: either node may initiate the connection.
+    let both = |name| [0, 1].map(|daemon| victim.attack_on(daemon, name, 600).unwrap());
     let mut crowds = Crowds(names.into_iter().flat_map(both).collect());
     std::thread::sleep(Duration::from_secs(1));
     // One that calls by itself, as node 3, and is served.
     for turn in 0..5 {
-        let mut member = surrounded.attack("lies::uses_somebody_elses_lock", 0).unwrap();
+        let mut member = victim.attack("member_requests::uses_foreign_lock", 0).unwrap();
         assert!(see_out(&mut member).success(), "turn {turn}: a member does not get in");
     }
     // And the honest peer, whichever side calls.
-    surrounded.daemons[1].kill().unwrap();
-    surrounded.daemons[1].start_again().unwrap();
-    let peer = client(surrounded.daemons[1].folder());
+    victim.daemons[1].kill().unwrap();
+    victim.daemons[1].restart().unwrap();
+    let peer = client(victim.daemons[1].folder());
     let here = retry(|| peer.open("far"));
     retry(|| here.put(0, b"from node 2"));
     assert_eq!(&far.get(..).unwrap()[..11], b"from node 2");

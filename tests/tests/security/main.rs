@@ -1,4 +1,4 @@
-//! Hostile clients, hostile networks, quotas and privileges.
+//! Byzantine clients and peers, quotas and privileges.
 
 mod byzantine_clients;
 mod byzantine_network;

@@ -1,4 +1,4 @@
-//! What a daemon may do beyond its user: nothing that it does not need.
+//! Privileges of a daemon beyond its user: only those that it needs.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +10,12 @@ use ddss_testkit::{DaemonOptions, binary, skipped};
 
 /// `CAP_NET_BIND_SERVICE` and `CAP_IPC_LOCK`.
 const KEPT: u64 = 1 << 10 | 1 << 14;
-const STRANGER: u32 = 65534;
+const OTHER_USER: u32 = 65534;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-// If this failed, whoever takes over a daemon of root could read and change every file of the machine.
+// If this failed, a compromised daemon of root could read and change every file of the machine.
 #[test]
-fn no_thread_of_a_daemon_may_more_than_it_needs() {
+fn daemon_threads_drop_all_capabilities() {
     let daemon = DaemonOptions::new(1).unwrap().clustered().argument("--metrics-listen=0").start().unwrap();
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let mut threads = 0;
@@ -33,8 +33,8 @@ fn no_thread_of_a_daemon_may_more_than_it_needs() {
 
 // If this failed, other users could not be clients of a daemon that root runs, or their queues would stay behind.
 #[test]
-fn a_daemon_of_root_serves_other_users_without_roots_ways() {
-    let test = "a_daemon_of_root_serves_other_users_without_roots_ways";
+fn root_daemon_serves_other_users_without_capabilities() {
+    let test = "root_daemon_serves_other_users_without_capabilities";
     if !rustix::process::geteuid().is_root() {
         return skipped(test, "it needs root, to be another user");
     }
@@ -52,7 +52,7 @@ fn a_daemon_of_root_serves_other_users_without_roots_ways() {
             commands.map(|words| {
                 let mut command = Command::new(&program);
                 command.args(words).arg("--dir").arg(daemon.folder());
-                command.env("DDSS_STRATEGY", strategy).uid(STRANGER).gid(STRANGER);
+                command.env("DDSS_STRATEGY", strategy).uid(OTHER_USER).gid(OTHER_USER);
                 (format!("{strategy} {words:?}"), command.output().unwrap())
             })
         })
@@ -61,12 +61,12 @@ fn a_daemon_of_root_serves_other_users_without_roots_ways() {
     for (words, output) in said {
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    // None of the queues that were made for him is left; a test beside this one may have others, for a moment.
+    // None of the other user's queues is left; a parallel test may have others for a moment.
     let end = Instant::now() + PATIENCE;
     loop {
         let queues = std::fs::read_to_string("/proc/sysvipc/msg").unwrap();
         let user = |line: &str| line.split_whitespace().nth(7).map(str::to_owned);
-        if !queues.lines().any(|line| user(line).is_some_and(|user| user == STRANGER.to_string())) {
+        if !queues.lines().any(|line| user(line).is_some_and(|user| user == OTHER_USER.to_string())) {
             break;
         }
         assert!(Instant::now() < end, "{queues}");

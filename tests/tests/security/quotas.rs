@@ -1,4 +1,4 @@
-//! What each user may have on a node, and what he is told when he wants more.
+//! Quotas of each user on a node, and the errors for exceeding them.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use ddss_testkit::{Daemon, DaemonOptions, binary, skipped};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const STRANGER: u32 = 65534;
+const OTHER_USER: u32 = 65534;
 
 fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
@@ -32,9 +32,9 @@ impl Tool {
         Tool(path)
     }
 
-    fn as_stranger(&self) -> Command {
+    fn as_other_user(&self) -> Command {
         let mut command = Command::new(&self.0);
-        command.uid(STRANGER).gid(STRANGER);
+        command.uid(OTHER_USER).gid(OTHER_USER);
         command
     }
 }
@@ -45,9 +45,9 @@ impl Drop for Tool {
     }
 }
 
-/// What `ddss` says to another user: its code, and what was wrong.
+/// Exit code and error of `ddss` for another user.
 fn ddss(tool: &Tool, daemon: &Daemon, words: &[&str]) -> (i32, String) {
-    let output = tool.as_stranger().args(words).arg("--dir").arg(daemon.folder()).output().unwrap();
+    let output = tool.as_other_user().args(words).arg("--dir").arg(daemon.folder()).output().unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -64,9 +64,9 @@ fn write_quotas(daemon: &mut Daemon, text: &str) {
     std::thread::sleep(Duration::from_millis(200));
 }
 
-// If this failed, one user could take a node from all others, or find out by accident that he may not.
+// If this failed, one user could exhaust a node, or get an error without a reason.
 #[test]
-fn another_user_gets_what_his_quota_allows_and_is_told_which_one_it_was() {
+fn quota_error_names_the_exceeded_quota() {
     if !rustix::process::geteuid().is_root() {
         return skipped("another_user_gets_what_his_quota_allows", "it needs root, to be another user");
     }
@@ -79,31 +79,31 @@ fn another_user_gets_what_his_quota_allows_and_is_told_which_one_it_was() {
     let (code, why) = ddss(&tool, &daemon, &["allocate", "c", "8"]);
     assert_eq!(code, 1, "{why}");
     assert!(why.contains("has 2 segments there and may have 2") && why.contains("release some"), "{why}");
-    // What has no name any more was not given one by the refusal.
+    // The refusal leaves the unnamed segment without a name.
     assert_eq!(ddss(&tool, &daemon, &["release", "a"]).0, 0);
     let (code, why) = ddss(&tool, &daemon, &["allocate", "c", "1048576"]);
     assert_eq!(code, 1, "{why}");
     assert!(why.contains("has 8192 bytes of segments there and may have 1048576"), "{why}");
-    // Nobody else pays for it.
+    // No other user is charged.
     let root = client(&daemon);
     for name in ["r1", "r2", "r3", "r4"] {
         root.allocate(name, Spec::new(1 << 20)).unwrap();
     }
     // After a crash it is counted anew, by the rules of the file.
     daemon.kill().unwrap();
-    daemon.start_again().unwrap();
+    daemon.restart().unwrap();
     assert_eq!(ddss(&tool, &daemon, &["allocate", "c", "8"]).0, 0);
     let (code, why) = ddss(&tool, &daemon, &["allocate", "d", "8"]);
     assert!(code == 1 && why.contains("has 2 segments there and may have 2"), "{why}");
-    // A user by number counts before everybody, and a quota that was lowered takes nothing away.
-    write_quotas(&mut daemon, &format!("[quota.default]\nsegments = 0\n[quota.{STRANGER}]\nsegments = 3\n"));
+    // A rule for a user id precedes the default, and a lowered quota revokes nothing.
+    write_quotas(&mut daemon, &format!("[quota.default]\nsegments = 0\n[quota.{OTHER_USER}]\nsegments = 3\n"));
     assert_eq!(ddss(&tool, &daemon, &["allocate", "d", "8"]).0, 0);
     write_quotas(&mut daemon, "[quota.default]\nsegments = 1\nclients = 2\n");
     assert_eq!(ddss(&tool, &daemon, &["stat", "b"]).0, 0);
     let (code, why) = ddss(&tool, &daemon, &["allocate", "e", "8"]);
     assert!(code == 1 && why.contains("has 3 segments there and may have 1"), "{why}");
     clients_are_counted(&tool, &daemon);
-    // What the door refuses is counted with the daemon's next look at the time.
+    // Refusals at the socket are counted when the daemon next reads the clock.
     let end = Instant::now() + PATIENCE;
     let status = loop {
         let status = read_status(daemon.folder()).unwrap();
@@ -120,7 +120,7 @@ fn another_user_gets_what_his_quota_allows_and_is_told_which_one_it_was() {
 fn clients_are_counted(ddss_tool: &Tool, daemon: &Daemon) {
     let tool = Tool::new(Path::new(env!("CARGO_BIN_EXE_client")), "client");
     let attach = || -> (Child, String) {
-        let mut command = tool.as_stranger();
+        let mut command = tool.as_other_user();
         command.arg(daemon.folder()).arg("auto").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -132,7 +132,7 @@ fn clients_are_counted(ddss_tool: &Tool, daemon: &Daemon) {
     let (mut third, said) = attach();
     assert!(said.starts_with("error"), "{said}");
     let (_, why) = ddss(ddss_tool, daemon, &["ping"]);
-    assert!(why.contains(&format!("user {STRANGER} has 2 clients attached and may have 2")), "{why}");
+    assert!(why.contains(&format!("user {OTHER_USER} has 2 clients attached and may have 2")), "{why}");
     third.wait().unwrap();
     client(daemon).ping().unwrap();
     for (child, _) in &mut attached {
@@ -151,33 +151,33 @@ fn clients_are_counted(ddss_tool: &Tool, daemon: &Daemon) {
     }
 }
 
-// If this failed, whoever may give segments away could fill another user's quota beyond what he may have.
+// If this failed, a user who gives segments away could exceed another user's quota.
 #[test]
-fn what_somebody_is_given_counts_as_his() {
-    let test = "what_somebody_is_given_counts_as_his";
+fn segments_given_by_chown_count_against_the_new_owner() {
+    let test = "segments_given_by_chown_count_against_the_new_owner";
     if !rustix::process::geteuid().is_root() {
         return skipped(test, "it needs root, to give something away");
     }
-    let options = DaemonOptions::new(1).unwrap().argument("--quota").argument(format!("{STRANGER}:segments=1"));
+    let options = DaemonOptions::new(1).unwrap().argument("--quota").argument(format!("{OTHER_USER}:segments=1"));
     let daemon = options.start().unwrap();
     let client = client(&daemon);
-    let stranger = ddss::Principal { uid: STRANGER, gid: STRANGER };
+    let other_user = ddss::Principal { uid: OTHER_USER, gid: OTHER_USER };
     let spec = Spec::new(64);
-    client.allocate_for("his", spec, stranger).unwrap();
-    let refused = client.allocate_for("too-much", spec, stranger).unwrap_err();
+    client.allocate_for("his", spec, other_user).unwrap();
+    let refused = client.allocate_for("too-much", spec, other_user).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
     // It is not left behind, and the name is free.
     let mine = client.allocate("too-much", spec).unwrap();
-    let refused = mine.set_owner(stranger).unwrap_err();
+    let refused = mine.set_owner(other_user).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
     client.open("his").unwrap().release().unwrap();
-    mine.set_owner(stranger).unwrap();
-    assert_eq!(mine.stat().unwrap().facts.permissions.owner, stranger);
+    mine.set_owner(other_user).unwrap();
+    assert_eq!(mine.stat().unwrap().facts.permissions.owner, other_user);
 }
 
-// If this failed, a user could go round his quota by asking from another node.
+// If this failed, a user could evade the quota by requests from another node.
 #[test]
-fn the_home_counts_also_what_other_nodes_ask_for() {
+fn home_applies_quotas_to_remote_allocations() {
     let (a, b) = (DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap());
     let uid = rustix::process::getuid().as_raw();
     let a = a.peer(&b).argument("--quota").argument(format!("{uid}:segments=1,bytes=1M"));
@@ -206,9 +206,9 @@ fn the_home_counts_also_what_other_nodes_ask_for() {
     caller.allocate("third", at_home(64)).unwrap();
 }
 
-// If this failed, a rule that was mistyped would bound nobody.
+// If this failed, a mistyped rule would have no effect.
 #[test]
-fn a_quota_that_makes_no_sense_stops_the_start() {
+fn invalid_quota_stops_the_start() {
     let folder = ddss_testkit::TempNode::new().unwrap();
     for (rule, part) in [
         ("nobody-of-that-name:segments=1", "no user"),
@@ -224,7 +224,7 @@ fn a_quota_that_makes_no_sense_stops_the_start() {
     }
 }
 
-/// Accounts that no file of this machine has: what a directory service looks like to a program.
+/// Accounts outside the files of this machine, as a directory service provides them.
 const DIRECTORY: &str = r#"
 #include <nss.h>
 #include <pwd.h>
@@ -245,8 +245,8 @@ enum nss_status _nss_ddsstest_getpwnam_r(const char *name, struct passwd *found,
 
 // If this failed, users that a directory service knows (LDAP, sssd) could be given quotas by their numbers only.
 #[test]
-fn a_quota_names_users_of_the_systems_directory() {
-    const NAME: &str = "a_quota_names_users_of_the_systems_directory";
+fn quota_accepts_user_names_of_the_system() {
+    const NAME: &str = "quota_accepts_user_names_of_the_system";
     let folder = ddss_testkit::TempNode::new().unwrap();
     std::fs::write(folder.join("directory.c"), DIRECTORY).unwrap();
     std::fs::write(folder.join("nsswitch.conf"), "passwd: files ddsstest\ngroup: files\nhosts: files\n").unwrap();

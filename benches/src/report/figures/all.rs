@@ -1,15 +1,15 @@
-//! Which figures there are, and in which order.
+//! List of all figures, in their order.
 
-use super::{applications, cost, ipc, monitoring, nodes, open, scaling, sizes, steps};
+use super::{applications, cost, ipc, monitoring, nodes, open_loop, scaling, sizes, steps};
 use crate::report::picture::Picture;
 use crate::report::rows::Rows;
 
-/// All figures, in the order of the page. One whose rows are missing says so.
+/// All figures, in the order of the page. A figure without rows says so.
 pub fn figures(rows: &Rows) -> Vec<Picture> {
     let mut all =
         vec![ipc::three_a(rows), sizes::gets(rows), sizes::puts(rows), sizes::adapters(rows), sizes::words(rows)];
     all.extend([scaling::four_a(rows), scaling::price(rows), nodes::four_b(rows), steps::steps(rows)]);
-    all.extend([cost::cost(rows), open::open_loop(rows)]);
+    all.extend([cost::cost(rows), open_loop::open_loop(rows)]);
     all.extend(applications::applications(rows));
     all.push(monitoring::seven(rows));
     all

@@ -1,8 +1,8 @@
 //! Table 1 and Figures 5 and 6: applications.
 
-use super::{beside, called, look, order};
+use super::{curve_style, order, paper_value, path_title};
 use crate::report::paper::{APPLICATIONS, CHECKPOINTS, Run, SHARING};
-use crate::report::picture::{Beside, Curve, Curves, Panel, Picture, Scale};
+use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -15,7 +15,7 @@ pub(super) fn applications(rows: &Rows) -> [Picture; 3] {
     let checkpoints = [("checkpoint", "commits and restarts")];
     [
         Picture {
-            beside: table_one(rows).into_iter().chain(pages(rows)).collect(),
+            paper_values: table_one(rows).into_iter().chain(pages(rows)).collect(),
             ..figure(rows, "table-1", "Table 1", "Applications with and without DDSS", &tables)
         },
         figure(rows, "fig-5", "Figure 5", "The data sharing part of the applications alone", &shares),
@@ -23,15 +23,19 @@ pub(super) fn applications(rows: &Rows) -> [Picture; 3] {
     ]
 }
 
-/// What a row is a point of: who, and how.
+/// Curve of a row: program and strategy.
 fn label(entry: &Entry) -> (String, &'static str) {
-    let (label, look) = match &*entry.name {
-        "ddss" => (called(entry.wait()), look(entry.wait())),
+    let (label, curve_style) = match &*entry.name {
+        "ddss" => (path_title(entry.wait()), curve_style(entry.wait())),
         "none" => ("without".to_owned(), "without"),
         "raw" => ("bare sockets".to_owned(), "raw"),
         other => (other.to_owned(), "peer"),
     };
-    if entry.outstanding > 1 { (format!("{label}, {} pages together", entry.outstanding), look) } else { (label, look) }
+    if entry.outstanding > 1 {
+        (format!("{label}, {} pages together", entry.outstanding), curve_style)
+    } else {
+        (label, curve_style)
+    }
 }
 
 /// The end of a mode like `q20-data` or `t4`: whether it is of the data sharing part alone, its letter, and its number.
@@ -44,7 +48,7 @@ fn end(entry: &Entry) -> (bool, char, Option<u64>) {
     (is_data || entry.op.ends_with("-data"), letter, number.parse::<u64>().ok().map(|number| number * times))
 }
 
-/// Where a row stands along the axis: how much was asked, or how many asked, else how many bytes.
+/// Position of a row on the axis: the amount requested, or the number of clients, or else the bytes.
 fn along(entry: &Entry) -> u64 {
     match end(entry) {
         (_, _, Some(number)) => number,
@@ -71,13 +75,13 @@ fn figure(rows: &Rows, id: &'static str, number: &'static str, title: &str, ops:
         title: title.to_owned(),
         says: says(rows, op),
         panels,
-        beside: orders(rows, ops),
+        paper_values: orders(rows, ops),
         commands: vec![COMMAND.to_owned()],
         notes: vec!["The applications are ours, of the same kind as the paper's and not the same programs.".to_owned()],
     }
 }
 
-/// One panel for each road of an operation.
+/// One panel for each path of an operation.
 fn panels(rows: &Rows, op: &str, title: &str) -> Vec<Panel> {
     let own = of(rows, op);
     let mut roads: Vec<&str> = own.iter().filter(|entry| entry.name == "ddss").map(|entry| entry.path()).collect();
@@ -86,11 +90,11 @@ fn panels(rows: &Rows, op: &str, title: &str) -> Vec<Panel> {
     let panel = |road: &&str| {
         let mut curves: Vec<Curve> = Vec::new();
         for entry in own.iter().filter(|entry| entry.path() == *road || entry.name != "ddss") {
-            let (label, look) = label(entry);
+            let (label, curve_style) = label(entry);
             let point = (along(entry) as f64, entry.p50_us);
             match curves.iter_mut().find(|curve| curve.label == label) {
                 Some(curve) => curve.points.push(point),
-                None => curves.push(Curve { label, look, points: vec![point] }),
+                None => curves.push(Curve { label, curve_style, points: vec![point] }),
             }
         }
         curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
@@ -110,7 +114,7 @@ fn panels(rows: &Rows, op: &str, title: &str) -> Vec<Panel> {
     roads.iter().map(panel).collect()
 }
 
-/// Where the data is, by the PATH of a row.
+/// Placement of the data, by the PATH of a row.
 fn where_at(road: &str) -> &str {
     match road {
         "shm" => "the processes' own node",
@@ -119,7 +123,7 @@ fn where_at(road: &str) -> &str {
     }
 }
 
-/// How much less time DDSS takes than doing without, at the best, with as much under way.
+/// The best saving of DDSS, with equal operations outstanding.
 fn gain(rows: &Rows, op: &str, at: Option<u64>) -> Option<f64> {
     let own: Vec<&Entry> = of(rows, op).into_iter().filter(|entry| at.is_none_or(|at| along(entry) == at)).collect();
     let gains = own.iter().filter(|entry| entry.name == "none").filter_map(|none| {
@@ -143,7 +147,7 @@ fn says(rows: &Rows, op: &str) -> String {
     )
 }
 
-fn orders(rows: &Rows, ops: &[(&str, &str)]) -> Vec<Beside> {
+fn orders(rows: &Rows, ops: &[(&str, &str)]) -> Vec<PaperValue> {
     let mut lines = Vec::new();
     for (op, title) in ops {
         let own = of(rows, op);
@@ -172,13 +176,13 @@ fn orders(rows: &Rows, ops: &[(&str, &str)]) -> Vec<Beside> {
             };
             let here = std::iter::once(order(&ours, units::time)).chain(others).collect::<Vec<_>>().join("; ");
             let paper = if op.ends_with("-data") { SHARING } else { CHECKPOINTS };
-            lines.push(beside(&what, paper, here, verdict));
+            lines.push(paper_value(&what, paper, here, verdict));
         }
     }
     lines
 }
 
-fn table_one(rows: &Rows) -> Vec<Beside> {
+fn table_one(rows: &Rows) -> Vec<PaperValue> {
     let size = |part: &str| match part.strip_suffix('K') {
         Some(thousands) => thousands.parse::<u64>().ok().map(|count| count * 1000),
         None => part.strip_suffix('%').and_then(|percent| percent.parse().ok()),
@@ -195,37 +199,37 @@ fn table_one(rows: &Rows) -> Vec<Beside> {
             Some(_) => "other than in the paper",
             None => "",
         };
-        beside(&format!("{op} {part}"), paper, here, verdict)
+        paper_value(&format!("{op} {part}"), paper, here, verdict)
     };
     APPLICATIONS.iter().map(line).collect()
 }
 
-/// The times of a line of Table 1: without DDSS and by each strategy, how much less the quickest takes, and what it saves in
-/// each operation, which does not depend on how much else the program does.
+/// Times of a row of Table 1: without DDSS and by each strategy, with the saving of the fastest, and its saving for
+/// each operation, which does not depend on the rest of the program.
 fn took(rows: &Rows, op: &str, at: Option<u64>) -> Option<String> {
     let own = of(rows, op);
     let there = || own.iter().filter(|entry| Some(along(entry)) == at && entry.outstanding == 1);
     let without = there().find(|entry| entry.name == "none")?.p50_us;
     let ours: Vec<&&Entry> = there().filter(|entry| entry.name == "ddss").collect();
     let best = ours.iter().min_by(|a, b| a.p50_us.total_cmp(&b.p50_us))?;
-    let each = ours.iter().map(|entry| format!("{} {}", called(entry.wait()), units::time(entry.p50_us)));
+    let each = ours.iter().map(|entry| format!("{} {}", path_title(entry.wait()), units::time(entry.p50_us)));
     let each = each.collect::<Vec<_>>().join(", ");
     let less = (1.0 - best.p50_us / without) * 100.0;
     let saved = operations(best).map_or_else(String::new, |count| {
         let saved = units::time((without - best.p50_us) / count);
-        format!("; {} saves {saved} in each of {count} operations", called(best.wait()))
+        format!("; {} saves {saved} in each of {count} operations", path_title(best.wait()))
     });
     Some(format!("{} without, {each}: {less:.0} % less{saved}", units::time(without)))
 }
 
-/// How many operations a run of a program has, by its row's note.
+/// Operations of a program run, from its row's note.
 fn operations(entry: &Entry) -> Option<f64> {
     let count: f64 = entry.notes.split_once(" operations")?.0.rsplit(' ').next()?.parse().ok()?;
     (count > 0.0).then_some(count)
 }
 
 /// A page of the store beside a bare get of as many bytes, and sixteen pages of one batch beside one.
-fn pages(rows: &Rows) -> Option<Beside> {
+fn pages(rows: &Rows) -> Option<PaperValue> {
     let median = |name: &str, op: &str, wait: &str, outstanding: u64| {
         let mut found = rows.of("apps").filter(|entry| entry.name == name && entry.op == op && entry.wait() == wait);
         found.find(|entry| entry.outstanding == outstanding && !end(entry).0).map(|entry| entry.p50_us)
@@ -236,11 +240,14 @@ fn pages(rows: &Rows) -> Option<Beside> {
             let (bare, page) = (median("raw", "get", wait, 1)?, median("ddss", "get", wait, 1)?);
             let (one, many) = (median("ddss", "page", wait, 1)?, median("ddss", "page", wait, 16)?);
             let (page, many) = (page / bare, many / one);
-            Some(format!("{}: a page {page:.2} x the bare get, 16 of them in one batch {many:.2} x one", called(wait)))
+            Some(format!(
+                "{}: a page {page:.2} x the bare get, 16 of them in one batch {many:.2} x one",
+                path_title(wait)
+            ))
         })
         .collect();
     let what = "pages of 8 KiB from another node";
-    (!each.is_empty()).then(|| beside(what, "not measured", each.join("; "), "goals: 1.2 and 3"))
+    (!each.is_empty()).then(|| paper_value(what, "not measured", each.join("; "), "goals: 1.2 and 3"))
 }
 
 #[cfg(test)]
@@ -248,9 +255,9 @@ mod tests {
     use super::*;
     use crate::harness::CONTRACT;
 
-    // If this failed, the rows of the applications would be drawn at wrong places, or its parts be mixed with the whole.
+    // If this failed, application rows would be drawn at wrong places, or parts would be mixed with totals.
     #[test]
-    fn rows_of_applications_are_told_apart() {
+    fn application_rows_are_distinguished_by_mode() {
         let lines = [
             "none,rtree,8192,tcp-lo/block/q20,1,3000,1,1,8 operations",
             "ddss,rtree,8192,tcp-lo/rcq/q20,1,1500,1,1,8 operations; saves 187.5 us each",
@@ -264,7 +271,7 @@ mod tests {
         let places: Vec<u64> = rows.0.iter().map(along).collect();
         assert_eq!(places, [20, 20, 20, 20, 16, 10_000]);
         assert_eq!(label(&rows.0[3]).0, "RCQ, 32 pages together");
-        // Two curves of one look are one curve for who reads them.
+        // Two curves of equal style are one curve for a reader.
         let bare = Entry { name: "raw".to_owned(), ..rows.0[0].clone() };
         assert_ne!(label(&rows.0[0]).1, label(&bare).1);
         assert!(

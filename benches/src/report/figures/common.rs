@@ -1,25 +1,25 @@
-//! What the figures share: curves, orders, the commands of the benches.
+//! Shared parts of the figures: curves, orders, and the commands of the benches.
 
-use crate::report::picture::{Beside, Curve};
+use crate::report::picture::{Curve, PaperValue};
 use crate::report::rows::Entry;
 
 /// The strategies in the order of the paper, and ours.
 pub(crate) const STRATEGIES: [&str; 4] = ["mq", "rmq", "rcq", "auto"];
 
-/// The look of a strategy, or of what is no strategy.
-pub(crate) fn look(wait: &str) -> &'static str {
+/// Style of a strategy or of a limit.
+pub(crate) fn curve_style(wait: &str) -> &'static str {
     STRATEGIES.into_iter().find(|strategy| *strategy == wait).unwrap_or("raw")
 }
 
 /// The name of a strategy as the paper writes it.
-pub(crate) fn called(wait: &str) -> String {
+pub(crate) fn path_title(wait: &str) -> String {
     match wait {
         "auto" => "Auto".to_owned(),
         other => other.to_uppercase(),
     }
 }
 
-/// One curve for each strategy: rows that `wants` wants, from `x` to `y`.
+/// Curves of each strategy: the rows that pass `wants`, from `x` to `y`.
 pub(crate) fn by_strategy<'a>(
     rows: impl Iterator<Item = &'a Entry> + Clone,
     x: impl Fn(&Entry) -> f64,
@@ -29,7 +29,7 @@ pub(crate) fn by_strategy<'a>(
         let own = rows.clone().filter(|entry| entry.name == "ddss" && entry.wait() == *wait);
         let mut points: Vec<(f64, f64)> = own.filter_map(|entry| Some((x(entry), y(entry)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (!points.is_empty()).then(|| Curve { label: called(wait), look: look(wait), points })
+        (!points.is_empty()).then(|| Curve { label: path_title(wait), curve_style: curve_style(wait), points })
     };
     STRATEGIES.iter().filter_map(curve).collect()
 }
@@ -37,24 +37,25 @@ pub(crate) fn by_strategy<'a>(
 /// A curve of rows that are no strategy's.
 pub(crate) fn curve_of<'a>(
     label: &str,
-    look: &'static str,
+    curve_style: &'static str,
     rows: impl Iterator<Item = &'a Entry>,
     x: impl Fn(&Entry) -> f64,
 ) -> Option<Curve> {
     let mut points: Vec<(f64, f64)> = rows.map(|entry| (x(entry), entry.p50_us)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    (!points.is_empty()).then(|| Curve { label: label.to_owned(), look, points })
+    (!points.is_empty()).then(|| Curve { label: label.to_owned(), curve_style, points })
 }
 
 /// The order of numbers, the lowest first: `RCQ 0.4 µs < RMQ 8.8 µs`.
 pub(crate) fn order(numbers: &[(&str, f64)], words: impl Fn(f64) -> String) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let words: Vec<String> = sorted.iter().map(|(name, value)| format!("{} {}", called(name), words(*value))).collect();
+    let words: Vec<String> =
+        sorted.iter().map(|(name, value)| format!("{} {}", path_title(name), words(*value))).collect();
     words.join(" < ")
 }
 
-/// Whether the names come in the same order.
+/// Returns true if the names have the same order.
 pub(crate) fn same_order(ours: &[(&str, f64)], theirs: &[(&str, f64)]) -> bool {
     let sorted = |numbers: &[(&str, f64)]| {
         let mut sorted: Vec<(String, f64)> = numbers.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
@@ -65,13 +66,13 @@ pub(crate) fn same_order(ours: &[(&str, f64)], theirs: &[(&str, f64)]) -> bool {
 }
 
 /// A line of the comparison.
-pub(crate) fn beside(
+pub(crate) fn paper_value(
     what: &str,
     paper: impl Into<String>,
     here: impl Into<String>,
     verdict: impl Into<String>,
-) -> Beside {
-    Beside { what: what.to_owned(), paper: paper.into(), here: here.into(), verdict: verdict.into() }
+) -> PaperValue {
+    PaperValue { what: what.to_owned(), paper: paper.into(), here: here.into(), verdict: verdict.into() }
 }
 
 /// The verdict on an order.

@@ -1,6 +1,6 @@
-//! What an operation costs besides time.
+//! Resource cost of an operation.
 
-use super::{bench, beside, called};
+use super::{bench, paper_value, path_title};
 use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
@@ -9,8 +9,8 @@ const TITLE: &str = "What a call costs besides time";
 
 fn parts(entry: &Entry, columns: [&str; 3]) -> Vec<Part> {
     let names = [("the client", "peer"), ("its daemon", "rcq"), ("the home's daemon", "mq")];
-    let part = |((label, look), column): ((&str, &'static str), &str)| {
-        Some(Part { label: label.to_owned(), look, value: entry.more(column)? })
+    let part = |((label, curve_style), column): ((&str, &'static str), &str)| {
+        Some(Part { label: label.to_owned(), curve_style, value: entry.more(column)? })
     };
     names.into_iter().zip(columns).filter_map(part).collect()
 }
@@ -18,9 +18,9 @@ fn parts(entry: &Entry, columns: [&str; 3]) -> Vec<Part> {
 /// Bars of all strategies for these operations.
 fn bars(rows: &Rows, kinds: &[(&str, &str, &str)], columns: [&str; 3]) -> Vec<Bar> {
     let bar = |(op, path, label): &(&str, &str, &str), wait: &str| {
-        let entry = rows.one("cost", "ddss", op, 8, &format!("{path}/{wait}/t1"))?;
+        let entry = rows.one("resource_cost", "ddss", op, 8, &format!("{path}/{wait}/t1"))?;
         let parts = parts(entry, columns);
-        (!parts.is_empty()).then(|| Bar { label: format!("{label}, {}", called(wait)), parts, paper: None })
+        (!parts.is_empty()).then(|| Bar { label: format!("{label}, {}", path_title(wait)), parts, paper: None })
     };
     kinds.iter().flat_map(|kind| super::STRATEGIES.map(|wait| bar(kind, wait))).flatten().collect()
 }
@@ -54,7 +54,7 @@ pub(super) fn cost(rows: &Rows) -> Picture {
     ];
     let panels: Vec<Panel> = panels.into_iter().flatten().collect();
     if panels.is_empty() {
-        return Picture::missing("cost", "Cost", TITLE, &bench("cost"));
+        return Picture::missing("cost", "Cost", TITLE, &bench("resource_cost"));
     }
     Picture {
         id: "cost",
@@ -62,11 +62,11 @@ pub(super) fn cost(rows: &Rows) -> Picture {
         title: TITLE.to_owned(),
         says: says(rows),
         panels,
-        beside: vec![
-            beside("RCQ", "no kernel; “a significant amount of CPU”", calls_of(rows, "rcq"), "both, as the paper says"),
-            beside("MQ", "“does not consume significant CPU”, kernel on both sides", calls_of(rows, "mq"), "as the paper says"),
+        paper_values: vec![
+            paper_value("RCQ", "no kernel; “a significant amount of CPU”", calls_of(rows, "rcq"), "both, as the paper says"),
+            paper_value("MQ", "“does not consume significant CPU”, kernel on both sides", calls_of(rows, "mq"), "as the paper says"),
         ],
-        commands: vec![bench("cost")],
+        commands: vec![bench("resource_cost")],
         notes: vec![
             "Who spins while it waits takes as much processor time as the call takes: RCQ pays for its speed with the core of \
              its client. Under strace a system call takes longer, so what sleeps after a while sleeps more often than usual."
@@ -76,10 +76,10 @@ pub(super) fn cost(rows: &Rows) -> Picture {
 }
 
 fn wire(rows: &Rows) -> Vec<Bar> {
-    let all = rows.of("cost").filter(|entry| entry.path() == "tcp-veth-wire" && entry.size > 0);
+    let all = rows.of("resource_cost").filter(|entry| entry.path() == "tcp-veth-wire" && entry.size > 0);
     let bar = |entry: &Entry| {
         let each = entry.more("wire_bytes")? / entry.size as f64;
-        let part = Part { label: String::new(), look: "rmq", value: each };
+        let part = Part { label: String::new(), curve_style: "rmq", value: each };
         // 8 bytes are mostly headers, and would hide all others.
         let label = format!("{}, {}", entry.op, units::bytes(entry.size as f64));
         (entry.size > 8).then(|| Bar { label, parts: vec![part], paper: None })
@@ -88,17 +88,17 @@ fn wire(rows: &Rows) -> Vec<Bar> {
 }
 
 fn idle(rows: &Rows) -> Vec<Bar> {
-    let all = rows.of("cost").filter(|entry| entry.op == "idle");
+    let all = rows.of("resource_cost").filter(|entry| entry.op == "idle");
     let bar = |entry: &Entry| {
-        let part = Part { label: String::new(), look: "auto", value: entry.more("service_cpu_us")? };
-        Some(Bar { label: format!("one client, {}", called(entry.wait())), parts: vec![part], paper: None })
+        let part = Part { label: String::new(), curve_style: "auto", value: entry.more("service_cpu_us")? };
+        Some(Bar { label: format!("one client, {}", path_title(entry.wait())), parts: vec![part], paper: None })
     };
     all.filter_map(bar).collect()
 }
 
 fn calls_of(rows: &Rows, wait: &str) -> String {
-    let traced = rows.one("cost", "ddss", "null", 8, &format!("shm-traced/{wait}/t1"));
-    let time = rows.one("cost", "ddss", "null", 8, &format!("shm-cost/{wait}/t1"));
+    let traced = rows.one("resource_cost", "ddss", "null", 8, &format!("shm-traced/{wait}/t1"));
+    let time = rows.one("resource_cost", "ddss", "null", 8, &format!("shm-cost/{wait}/t1"));
     let calls = traced.and_then(|entry| Some(entry.more("client_calls")? + entry.more("service_calls")?));
     let time = time.and_then(|entry| Some(entry.more("client_cpu_us")? + entry.more("service_cpu_us")?));
     let calls = calls.map(|calls| format!("{} system calls", units::plain(calls)));
@@ -108,8 +108,8 @@ fn calls_of(rows: &Rows, wait: &str) -> String {
 }
 
 fn says(rows: &Rows) -> String {
-    let idle = rows.one("cost", "ddss", "idle", 0, "shm/auto/t1");
-    let idle = rows.of("cost").find(|entry| entry.op == "idle" && entry.wait() == "auto").or(idle);
+    let idle = rows.one("resource_cost", "ddss", "idle", 0, "shm/auto/t1");
+    let idle = rows.of("resource_cost").find(|entry| entry.op == "idle" && entry.wait() == "auto").or(idle);
     let idle = idle.and_then(|entry| entry.more("service_cpu_us"));
     let idle = idle
         .map_or_else(String::new, |us| format!("; a node with nothing to do takes {} of each second", units::time(us)));

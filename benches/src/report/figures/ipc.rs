@@ -1,6 +1,6 @@
 //! Figure 3a: inside a node.
 
-use super::{bench, beside, by_strategy, curve_of, order, same_order, verdict};
+use super::{bench, by_strategy, curve_of, order, paper_value, same_order, verdict};
 use crate::report::paper::IPC_US;
 use crate::report::picture::{Curves, Mark, Panel, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
@@ -10,7 +10,7 @@ const TITLE: &str = "A question to the progress thread and back, 8 bytes";
 
 /// Round trips of 8 bytes, for threads and for processes.
 pub(super) fn three_a(rows: &Rows) -> Picture {
-    // Where only clients of one kind are attached the daemon waits as that kind wants, as the paper's does.
+    // With clients of one kind only, the daemon waits in the way of that kind, as the paper's does.
     let at = |path: &str, wait: &str| rows.one("ipc", "ddss", "null", 8, &format!("{path}/{wait}/t1"));
     let one = |wait: &str| at("shm-threads", wait).or_else(|| at("shm", wait)).map(|entry| entry.p50_us);
     let Some(rcq) = one("rcq") else { return Picture::missing("fig-3a", "Figure 3a", TITLE, &bench("ipc")) };
@@ -26,7 +26,11 @@ pub(super) fn three_a(rows: &Rows) -> Picture {
             curve.points = limit;
             curve
         }));
-        let marks = IPC_US.map(|(wait, us)| Mark { label: units::time(us), look: super::look(wait), at: (1.0, us) });
+        let marks = IPC_US.map(|(wait, us)| Mark {
+            label: units::time(us),
+            curve_style: super::curve_style(wait),
+            at: (1.0, us),
+        });
         Panel::Curves(Curves {
             title: title.to_owned(),
             x: ("clients at once".to_owned(), Scale::Count),
@@ -54,7 +58,7 @@ pub(super) fn three_a(rows: &Rows) -> Picture {
             slower("mq")
         ),
         panels,
-        beside: besides(&ours),
+        paper_values: paper_values(&ours),
         commands: vec![bench("ipc")],
         notes: vec![
             "One client has a core and the daemon has the other; from two clients on they share both. The raw line is the \
@@ -80,15 +84,15 @@ fn woken(rows: &Rows) -> String {
     )
 }
 
-fn besides(ours: &[(&str, f64)]) -> Vec<crate::report::picture::Beside> {
+fn paper_values(ours: &[(&str, f64)]) -> Vec<crate::report::picture::PaperValue> {
     let mut lines: Vec<_> = ours
         .iter()
         .zip(IPC_US)
         .map(|((wait, us), (_, paper))| {
-            beside(&super::called(wait), units::time(paper), units::time(*us), units::times(us / paper))
+            paper_value(&super::path_title(wait), units::time(paper), units::time(*us), units::times(us / paper))
         })
         .collect();
     let words = |numbers: &[(&str, f64)]| order(numbers, units::time);
-    lines.push(beside("order", words(&IPC_US), words(ours), verdict(same_order(ours, &IPC_US))));
+    lines.push(paper_value("order", words(&IPC_US), words(ours), verdict(same_order(ours, &IPC_US))));
     lines
 }

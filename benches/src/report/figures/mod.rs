@@ -1,6 +1,6 @@
-//! The figures: which rows each is made of, what is said about it, and what the paper has beside it.
+//! The figures: the rows of each, the sentences about it, and the paper's numbers.
 //!
-//! Every sentence is made of the rows, so it is true of the machine that they come from.
+//! Every sentence is computed from the rows, so it is true of their machine.
 
 mod all;
 mod applications;
@@ -9,10 +9,12 @@ mod cost;
 mod ipc;
 mod monitoring;
 mod nodes;
-mod open;
+mod open_loop;
 mod scaling;
 mod sizes;
 mod steps;
 
 pub use all::figures;
-pub(crate) use common::{STRATEGIES, bench, beside, by_strategy, called, curve_of, look, order, same_order, verdict};
+pub(crate) use common::{
+    STRATEGIES, bench, by_strategy, curve_of, curve_style, order, paper_value, path_title, same_order, verdict,
+};

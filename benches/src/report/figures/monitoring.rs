@@ -1,12 +1,12 @@
-//! Figure 7: what reading the loads of web servers does to the answers of their proxy.
+//! Figure 7: the effect of load readings on the latency of a web proxy.
 
-use super::beside;
-use crate::report::picture::{Beside, Curve, Curves, Panel, Picture, Scale};
+use super::paper_value;
+use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 
 const TITLE: &str = "Web requests while a proxy reads its servers' loads";
 const COMMAND: &str = "cargo bench -p ddss-benches --bench apps -- --only monitor --csv apps.csv";
-/// A word of a row, and what it means.
+/// A word of a row, and its meaning.
 const PLACES: [(&str, &str); 2] =
     [("shared", "the progress thread on the proxy's core"), ("own", "the progress thread on another core")];
 /// The looks of curves of more and more servers.
@@ -52,7 +52,7 @@ pub(super) fn seven(rows: &Rows) -> Picture {
         title: TITLE.to_owned(),
         says: says(rows, &counts),
         panels,
-        beside: besides(rows, &counts),
+        paper_values: paper_values(rows, &counts),
         commands: vec![COMMAND.to_owned()],
         notes: vec![
             "Each point over time is the median of what clients waited in a fifth of a second while loads were read every 10 ms, as a multiple of \
@@ -76,7 +76,7 @@ fn over_time(rows: &Rows, counts: &[u64], word: &str, means: &str) -> Panel {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let label = format!("{servers} servers");
-        (!points.is_empty()).then(|| Curve { label, look: LOOKS[index % LOOKS.len()], points })
+        (!points.is_empty()).then(|| Curve { label, curve_style: LOOKS[index % LOOKS.len()], points })
     };
     Panel::Curves(Curves {
         title: means.to_owned(),
@@ -88,12 +88,12 @@ fn over_time(rows: &Rows, counts: &[u64], word: &str, means: &str) -> Panel {
 }
 
 fn slowest(rows: &Rows, counts: &[u64]) -> Panel {
-    let curve = |(word, look, label): (&str, &'static str, &str)| {
+    let curve = |(word, curve_style, label): (&str, &'static str, &str)| {
         let point = |servers: &u64| {
             let (watched, without) = both(rows, word, *servers)?;
             Some((*servers as f64, watched.p99_us / without.p99_us))
         };
-        Curve { label: label.to_owned(), look, points: counts.iter().filter_map(point).collect() }
+        Curve { label: label.to_owned(), curve_style, points: counts.iter().filter_map(point).collect() }
     };
     Panel::Curves(Curves {
         title: "99 of 100 wait less".to_owned(),
@@ -104,7 +104,7 @@ fn slowest(rows: &Rows, counts: &[u64]) -> Panel {
     })
 }
 
-/// How much longer requests take beside readings, in percent: the median, and what 99 of 100 stay below.
+/// Increase of request latency by the readings, in percent: median and 99th percentile.
 fn longer(rows: &Rows, word: &str, servers: u64) -> Option<(f64, f64)> {
     let (watched, without) = both(rows, word, servers)?;
     let percent = |watched: f64, without: f64| 100.0 * (watched / without - 1.0);
@@ -122,7 +122,7 @@ fn says(rows: &Rows, counts: &[u64]) -> String {
     )
 }
 
-fn besides(rows: &Rows, counts: &[u64]) -> Vec<Beside> {
+fn paper_values(rows: &Rows, counts: &[u64]) -> Vec<PaperValue> {
     let papers = ["up to 50 % longer", "unaffected"];
     let line = |((word, means), paper): (&(&str, &str), &str)| {
         let most = *counts.last()?;
@@ -132,7 +132,7 @@ fn besides(rows: &Rows, counts: &[u64]) -> Vec<Beside> {
             (true, false) => "the median hardly, the longest waits are: all nodes share two cores",
             (false, _) => "affected",
         };
-        Some(beside(
+        Some(paper_value(
             &format!("{most} servers, {means}"),
             paper,
             format!("median {median:+.0} %, p99 {p99:+.0} %"),
@@ -147,9 +147,9 @@ mod tests {
     use super::*;
     use crate::harness::CONTRACT;
 
-    // If this failed, points over time would be mixed with the whole, or farms with each other.
+    // If this failed, points over time would be mixed with totals, or farms with each other.
     #[test]
-    fn points_over_time_are_told_from_the_whole() {
+    fn time_series_rows_are_separated_from_totals() {
         let lines = [
             "none,monitor,16384,web/off-own/s4,4,100,200,1",
             "ddss,monitor,16384,web/watched-own/s4,4,110,300,1",

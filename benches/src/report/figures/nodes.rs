@@ -1,13 +1,13 @@
 //! Figures 4b and 4c: one home against data that is spread.
 
-use super::{bench, beside, called, look};
-use crate::report::picture::{Beside, Curve, Curves, Panel, Picture, Scale};
+use super::{bench, curve_style, paper_value, path_title};
+use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
 const TITLE: &str = "One home against data spread over the nodes";
 const OPS: [(&str, &str); 2] = [("get-one-home", "one home"), ("get-spread", "spread")];
-/// The command of what is simulated.
+/// Command of the simulation.
 const SIMULATED: &str = "cargo run --release -p ddss-benches --bin report -- --from DIR --out DIR";
 
 /// The number of nodes in a path like `tcp-veth-n4`.
@@ -25,8 +25,8 @@ fn curves(rows: &[&Entry], wait: &str, each: u64) -> Vec<Curve> {
             .map(|(count, entry)| (count as f64, entry.ops_per_s))
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let look = if op == "get-spread" { look(wait) } else { "raw" };
-        (!points.is_empty()).then(|| Curve { label: format!("{label} ({})", called(wait)), look, points })
+        let curve_style = if op == "get-spread" { curve_style(wait) } else { "raw" };
+        (!points.is_empty()).then(|| Curve { label: format!("{label} ({})", path_title(wait)), curve_style, points })
     };
     OPS.into_iter().filter_map(curve).collect()
 }
@@ -38,7 +38,7 @@ fn panel(title: String, curves: Vec<Curve>) -> Option<Panel> {
     })
 }
 
-/// What was measured on this machine, and what was simulated beyond it.
+/// Measurements on this machine, and simulations beyond it.
 pub(super) fn four_b(rows: &Rows) -> Picture {
     let measured: Vec<&Entry> =
         rows.of("nodes").filter(|entry| entry.size == 8 && entry.op.starts_with("get-")).collect();
@@ -68,7 +68,7 @@ pub(super) fn four_b(rows: &Rows) -> Picture {
         title: TITLE.to_owned(),
         says: says(&simulated, each_there),
         panels,
-        beside: besides(&measured, &simulated),
+        paper_values: paper_values(&measured, &simulated),
         commands: vec![bench("nodes"), SIMULATED.to_owned()],
         notes: notes(&measured, rows),
     }
@@ -95,11 +95,11 @@ fn says(simulated: &[&Entry], each: u64) -> String {
     }
 }
 
-fn besides(measured: &[&Entry], simulated: &[&Entry]) -> Vec<Beside> {
+fn paper_values(measured: &[&Entry], simulated: &[&Entry]) -> Vec<PaperValue> {
     let line = |what: &str, rows: &[&Entry], op: &str, paper: &str, verdict: fn(f64, f64) -> String| {
         let ((few, slow), (many, fast)) = ends(rows, op)?;
         let here = format!("{} on {few} nodes, {} on {many}", units::rate(slow), units::rate(fast));
-        Some(beside(what, paper, here, verdict(fast / slow, many as f64 / few as f64)))
+        Some(paper_value(what, paper, here, verdict(fast / slow, many as f64 / few as f64)))
     };
     let scales = |gain: f64, nodes: f64| {
         if gain > nodes * 0.7 {

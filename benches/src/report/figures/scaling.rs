@@ -1,8 +1,8 @@
 //! Figure 4a: many clients on one progress thread.
 
-use super::{bench, beside, by_strategy, order, same_order, verdict};
+use super::{bench, by_strategy, order, paper_value, same_order, verdict};
 use crate::report::paper::CLIENTS_MAX;
-use crate::report::picture::{Beside, Curves, Panel, Picture, Scale};
+use crate::report::picture::{Curves, Panel, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -68,7 +68,7 @@ pub(super) fn four_a(rows: &Rows) -> Picture {
         title: TITLE.to_owned(),
         says: says(rows, most),
         panels: panels.into_iter().flatten().collect(),
-        beside: besides(rows, most, &at_most),
+        paper_values: paper_values(rows, most, &at_most),
         commands: vec![bench("scaling")],
         notes: vec![
             "Clients and daemon share two cores in “shm”, so that most clients wait for a core and not for the daemon: a median \
@@ -103,8 +103,8 @@ fn says(rows: &Rows, most: u64) -> String {
     }
 }
 
-/// Where polling clients fall behind those that sleep and stay there, in words, and whether they do. A single number of
-/// clients at which they are behind, between others at which they are not, is no crossing.
+/// Number of clients from which polling is slower than sleeping, in words, and true if there is one. A single number
+/// between others without the effect is no crossing.
 fn crossing(rows: &Rows) -> (String, bool) {
     let mut counts: Vec<u64> = rows_of(rows, "shm").map(Entry::clients).collect();
     counts.sort_unstable();
@@ -120,7 +120,7 @@ fn crossing(rows: &Rows) -> (String, bool) {
     }
 }
 
-fn besides(rows: &Rows, most: u64, at_most: &[(&'static str, f64)]) -> Vec<Beside> {
+fn paper_values(rows: &Rows, most: u64, at_most: &[(&'static str, f64)]) -> Vec<PaperValue> {
     let (crossed, is_there) = crossing(rows);
     let costs = costs(rows, most);
     let why = if is_there {
@@ -130,7 +130,7 @@ fn besides(rows: &Rows, most: u64, at_most: &[(&'static str, f64)]) -> Vec<Besid
     };
     let paper = format!("RMQ best, then MQ, RCQ last at up to {CLIENTS_MAX}");
     let mut lines =
-        vec![beside("crossing of RCQ and RMQ", format!("somewhere up to {CLIENTS_MAX} clients"), crossed, why)];
+        vec![paper_value("crossing of RCQ and RMQ", format!("somewhere up to {CLIENTS_MAX} clients"), crossed, why)];
     if at_most.len() == 3 {
         // The highest rate first: as the paper has it, by falling rank.
         let inverse: Vec<(&str, f64)> = at_most.iter().map(|(wait, rate)| (*wait, 1.0 / rate)).collect();
@@ -138,30 +138,30 @@ fn besides(rows: &Rows, most: u64, at_most: &[(&'static str, f64)]) -> Vec<Besid
         let here = order(&inverse, |inverse| units::rate(1.0 / inverse)).replace(" < ", ", then ");
         let is_same = same_order(&inverse, &theirs);
         let cores = if is_same { String::new() } else { format!(": on full cores who costs less answers more{costs}") };
-        lines.push(beside(&format!("order at {most}"), paper, here, format!("{}{cores}", verdict(is_same))));
+        lines.push(paper_value(&format!("order at {most}"), paper, here, format!("{}{cores}", verdict(is_same))));
     }
     lines.extend(reserved(rows, most));
     lines
 }
 
-/// What a call costs both sides in processor time, as a remark in brackets.
+/// Processor time of a call on both sides, as a remark in brackets.
 fn costs(rows: &Rows, count: u64) -> String {
     let words = |wait: &str| {
         let entry = rows_of(rows, "shm").find(|entry| entry.wait() == wait && entry.clients() == count)?;
         let both = entry.more("client_cpu_us")? + entry.more("service_cpu_us")?;
-        Some(format!("{} {}", super::called(wait), units::time(both)))
+        Some(format!("{} {}", super::path_title(wait), units::time(both)))
     };
     let all: Vec<String> = ["rmq", "mq", "rcq"].into_iter().filter_map(words).collect();
     if all.is_empty() { String::new() } else { format!(" (processor time of a call: {})", all.join(", ")) }
 }
 
-/// What the paper saw is the service losing its core: with a core of its own it does not.
-fn reserved(rows: &Rows, most: u64) -> Option<Beside> {
+/// The paper's effect is that the service loses its core: with a core of its own it does not occur.
+fn reserved(rows: &Rows, most: u64) -> Option<PaperValue> {
     let of = |path| rows_of(rows, path).find(|entry| entry.wait() == "rcq" && entry.clients() == most);
     let (shared, reserved) = (of("shm")?, of("shm-reserved")?);
     let here =
         format!("{} shared, {} with a core of its own", units::rate(shared.ops_per_s), units::rate(reserved.ops_per_s));
-    Some(beside(
+    Some(paper_value(
         &format!("RCQ at {most}, a core for the service"),
         "not measured",
         here,
@@ -191,7 +191,7 @@ pub(super) fn price(rows: &Rows) -> Picture {
         let entry = rows_of(rows, "shm").find(|entry| entry.wait() == wait && entry.clients() == most)?;
         Some(entry.more("client_cpu_us")? + entry.more("service_cpu_us")?)
     };
-    let words = |wait: &str| both(wait).map(|us| format!("{} {}", super::called(wait), units::time(us)));
+    let words = |wait: &str| both(wait).map(|us| format!("{} {}", super::path_title(wait), units::time(us)));
     let all: Vec<String> = super::STRATEGIES.into_iter().filter_map(words).collect();
     Picture {
         id: "fig-4a-price",
@@ -202,7 +202,7 @@ pub(super) fn price(rows: &Rows) -> Picture {
             all.join(", ")
         ),
         panels,
-        beside: vec![beside(
+        paper_values: vec![paper_value(
             "processor time",
             "“significant” for RCQ, “twice the kernel events” for MQ",
             "see the panels",

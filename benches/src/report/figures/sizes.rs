@@ -1,12 +1,12 @@
-//! Figures 3b and 3c: gets, puts and atomics over their size, on every road that is there.
+//! Figures 3b and 3c: gets, puts and atomics over their size, on every available path.
 
-use super::{bench, beside, by_strategy, curve_of, order, same_order, verdict};
+use super::{bench, by_strategy, curve_of, order, paper_value, same_order, verdict};
 use crate::report::paper::GET_US;
-use crate::report::picture::{Bar, Bars, Beside, Curves, Mark, Panel, Part, Picture, Scale};
+use crate::report::picture::{Bar, Bars, Curves, Mark, Panel, PaperValue, Part, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
-/// Roads, and what they are called.
+/// Paths with their titles.
 const ROADS: [(&str, &str); 3] = [
     ("shm", "same node, through its daemon"),
     ("tcp-lo", "other node, iWARP over loopback"),
@@ -19,14 +19,14 @@ fn size(entry: &Entry) -> f64 {
     entry.size as f64
 }
 
-/// One road: every strategy, and what the machine does without DDSS.
+/// One path: every strategy, and the limit without DDSS.
 fn road(rows: &Rows, bench: &str, op: &str, path: &str, title: &str) -> Option<Curves> {
     let own = rows.of(bench).filter(|entry| (&*entry.op, entry.path()) == (op, path));
     let mut curves = by_strategy(own, size, |entry| Some(entry.p50_us));
     if curves.is_empty() {
         return None;
     }
-    // The words of a row of atomics are no point of a curve.
+    // Rows of atomics are no points of a curve.
     let sizes: Vec<u64> = rows.of(bench).filter(|entry| entry.op == "get").map(|entry| entry.size).collect();
     let raw = |op: &'static str, path: &str| {
         let (path, sizes) = (path.to_owned(), sizes.clone());
@@ -81,8 +81,11 @@ pub(super) fn gets(rows: &Rows) -> Picture {
     }
     let least = rows.of("sizes").map(|entry| entry.size).filter(|size| *size > 0).min().unwrap_or(8);
     for panel in panels.iter_mut().filter(|panel| panel.title.starts_with("other node")) {
-        let marks =
-            GET_US.map(|(wait, us)| Mark { label: units::time(us), look: super::look(wait), at: (least as f64, us) });
+        let marks = GET_US.map(|(wait, us)| Mark {
+            label: units::time(us),
+            curve_style: super::curve_style(wait),
+            at: (least as f64, us),
+        });
         panel.marks = marks.into();
     }
     let ours = |path: &str| small(rows, "get", path);
@@ -99,7 +102,7 @@ pub(super) fn gets(rows: &Rows) -> Picture {
             order(&far, units::time)
         ),
         panels: panels.into_iter().map(Panel::Curves).collect(),
-        beside: besides(&far, ours("tcp-veth").as_slice()),
+        paper_values: paper_values(&far, ours("tcp-veth").as_slice()),
         commands: vec![bench("sizes")],
         notes: vec![
             "The paper's get goes over InfiniBand adapters, which work without a processor; here three threads (client, its \
@@ -120,26 +123,26 @@ fn small(rows: &Rows, op: &str, path: &str) -> Vec<(&'static str, f64)> {
     ["mq", "rmq", "rcq"].into_iter().filter_map(one).collect()
 }
 
-fn besides(loopback: &[(&str, f64)], veth: &[(&str, f64)]) -> Vec<Beside> {
+fn paper_values(loopback: &[(&str, f64)], veth: &[(&str, f64)]) -> Vec<PaperValue> {
     let words = |numbers: &[(&str, f64)]| order(numbers, units::time);
     let line = |what: &str, ours: &[(&str, f64)]| {
         (ours.len() == GET_US.len())
-            .then(|| beside(what, words(&GET_US), words(ours), verdict(same_order(ours, &GET_US))))
+            .then(|| paper_value(what, words(&GET_US), words(ours), verdict(same_order(ours, &GET_US))))
     };
-    let mut lines: Vec<Beside> = line("small get, loopback", loopback).into_iter().collect();
+    let mut lines: Vec<PaperValue> = line("small get, loopback", loopback).into_iter().collect();
     lines.extend(line("small get, veth pair", veth));
     lines.extend(gap(loopback));
     lines
 }
 
-/// What the message queues cost more than the rings, which is what the strategies change.
-fn gap(ours: &[(&str, f64)]) -> Option<Beside> {
+/// Additional cost of message queues over rings, which is the effect of the strategies.
+fn gap(ours: &[(&str, f64)]) -> Option<PaperValue> {
     let of = |numbers: &[(&str, f64)], wait: &str| numbers.iter().find(|(name, _)| *name == wait).map(|(_, us)| *us);
     let between = |numbers: &[(&str, f64)]| Some(of(numbers, "mq")? - of(numbers, "rcq")?);
     let (paper, here) = (between(&GET_US)?, between(ours)?);
     let verdict =
         "two wake-ups by the kernel, which on a core that client and daemon share take a tenth of those in Figure 3a";
-    Some(beside("MQ − RCQ", units::time(paper), units::time(here.max(0.0)), verdict))
+    Some(paper_value("MQ − RCQ", units::time(paper), units::time(here.max(0.0)), verdict))
 }
 
 /// Puts.
@@ -160,7 +163,7 @@ pub(super) fn puts(rows: &Rows) -> Picture {
         title: title.to_owned(),
         says: format!("A small put is one round trip like a get, though the home carries it out{compared}."),
         panels: panels.into_iter().map(Panel::Curves).collect(),
-        beside: vec![beside("puts", "no numbers", "see the table", "the paper measures gets only")],
+        paper_values: vec![paper_value("puts", "no numbers", "see the table", "the paper measures gets only")],
         commands: vec![bench("sizes")],
         notes: vec!["The home answers when the bytes are committed and everybody sees them whole.".to_owned()],
     }
@@ -196,7 +199,7 @@ pub(super) fn adapters(rows: &Rows) -> Picture {
         title: title.to_owned(),
         says,
         panels,
-        beside: vec![beside("over iWARP", "“similar trends” as over InfiniBand", "the two panels have the same shape", "times of an emulated processor: look at ratios only")],
+        paper_values: vec![paper_value("over iWARP", "“similar trends” as over InfiniBand", "the two panels have the same shape", "times of an emulated processor: look at ratios only")],
         commands: vec![VM.to_owned()],
         notes: vec![
             "The machine is emulated instruction by instruction, some twenty times slower than this one: only what was \
@@ -212,8 +215,8 @@ pub(super) fn words(rows: &Rows) -> Picture {
     let title = "An atomic on one word";
     let bar = |op: &str, path: &str, wait: &'static str| {
         let entry = rows.one("sizes", "ddss", op, 8, &format!("{path}/{wait}/t1"))?;
-        let part = Part { label: String::new(), look: super::look(wait), value: entry.p50_us };
-        Some(Bar { label: format!("{}, {}", path, super::called(wait)), parts: vec![part], paper: None })
+        let part = Part { label: String::new(), curve_style: super::curve_style(wait), value: entry.p50_us };
+        Some(Bar { label: format!("{}, {}", path, super::path_title(wait)), parts: vec![part], paper: None })
     };
     let panel = |(op, title): (&str, &str)| {
         let all = ROADS.iter().flat_map(|(path, _)| super::STRATEGIES.map(|wait| bar(op, path, wait)));
@@ -241,7 +244,7 @@ pub(super) fn words(rows: &Rows) -> Picture {
         title: title.to_owned(),
         says,
         panels,
-        beside: vec![beside("atomics", "no numbers", "see the bars", "the paper does not measure them")],
+        paper_values: vec![paper_value("atomics", "no numbers", "see the bars", "the paper does not measure them")],
         commands: vec![bench("sizes")],
         notes: vec![
             "Each word has one arbiter, the home's progress thread, and each change is a version of its segment."

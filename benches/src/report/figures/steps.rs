@@ -1,17 +1,17 @@
-//! Where the time of a get goes.
+//! Time of each step of a get.
 
-use super::{bench, beside, called};
+use super::{bench, paper_value, path_title};
 use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
 const TITLE: &str = "The road of a get in steps";
-/// The steps in the order of the road, with the look of each.
+/// The steps in order, with their styles.
 const STEPS: [(&str, &str); 6] =
     [("submit", "peer"), ("post", "rcq"), ("wire", "rmq"), ("complete", "mq"), ("reply", "auto"), ("return", "raw")];
 const ROADS: [(&str, &str); 3] = [("shm", "same node"), ("tcp-lo", "loopback"), ("tcp-veth", "veth pair")];
 
-/// A step of a road; what the home and the wire take together is divided by what bare sockets take on that wire.
+/// A step of a path; the joint time of home and wire is split by the time of bare sockets on that wire.
 fn step(rows: &Rows, step: &str, path: &str, wait: &str) -> Option<f64> {
     let of = |word: &str| {
         let is_it = |entry: &&Entry| entry.op == format!("step-{word}") && (entry.path(), entry.wait()) == (path, wait);
@@ -27,16 +27,16 @@ fn step(rows: &Rows, step: &str, path: &str, wait: &str) -> Option<f64> {
 
 fn bars(rows: &Rows, roads: &[(&str, &str)]) -> Vec<Bar> {
     let bar = |(path, label): &(&str, &str), wait: &str| {
-        let part = |(word, look): (&str, &'static str)| {
-            Some(Part { label: word.to_owned(), look, value: step(rows, word, path, wait)? })
+        let part = |(word, curve_style): (&str, &'static str)| {
+            Some(Part { label: word.to_owned(), curve_style, value: step(rows, word, path, wait)? })
         };
         let parts: Vec<Part> = STEPS.into_iter().filter_map(part).collect();
-        (parts.len() > 1).then(|| Bar { label: format!("{label}, {}", called(wait)), parts, paper: None })
+        (parts.len() > 1).then(|| Bar { label: format!("{label}, {}", path_title(wait)), parts, paper: None })
     };
     roads.iter().flat_map(|road| super::STRATEGIES.map(|wait| bar(road, wait))).flatten().collect()
 }
 
-/// The steps of one get, on each road that was measured.
+/// The steps of one get, on each measured path.
 pub(super) fn steps(rows: &Rows) -> Picture {
     let panel = |title: &str, roads: &[(&str, &str)]| {
         let unit = ("share of each step, and the whole; medians".to_owned(), Scale::TimeShare);
@@ -54,7 +54,7 @@ pub(super) fn steps(rows: &Rows) -> Picture {
         title: TITLE.to_owned(),
         says: says(rows),
         panels,
-        beside: vec![beside("steps", "Figure 2 names them, no numbers", "see the bars", "")],
+        paper_values: vec![paper_value("steps", "Figure 2 names them, no numbers", "see the bars", "")],
         commands: vec![bench("steps")],
         notes: vec![
             "submit: from the client's ring into the daemon's hands (written, and dequeued). post: until the engine has decided and the \

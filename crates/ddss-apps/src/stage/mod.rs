@@ -1,6 +1,6 @@
 //! Environment of tests and benches: the servers with which DDSS is compared, each in its namespace.
 //!
-//! [`ddss_testkit`] has the daemons, and [`Islands`](ddss_testkit::Islands), a small network of namespaces. Here are the others:
+//! [`ddss_testkit`] has the daemons, and [`NetworkNamespaces`](ddss_testkit::NetworkNamespaces), a small network of namespaces. Here are the others:
 //! [`NfsServer`], [`RedisServer`], and [`enter`], which moves the calling thread into a namespace.
 
 mod namespace;

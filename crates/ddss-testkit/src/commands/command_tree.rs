@@ -1,12 +1,13 @@
-//! The commands of `ddss` with their flags, as the program itself tells them: read from the completions for fish, which
-//! have a line for each. So a test that goes through all of them forgets none that somebody adds.
+//! The commands of `ddss` with their flags, read from the completions for fish.
+//!
+//! The completions have a line for each command and flag, so a test over all of them includes later additions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use crate::{Error, binary};
 
-/// What can be written behind one command.
+/// Flags of one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Long flags that take a value, without their dashes.
@@ -15,14 +16,14 @@ pub struct Flags {
     pub bare: BTreeSet<String>,
 }
 
-/// Each command that people see, as the words that name it (`["cluster", "join"]`), with its flags.
+/// Returns each visible command, as the words that name it (`["cluster", "join"]`), with its flags.
 pub fn commands() -> Result<BTreeMap<Vec<String>, Flags>, Error> {
     let output = Command::new(binary("ddss")?).args(["completions", "fish"]).output();
     let output = output.map_err(Error::system("reading the completions of ddss"))?;
     Ok(read(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The word behind some other words.
+/// Returns the word that follows `words` in `line`.
 fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     let rest = line.split_once(words)?.1;
     rest.split(|letter: char| letter.is_whitespace() || letter == ';' || letter == '"').next()
@@ -34,13 +35,13 @@ fn read(completions: &str) -> BTreeMap<Vec<String>, Flags> {
     let mut groups = BTreeSet::new();
     for line in completions.lines().filter(|line| line.starts_with("complete -c ddss -n ")) {
         let mut path: Vec<String> = after(line, USING).into_iter().map(str::to_owned).collect();
-        // What a group offers is said of whoever has written none of it yet.
+        // The completions offer a group's subcommands only while none of them has been typed.
         if line.contains("; and not __fish_seen_subcommand_from ") {
             groups.insert(path.clone());
         } else {
             path.extend(after(line, "; and __fish_seen_subcommand_from ").map(str::to_owned));
         }
-        // What a flag or a command is described with says nothing about its shape.
+        // A description says nothing about the shape of a flag or command.
         let (head, description) = line.split_once(" -d '").unwrap_or((line, ""));
         let tail = description.replace("\\'", "").split_once('\'').map(|(_, tail)| tail.to_owned()).unwrap_or_default();
         if let Some(flag) = after(head, " -l ") {
@@ -70,7 +71,7 @@ mod tests {
         assert!(of("cluster join").valued.contains("state-dir") && of("locks").bare.contains("break"));
         assert!(of("release").bare.contains("yes") && !of("release").valued.contains("yes"));
         assert!(found.len() > 25 && !found.contains_key(&words("cluster")), "{found:?}");
-        // What only programs start is offered to nobody.
+        // Commands that only programs start are hidden.
         assert!(!found.contains_key(&words("demo-node")) && !found.contains_key(&words("man")), "{found:?}");
     }
 }

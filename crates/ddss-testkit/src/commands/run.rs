@@ -1,4 +1,4 @@
-//! What the command `ddss` answers to words, held against what it promises to everybody.
+//! Runs of the command `ddss` with captured output.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,19 +6,20 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, binary};
 
-/// What a command said.
+/// Exit code and output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct CommandOutput {
     /// Its exit code; -1 if a signal ended it.
     pub code: i32,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub out: String,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub err: String,
 }
 
-/// Runs `ddss` with these words for the daemon in `folder`, whose state folder is in it, and gives it `input`.
-pub fn say(folder: &Path, words: &[&str], input: &str) -> Result<Said, Error> {
+/// Runs `ddss` with these arguments for the daemon in `folder`, whose state directory is below it, and gives it
+/// `input`.
+pub fn run_ddss(folder: &Path, words: &[&str], input: &str) -> Result<CommandOutput, Error> {
     let mut command = Command::new(binary("ddss")?);
     command.args(words).env("DDSS_DIR", folder).env("DDSS_STATE_DIR", folder.join("state"));
     if folder.is_dir() {
@@ -32,5 +33,5 @@ pub fn say(folder: &Path, words: &[&str], input: &str) -> Result<Said, Error> {
     }
     let output = child.wait_with_output().map_err(Error::system("waiting for ddss"))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) })
+    Ok(CommandOutput { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) })
 }

@@ -1,13 +1,15 @@
-//! A checker for the JSON schemas of the command `ddss`: as much of the 2020-12 draft as they use, and a keyword that it
-//! does not know is an error, so that no schema promises what nobody checks.
+//! A checker for the JSON schemas of the command `ddss`.
+//!
+//! It implements the part of the 2020-12 draft that they use. An unknown keyword is an error, so that no schema holds a
+//! rule that is not checked.
 
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Keywords that say nothing about a value.
+/// Keywords without effect on validation.
 const WORDS: &[&str] = &["$schema", "title", "description"];
 
-/// What is wrong with `value` by the schema in that file; empty if it is as it should be.
+/// Returns the violations of the schema in `file` by `value`; empty if the value is valid.
 pub fn schema_complaints(file: &Path, value: &Value) -> Vec<String> {
     let mut complaints = Vec::new();
     match std::fs::read_to_string(file).map_err(|error| error.to_string()).and_then(|text| parse(&text)) {
@@ -97,7 +99,7 @@ fn only_known(rules: &Map<String, Value>, value: &Value) -> bool {
         .is_none_or(|members| members.keys().all(|name| known.is_some_and(|known| known.contains_key(name))))
 }
 
-/// The few patterns that the schemas use; another one matches nothing, and so is noticed.
+/// Matches the few patterns that the schemas use. An unknown pattern matches nothing, so that its test fails.
 fn matches(pattern: &str, text: &str) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     match pattern {
@@ -122,7 +124,7 @@ mod tests {
 
     // If this failed, a command could change what scripts read, and the tests of its output would pass.
     #[test]
-    fn what_is_not_as_the_schema_says_is_named_with_its_place() {
+    fn schema_violation_is_reported_with_its_json_path() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("one.json");
         let schema = json!({

@@ -1,4 +1,4 @@
-//! A terminal with a program in it, for what people see and scripts do not.
+//! A pseudo-terminal with a program in it, for output that only people see.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::{Error, Said, binary};
+use crate::{CommandOutput, Error, binary};
 
 /// Lines of every terminal.
 const ROWS: u16 = 60;
@@ -42,27 +42,27 @@ impl Terminal {
     pub fn start(&self, mut command: Command) -> Result<Child, Error> {
         command.env("TERM", "xterm-256color").env_remove("COLUMNS");
         let ends = || -> io::Result<[OwnedFd; 3]> { Ok([self.end()?, self.end()?, self.end()?]) };
-        // When the program is gone, so is `command` with its copies of the ends: whoever reads is told.
+        // The parent drops `command` with its copies of the terminal, so that the reader sees the end of the program.
         let started =
             ends().and_then(|[stdin, stdout, stderr]| command.stdin(stdin).stdout(stdout).stderr(stderr).spawn());
         started.map_err(Error::system("starting a program in a terminal"))
     }
 
-    /// The end at which a program sits. It is not to become the terminal of who opens it.
+    /// The program's side of the terminal. It must not become the controlling terminal of the test.
     fn end(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::NOCTTY.bits().cast_signed();
         Ok(OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.name)?.into())
     }
 
-    /// What a person does: types into it, reads what comes.
-    pub fn hands(&self) -> Result<File, Error> {
+    /// The user's side of the terminal, for typing and reading.
+    pub fn user_end(&self) -> Result<File, Error> {
         self.master.try_clone().map_err(Error::system("sharing a terminal"))
     }
 
-    /// Everything that comes until the program is gone, as lines.
+    /// Reads lines until the program ends.
     fn read(mut self) -> String {
         let (mut all, mut buffer) = (Vec::new(), [0; 1 << 14]);
-        // The end is an error (EIO) when nobody is left at the other end.
+        // Linux reports a closed program side as EIO.
         while let Ok(count) = self.master.read(&mut buffer)
             && count > 0
         {
@@ -72,31 +72,31 @@ impl Terminal {
     }
 }
 
-/// Runs `ddss` with these words in a terminal that is so wide, for the daemon in `folder`; types `typed` into it. What it says
-/// to standard output and to standard error is all in `out`, as a person sees it.
-pub fn say_in_terminal(folder: &Path, columns: u16, words: &[&str], typed: &str) -> Result<Said, Error> {
+/// Runs `ddss` with these arguments in a terminal of this width, for the daemon in `folder`, and types `typed` into it.
+/// Standard output and standard error both arrive in `out`, as on a real terminal.
+pub fn run_ddss_in_terminal(folder: &Path, columns: u16, words: &[&str], typed: &str) -> Result<CommandOutput, Error> {
     let terminal = Terminal::new(columns)?;
     let mut command = Command::new(binary("ddss")?);
     command.args(words).env("DDSS_DIR", folder).env("DDSS_STATE_DIR", folder.join("state")).current_dir(folder);
     let mut child = terminal.start(command)?;
-    terminal.hands()?.write_all(typed.as_bytes()).map_err(Error::system("typing into a terminal"))?;
+    terminal.user_end()?.write_all(typed.as_bytes()).map_err(Error::system("typing into a terminal"))?;
     let out = terminal.read();
     let status = child.wait().map_err(Error::system("waiting for ddss"))?;
-    Ok(Said { code: status.code().unwrap_or(-1), out, err: String::new() })
+    Ok(CommandOutput { code: status.code().unwrap_or(-1), out, err: String::new() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // If this failed, what is tested as seen in a terminal would be what scripts see.
+    // If this failed, tests of terminal output would test the output for scripts.
     #[test]
-    fn a_program_finds_itself_in_a_terminal_of_that_width() {
+    fn program_sees_a_terminal_of_the_given_width() {
         let terminal = Terminal::new(93).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "test -t 1 && stty size && read word && echo got $word"]);
         let mut child = terminal.start(command).unwrap();
-        terminal.hands().unwrap().write_all(b"yes\n").unwrap();
+        terminal.user_end().unwrap().write_all(b"yes\n").unwrap();
         let said = terminal.read();
         assert!(child.wait().unwrap().success(), "{said}");
         assert!(said.contains("60 93\n") && said.contains("got yes\n"), "{said}");

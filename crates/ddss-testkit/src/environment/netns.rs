@@ -1,4 +1,4 @@
-//! A small network that a test can cut: one namespace for each node, a bridge between them, roads that fall silent.
+//! A small network that a test can cut: one namespace for each node, a bridge between them, links that fall silent.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Output, id};
@@ -6,46 +6,48 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Error;
 
-/// Network namespaces on one bridge. They are gone when this is dropped.
+/// Network namespaces on one bridge. Dropping the value removes them.
 #[derive(Debug)]
-pub struct Islands {
+pub struct NetworkNamespaces {
     name: String,
     count: u8,
 }
 
-/// How a node is cut off.
+/// Direction in which a node is cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cut {
+pub enum LinkFault {
     /// Nothing goes in or out.
     Both,
-    /// It hears nothing, and is heard.
+    /// The node receives nothing, and can send.
     Deaf,
-    /// It hears everything, and is not heard.
+    /// The node receives everything, and cannot send.
     Mute,
 }
 
-impl Islands {
-    /// As many islands; an error where this user or this kernel cannot make them, which is a reason to skip.
-    pub fn new(count: u8) -> Result<Islands, Error> {
+impl NetworkNamespaces {
+    /// Creates that many namespaces. Returns an error where this user or this kernel cannot create them, so that the
+    /// test is skipped.
+    pub fn new(count: u8) -> Result<NetworkNamespaces, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let islands = Islands { name: format!("ddss-{}-{}", id(), COUNT.fetch_add(1, Ordering::Relaxed)), count };
-        islands.ip(&["netns", "add", &islands.hub()])?;
-        islands.in_hub(&["link", "add", "bridge", "type", "bridge"])?;
-        islands.in_hub(&["link", "set", "bridge", "up"])?;
+        let network =
+            NetworkNamespaces { name: format!("ddss-{}-{}", id(), COUNT.fetch_add(1, Ordering::Relaxed)), count };
+        network.ip(&["netns", "add", &network.hub()])?;
+        network.in_hub(&["link", "add", "bridge", "type", "bridge"])?;
+        network.in_hub(&["link", "set", "bridge", "up"])?;
         for node in 1..=count {
-            let (inside, port, address) = (islands.inside(node), port(node), format!("{}/24", islands.address(node)));
-            islands.ip(&["netns", "add", &inside])?;
+            let (inside, port, address) = (network.inside(node), port(node), format!("{}/24", network.address(node)));
+            network.ip(&["netns", "add", &inside])?;
             let ends = ["type", "veth", "peer", "name", "eth0", "netns", &inside];
-            islands.ip(&[&["link", "add", &port, "netns", &islands.hub()][..], &ends[..]].concat())?;
-            islands.in_hub(&["link", "set", &port, "master", "bridge", "up"])?;
-            islands.ip(&["-n", &inside, "addr", "add", &address, "dev", "eth0"])?;
-            islands.ip(&["-n", &inside, "link", "set", "eth0", "up"])?;
-            islands.ip(&["-n", &inside, "link", "set", "lo", "up"])?;
+            network.ip(&[&["link", "add", &port, "netns", &network.hub()][..], &ends[..]].concat())?;
+            network.in_hub(&["link", "set", &port, "master", "bridge", "up"])?;
+            network.ip(&["-n", &inside, "addr", "add", &address, "dev", "eth0"])?;
+            network.ip(&["-n", &inside, "link", "set", "eth0", "up"])?;
+            network.ip(&["-n", &inside, "link", "set", "lo", "up"])?;
         }
-        Ok(islands)
+        Ok(network)
     }
 
-    /// Where a node's island is, counted from 1.
+    /// Name of the namespace of a node, counted from 1.
     pub fn address(&self, node: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 77, 0, node))
     }
@@ -59,18 +61,18 @@ impl Islands {
         format!("{}-hub", self.name)
     }
 
-    /// From now on packets of that node are lost without a word.
-    pub fn cut(&self, node: u8, how: Cut) -> Result<(), Error> {
-        if matches!(how, Cut::Both | Cut::Deaf) {
+    /// Drops the packets of that node silently from now on.
+    pub fn cut(&self, node: u8, how: LinkFault) -> Result<(), Error> {
+        if matches!(how, LinkFault::Both | LinkFault::Deaf) {
             self.silence(&self.hub(), &port(node))?;
         }
-        if matches!(how, Cut::Both | Cut::Mute) {
+        if matches!(how, LinkFault::Both | LinkFault::Mute) {
             self.silence(&self.inside(node), "eth0")?;
         }
         Ok(())
     }
 
-    /// A road to and from that node that is slow and narrow; says how.
+    /// Makes the link of that node slow and narrow, and returns a description of it.
     pub fn slow(&self, node: u8) -> Result<&'static str, Error> {
         let kinds: [(&str, &[&str]); 2] = [
             ("200 ms and one packet in fifty lost each way", &["netem", "delay", "200ms", "20ms", "loss", "2%"]),
@@ -92,10 +94,10 @@ impl Islands {
         Err(last.expect("there is more than one kind"))
     }
 
-    /// All roads of that node are as they were.
+    /// Removes all faults from the links of that node.
     pub fn heal(&self, node: u8) {
         for (namespace, device) in [(self.hub(), port(node)), (self.inside(node), "eth0".to_owned())] {
-            // A road that was not touched has nothing to take away.
+            // A link without a queueing rule has nothing to delete, which is no error.
             drop(self.tc(&namespace, &["qdisc", "del", "dev", &device, "root"]));
         }
     }
@@ -131,7 +133,7 @@ fn run(program: &str, words: &[&str]) -> Result<(), Error> {
     Err(Error::system(what)(std::io::Error::other(why)))
 }
 
-impl Drop for Islands {
+impl Drop for NetworkNamespaces {
     fn drop(&mut self) {
         for node in 1..=self.count {
             drop(run("ip", &["netns", "del", &self.inside(node)]));

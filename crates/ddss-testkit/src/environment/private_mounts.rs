@@ -7,25 +7,27 @@ use std::process::{Child, Command, Stdio};
 use super::skipped::skipped;
 use crate::{Error, TempNode};
 
-/// A folder in which some folders are small file systems of their own, for whoever is in its mount namespace. They are
-/// gone when this is dropped and nobody else is in it.
+/// A directory with small file systems mounted below it, visible only inside one mount namespace.
+///
+/// The mounts disappear when the value is dropped and no process is left in the namespace.
 #[derive(Debug)]
-pub struct Closet {
-    // The order counts: what is mounted goes before the folder that it is mounted in.
+pub struct PrivateMounts {
+    // The order of fields counts: the mounts must be dropped before the directory that they are mounted in.
     holder: Child,
     folder: TempNode,
 }
 
-/// Mounts what its arguments say, two and two, and stays.
+/// Mounts its arguments, in pairs, and then sleeps.
 const SCRIPT: &str = "while [ $# -gt 1 ]; do mount -t tmpfs -o \"$2,mode=700\" ddss \"$1\" || exit 1; shift 2; done
     echo there; exec sleep 3600";
 
-impl Closet {
-    /// Shelves of these names, each a file system with options as `mount` takes them (`size=8m`, `ro`). Nothing, and it is
-    /// said why `test` is skipped, where this user or this kernel cannot make them.
-    pub fn new(test: &str, shelves: &[(&str, &str)]) -> Option<Closet> {
-        match Closet::mount(shelves) {
-            Ok(closet) => Some(closet),
+impl PrivateMounts {
+    /// Mounts one file system for each name, with options as `mount` takes them (`size=8m`, `ro`).
+    ///
+    /// Returns `None`, and reports `test` as skipped, where this user or this kernel cannot mount them.
+    pub fn new(test: &str, mounts: &[(&str, &str)]) -> Option<PrivateMounts> {
+        match PrivateMounts::mount(mounts) {
+            Ok(mounts) => Some(mounts),
             Err(error) => {
                 skipped(test, &format!("it needs root and mount namespaces: {error}"));
                 None
@@ -33,38 +35,38 @@ impl Closet {
         }
     }
 
-    fn mount(shelves: &[(&str, &str)]) -> Result<Closet, Error> {
+    fn mount(mounts: &[(&str, &str)]) -> Result<PrivateMounts, Error> {
         let folder = TempNode::new()?;
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"]);
-        for (name, options) in shelves {
-            let shelf = folder.join(name);
-            std::fs::create_dir(&shelf).map_err(Error::system(format!("making {}", shelf.display())))?;
-            command.arg(shelf).arg(options);
+        for (name, options) in mounts {
+            let mount = folder.join(name);
+            std::fs::create_dir(&mount).map_err(Error::system(format!("making {}", mount.display())))?;
+            command.arg(mount).arg(options);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut holder = command.spawn().map_err(Error::system("starting unshare"))?;
         let out = holder.stdout.take().expect("standard output was asked for as a pipe");
         let mut said = String::new();
         let heard = BufReader::new(out).read_line(&mut said);
-        let closet = Closet { holder, folder };
+        let mounts = PrivateMounts { holder, folder };
         match heard {
-            Ok(_) if said == "there\n" => Ok(closet),
+            Ok(_) if said == "there\n" => Ok(mounts),
             _ => Err(Error::system("mounting a small file system")(std::io::Error::other("it could not be made"))),
         }
     }
 
-    /// Where a shelf is; or, for another name, a place beside the shelves with room enough.
-    pub fn shelf(&self, name: &str) -> PathBuf {
+    /// Path of a mount; for an unknown name, a path beside the mounts with enough space.
+    pub fn mount_path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// What goes before the name of a program to start it in there.
-    pub fn through(&self) -> Vec<String> {
+    /// Arguments that start a program inside the namespace.
+    pub fn command_prefix(&self) -> Vec<String> {
         ["nsenter", "-t", &self.holder.id().to_string(), "-m", "--"].map(str::to_owned).into()
     }
 
-    /// Fills the file system of a folder to the last block, or as far as `kib` says; the file's name is `filler`.
+    /// Fills the file system of a directory to the last block, or up to `kib`; the file is called `filler`.
     pub fn fill(&self, folder: &Path, kib: Option<u32>) {
         let count = kib.map_or_else(String::new, |kib| format!("count={kib}"));
         self.run(&format!("dd if=/dev/zero of={}/filler bs=1k {count}", folder.display()));
@@ -76,15 +78,15 @@ impl Closet {
     }
 
     fn run(&self, script: &str) {
-        let through = self.through();
+        let through = self.command_prefix();
         let mut command = Command::new(&through[0]);
         command.args(&through[1..]).args(["sh", "-c", script]);
-        // A full file system is what is wanted, and an error to who fills it.
+        // A full file system is the goal here, and `dd` reports it as an error.
         let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
-impl Drop for Closet {
+impl Drop for PrivateMounts {
     fn drop(&mut self) {
         // It does nothing but hold the namespace.
         let _ = self.holder.kill();

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use crate::{Error, Process, TempNode, binary, free_tcp_port};
 
-/// How long a daemon has until it serves. It takes milliseconds; a machine that runs other tests takes longer.
+/// Time limit for the start of a daemon. It takes milliseconds; a loaded machine takes longer.
 const READY_MAX: Duration = Duration::from_secs(20);
 /// The key that the daemons of tests share. It is no secret and guards nothing.
 pub const TEST_KEY: &str = "7e57000000000000000000000000000000000000000000000000000000000001";
 
-/// How a daemon is to be started.
+/// Start options of a daemon.
 #[derive(Debug)]
 pub struct DaemonOptions {
     node: u16,
@@ -56,46 +56,46 @@ impl DaemonOptions {
         }
     }
 
-    /// It runs in that network namespace.
+    /// Starts it in that network namespace.
     #[must_use]
     pub fn inside(self, namespace: &str) -> DaemonOptions {
-        self.through(["ip", "netns", "exec", namespace].map(str::to_owned).into())
+        self.command_prefix(["ip", "netns", "exec", namespace].map(str::to_owned).into())
     }
 
-    /// It is started by these words, which become the program: the pid is the daemon's.
+    /// Command that executes the daemon; it must `exec`, so that its pid is the daemon's.
     #[must_use]
-    pub fn through(mut self, words: Vec<String>) -> DaemonOptions {
+    pub fn command_prefix(mut self, words: Vec<String>) -> DaemonOptions {
         self.through = words;
         self
     }
 
-    /// Where other nodes reach it.
+    /// Address for other nodes.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 
-    /// It knows `other` as its peer.
+    /// Adds `other` as its peer.
     #[must_use]
     pub fn peer(mut self, other: &DaemonOptions) -> DaemonOptions {
         self.peers.push((other.node, other.listen));
         self.clustered()
     }
 
-    /// It has the key of the cluster of all tests, and listens to other nodes.
+    /// Gives it the key of all test clusters; it then listens to other nodes.
     #[must_use]
     pub fn clustered(mut self) -> DaemonOptions {
         self.clustered = true;
         self
     }
 
-    /// It joins the cluster of `other`, which gives it a number.
+    /// Makes it join the cluster of `other`, which assigns its id.
     #[must_use]
     pub fn joins(mut self, other: SocketAddr) -> DaemonOptions {
         self.numbered = false;
         self.clustered().argument("--join").argument(other.to_string())
     }
 
-    /// It has another key than the daemons of other tests.
+    /// Gives it another key than the daemons of other tests.
     #[must_use]
     pub fn key(mut self, token: &str) -> DaemonOptions {
         self.key = token.to_owned();
@@ -108,13 +108,13 @@ impl DaemonOptions {
         self.argument("--core").argument(core.to_string())
     }
 
-    /// It has this much memory for segments.
+    /// Sets its memory for segments.
     #[must_use]
     pub fn pool_bytes(self, bytes: u64) -> DaemonOptions {
         self.argument("--pool-bytes").argument(bytes.to_string())
     }
 
-    /// One more argument of its command line.
+    /// Adds an argument to its command line.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> DaemonOptions {
         self.more.push(argument.into());
@@ -175,7 +175,7 @@ pub fn write_key(folder: &Path, token: &str) -> Result<(), Error> {
     written.map_err(Error::system(format!("writing {}", path.display())))
 }
 
-/// A running `ddssd`. Process and folder are gone when this is dropped.
+/// A running `ddssd`. Dropping the value kills the process and removes its directory.
 #[derive(Debug)]
 pub struct Daemon {
     // The order counts: the process ends before its folder goes.
@@ -199,17 +199,17 @@ impl Daemon {
         Ok([a.start()?, b.start()?])
     }
 
-    /// Where clients attach.
+    /// Path of the socket for clients.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("ddssd.sock")
     }
 
-    /// Where it keeps everything it has.
+    /// Directory with the daemon's socket, state and logs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where other nodes reach it.
+    /// Address for other nodes.
     pub fn listen(&self) -> SocketAddr {
         self.options.listen
     }
@@ -240,13 +240,13 @@ impl Daemon {
     }
 
     /// Starts it again after its end, in the same folder and with the same arguments; returns when it serves.
-    pub fn start_again(&mut self) -> Result<(), Error> {
+    pub fn restart(&mut self) -> Result<(), Error> {
         self.process.end()?;
         self.process = self.options.spawn(&self.program, &self.folder)?;
         self.wait_until_ready()
     }
 
-    /// It serves when it says so.
+    /// Tests for the line by which the daemon reports that it serves.
     fn wait_until_ready(&mut self) -> Result<(), Error> {
         self.process.wait_until(READY_MAX, |process| says_ready(&process.stdout()))
     }
@@ -260,9 +260,9 @@ fn says_ready(stdout: &str) -> bool {
 mod tests {
     use super::*;
 
-    // If this failed, tests would start daemons with other flags than the ones that are documented.
+    // If this failed, tests would start daemons with undocumented flags.
     #[test]
-    fn the_command_line_is_the_documented_one() {
+    fn daemon_flags_match_the_documentation() {
         let a = DaemonOptions::new(1).unwrap();
         let b = DaemonOptions::new(2).unwrap().peer(&a).core(1).pool_bytes(1 << 20);
         let line = b.arguments(Path::new("/somewhere"));
@@ -274,9 +274,9 @@ mod tests {
         assert_eq!(a.listen().ip().to_string(), "127.0.0.1");
     }
 
-    // If this failed, a line of the log that mentions the word would pass for the word.
+    // If this failed, a log line that contains the word would count as the ready line.
     #[test]
-    fn only_a_line_that_begins_with_ready_is_one() {
+    fn ready_line_must_begin_with_ready() {
         assert!(says_ready("starting\nready node=1\n"));
         assert!(!says_ready("not ready yet\nreadying\n"));
     }

@@ -13,14 +13,14 @@ use crate::Error;
 
 /// Between two looks at a process.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How long a process has to end by itself before it is killed: a daemon lets what is under way end first.
+/// Time limit for a voluntary end before a kill: a daemon completes pending calls first.
 const END_MAX: Duration = Duration::from_secs(6);
-/// Bytes of what a process printed that an error repeats.
+/// Bytes of a process's output that an error repeats.
 const WORDS_MAX: usize = 4096;
 
 /// A process whose output goes into files, and which does not outlive this value.
 ///
-/// It gets signals by its pid, which cannot be another process's: nobody else waits for it, so the kernel keeps it.
+/// Its pid stays valid for signals: only this value waits for the process, so the kernel cannot reuse the pid.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -30,7 +30,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`; what it prints goes to NAME.out and NAME.err in `folder`.
+    /// Starts `command`; its output goes to NAME.out and NAME.err in `folder`.
     pub fn start(command: Command, folder: &Path, name: &str) -> Result<Process, Error> {
         Process::start_with(command, Stdio::null(), folder, name)
     }
@@ -55,17 +55,18 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has printed to standard output by now.
+    /// Standard output so far.
     pub fn stdout(&self) -> String {
         read(&self.stdout)
     }
 
-    /// What it has printed to standard error by now.
+    /// Standard error so far.
     pub fn stderr(&self) -> String {
         read(&self.stderr)
     }
 
-    /// Waits until `ready` says so; an error with its last words if it ends before, or needs longer than `deadline`.
+    /// Waits until `ready` returns true. Returns an error with the last output if the process ends first, or at
+    /// `deadline`.
     pub fn wait_until(&mut self, deadline: Duration, mut ready: impl FnMut(&Process) -> bool) -> Result<(), Error> {
         let begin = Instant::now();
         loop {
@@ -97,7 +98,7 @@ impl Process {
         }
     }
 
-    /// Kills it as `kill -9` does, and returns when it is gone.
+    /// Kills the process as `kill -9` does, and returns when it has ended.
     pub fn kill(&mut self) -> Result<(), Error> {
         let pid = self.pid();
         self.child.kill().map_err(Error::system(format!("killing process {pid}")))?;
@@ -120,7 +121,7 @@ impl Process {
     }
 
     /// Asks it to end, and does not wait for it.
-    pub fn ask_to_end(&self) -> Result<(), Error> {
+    pub fn terminate(&self) -> Result<(), Error> {
         self.signal(Signal::TERM)
     }
 
@@ -135,7 +136,7 @@ impl Process {
         match self.wait(END_MAX)? {
             Some(_) => Ok(()),
             None => {
-                // Where it hangs is what somebody will want to know, and nobody can ask it any more.
+                // The report names where the process hangs, because it cannot be inspected after the test.
                 let (pid, tasks) = (self.pid(), self.whereabouts());
                 let program = self.program.display();
                 let words = format!("{program} ({pid}) did not end within {END_MAX:?} and is killed: {tasks}");
@@ -145,7 +146,7 @@ impl Process {
         }
     }
 
-    /// Each thread's name, and what it waits for in the kernel.
+    /// Name of each thread with the kernel function that it waits in.
     fn whereabouts(&self) -> String {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
         let of = |task: fs::DirEntry| {
@@ -155,7 +156,7 @@ impl Process {
         tasks.map(of).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether every thread of it is stopped, or has ended.
+    /// True if every thread is stopped or has ended.
     fn stands_still(&self) -> bool {
         let Ok(mut tasks) = fs::read_dir(format!("/proc/{}/task", self.pid())) else { return true };
         tasks.all(|task| {
@@ -188,7 +189,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A daemon that is asked to end removes its message queues; one that is killed leaves them to the next.
+        // A daemon that ends regularly removes its message queues; a killed one leaves them to the next.
         if self.end().is_err() {
             drop(self.kill());
         }
@@ -196,7 +197,7 @@ impl Drop for Process {
 }
 
 fn read(path: &Path) -> String {
-    // The folder may be gone before the process is asked for its words: then there are none.
+    // The directory may already be removed; the output is empty then.
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
@@ -219,7 +220,7 @@ mod tests {
 
     // If this failed, a test would begin before its daemon serves, and fail one time in a hundred.
     #[test]
-    fn a_process_is_waited_for_until_it_says_so() {
+    fn wait_for_line_returns_when_process_prints_it() {
         let node = TempNode::new().unwrap();
         let mut process = shell(&node, "sleep 0.05; echo ready 7; exec sleep 1000");
         process.wait_until(DEADLINE, |process| process.stdout().contains("ready")).unwrap();
@@ -228,7 +229,7 @@ mod tests {
 
     // If this failed, a daemon that cannot start would look like one that is slow.
     #[test]
-    fn a_process_that_ends_first_is_an_error_with_its_words() {
+    fn early_exit_is_an_error_with_process_output() {
         let node = TempNode::new().unwrap();
         let mut process = shell(&node, "echo no such folder >&2; exit 3");
         let error = process.wait_until(DEADLINE, |_| false).unwrap_err().to_string();
@@ -237,7 +238,7 @@ mod tests {
 
     // If this failed, a hung daemon would hang the tests.
     #[test]
-    fn waiting_ends_at_its_deadline() {
+    fn wait_for_line_ends_at_its_deadline() {
         let node = TempNode::new().unwrap();
         let mut process = shell(&node, "echo still busy; exec sleep 1000");
         process.wait_until(DEADLINE, |process| !process.stdout().is_empty()).unwrap();
@@ -248,7 +249,7 @@ mod tests {
 
     // If this failed, tests would leave processes behind: stopped ones, and ones that do not want to end.
     #[test]
-    fn no_process_outlives_its_value() {
+    fn process_is_killed_when_value_is_dropped() {
         let node = TempNode::new().unwrap();
         let stopped = shell(&node, "exec sleep 1000");
         stopped.pause().unwrap();
@@ -266,7 +267,7 @@ mod tests {
 
     // If this failed, a test of a crash would end its daemon politely and prove nothing.
     #[test]
-    fn a_kill_cannot_be_handled() {
+    fn kill_sends_a_signal_that_cannot_be_handled() {
         let node = TempNode::new().unwrap();
         let mut process =
             shell(&node, "trap 'echo handled' TERM INT HUP EXIT; echo ready; while :; do sleep 0.1; done");

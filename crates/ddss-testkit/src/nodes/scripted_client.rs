@@ -1,4 +1,4 @@
-//! A client process that does what its test tells it.
+//! A client process that executes the calls of its test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub struct ScriptedClient {
 }
 
 impl ScriptedClient {
-    /// Starts `program` (a test finds it as `env!("CARGO_BIN_EXE_client")`) on the daemon of that folder; returns what
-    /// it said first as an error if it could not attach.
+    /// Starts `program` (a test finds it as `env!("CARGO_BIN_EXE_client")`) on the daemon of that directory. Returns
+    /// the program's first line as an error if it cannot attach.
     pub fn start(program: &str, folder: &Path, strategy: &str) -> Result<Self, Error> {
         let mut command = Command::new(program);
         command.arg(folder).arg(strategy).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -38,7 +38,7 @@ impl ScriptedClient {
         let input = input.expect("standard input was asked for as a pipe");
         let output = BufReader::new(output.expect("standard output was asked for as a pipe"));
         let mut client = Self { child, input, output };
-        let said = client.hear()?;
+        let said = client.read_reply()?;
         if said == "ok attached" { Ok(client) } else { Err(Error::Said { program: PathBuf::from(program), said }) }
     }
 
@@ -46,10 +46,10 @@ impl ScriptedClient {
     pub fn ask(&mut self, line: &str) -> Result<String, Error> {
         let told = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         told.map_err(Error::system(format!("telling a client to {line}")))?;
-        self.hear()
+        self.read_reply()
     }
 
-    fn hear(&mut self) -> Result<String, Error> {
+    fn read_reply(&mut self) -> Result<String, Error> {
         let mut line = String::new();
         self.output.read_line(&mut line).map_err(Error::system("hearing a client"))?;
         Ok(line.trim_end().to_owned())
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_patterns_share_no_byte_at_any_place() {
+    fn patterns_differ_in_every_byte() {
         // If this broke, a torn value could pass for a whole one.
         let (first, second) = (pattern(0, 500), pattern(1, 500));
         assert!(first.iter().zip(&second).all(|(a, b)| a != b));

@@ -1,4 +1,4 @@
-//! Where a node of a test lives: a folder and an address that no other test has.
+//! A directory and an address for one node that no other test uses.
 
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::Error;
 /// The ports that are tried: below those that the kernel takes for connections that go out.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// A folder for one node, in memory where there is such a file system. It is gone when this is dropped.
+/// A directory for one node, in a memory file system where there is one. Dropping the value removes it.
 #[derive(Debug)]
 pub struct TempNode {
     folder: TempDir,
@@ -45,13 +45,14 @@ impl TempNode {
     }
 }
 
-/// A port of `ip` on which nobody listens, nor on the next one: a node of a cluster takes two.
+/// Returns a port of `ip` that is free together with its successor: a cluster node takes two.
 ///
-/// It is not reserved. It is never given twice by one process, and two processes begin to look at different ports.
+/// The port is not reserved. One process never returns a port twice, and two processes start their search at different
+/// ports.
 pub fn free_tcp_port(ip: IpAddr) -> Result<u16, Error> {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let count = PORTS.end - PORTS.start;
-    // Neighbouring pids begin far from each other: 101 ports are more than one test program takes.
+    // Neighbouring pids start 101 ports apart, which is more than one test program takes.
     let first = process::id().wrapping_mul(101) % u32::from(count);
     for _ in 0..count {
         let given = GIVEN.fetch_add(2, Ordering::Relaxed);
@@ -70,9 +71,9 @@ mod tests {
 
     use super::*;
 
-    // If this failed, a test would leave its folder behind on the machine of whoever ran it.
+    // If this failed, tests would leave directories behind.
     #[test]
-    fn a_folder_goes_with_its_node() {
+    fn node_directory_is_removed_with_its_node() {
         let node = TempNode::new().unwrap();
         let path = node.path().to_path_buf();
         fs::write(node.join("file"), "words").unwrap();
@@ -81,9 +82,9 @@ mod tests {
         assert!(!path.exists());
     }
 
-    // If this failed, two daemons of one test would want the same port, and one of them would not start.
+    // If this failed, two daemons of one test would get the same port, and one of them would not start.
     #[test]
-    fn a_port_is_free_and_given_once() {
+    fn free_port_is_unused_and_handed_out_once() {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let ports: Vec<u16> = (0..50).map(|_| free_tcp_port(ip).unwrap()).collect();
         for (index, port) in ports.iter().enumerate() {

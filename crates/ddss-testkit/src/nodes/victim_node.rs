@@ -1,4 +1,4 @@
-//! A node that is attacked: what a good client has there, and attackers as another user.
+//! A node under attack by local processes of another user, with a legitimate client.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -12,15 +12,15 @@ use ddss::{Client, LockGuard, LockOptions, Segment, Spec, Strategy};
 
 use crate::{Daemon, DaemonOptions, Error, TempNode};
 
-/// Who nobody is.
+/// User id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// A node whose socket is open to everybody, with a good client's segments in it.
+/// A node whose socket is open to all users, with the segments of a legitimate client.
 #[derive(Debug)]
-pub struct Besieged {
-    /// The good client's, closed to everybody else.
+pub struct VictimNode {
+    /// Segment of the legitimate client, readable only by its owner.
     pub secret: Segment,
-    /// Open to everybody; its lock is the good client's.
+    /// Segment open to all users; the legitimate client holds its lock.
     pub held: LockGuard,
     words: Vec<String>,
     // The order counts: clients end before their daemon, and that before its folder.
@@ -31,10 +31,10 @@ pub struct Besieged {
     pub daemon: Daemon,
 }
 
-impl Besieged {
-    /// Starts a node whose progress thread has that core, or none of its own. Its secret is `word`, again and again; `program`
-    /// attacks it.
-    pub fn start(word: u64, program: &Path, core: Option<usize>) -> Result<Besieged, Box<dyn std::error::Error>> {
+impl VictimNode {
+    /// Starts a node whose progress thread has the core `core`, or no core of its own. The secret segment holds `word`
+    /// repeatedly; `program` attacks.
+    pub fn start(word: u64, program: &Path, core: Option<usize>) -> Result<VictimNode, Box<dyn std::error::Error>> {
         let core = core.map_or_else(|| "none".to_owned(), |core| core.to_string());
         let options = DaemonOptions::new(1)?.pool_bytes(64 << 20).argument("--core").argument(core);
         let daemon = options.argument("--socket-mode").argument("666").start()?;
@@ -57,13 +57,13 @@ impl Besieged {
             held.token().to_string(),
             queue.to_string(),
         ];
-        // Where another user can run it.
+        // The copy is in a directory that another user can execute from.
         let folder = TempNode::new()?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
         let attacker = folder.join("attacker");
         fs::copy(program, &attacker)?;
         fs::set_permissions(&attacker, Permissions::from_mode(0o755))?;
-        Ok(Besieged { secret, held, words: words.into(), _clients: [queued, client], attacker, folder, daemon })
+        Ok(VictimNode { secret, held, words: words.into(), _clients: [queued, client], attacker, folder, daemon })
     }
 
     /// An attack, again and again for so many seconds (or once), as another user where this one may become another.

@@ -1,9 +1,9 @@
-//! What a program links that depends on the client crate.
+//! Native libraries that a program links by depending on the client crate.
 //!
-//! `cargo metadata` knows the dependencies but not the linker's arguments, so this reads the four ways by which a
-//! crate can bring a C library: the `links` key, a build dependency that compiles C or asks for installed
-//! libraries, a build script that prints a link argument, and `#[link(..)]` in the source. It does not see a
-//! library that is opened at run time by name.
+//! `cargo metadata` knows the dependencies but not the linker's arguments, so this reads the four ways by which a crate
+//! can bring a C library: the `links` key, a build dependency that compiles C or searches installed libraries, a build
+//! script that prints a link argument, and `#[link(..)]` in the source. It does not see a library that is opened at run
+//! time by name.
 
 use std::path::Path;
 use std::{fs, io};
@@ -13,16 +13,16 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::tokens::lex;
 
-/// Crates whose only use in a build script is to compile C or to look for an installed library.
+/// Crates whose only use in a build script is to compile C or to search an installed library.
 const C_TOOLS: &[&str] = &["autotools", "bindgen", "cc", "cmake", "pkg-config", "system-deps", "vcpkg"];
 
 /// Crates that declare the C library itself, which every Rust program on this system links anyway.
 const LIBC: &[&str] = &["libc"];
 
-/// The package called `name` and everything that is built into whoever depends on it.
+/// Returns the package called `name` and every package that is linked with it.
 ///
-/// Dev-dependencies are left out (a user does not build them), build dependencies too: they run, and are not linked.
-pub fn tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a Package> {
+/// Dev-dependencies are left out because users do not build them, and build dependencies because they are not linked.
+pub fn dependency_tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a Package> {
     let root = metadata.packages.iter().find(|package| package.name.as_str() == name);
     let mut found: Vec<&Package> = root.into_iter().collect();
     let mut next = 0;
@@ -37,10 +37,10 @@ pub fn tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a Package> {
     found
 }
 
-/// The packages of `tree` that bring a C library, and how.
-pub fn c_libraries(metadata: &Metadata, tree: &[&Package]) -> io::Result<Vec<String>> {
+/// The packages of `dependency_tree` that bring a C library, and how.
+pub fn c_libraries(metadata: &Metadata, dependency_tree: &[&Package]) -> io::Result<Vec<String>> {
     let mut complaints = Vec::new();
-    for package in tree {
+    for package in dependency_tree {
         let name = package.name.as_str();
         if let Some(library) = &package.links {
             complaints.push(format!("{name} links the library {library}"));
@@ -67,7 +67,7 @@ pub fn c_libraries(metadata: &Metadata, tree: &[&Package]) -> io::Result<Vec<Str
 }
 
 fn dependencies<'a>(metadata: &'a Metadata, id: &PackageId, kind: DependencyKind) -> Vec<&'a PackageId> {
-    let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves unless it is told not to");
+    let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves by default");
     let node = resolve.nodes.iter().find(|node| node.id == *id).expect("every package is a node");
     let wanted = node.deps.iter().filter(|dependency| dependency.dep_kinds.iter().any(|info| info.kind == kind));
     wanted.map(|dependency| &dependency.pkg).collect()
@@ -82,7 +82,7 @@ fn link_attributes(package: &str, folder: &Path) -> io::Result<Vec<String>> {
             complaints.extend(link_attributes(package, &path)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path)?;
-            // Lexing every dependency takes seconds; few files have the word at all.
+            // Lexing every dependency takes seconds; few files contain the attribute's name at all.
             let lexed = if text.contains("link") { lex(&text).ok() } else { None };
             if lexed.is_some_and(has_link_attribute) {
                 complaints.push(format!("{package} links a library in {}", path.display()));
@@ -110,7 +110,7 @@ mod tests {
 
     // If this failed, a crate could link a C library by attribute and the client would need it installed.
     #[test]
-    fn a_link_attribute_is_found_and_a_word_is_not() {
+    fn link_attribute_is_found_and_comment_is_not() {
         let found = |text: &str| has_link_attribute(lex(text).unwrap());
         assert!(found("mod a { #[link(name = \"ibverbs\")] extern \"C\" {} }"));
         assert!(!found("// #[link(name = \"ibverbs\")]\nfn f() { g(\"#[link(name)]\"); }"));

@@ -1,14 +1,14 @@
-//! Figures on pages: each has the command near it that makes it again, and the commands on pages are of things that are there.
+//! Checks that documented figures have a command nearby, and that documented commands name existing targets.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What stands behind a number that was measured.
+/// Units of measured numbers.
 const UNITS: &[&str] = &["ns", "µs", "k/s", "M/s", "million calls", "million a second"];
-/// How a command begins that makes a figure.
+/// Beginnings of commands that produce a figure.
 const MAKERS: &[&str] = &["cargo ", "scripts/", "ddss bench", "ddss demo"];
 
-/// What cargo can run: packages, and their targets as `--bin NAME`, `--test NAME`, ...
+/// Packages that cargo can run, and their targets as `--bin NAME`, `--test NAME`, ...
 #[derive(Debug, Clone, Default)]
 pub struct Runnable {
     /// Names of packages.
@@ -17,7 +17,7 @@ pub struct Runnable {
     pub targets: BTreeSet<String>,
 }
 
-/// Where a measured figure stands with no command in its section. A decision is one section: it was measured once, then.
+/// Returns the measured figures without a command in their section. A decision record counts as one section.
 pub fn figure_complaints(page: &str, text: &str) -> Vec<String> {
     let is_decision = page.contains("decisions/");
     let mut complaints = Vec::new();
@@ -41,7 +41,7 @@ pub fn figure_complaints(page: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// Whether a number with a unit of measuring stands there.
+/// True if the text has a number with a unit of measurement.
 fn has_figure(line: &str) -> bool {
     UNITS.iter().any(|unit| {
         line.match_indices(&format!(" {unit}")).any(|(at, found)| {
@@ -90,9 +90,9 @@ pub fn command_complaints(page: &str, text: &str, there: &Runnable, root: &Path)
 mod tests {
     use super::*;
 
-    // If this failed, a page could show a number that nobody can make again.
+    // If this failed, a page could show a number that cannot be reproduced.
     #[test]
-    fn a_figure_without_its_command_is_found_with_its_line() {
+    fn figure_without_command_is_reported_with_its_line() {
         let complaints = |text: &str| figure_complaints("docs/PAGE.md", text);
         assert_eq!(
             complaints("## A\nIt takes 12 µs.\n## B\n`cargo bench`"),
@@ -103,9 +103,9 @@ mod tests {
         assert_eq!(figure_complaints("docs/decisions/1.md", "# A\n1 µs\n## B\n`scripts/guard`"), [""; 0]);
     }
 
-    // If this failed, a page could tell a reader to run what went away long ago.
+    // If this failed, a page could name a command that no longer exists.
     #[test]
-    fn a_target_that_is_not_there_is_found() {
+    fn missing_cargo_target_is_reported() {
         let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let there = Runnable { packages: set(&["a"]), targets: set(&["--bench x"]) };
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! How long a file is, and what a `mod.rs` may hold.
+//! Limits on the length of files and on the content of `mod.rs`.
 
 use proc_macro2::{Delimiter, LexError, TokenTree};
 
@@ -10,7 +10,7 @@ pub fn long_file(path: &str, text: &str, lines_max: usize) -> Option<String> {
     (lines > lines_max).then(|| format!("{path} has {lines} lines, more than {lines_max}"))
 }
 
-/// What else than docs, `mod name;` and `use` stands at the top of a `mod.rs`.
+/// Returns the items at the top of a `mod.rs` that are not docs, `mod name;` or `use`.
 pub fn mod_file_complaints(path: &str, text: &str) -> Result<Vec<String>, LexError> {
     let tokens: Vec<TokenTree> = lex(text)?.into_iter().collect();
     let mut rest = tokens.as_slice();
@@ -67,22 +67,22 @@ mod tests {
 
     // If this failed, files would grow past what one sitting can read.
     #[test]
-    fn one_line_too_many_is_one_too_many() {
+    fn file_one_line_over_the_limit_is_refused() {
         assert_eq!(long_file("a.rs", "1\n2\n3\n", 3), None);
         assert_eq!(long_file("a.rs", "1\n2\n3\n4\n", 3).unwrap(), "a.rs has 4 lines, more than 3");
     }
 
     // If this failed, a page of contents could not have its usual lines.
     #[test]
-    fn docs_mods_and_uses_are_a_contents_page() {
+    fn file_of_docs_mods_and_uses_is_a_contents_page() {
         let page = "//! Words.\n#![allow(missing_docs)]\n#[cfg(test)]\nmod a;\npub(crate) mod b;\n\
                     pub use a::{B, c::{D, E}};\n/// Words.\npub mod f;\n";
         assert_eq!(mod_file_complaints("mod.rs", page).unwrap(), Vec::<String>::new());
     }
 
-    // If this failed, code would hide in the one place where nobody looks for it.
+    // If this failed, code would hide in `mod.rs`, where readers do not look for it.
     #[test]
-    fn code_in_a_contents_page_is_refused() {
+    fn code_in_contents_page_is_refused() {
         for planted in ["mod a { fn f() {} }", "fn f() {}", "pub struct A;", "pub const A: u8 = 1;", "a!();"] {
             let page = format!("//! Words.\nmod z;\n{planted}\n");
             let complaints = mod_file_complaints("a/mod.rs", &page).unwrap();

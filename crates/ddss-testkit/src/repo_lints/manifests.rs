@@ -1,11 +1,11 @@
-//! What every manifest takes from the workspace: its lints, and one version of each dependency.
+//! Checks that every manifest inherits its lints and dependency versions from the workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::Metadata;
 use toml::{Table, Value};
 
-/// What the manifest of one member decides by itself and should take from the workspace.
+/// Returns the settings of one member's manifest that it should inherit from the workspace.
 pub fn manifest_complaints(path: &str, text: &str) -> Result<Vec<String>, toml::de::Error> {
     let manifest: Table = toml::from_str(text)?;
     let mut complaints = Vec::new();
@@ -29,7 +29,7 @@ pub fn manifest_complaints(path: &str, text: &str) -> Result<Vec<String>, toml::
 
 /// Dependencies that members name and that come in more than one version.
 pub fn version_complaints(metadata: &Metadata) -> Vec<String> {
-    let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves unless it is told not to");
+    let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves by default");
     let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for node in resolve.nodes.iter().filter(|node| metadata.workspace_members.contains(&node.id)) {
         for dependency in &node.dependencies {
@@ -51,7 +51,7 @@ mod tests {
 
     // If this failed, a crate could leave the lints that keep its unsafe code explained.
     #[test]
-    fn a_member_without_the_lints_is_named() {
+    fn member_without_workspace_lints_is_reported() {
         let complaints = manifest_complaints("a/Cargo.toml", "[lints.rust]\nmissing_docs = \"allow\"\n").unwrap();
         assert_eq!(complaints, ["a/Cargo.toml does not take its lints from the workspace"]);
         assert_eq!(manifest_complaints("a/Cargo.toml", "[lints]\nworkspace = true\n").unwrap(), Vec::<String>::new());
@@ -59,7 +59,7 @@ mod tests {
 
     // If this failed, two crates could disagree about the version of a third, and users would build both.
     #[test]
-    fn a_version_of_its_own_is_named_in_every_table() {
+    fn own_dependency_version_is_reported_in_every_table() {
         let planted = "[lints]\nworkspace = true\n[dependencies]\na = \"1\"\nb.workspace = true\n\
                        [dev-dependencies]\nc = { path = \"../c\" }\n[build-dependencies]\nd = { workspace = false, version = \"1\" }\n\
                        [target.'cfg(unix)'.dependencies]\ne = { version = \"1\" }\nf = { workspace = true, optional = true }\n";

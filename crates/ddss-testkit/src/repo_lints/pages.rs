@@ -1,12 +1,11 @@
-//! Pages for people: the paths that they name, and the words that they say stand there.
+//! Checks that paths and names in documentation pages exist.
 //!
-//! A word of a page is a path when it has a `/` and ends like a file of ours or in `/`, or when it ends in `.rs` or
-//! `.toml` at all. Code spans right behind a path in a code span, with nothing but blanks between, are names
-//! that have to stand in that file.
+//! A word of a page is a path if it contains a `/` and ends in `/` or like a file of this repository, or if it ends in
+//! `.rs` or `.toml`. Code spans directly behind a path in a code span are names that must occur in that file.
 
 use std::path::Path;
 
-/// How the files end that a page may name.
+/// File extensions of paths that pages name.
 const ENDINGS: &[&str] = &["/", ".rs", ".toml", ".md", ".sh"];
 
 /// The paths and names in `text` that are not in the tree below `root`. `path` is where the page is.
@@ -36,13 +35,13 @@ pub fn page_complaints(path: &str, text: &str, root: &Path) -> Vec<String> {
     complaints
 }
 
-/// The words of a line that are paths.
+/// Returns the words of a line that are paths.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let is_part = |letter: char| letter.is_alphanumeric() || "_-./".contains(letter);
     line.split(move |letter| !is_part(letter)).map(|word| word.trim_end_matches('.')).filter(|word| {
         let in_folder = word.contains('/') && ENDINGS.iter().any(|ending| word.ends_with(ending));
         let is_file = word.ends_with(".rs") || word.ends_with(".toml");
-        // What begins at the root of a machine, or of the web, is not ours.
+        // Absolute paths and web addresses are outside the repository.
         !word.starts_with('/') && (is_file || in_folder)
     })
 }
@@ -79,25 +78,25 @@ mod tests {
         page_complaints("docs/PAGE.md", text, folder.path())
     }
 
-    // If this failed, a page could send its reader to files that went away long ago.
+    // If this failed, a page could send its reader to deleted files.
     #[test]
-    fn a_planted_wrong_path_is_found_with_its_line() {
+    fn wrong_path_is_reported_with_its_line() {
         assert_eq!(complaints("good\nsee `a/src/c.rs`"), ["docs/PAGE.md:2 names a/src/c.rs, which does not exist"]);
         assert_eq!(complaints("in a/lost/ and b.rs, too").len(), 2);
         assert_eq!(complaints("[there](GONE.md) or docs/GONE.md").len(), 1);
         assert_eq!(complaints("`a/src/b.rs`, `a/src/`, a/src/b.rs. [o](OTHER.md#top) (a/src/b.rs)"), [""; 0]);
     }
 
-    // If this failed, every page would be wrong, and somebody would switch the check off.
+    // If this failed, every page would fail the check.
     #[test]
-    fn what_is_no_path_of_ours_is_left_alone() {
+    fn foreign_paths_are_ignored() {
         let text = "and/or, 5/6, /dev/shm/x.rs, https://example.org/a.md, `$DIR/ddss`, x86/64, ops/s.";
         assert_eq!(complaints(text), [""; 0]);
     }
 
     // If this failed, a page could name functions that were renamed long ago.
     #[test]
-    fn a_name_behind_a_path_has_to_stand_in_that_file() {
+    fn name_after_path_must_occur_in_that_file() {
         assert_eq!(complaints("`a/src/b.rs` `carry` `Cart::parcel` and `nothing`"), [""; 0]);
         let wrong = complaints("`a/src/b.rs` `carry`\n  `haul`, `pull`");
         assert_eq!(wrong, ["docs/PAGE.md says that haul stands in a/src/b.rs, which it does not"]);

@@ -7,9 +7,9 @@ use std::{fs, io};
 /// One file of the workspace that is text.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Where it is, from the root of the workspace, with `/` between the parts.
+    /// Path from the root of the workspace, with `/` between the parts.
     pub path: String,
-    /// What it says.
+    /// Content.
     pub text: String,
 }
 
@@ -19,7 +19,7 @@ impl Source {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Whether `rule` names this file: the path itself, or `folder/**` for all below a folder.
+    /// Returns true if `rule` names this file: the path itself, or `folder/**` for all files below a directory.
     pub fn matches(&self, rule: &str) -> bool {
         match rule.strip_suffix("**") {
             Some(folder) => self.path.starts_with(folder),
@@ -46,7 +46,7 @@ pub fn sources(root: &Path) -> io::Result<Vec<Source>> {
     let mut found = Vec::new();
     for path in paths {
         match fs::read(root.join(&path)) {
-            // Bytes that are no text have no words, and no rule here is about them.
+            // Binary files hold no words, and no rule applies to them.
             Ok(bytes) => found.extend(String::from_utf8(bytes).ok().map(|text| Source { path, text })),
             // Listed, and deleted since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -88,9 +88,9 @@ fn walked(root: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    // If this failed, a tarball would be checked for nothing at all and pass.
+    // If this failed, a tarball would pass without any check.
     #[test]
-    fn a_folder_without_git_is_walked() {
+    fn directory_without_git_is_walked() {
         let folder = tempfile::tempdir().unwrap();
         for path in ["a/b.rs", "a/target/c.rs", ".ci/run", "d.bin"] {
             let path = folder.path().join(path);
@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(paths, [".ci/run", "a/b.rs"]);
     }
 
-    // If this failed, a rule for one folder would open a neighbour with a longer name.
+    // If this failed, a rule for one directory would apply to a neighbour with a longer name.
     #[test]
-    fn a_rule_names_one_file_or_one_folder() {
+    fn rule_matches_one_file_or_one_directory() {
         let source = |path: &str| Source { path: path.into(), text: String::new() };
         assert!(source("a/src/sys/deep/b.rs").matches("a/src/sys/**"));
         assert!(!source("a/src/system/b.rs").matches("a/src/sys/**"));

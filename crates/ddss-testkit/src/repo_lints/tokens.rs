@@ -4,14 +4,14 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 
-/// The lines on which the word `unsafe` stands as code, counted from 1.
+/// Returns the lines with the keyword `unsafe` as code, counted from 1.
 pub fn unsafe_lines(text: &str) -> Result<Vec<usize>, LexError> {
     let mut lines = Vec::new();
     collect_unsafe(lex(text)?, &mut lines);
     Ok(lines)
 }
 
-/// What makes a thread wait for another one.
+/// Types that make a thread wait for another one.
 const LOCKS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "Barrier", "ReentrantLock", "mpsc"];
 
 /// The lines on which a lock is named as code, counted from 1: not where it is only imported, and not in tests.
@@ -22,7 +22,7 @@ pub fn lock_lines(text: &str) -> Result<Vec<usize>, LexError> {
     Ok(lines)
 }
 
-/// Whether the file opens with an attribute that forbids `unsafe` for its whole crate.
+/// Returns true if the file forbids `unsafe` for its whole crate by an attribute.
 pub fn forbids_unsafe(text: &str) -> Result<bool, LexError> {
     let tokens: Vec<TokenTree> = lex(text)?.into_iter().collect();
     Ok(tokens.windows(3).any(|window| match window {
@@ -55,7 +55,7 @@ fn collect_unsafe(tokens: TokenStream, lines: &mut Vec<usize>) {
 }
 
 fn collect_locks(tokens: TokenStream, lines: &mut Vec<usize>) {
-    // What is left out: an import up to its end, and an item of tests up to its braces.
+    // Skipped tokens: an import up to its end, and a test item up to its braces.
     let (mut import, mut of_tests) = (false, false);
     for token in tokens {
         match token {
@@ -98,7 +98,7 @@ fn is_forbid_unsafe(attribute: TokenStream) -> bool {
 mod tests {
     use super::*;
 
-    // If this failed, `unsafe` could leave the files that are read for it, and nobody would see it.
+    // If this failed, `unsafe` could spread to unlisted files unnoticed.
     #[test]
     fn unsafe_is_found_wherever_it_is_code() {
         let planted = "fn f() {\n    unsafe { g() }\n}\nmacro_rules! m { () => { unsafe fn h() {} } }\n\
@@ -106,15 +106,15 @@ mod tests {
         assert_eq!(unsafe_lines(planted).unwrap(), [2, 4, 5]);
     }
 
-    // If this failed, a sentence about `unsafe` would stop the build, and people would stop writing such sentences.
+    // If this failed, a comment about `unsafe` would stop the build.
     #[test]
-    fn unsafe_in_words_is_not_code() {
+    fn unsafe_in_comments_and_strings_is_ignored() {
         let planted = "//! unsafe\n/* unsafe /* unsafe */ */\n/// unsafe\n#[deny(unsafe_code)]\n\
                        fn f() { g(\"unsafe {\", r#\"unsafe \"quoted\" \"#, b\"unsafe\", 'u', r#unsafe_not); }\n";
         assert_eq!(unsafe_lines(planted).unwrap(), Vec::<usize>::new());
     }
 
-    // If this failed, a lock could come to where every call goes, or an import would be taken for one.
+    // If this failed, a lock could enter the data path, or an import would count as one.
     #[test]
     fn locks_are_found_where_they_are_used_and_not_in_tests() {
         let planted = "use std::sync::{Mutex, RwLock};\n// Mutex\nstruct A {\n    a: Mutex<u8>,\n    b: u8,\n}\n\
@@ -127,7 +127,7 @@ mod tests {
 
     // If this failed, a comment that names the attribute would pass for the attribute.
     #[test]
-    fn the_attribute_counts_and_its_name_in_a_comment_does_not() {
+    fn forbid_attribute_counts_and_comment_does_not() {
         assert!(forbids_unsafe("//! Words.\n#![forbid(missing_docs, unsafe_code)]\nfn f() {}").unwrap());
         assert!(!forbids_unsafe("// #![forbid(unsafe_code)]\nfn f() {}").unwrap());
         assert!(!forbids_unsafe("const A: &str = \"#![forbid(unsafe_code)]\";").unwrap());

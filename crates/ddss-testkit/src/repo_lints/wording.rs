@@ -4,10 +4,10 @@ use toml::{Table, Value};
 
 use super::Source;
 
-/// Where a dependency may come from.
+/// Permitted source of dependencies.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The lines of `source` that hold one of `words`.
+/// Returns the lines of `source` that contain one of `words`.
 pub fn machine_words(source: &Source, words: &[&str]) -> Vec<String> {
     let lines = source.text.lines().enumerate();
     let found = lines.filter_map(|(index, line)| {
@@ -33,9 +33,9 @@ pub fn foreign_sources(lock: &str) -> Result<Vec<String>, toml::de::Error> {
 mod tests {
     use super::*;
 
-    // If this failed, a path of the author's machine would be a broken link on everyone else's.
+    // If this failed, a path of the author's machine could enter the repository.
     #[test]
-    fn a_machine_path_is_named_with_its_line() {
+    fn machine_path_is_reported_with_its_line() {
         let source = Source { path: "a.md".into(), text: "one\nsee /some/where/b\n".into() };
         assert_eq!(machine_words(&source, &["/else/", "/some/"]), ["a.md:2 says /some/"]);
         assert_eq!(machine_words(&source, &["/else/"]), Vec::<String>::new());
@@ -43,7 +43,7 @@ mod tests {
 
     // If this failed, a build would depend on a server that only its author can reach.
     #[test]
-    fn only_crates_io_is_at_home_in_the_lock() {
+    fn only_crates_io_sources_are_accepted_in_the_lock_file() {
         let lock = "[[package]]\nname = \"a\"\n[[package]]\nname = \"b\"\nsource = \"registry+https://github.com/rust-lang/crates.io-index\"\n\
                     [[package]]\nname = \"c\"\nsource = \"git+https://example.org/c\"\n\
                     [[package]]\nname = \"d\"\nsource = \"registry+https://example.org/index\"\n";

@@ -1,17 +1,18 @@
-//! Whether what the workers saw can have happened.
+//! Checks that the workers' observations are possible.
 //!
-//! For each segment by version: a version has one writer and one value; no call that began after another had ended goes
-//! back to a lower version (a put: not to the same); no get ends before the put that it saw began. Counters: no two changes
-//! saw the same word, a word is that of its version, and what is there in the end is what was added. Whatever was acknowledged is there in the end.
+//! For each segment by version: a version has one writer and one value. A call that began after another had ended sees
+//! no lower version (a put: a higher one). No get ends before the put that it saw began. Counters: no two changes saw
+//! the same word, a word equals its version, and the final word is the number of additions. Every acknowledged put is
+//! there in the end.
 
 use crate::log::{End, Kind, Record};
 use crate::worker::{COUNTERS, TIMEOUT, TORN, VALUES};
 use std::collections::{HashMap, HashSet};
 
-/// How late a call may be told of its end on a machine whose cores everybody shares.
+/// Permitted delay of a call beyond its deadline on a machine with shared cores.
 const GRACE_NS: u64 = 1_000_000_000;
 
-/// What was found.
+/// Result of the check.
 #[derive(Default, Debug)]
 pub(crate) struct Verdict {
     pub(crate) operations: u64,
@@ -105,7 +106,7 @@ fn values(segment: usize, records: &[Record], last_put: &HashMap<u64, u64>, last
                 verdict.violations.push(format!("segment {segment}: version {version} was seen before its put began"));
             }
             Some(_) => {}
-            // Of a put whose end is not known, or that its worker did not live to write down.
+            // For a put with an unknown outcome, or one that its worker did not live to record.
             None if version > 0 => {
                 let (life, sequence) = author(value);
                 if last_put.get(&life).copied().unwrap_or(0) + 1 < sequence {
@@ -122,7 +123,7 @@ fn counter(segment: usize, records: &[Record], last: (u64, u64), lives: u64, ver
     let mut before: HashSet<u64> = HashSet::new();
     let (mut done, mut unknown) = (0, 0);
     for add in records {
-        // Each change adds one, so a counter's version is its word.
+        // Each change adds one, so a counter's version equals its word.
         let word = add.value + u64::from(!add.kind.is_harmless());
         if add.end == End::Done && add.version != word {
             verdict.violations.push(format!("counter {segment}: version {} goes with the word {word}", add.version));
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checker_finds_what_it_is_there_to_find() {
+    fn checker_reports_each_planted_violation() {
         // If this broke, a run full of violations would pass.
         let mark = |sequence: u64| 1 << 32 | sequence;
         let put = |times, version, sequence| record(Kind::Put, 0, times, version, mark(sequence));

@@ -1,4 +1,5 @@
-//! What a worker did, written where it outlives the worker: each record is whole before its number counts.
+//! A log of one worker's calls in a file that survives the worker. Each record is complete before the counter includes
+//! it.
 
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::fs::File;
@@ -6,28 +7,28 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// What was asked for.
+/// Kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Get,
     Put,
     Add,
-    /// A compare and swap that found what it expected.
+    /// A compare and swap that succeeded.
     Swap,
-    /// One that did not: it saw a word.
+    /// A failed compare and swap: it saw another word.
     Look,
 }
 
 impl Kind {
     const ALL: [Kind; 5] = [Kind::Get, Kind::Put, Kind::Add, Kind::Swap, Kind::Look];
 
-    /// Whether it only looks.
+    /// Returns true for calls that change nothing.
     pub(crate) fn is_harmless(self) -> bool {
         matches!(self, Kind::Get | Kind::Look)
     }
 }
 
-/// How it ended.
+/// Outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
@@ -44,7 +45,7 @@ pub(crate) struct Record {
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) version: u64,
-    /// A put's or a get's mark, or the word before an add or a swap.
+    /// Mark of a put or a get, or the word before an add or a swap.
     pub(crate) value: u64,
 }
 
@@ -78,7 +79,7 @@ impl Log {
         self.memory.store(0, self.count, Ordering::Release)
     }
 
-    /// How many records are in the log at `path`, without a look at them; none if it is not there yet.
+    /// Number of records in the log at `path`, without reading them; zero if the file does not exist.
     pub(crate) fn count_at(path: &Path) -> u64 {
         let mut word = [0; 8];
         let read = File::open(path).and_then(|file| file.read_exact_at(&mut word, 0));

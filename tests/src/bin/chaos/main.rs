@@ -1,6 +1,8 @@
-//! Real processes under kills: three nodes, clients on each, one client killed four times a second and one daemon every
-//! few seconds; or one node cut off from the others again and again; or nodes rebooted that lose their memory. Then everything that anybody saw is checked, and
-//! whatever was acknowledged has to be there.
+//! A campaign against real processes: three nodes with clients on each, under kills, partitions, reboots or removals.
+//!
+//! By default it kills a client four times a second and a daemon every few seconds. Other modes partition one node
+//! repeatedly, reboot nodes with loss of memory, or remove nodes. At the end it checks all observations, and that every
+//! acknowledged put is there.
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin chaos -- --seconds 60 [--json]
@@ -13,30 +15,30 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
 mod check;
-mod cuts;
-mod field;
+mod cluster;
+mod kill_loop;
 mod log;
+mod partitions;
 mod reboots;
 mod removals;
-mod torment;
 mod worker;
 
 use check::Verdict;
-use cuts::How;
-use field::{Field, NODES};
+use cluster::{Cluster, NODES};
+use kill_loop::{CLIENT_KILL_EVERY, DAEMON_KILL_EVERY, Until, WORKERS};
+use partitions::How;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::process::ExitCode;
-use torment::{CLIENT_KILL_EVERY, DAEMON_KILL_EVERY, Until, WORKERS};
 
 const USAGE: &str = "usage: chaos [--seconds N] [--operations N] [--namespaces] [--floor CALLS-A-SECOND] [--json]
        chaos --cut both|deaf|mute|slow [--rounds N] [--json]
        chaos --reboots N [--json]
        chaos --removals N [--json]";
-/// A run that is told how much to do and not how long is given up after this.
+/// Time limit of a run with a number of operations instead of seconds.
 const SECONDS_MAX: u64 = 3600;
 
-/// What is asked for.
+/// Options of the command line.
 struct Wish {
     seconds: Option<u64>,
     operations: Option<u64>,
@@ -90,14 +92,14 @@ impl Wish {
 
     fn until(&self) -> Until {
         let usual = if self.operations.is_some() { SECONDS_MAX } else { 20 };
-        // Calls that fail, since what they ask is dead, are counted while it runs, and not at the end: some more are made.
+        // Calls to dead nodes fail and count only during the run. The workers make some more calls at the end.
         let operations = self.operations.map_or(u64::MAX, |wanted| wanted + wanted / 50);
         Until { seconds: self.seconds.unwrap_or(usual), operations }
     }
 }
 
-/// Says what was found, as lines or as JSON.
-fn tell(json: bool, found: &[(&str, Value)]) {
+/// Prints the result, as lines or as JSON.
+fn print_result(json: bool, found: &[(&str, Value)]) {
     if json {
         let found = found.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         println!("{}", Value::Object(found.collect()));
@@ -129,9 +131,9 @@ fn is_good(verdict: &Verdict) -> bool {
 
 fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
-    let mut field = Field::start(wish.namespaces, 1)?;
+    let mut field = Cluster::start(wish.namespaces, 1)?;
     eprintln!("{WORKERS} clients, one killed every {CLIENT_KILL_EVERY:?}, a daemon every {DAEMON_KILL_EVERY:?}");
-    let run = torment::torment(&mut field, wish.until())?;
+    let run = kill_loop::torment(&mut field, wish.until())?;
     let verdict = field.judge()?;
     // A run that did too little proves nothing.
     let enough = verdict.operations as f64 > 1000.0 * run.seconds
@@ -149,14 +151,14 @@ fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     ];
     found.extend(tell_verdict(&verdict));
     found.push(("enough", json!(enough)));
-    tell(wish.json, &found);
+    print_result(wish.json, &found);
     Ok(is_good(&verdict) && run.stranded == 0 && enough)
 }
 
 fn cut(wish: &Wish, how: How) -> Result<bool, Box<dyn Error>> {
-    eprintln!("starting {NODES} daemons on islands; if they are not built yet, that takes minutes");
-    let mut field = Field::start(true, 1)?;
-    let run = cuts::cut(&mut field, how, wish.rounds as u32)?;
+    eprintln!("starting {NODES} daemons on network; if they are not built yet, that takes minutes");
+    let mut field = Cluster::start(true, 1)?;
+    let run = partitions::cut(&mut field, how, wish.rounds as u32)?;
     let verdict = field.judge()?;
     let rounds: Vec<Value> = run
         .rounds
@@ -168,7 +170,7 @@ fn cut(wish: &Wish, how: How) -> Result<bool, Box<dyn Error>> {
             })
         })
         .collect();
-    let kept: Vec<f64> = run.rounds.iter().map(cuts::Round::kept).collect();
+    let kept: Vec<f64> = run.rounds.iter().map(partitions::Round::kept).collect();
     let mean = kept.iter().sum::<f64>() / kept.len().max(1) as f64;
     let mut found = vec![
         ("cut", json!(format!("{how:?}"))),
@@ -177,13 +179,13 @@ fn cut(wish: &Wish, how: How) -> Result<bool, Box<dyn Error>> {
         ("rounds", json!(rounds)),
     ];
     found.extend(tell_verdict(&verdict));
-    tell(wish.json, &found);
+    print_result(wish.json, &found);
     Ok(is_good(&verdict) && run.stranded == 0)
 }
 
 fn reboot(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
-    let mut field = Field::start(wish.namespaces, 2)?;
+    let mut field = Cluster::start(wish.namespaces, 2)?;
     let run = reboots::reboot(&mut field, rounds)?;
     let verdict = field.judge()?;
     let mut found = vec![
@@ -192,13 +194,13 @@ fn reboot(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
         ("stranded", json!(run.stranded)),
     ];
     found.extend(tell_verdict(&verdict));
-    tell(wish.json, &found);
+    print_result(wish.json, &found);
     Ok(is_good(&verdict) && run.stranded == 0)
 }
 
 fn remove(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
-    let mut field = Field::start(false, 2)?;
+    let mut field = Cluster::start(false, 2)?;
     let run = removals::remove(&mut field, rounds)?;
     let verdict = field.judge()?;
     let mut found = vec![
@@ -209,7 +211,7 @@ fn remove(wish: &Wish, rounds: u64) -> Result<bool, Box<dyn Error>> {
         ("stranded", json!(run.stranded)),
     ];
     found.extend(tell_verdict(&verdict));
-    tell(wish.json, &found);
+    print_result(wish.json, &found);
     Ok(is_good(&verdict) && run.stranded == 0)
 }
 

@@ -1,7 +1,6 @@
-//! Nodes are rebooted one after the other while clients work on mirrored segments: each loses its memory, and no segment
-//! may lose anything.
+//! Rolling reboots with loss of memory while clients work on replicated segments. No segment may lose data.
 
-use crate::field::{Field, NODES};
+use crate::cluster::{Cluster, NODES};
 use crate::worker::{Dice, Plan, attach, open_all};
 use ddss::{ReplicationInfo, Strategy};
 use std::error::Error;
@@ -10,12 +9,12 @@ use std::time::{Duration, Instant};
 const WORKERS: u16 = 6;
 /// Between two calls of a worker: its log holds the calls of the whole run.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long a node is away at the most that comes back before it is declared dead, and one that comes back after it.
+/// Longest downtime of a node that returns before it is declared dead, and downtime of one that returns after it.
 const AWAY_MS: [u64; 2] = [500, 6000];
 /// Until each segment is in sync again: a node is waited for, then all are copied.
 const IN_SYNC_MAX: Duration = Duration::from_secs(60);
 
-/// What the run did.
+/// Counters of the run.
 #[derive(Default)]
 pub(crate) struct Run {
     pub(crate) reboots: u64,
@@ -26,7 +25,7 @@ pub(crate) struct Run {
 }
 
 /// Reboots so many times some node, each time when all is in sync.
-pub(crate) fn reboot(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Error>> {
+pub(crate) fn reboot(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
     let mut dice = Dice(rounds ^ 0x5eed);
     for number in 0..WORKERS {
@@ -43,7 +42,7 @@ pub(crate) fn reboot(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Erro
         std::fs::remove_dir_all(daemon.folder().join("memory"))?;
         let away_ms = AWAY_MS[dice.below(2) as usize];
         std::thread::sleep(Duration::from_millis(dice.below(away_ms)));
-        daemon.start_again()?;
+        daemon.restart()?;
         run.reboots += 1;
         run.slowest_s = run.slowest_s.max(until_in_sync(field)?.as_secs_f64());
     }
@@ -51,7 +50,7 @@ pub(crate) fn reboot(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Erro
     Ok(run)
 }
 
-pub(crate) fn until_in_sync(field: &Field) -> Result<Duration, Box<dyn Error>> {
+pub(crate) fn until_in_sync(field: &Cluster) -> Result<Duration, Box<dyn Error>> {
     let begin = Instant::now();
     loop {
         let said = match all_in_sync(field) {
@@ -67,7 +66,7 @@ pub(crate) fn until_in_sync(field: &Field) -> Result<Duration, Box<dyn Error>> {
 }
 
 /// The first segment that is not in sync.
-fn all_in_sync(field: &Field) -> Result<Option<String>, ddss::Error> {
+fn all_in_sync(field: &Cluster) -> Result<Option<String>, ddss::Error> {
     let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
     for segment in open_all(&client)? {
         let listing = segment.stat()?;

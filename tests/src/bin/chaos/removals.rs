@@ -1,7 +1,9 @@
-//! Nodes leave and are removed one after the other while clients work on mirrored segments: each ends by itself, one that was dead
-//! and returns, too, and a fresh node joins under a new number. No segment may lose anything.
+//! Rolling departures and removals of nodes while clients work on replicated segments.
+//!
+//! Each removed node ends by itself, even one that was dead and returns, and a fresh node joins under a new id. No
+//! segment may lose data.
 
-use crate::field::Field;
+use crate::cluster::Cluster;
 use crate::reboots::until_in_sync;
 use crate::worker::{Dice, Plan};
 use ddss_testkit::{Daemon, DaemonOptions, binary};
@@ -16,11 +18,11 @@ const PAUSE: Duration = Duration::from_millis(2);
 const SEAT: usize = 2;
 /// Until a daemon that is out of its cluster has ended.
 const END_MAX: Duration = Duration::from_secs(30);
-/// Exit codes of a daemon that has left, and of one that was removed.
+/// Exit codes of a decommissioned and of a removed daemon.
 const LEFT: i32 = 0;
 const REMOVED: i32 = 8;
 
-/// What the run did.
+/// Counters of the run.
 #[derive(Default)]
 pub(crate) struct Run {
     pub(crate) left: u64,
@@ -33,7 +35,7 @@ pub(crate) struct Run {
 }
 
 /// Takes so many nodes out of the cluster, each time when all is in sync.
-pub(crate) fn remove(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Error>> {
+pub(crate) fn remove(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
     let mut dice = Dice(rounds ^ 0x1eaf);
     for number in 0..WORKERS {
@@ -58,8 +60,8 @@ pub(crate) fn remove(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Erro
                 daemon.kill()?;
                 take_out(field, number, &[])?;
                 let daemon = &mut field.daemons[SEAT];
-                // It may have ended before it has said that it serves.
-                let _ = daemon.start_again();
+                // The daemon may end before it reports that it serves.
+                let _ = daemon.restart();
                 ends(daemon, REMOVED)?;
                 run.removed_dead += 1;
             }
@@ -78,7 +80,7 @@ pub(crate) fn remove(field: &mut Field, rounds: u64) -> Result<Run, Box<dyn Erro
 }
 
 /// Removes a node, asked of another one.
-fn take_out(field: &Field, node: u16, words: &[&str]) -> Result<(), Box<dyn Error>> {
+fn take_out(field: &Cluster, node: u16, words: &[&str]) -> Result<(), Box<dyn Error>> {
     cluster(&field.daemons[0], &[&["remove", &node.to_string()], words].concat())
 }
 

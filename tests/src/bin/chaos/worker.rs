@@ -1,6 +1,6 @@
-//! A client process that gets, puts, adds, compares and swaps until it is told to stop, or killed.
+//! A client process that gets, puts, adds, compares and swaps until it is stopped or killed.
 
-use crate::field::NODES;
+use crate::cluster::NODES;
 use crate::log::{End, Kind, Log, Record, now_ns};
 use ddss::{Client, Segment, Stamp, Strategy};
 use ddss_ipc::SharedMemory;
@@ -16,14 +16,14 @@ pub(crate) const BYTES: usize = 64;
 /// Segments with values, and behind them those with a counter.
 pub(crate) const VALUES: usize = 6;
 pub(crate) const COUNTERS: usize = 3;
-/// What somebody holds who starts when no daemon is there.
+/// A client slot, empty while no daemon runs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn name(index: usize) -> String {
     format!("chaos/{index}")
 }
 
-/// Who put a value, in which life, and which of his puts it was.
+/// Writer of a value, its life, and the number of its put.
 pub(crate) fn mark(worker: u16, life: u16, sequence: u32) -> u64 {
     u64::from(worker) << 48 | u64::from(life) << 32 | u64::from(sequence)
 }
@@ -38,7 +38,7 @@ impl Dice {
     }
 }
 
-/// Tries again and again: somebody who starts may find a daemon that is just being killed.
+/// Retries, because a starting worker may find a daemon that is just being killed.
 fn patiently<T>(until: Instant, mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> Result<T, ddss::Error> {
     loop {
         match attempt() {
@@ -72,7 +72,7 @@ pub(crate) fn home_of(index: usize) -> u16 {
     index as u16 % NODES + 1
 }
 
-/// What a worker works on, and how fast.
+/// Segments and rate of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The homes of its segments.
@@ -82,7 +82,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Everything, as fast as it goes.
+    /// All kinds of calls, without pauses.
     pub(crate) fn all() -> Self {
         Self { homes: (1..=NODES).collect(), pause: Duration::ZERO }
     }
@@ -104,15 +104,15 @@ impl Plan {
     }
 }
 
-/// One call, and what came of it.
+/// One call and its result.
 struct Call<'a> {
     segment: &'a Segment,
-    /// What a put puts, or the word that a swap expects.
+    /// Value of a put, or expected word of a swap.
     value: u64,
 }
 
 impl Call<'_> {
-    /// How it ended; a swap that found something else is a look.
+    /// Outcome; a swap that found another word counts as a read.
     fn make(&self, kind: Kind) -> (Kind, Result<(Stamp, u64), ddss::Error>) {
         let Call { segment, value } = *self;
         let ended = match kind {
@@ -146,7 +146,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let plan = Plan::parse(homes, pause)?;
     let stop = SharedMemory::open_file(&PathBuf::from(stop))?;
     let mut log = Log::open(&PathBuf::from(log))?;
-    // The rings and the queues, the near road and the other one.
+    // Rings and queues, local reads and calls to the daemon.
     let strategy = if worker % 8 == 7 { Strategy::Rmq } else { Strategy::Auto };
     let client = attach(&PathBuf::from(folder), strategy, worker.is_multiple_of(2))?;
     let segments = open_all(&client)?;
@@ -173,14 +173,14 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
         let (end, version, mut saw) = ended(&result);
         match kind {
             Kind::Put => saw = value,
-            // Who comes next finds one more than this one did.
+            // The next life of this worker has the next number.
             Kind::Add | Kind::Swap if end == End::Done => seen[segment] = saw + 1,
             Kind::Look => seen[segment] = saw,
             _ => {}
         }
         log.add(&Record { kind, end, segment, began_ns, ended_ns, version, value: saw })?;
         if end != End::Done {
-            // Whoever is told that nobody is there does not ask again at once.
+            // A worker whose daemon is down pauses before the next call.
             std::thread::sleep(Duration::from_millis(1));
         }
         if !plan.pause.is_zero() {
@@ -190,7 +190,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a torn value shows as.
+/// Mark of a torn value.
 pub(crate) const TORN: u64 = u64::MAX;
 
 /// The mark that all bytes are of.

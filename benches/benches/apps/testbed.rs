@@ -1,0 +1,324 @@
+//! The testbed: client and data in two network namespaces, with one link for DDSS, NFS and Redis.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::bare_pages::BareServer;
+use ddss::{Client, Segment, Spec, Strategy};
+use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
+use ddss_apps::storage::PAGE_BYTES;
+use ddss_apps::storm::{Chunk, DirectoryServer};
+use ddss_benches::harness::{Cores, pin};
+use ddss_benches::system::{PLACEMENTS, Placement};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
+
+/// Longer than anything that is measured: a call that ends by its deadline is no figure.
+const CALL_MAX: Duration = Duration::from_secs(60);
+/// Time limit for two nodes to connect.
+const MEET_MAX: Duration = Duration::from_secs(20);
+/// Bytes for segments of one daemon.
+const POOL_BYTES: u64 = 64 << 20;
+/// In a namespace of its own every port is free.
+const FIRST_PORT: u16 = 7400;
+/// Looks that one choice takes.
+const LOOKS: usize = 300;
+/// Number of measurements of each placement.
+const ROUNDS: usize = 3;
+/// Ratio up to which two placements count as equal.
+const SAME: f64 = 1.1;
+/// Pages of one call, and their distance.
+const TOGETHER: usize = 16;
+const APART: usize = 3;
+/// Bytes of a record.
+const RECORD_BYTES: usize = 24;
+/// Processing time of a page, about.
+const WORK: Duration = Duration::from_micros(8);
+
+/// The link between client and data, with the servers at its end.
+pub(crate) struct Testbed {
+    /// The PATH of the rows.
+    pub(crate) path: &'static str,
+    /// Placement of the threads on cores.
+    pub(crate) cores: Cores,
+    /// Available alternatives to DDSS.
+    pub(crate) nfs: Option<RefCell<NfsServer>>,
+    /// The same.
+    pub(crate) redis: Option<RefCell<RedisServer>>,
+    ports: Cell<u16>,
+    // The namespaces go last.
+    network: Option<NetworkNamespaces>,
+}
+
+/// A remark on standard error.
+pub(crate) fn report_progress(what: &str) {
+    // Notes are a courtesy: a closed standard error is no reason to stop.
+    drop(writeln!(io::stderr().lock(), "# {what}"));
+}
+
+impl Testbed {
+    /// Two network namespaces with a bridge between them, and this thread in the first one; loopback, without NFS, where
+    /// namespaces cannot be created.
+    pub(crate) fn set_up(cores: Cores) -> Testbed {
+        let network =
+            NetworkNamespaces::new(2).map_err(|error| report_progress(&format!("no network of our own: {error}"))).ok();
+        if let Some(network) = &network {
+            stage::enter(&network.inside(1)).expect("the creator of a namespace can enter it");
+        }
+        let address =
+            |node| network.as_ref().map_or(Ipv4Addr::new(127, 0, 0, 2).into(), |network| network.address(node));
+        let site = Site {
+            namespace: network.as_ref().map(|network| network.inside(2)),
+            address: address(2),
+            core: Some(cores.service),
+        };
+        let missing = |error| report_progress(&format!("left out: {error}"));
+        let nfs = NfsServer::start(&site).map_err(missing).ok().map(RefCell::new);
+        let redis = RedisServer::start(&site).map_err(missing).ok().map(RefCell::new);
+        let path = if network.is_some() { "tcp-veth" } else { "tcp-lo" };
+        Testbed { path, cores, nfs, redis, ports: Cell::new(0), network }
+    }
+
+    /// A daemon at one end, 1 or 2.
+    pub(crate) fn daemon(&self, node: u16, end: u8, core: usize) -> DaemonOptions {
+        let options = match &self.network {
+            Some(network) => {
+                // This thread cannot test the ports of the other namespace. Each is used once, and a daemon takes two.
+                let port = FIRST_PORT + 2 * self.ports.replace(self.ports.get() + 1);
+                let listen = SocketAddr::new(network.address(end), port);
+                DaemonOptions::listening(node, listen).inside(&network.inside(end))
+            }
+            None => DaemonOptions::on(node, IpAddr::V4(Ipv4Addr::new(127, 0, 0, end))).expect("a free port"),
+        };
+        options.core(core).pool_bytes(POOL_BYTES)
+    }
+
+    /// Address of the other end, and the namespace to enter for it.
+    fn other_end(&self) -> (IpAddr, impl FnOnce() -> Result<(), ddss_apps::Error> + use<>) {
+        let (address, inside) = match &self.network {
+            Some(network) => (network.address(2), Some(network.inside(2))),
+            None => (Ipv4Addr::new(127, 0, 0, 2).into(), None),
+        };
+        (address, move || inside.map_or(Ok(()), |namespace| stage::enter(&namespace)))
+    }
+
+    /// A server that knows where chunks are, at the other end.
+    pub(crate) fn directory_server(&self, chunks: Vec<Chunk>) -> DirectoryServer {
+        let (core, (address, enter)) = (self.cores.service, self.other_end());
+        let enter = move || {
+            pin(core).expect("the core is one of those that this process may use");
+            enter()
+        };
+        DirectoryServer::start(address, chunks, enter).expect("a thread can listen")
+    }
+
+    /// A server of bare pages, at the other end.
+    pub(crate) fn bare_server(&self, pages: u32) -> BareServer {
+        let (address, enter) = self.other_end();
+        let enter = || enter().expect("the creator of a namespace can enter it");
+        BareServer::start(self.cores, address, pages, enter).expect("a thread can listen")
+    }
+
+    /// A pair of nodes for each way in which three threads share two cores.
+    pub(crate) fn pairs(&self) -> Pairs {
+        let placements = PLACEMENTS(self.cores);
+        let pairs = placements.map(|placement| Rc::new(Nodes::pair(self, placement)));
+        for nodes in &pairs {
+            let spec = Spec::new((APART * TOGETHER * PAGE_BYTES) as u64);
+            let made = nodes.at_home().allocate("look", spec).expect("room for some pages");
+            made.put(0, &[7; PAGE_BYTES]).expect("a fresh segment takes bytes");
+            with_retries(|| nodes.client(Strategy::Auto).open("look"));
+            nodes.rest();
+        }
+        Pairs { placements, pairs }
+    }
+}
+
+/// Workload for the choice of a placement.
+#[derive(Clone, Copy)]
+pub(crate) enum Rounds {
+    /// A page, and sixteen at once, with processing between them. Meanwhile the server begins to sleep, or competes for
+    /// a core.
+    Pages,
+    /// A few bytes, one question after the other.
+    Records,
+}
+
+/// Nodes to choose from.
+pub(crate) struct Pairs {
+    placements: [Placement; 3],
+    pairs: [Rc<Nodes>; 3],
+}
+
+impl Pairs {
+    /// The pair that answers the quickest: one for all strategies, and another one for a strategy to which that makes a
+    /// difference.
+    pub(crate) fn place(&self, look: Rounds) -> Vec<Placed> {
+        let strategies = [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto];
+        let mut looks = strategies.map(|_| self.placements.map(|_| Duration::MAX));
+        // A disturbance of one round is absent in the next.
+        for _ in 0..ROUNDS {
+            for (strategy, looks) in strategies.iter().zip(&mut looks) {
+                for (nodes, least) in self.pairs.iter().zip(looks) {
+                    *least = median(nodes, *strategy, look).min(*least);
+                }
+            }
+        }
+        let times_least = looks.map(|looks| {
+            let least = looks.into_iter().min().expect("there are placements");
+            looks.map(|took| took.as_secs_f64() / least.as_secs_f64())
+        });
+        let least_of = |worth: &dyn Fn(usize) -> f64| {
+            (0..self.pairs.len()).min_by(|&a, &b| worth(a).total_cmp(&worth(b))).expect("there are placements")
+        };
+        let common = least_of(&|index| times_least.iter().map(|times| times[index]).sum());
+        let choose = |index: usize| {
+            let times = times_least[index];
+            let best = if times[common] <= SAME { common } else { least_of(&|index| times[index]) };
+            let all = self.placements.iter().zip(&looks[index]);
+            let others = all.map(|(placement, took)| format!("{}: {took:.1?}", placement.name));
+            let (what, others, strategy) = (look.word(), others.collect::<Vec<_>>().join(", "), strategies[index]);
+            report_progress(&format!("{strategy}, {what}: {} ({others})", self.placements[best].name));
+            Placed { strategy, nodes: Rc::clone(&self.pairs[best]) }
+        };
+        (0..strategies.len()).map(choose).collect()
+    }
+}
+
+impl Rounds {
+    fn word(self) -> &'static str {
+        match self {
+            Rounds::Pages => "a page and sixteen",
+            Rounds::Records => "a record",
+        }
+    }
+
+    /// Asks once; how long it took.
+    fn ask(self, segment: &Segment, into: &mut [u8]) -> Duration {
+        match self {
+            Rounds::Pages => {
+                let one = timed(|| segment.get_into(0, &mut into[..PAGE_BYTES]));
+                work();
+                // Not one behind the other, as a tree has them.
+                let at = (0_u64..).step_by(APART * PAGE_BYTES);
+                let mut parts: Vec<(u64, &mut [u8])> = at.zip(into.chunks_exact_mut(PAGE_BYTES)).collect();
+                let many = timed(|| segment.get_many_into(&mut parts));
+                work();
+                one + many
+            }
+            Rounds::Records => timed(|| segment.get_into(0, &mut into[..RECORD_BYTES])),
+        }
+    }
+}
+
+fn timed<T>(ask: impl FnOnce() -> Result<T, ddss::Error>) -> Duration {
+    let begin = Instant::now();
+    ask().expect("the home is there");
+    begin.elapsed()
+}
+
+/// Something is done with a page.
+fn work() {
+    let begin = Instant::now();
+    while begin.elapsed() < WORK {
+        std::hint::spin_loop();
+    }
+}
+
+/// A strategy, and the nodes on which it is the quickest.
+pub(crate) struct Placed {
+    /// The strategy.
+    pub(crate) strategy: Strategy,
+    /// Its nodes; several may share them.
+    pub(crate) nodes: Rc<Nodes>,
+}
+
+/// All nodes once.
+pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
+    let mut all: Vec<&Rc<Nodes>> = Vec::new();
+    for Placed { nodes, .. } in placed {
+        if !all.iter().any(|seen| Rc::ptr_eq(seen, nodes)) {
+            all.push(nodes);
+        }
+    }
+    all
+}
+
+/// The median of some looks.
+fn median(nodes: &Nodes, strategy: Strategy, look: Rounds) -> Duration {
+    let (segment, mut into) =
+        (nodes.client(strategy).open("look").expect("it was made"), vec![0; TOGETHER * PAGE_BYTES]);
+    let mut times = [Duration::ZERO; LOOKS].map(|_| look.ask(&segment, &mut into));
+    nodes.rest();
+    times.sort_unstable();
+    times[LOOKS / 2]
+}
+
+/// Two nodes. They stand still between [`rest`](Self::rest) and [`wake`](Self::wake).
+pub(crate) struct Nodes {
+    daemons: Vec<Daemon>,
+    awake: Cell<bool>,
+}
+
+impl Nodes {
+    fn pair(testbed: &Testbed, placement: Placement) -> Nodes {
+        let (own, home) = (testbed.daemon(1, 1, placement.own), testbed.daemon(2, 2, placement.home));
+        let own = own.peer(&home);
+        let home = home.peer(&own);
+        Nodes::of([own, home])
+    }
+
+    fn of(options: impl IntoIterator<Item = DaemonOptions>) -> Nodes {
+        let start = |options: DaemonOptions| options.start().expect("a daemon starts");
+        Nodes { daemons: options.into_iter().map(start).collect(), awake: Cell::new(true) }
+    }
+
+    /// A client of the first node.
+    pub(crate) fn client(&self, strategy: Strategy) -> Client {
+        self.attach(0, strategy)
+    }
+
+    /// A client of the last node, which is the home of the data.
+    pub(crate) fn at_home(&self) -> Client {
+        self.attach(self.daemons.len() - 1, Strategy::Auto)
+    }
+
+    /// The same for each strategy.
+    pub(crate) fn at_home_by(&self, strategy: Strategy) -> Client {
+        self.attach(self.daemons.len() - 1, strategy)
+    }
+
+    fn attach(&self, index: usize, strategy: Strategy) -> Client {
+        self.wake();
+        let builder = Client::builder().folder(self.daemons[index].folder()).strategy(strategy).channels(1);
+        builder.local_reads(false).timeout(CALL_MAX).connect().expect("a daemon that is ready takes clients")
+    }
+
+    /// Lets all daemons run.
+    pub(crate) fn wake(&self) {
+        if !self.awake.replace(true) {
+            self.daemons.iter().for_each(|daemon| daemon.resume().expect("our own process takes signals"));
+        }
+    }
+
+    /// Stops all daemons; returns when they stand still.
+    pub(crate) fn rest(&self) {
+        if self.awake.replace(false) {
+            self.daemons.iter().for_each(|daemon| daemon.pause().expect("our own process takes signals"));
+        }
+    }
+}
+
+/// Opens a segment of another node, as soon as the nodes are connected.
+pub(crate) fn with_retries<T, E: std::fmt::Display>(mut open: impl FnMut() -> Result<T, E>) -> T {
+    let begin = Instant::now();
+    loop {
+        match open() {
+            Ok(opened) => return opened,
+            Err(error) => assert!(begin.elapsed() < MEET_MAX, "the nodes do not find each other: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,337 @@
+//! Forbidden requests and false statements of an authenticated member.
+
+use super::member::{Member, Received, WHO, plain};
+use super::target::{Target, random_bytes};
+use crate::byzantine_client::{AttackResult, context, expect_failure};
+use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
+use ddss_core::{
+    AtomicOp, Failure, LockRequest, LockToken, Message, Model, Name, NodeId, Outcome, Permissions, Principal,
+    PutConditions, ReadOptions, RemoteWindow, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
+};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const BYTES: u64 = 4096;
+const TIMEOUT_US: u32 = 100_000;
+/// Timeout of queued lock requests: longer than filling the queue takes.
+const LINE_US: u32 = 2_000_000;
+const STRANGER: Principal = Principal { uid: 9, gid: 9 };
+
+/// Does that to the window of a segment of its own, and is cut off for it.
+fn misuses(target: &Target, misuse: impl FnOnce(&mut Member, RemoteWindow)) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, window) = member.make(Spec::new(BYTES))?;
+    misuse(&mut member, window);
+    member.expect_disconnect()?;
+    Member::authenticate(target)?.release(segment)
+}
+
+pub(super) fn reads_with_a_guessed_key(target: &Target) -> AttackResult {
+    for key in [0, 1, 0x1234_5678, u32::MAX] {
+        let mut member = Member::authenticate(target)?;
+        member.read(key, 0, 4096);
+        member.expect_disconnect()?;
+    }
+    Ok(())
+}
+
+pub(super) fn reads_beyond_its_window(target: &Target) -> AttackResult {
+    misuses(target, |member, window| member.read(window.key, window.base + window.bytes - 8, 4096))
+}
+
+pub(super) fn reads_far_from_its_window(target: &Target) -> AttackResult {
+    misuses(target, |member, window| member.read(window.key, window.base + (1 << 40), 4096))
+}
+
+pub(super) fn reads_at_wrapping_addresses(target: &Target) -> AttackResult {
+    misuses(target, |member, window| member.read(window.key, u64::MAX - 63, 4096))
+}
+
+pub(super) fn reads_four_gigabytes(target: &Target) -> AttackResult {
+    misuses(target, |member, window| member.read(window.key, window.base, u32::MAX))
+}
+
+pub(super) fn writes_what_it_may_only_read(target: &Target) -> AttackResult {
+    misuses(target, |member, window| member.write(window.key, window.base, &[7; 64]))
+}
+
+pub(super) fn sends_atomics_to_a_window(target: &Target) -> AttackResult {
+    misuses(target, |member, window| {
+        let frame = super::frames::fetch_add(member.requests, window.key, window.base);
+        super::target::send(&mut member.stream, &frame);
+    })
+}
+
+pub(super) fn reads_what_it_may_only_write(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    member.read(member.staging.key, member.staging.base, 4096);
+    member.expect_disconnect()
+}
+
+pub(super) fn writes_beyond_its_staging_memory(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let staging = member.staging;
+    member.write(staging.key, staging.base + staging.bytes - 8, &[7; 4096]);
+    member.expect_disconnect()
+}
+
+pub(super) fn reads_a_segment_that_it_released(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, window) = member.make(Spec::new(BYTES))?;
+    member.send_message(&plain(&Message::Release { step: 1, who: WHO, segment }, &[]))?;
+    // The member closes its reading side and continues.
+    member.send_message(&plain(&Message::Forgotten { segment }, &[]))?;
+    let name = Name::new("nothing").map_err(context("a name"))?;
+    member.ask(|step| Message::Lookup { step, who: WHO, name }, &[])?;
+    member.read(window.key, window.base, 64);
+    member.expect_disconnect()
+}
+
+pub(super) fn reuses_key_of_earlier_connection(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, window) = member.make(Spec::new(BYTES))?;
+    let mut next = Member::authenticate(target)?;
+    next.read(window.key, window.base, 64);
+    next.expect_disconnect()?;
+    Member::authenticate(target)?.release(segment)
+}
+
+pub(super) fn puts_from_beyond_its_staging_memory(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    member.send_message(&plain(&put(target.held, 0, 8, STAGING_BYTES as u64 - 4)(1), &[]))?;
+    member.expect_disconnect()
+}
+
+pub(super) fn puts_bytes_never_sent(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    member.send_message(&plain(&put(target.held, 0, 400, Message::NOT_STAGED)(1), &[7; 16]))?;
+    member.expect_disconnect()
+}
+
+pub(super) fn announces_invalid_staging_window(target: &Target) -> AttackResult {
+    for (base, bytes) in [(u64::MAX - 5, STAGING_BYTES as u64), (0, 0), (0, STAGING_BYTES as u64 - 1)] {
+        let mut member = Member::greet(target)?;
+        member.send_message(&plain(&Message::Welcome { staging: RemoteWindow { key: 1, base, bytes } }, &[]))?;
+        member.expect_disconnect()?;
+    }
+    Ok(())
+}
+
+pub(super) fn sends_invalid_segment_info(target: &Target) -> AttackResult {
+    let permissions = Permissions { owner: WHO, mode: 0o666 };
+    for (node, bytes, keeps) in [(3, 1 << 40, u32::MAX), (1, BYTES, 0), (2, BYTES, 0), (3, u64::MAX, 0)] {
+        let facts = SegmentInfo {
+            segment: SegmentId::new(NodeId(node), 0, 1),
+            bytes,
+            model: Model::Strict,
+            permissions,
+            keeps,
+            copies: 1,
+            storage: Storage::Memory,
+        };
+        let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
+        let mut member = Member::authenticate(target)?;
+        member.send_message(&plain(&Message::Found { step: 1, facts, window }, &[]))?;
+        member.expect_disconnect()?;
+    }
+    Ok(())
+}
+
+fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce(u64) -> Message {
+    let (terms, ranges, timeout_us) = (PutConditions::default(), 0, TIMEOUT_US);
+    move |step| Message::Put { step, who: WHO, segment, offset, length, staged, ranges, terms, timeout_us }
+}
+
+fn get(segment: SegmentId, who: Principal, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
+    let (look, token, ranges, timeout_us) = (ReadOptions::default(), None, 0, TIMEOUT_US);
+    move |step| Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us }
+}
+
+pub(super) fn requests_ranges_beyond_a_segment(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, _) = member.make(Spec::new(BYTES))?;
+    for (offset, length) in [(4090, 16), (u64::MAX, 1), (u64::MAX - 7, 16), (4096, 1), (4000, u32::MAX), (1 << 63, 1)] {
+        member.is_denied(get(segment, WHO, offset, length), &[])?;
+        let short = length.min(400);
+        member.is_denied(put(segment, offset, short, Message::NOT_STAGED), &vec![7; short as usize])?;
+        member.is_denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, 0), &[])?;
+        let (change, token, timeout_us, offset) = (AtomicOp::Swap(7), None, TIMEOUT_US, offset.max(4096));
+        member.is_denied(|step| Message::Atomic { step, who: WHO, segment, offset, change, token, timeout_us }, &[])?;
+    }
+    member.release(segment)?;
+    member.ends_served()
+}
+
+pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, token) = (target.held, LockToken(target.token));
+    member.is_denied(|step| Message::Unlock { step, segment, token }, &[])?;
+    let (terms, staged, timeout_us) =
+        (PutConditions { token: Some(token), ..PutConditions::default() }, Message::NOT_STAGED, TIMEOUT_US);
+    let put =
+        |step| Message::Put { step, who: WHO, segment, offset: 0, length: 8, staged, ranges: 0, terms, timeout_us };
+    member.is_denied(put, &[7; 8])?;
+    member.ends_served()
+}
+
+pub(super) fn requests_for_unprivileged_user(target: &Target) -> AttackResult {
+    let (mut member, segment, who) = (Member::authenticate(target)?, target.secret, STRANGER);
+    member.is_denied(|step| Message::Describe { step, who, segment }, &[])?;
+    member.is_denied(|step| Message::Release { step, who, segment }, &[])?;
+    member.is_denied(|step| Message::Stat { step, who, segment }, &[])?;
+    member.is_denied(|step| Message::Break { step, who, segment }, &[])?;
+    member.is_denied(get(segment, who, 0, 64), &[])?;
+    member.ends_served()
+}
+
+pub(super) fn names_absent_segments(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (index, generation) = (target.secret.index(), target.secret.generation());
+    for segment in [
+        SegmentId::new(NodeId(3), index, generation),
+        SegmentId::new(NodeId(1), index, generation.wrapping_sub(1)),
+        SegmentId::new(NodeId(1), u16::MAX, 1),
+        SegmentId::from_bits(0),
+        SegmentId::from_bits(u64::MAX),
+    ] {
+        member.is_denied(get(segment, WHO, 0, 8), &[])?;
+        member.is_denied(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8])?;
+        member.is_denied(|step| Message::Describe { step, who: WHO, segment }, &[])?;
+        member.is_denied(|step| Message::Release { step, who: WHO, segment }, &[])?;
+    }
+    member.ends_served()
+}
+
+pub(super) fn sends_unsolicited_answers(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (version, timestamp) = (Version(9), Timestamp(9));
+    for step in [0, 1, 1 << 20, u64::MAX] {
+        let number = step;
+        for message in [
+            Message::Ended { step, outcome: Outcome::Done, version, timestamp, word: 7 },
+            Message::Got { step, version, timestamp, length: 8, staged: 0, number },
+            Message::Taken { number },
+            Message::Listed { step, more: true },
+            Message::Forget { segment: target.secret },
+            Message::Forgotten { segment: target.secret },
+        ] {
+            member.send_message(&plain(&message, &[]))?;
+        }
+    }
+    member.ends_served()
+}
+
+pub(super) fn sends_far_future_timestamps(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (version, timestamp) = (Version(1), Timestamp(u64::MAX));
+    let ended = Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 0 };
+    member.send_message(&plain(&ended, &[]))?;
+    let (segment, _) = member.make(Spec::new(8))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    match member.ask(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8])? {
+        Message::Ended { outcome: Outcome::Done, timestamp, .. } => {
+            expect_failure("the clock runs ahead", timestamp.micros() > now + 60_000_000)?;
+        }
+        other => return Err(format!("it does not put: {other:?}")),
+    }
+    member.release(segment)?;
+    member.ends_served()
+}
+
+pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, _) = member.make(Spec::new(8))?;
+    let wish = LockRequest { shared: false, no_wait: false, lease_us: 10_000 };
+    let (many, mut heard, mut busy) = (WAITERS_PER_SEGMENT_MAX as u64 + 200, 0, 0);
+    for step in 0..many {
+        let lock = Message::Lock { step: 1 << 40 | step, who: WHO, segment, wish, timeout_us: LINE_US };
+        member.send_message(&plain(&lock, &[]))?;
+    }
+    // Each of them ends, those for which there was no room at once.
+    while heard < many {
+        match member.receive()? {
+            Received::Message(Message::Ended { outcome, .. }) => {
+                heard += 1;
+                busy += u64::from(outcome == Outcome::Failed(Failure::Busy));
+            }
+            Received::Cut => return Err("those in line were cut off".to_owned()),
+            _ => {}
+        }
+    }
+    expect_failure("the line has no end", busy == 0)?;
+    member.release(segment)?;
+    member.ends_served()
+}
+
+pub(super) fn fills_segment_memory(target: &Target) -> AttackResult {
+    let (mut member, mut made, mut refused) = (Member::authenticate(target)?, Vec::new(), false);
+    for turn in 0..200 {
+        let name =
+            format!("fill/{turn}/{}", random_bytes(4).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let (name, spec) = (Name::new(&name).map_err(context("a name"))?, Spec::new(1 << 20));
+        match member.ask(|step| Message::Allocate { step, who: WHO, spec, name }, &[])? {
+            Message::Found { facts, .. } => made.push(facts.segment),
+            Message::Ended { outcome, .. } => {
+                expect_failure(&format!("refused by {outcome:?}"), outcome != Outcome::Failed(Failure::NoSpace))?;
+                refused = true;
+                break;
+            }
+            other => return Err(format!("{other:?}")),
+        }
+    }
+    made.into_iter().try_for_each(|segment| member.release(segment))?;
+    expect_failure("the memory of a node has no end", !refused)?;
+    member.ends_served()
+}
+
+pub(super) fn requests_without_end(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let name = Name::new("nothing").map_err(context("a name"))?;
+    let end = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < end {
+        for step in 1..=64 {
+            member.send_message(&plain(&Message::Lookup { step, who: WHO, name }, &[]))?;
+        }
+        for _ in 0..64 {
+            expect_failure("it was cut off for questions", matches!(member.receive()?, Received::Cut))?;
+        }
+    }
+    member.ends_served()
+}
+
+pub(super) fn requests_and_never_reads(target: &Target) -> AttackResult {
+    // The answers fill the node's socket and then its outbox; it takes no more than that, or ends it.
+    let mut member = Member::authenticate(target)?;
+    member.stream.set_write_timeout(Some(Duration::from_millis(200))).map_err(context("a socket"))?;
+    let name = Name::new("nothing").map_err(context("a name"))?;
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end {
+        let sealed = member.seal(&plain(&Message::Lookup { step: 7, who: WHO, name }, &[]))?;
+        if !member.say_as_it_is(&sealed) {
+            break;
+        }
+    }
+    Member::authenticate(target)?.ends_served()
+}
+
+pub(super) fn reads_without_end(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (segment, window) = member.make(Spec::new(64 << 10))?;
+    let end = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < end {
+        (0..16).for_each(|_| member.read(window.key, window.base, 32 << 10));
+        let mut rest = 16 * (32 << 10);
+        while rest > 0 {
+            match member.receive()? {
+                Received::Read(bytes) => rest -= bytes.len().min(rest),
+                Received::Cut => return Err("it was cut off for what it may do".to_owned()),
+                Received::Message(_) => {}
+            }
+        }
+    }
+    member.release(segment)?;
+    member.ends_served()
+}
+
+pub(super) fn reconnects_without_end(target: &Target) -> AttackResult {
+    (0..50).try_for_each(|_| Member::authenticate(target).map(drop))
+}

@@ -1,0 +1,172 @@
+//! The three nodes and the processes that work on them.
+
+use crate::check::{self, Verdict};
+use crate::log::Log;
+use crate::worker::{BYTES, COUNTERS, Plan, VALUES, attach, home_of, name, open_all, whole};
+use ddss::{Placement, Spec, Strategy};
+use ddss_ipc::SharedMemory;
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode};
+use std::collections::HashMap;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Nodes, numbered from 1.
+pub(crate) const NODES: u16 = 3;
+/// Address of a node in a network namespace of its own.
+const PORT: u16 = 7400;
+/// Time limit for nodes that start together, until every segment is allocated.
+const MAKE_MAX: Duration = Duration::from_secs(30);
+
+/// A client process.
+pub(crate) struct Worker {
+    pub(crate) number: u16,
+    pub(crate) life: u16,
+    node: u16,
+    plan: Plan,
+    child: Child,
+}
+
+/// Three nodes, on one network or each in a namespace of its own, with their workers.
+pub(crate) struct Cluster {
+    // The order of fields counts: the processes end before their directory and network are removed.
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) network: Option<NetworkNamespaces>,
+    /// Records of lives that have ended.
+    past: u64,
+    folder: TempNode,
+    stop: SharedMemory,
+}
+
+impl Cluster {
+    /// Starts the nodes, each in a network namespace of its own if that is asked for, and makes segments on so many nodes each.
+    pub(crate) fn start(namespaces: bool, copies: u8) -> Result<Self, Box<dyn Error>> {
+        let network = if namespaces { Some(NetworkNamespaces::new(NODES as u8)?) } else { None };
+        let options = (1..=NODES).map(|node| match &network {
+            Some(network) => {
+                let listen = SocketAddr::new(network.address(node as u8), PORT);
+                Ok(DaemonOptions::listening(node, listen).inside(&network.inside(node as u8)))
+            }
+            None => DaemonOptions::new(node),
+        });
+        let options: Vec<_> = options.collect::<Result<_, _>>()?;
+        let listens: Vec<_> = options.iter().map(DaemonOptions::listen).collect();
+        let mut daemons = Vec::new();
+        for (index, mut option) in options.into_iter().enumerate() {
+            for (other, listen) in listens.iter().enumerate().filter(|&(other, _)| other != index) {
+                option = option.peer(&DaemonOptions::listening(other as u16 + 1, *listen));
+            }
+            daemons.push(option.pool_bytes(64 << 20).argument("--core").argument("none").start()?);
+        }
+        let folder = TempNode::new()?;
+        let stop = SharedMemory::create_file(&folder.join("stop"), 4096)?;
+        let field = Self { workers: Vec::new(), daemons, network, past: 0, folder, stop };
+        field.make_segments(copies)?;
+        Ok(field)
+    }
+
+    /// Segments in turn on the nodes; Strict, the strongest model.
+    fn make_segments(&self, copies: u8) -> Result<(), Box<dyn Error>> {
+        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
+        let begin = Instant::now();
+        for index in 0..VALUES + COUNTERS {
+            let mut spec = Spec { copies, ..Spec::new(BYTES as u64) };
+            spec.placement = Placement::Node(ddss::NodeId(home_of(index)));
+            loop {
+                match client.allocate(&name(index), spec) {
+                    Ok(_) => break,
+                    Err(error) if begin.elapsed() > MAKE_MAX => return Err(error.into()),
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn log_of(&self, number: u16, life: u16) -> PathBuf {
+        self.folder.join(&format!("log-{number}-{life}"))
+    }
+
+    /// Starts another client process on `node`.
+    pub(crate) fn hire(&mut self, node: u16, plan: Plan) -> Result<(), Box<dyn Error>> {
+        let number = self.workers.len() as u16;
+        let child = self.spawn(number, 0, node, &plan)?;
+        self.workers.push(Worker { number, life: 0, node, plan, child });
+        Ok(())
+    }
+
+    fn spawn(&self, number: u16, life: u16, node: u16, plan: &Plan) -> Result<Child, Box<dyn Error>> {
+        let daemon = &self.daemons[usize::from(node - 1)];
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("worker").arg(daemon.folder()).arg(self.log_of(number, life)).arg(self.folder.join("stop"));
+        command.arg(number.to_string()).arg(life.to_string()).args(plan.words());
+        Ok(command.spawn()?)
+    }
+
+    /// Kills a worker and lets another one take its place.
+    pub(crate) fn replace(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
+        let worker = &mut self.workers[index];
+        worker.child.kill()?;
+        worker.child.wait()?;
+        let (number, life, node, plan) = (worker.number, worker.life + 1, worker.node, worker.plan.clone());
+        self.past += Log::count_at(&self.log_of(number, life - 1));
+        let child = self.spawn(number, life, node, &plan)?;
+        self.workers[index] = Worker { number, life, node, plan, child };
+        Ok(())
+    }
+
+    /// Calls of one worker in its current life.
+    pub(crate) fn count(&self, worker: usize) -> u64 {
+        let worker = &self.workers[worker];
+        Log::count_at(&self.log_of(worker.number, worker.life))
+    }
+
+    /// Calls of all workers.
+    pub(crate) fn counted(&self) -> u64 {
+        self.past + (0..self.workers.len()).map(|worker| self.count(worker)).sum::<u64>()
+    }
+
+    /// Stops all workers; returns how many failed.
+    pub(crate) fn stop(&mut self) -> Result<u64, Box<dyn Error>> {
+        self.stop.store(0, 1, Ordering::Release)?;
+        let mut stranded = 0;
+        for worker in &mut self.workers {
+            stranded += u64::from(!worker.child.wait()?.success());
+        }
+        Ok(stranded)
+    }
+
+    /// Checks all observations against the final values.
+    pub(crate) fn judge(&self) -> Result<Verdict, Box<dyn Error>> {
+        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
+        let mut last = Vec::new();
+        for (index, segment) in open_all(&client)?.into_iter().enumerate() {
+            let mut bytes = [0; BYTES];
+            let stamp = segment.get_into(0, &mut bytes)?;
+            let word = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
+            last.push((stamp.version.0, if index < VALUES { whole(&bytes) } else { word }));
+        }
+        let mut logs = HashMap::new();
+        for worker in &self.workers {
+            for life in 0..=worker.life {
+                let log = Log::open(&self.log_of(worker.number, life))?;
+                logs.insert(u64::from(worker.number) << 16 | u64::from(life), log.records()?);
+            }
+        }
+        Ok(check::check(&logs, &last))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // It has ended already unless something went wrong.
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+        }
+    }
+}

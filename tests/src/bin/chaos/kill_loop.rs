@@ -1,0 +1,63 @@
+//! Clients and daemons are killed while sixteen clients work.
+
+use crate::cluster::{Cluster, NODES};
+use crate::worker::{Dice, Plan};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+pub(crate) const WORKERS: u16 = 16;
+pub(crate) const CLIENT_KILL_EVERY: Duration = Duration::from_millis(250);
+pub(crate) const DAEMON_KILL_EVERY: Duration = Duration::from_secs(5);
+/// Time before the first kill; the second half of it gives the rate.
+const QUIET: Duration = Duration::from_secs(4);
+
+/// End condition of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Until {
+    pub(crate) seconds: u64,
+    /// Until so many calls have been made, if that is sooner.
+    pub(crate) operations: u64,
+}
+
+/// Counters of the run, besides the checker's result.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub(crate) quiet_per_second: f64,
+    pub(crate) seconds: f64,
+    pub(crate) client_kills: u64,
+    pub(crate) daemon_kills: u64,
+    /// Workers that found no daemon, or not their segments, for as long as they could wait.
+    pub(crate) stranded: u64,
+}
+
+/// Lets them work, kills some of them all the time, and stops.
+pub(crate) fn torment(field: &mut Cluster, until: Until) -> Result<Run, Box<dyn Error>> {
+    let mut run = Run::default();
+    let mut dice = Dice(until.seconds ^ 0x5eed);
+    for number in 0..WORKERS {
+        field.hire(number % NODES + 1, Plan::all())?;
+    }
+    std::thread::sleep(QUIET / 2);
+    let (before, since) = (field.counted(), Instant::now());
+    std::thread::sleep(QUIET / 2);
+    run.quiet_per_second = (field.counted() - before) as f64 / since.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    let (mut next_client, mut next_daemon) = (begin, begin + DAEMON_KILL_EVERY / 2);
+    while begin.elapsed() < Duration::from_secs(until.seconds) && field.counted() < until.operations {
+        if Instant::now() >= next_daemon {
+            let index = dice.below(NODES.into()) as usize;
+            field.daemons[index].kill()?;
+            std::thread::sleep(Duration::from_millis(dice.below(500)));
+            field.daemons[index].restart()?;
+            run.daemon_kills += 1;
+            next_daemon += DAEMON_KILL_EVERY;
+        }
+        field.replace(dice.below(WORKERS.into()) as usize)?;
+        run.client_kills += 1;
+        next_client += CLIENT_KILL_EVERY;
+        std::thread::sleep(next_client.saturating_duration_since(Instant::now()));
+    }
+    run.seconds = begin.elapsed().as_secs_f64();
+    run.stranded = field.stop()?;
+    Ok(run)
+}
