@@ -121,7 +121,7 @@ fn ends_in_its_deadline(client: &mut ScriptedClient, call: &str) {
 }
 
 /// Calls between two others go on as if nothing were.
-fn has_working_hint(client: &mut ScriptedClient) {
+fn keeps_working(client: &mut ScriptedClient) {
     for turn in 0..100 {
         let said = client.ask(&format!("put 0 4096 {turn}")).unwrap();
         assert!(said.starts_with("ok version"), "{said}");
@@ -138,14 +138,14 @@ fn cut_and_heal(test: &str, how: LinkFault) {
     for call in ["put 0 4096 2", "get 0 4096 2", "put 0 8 2"] {
         ends_in_its_deadline(&mut to_cut, call);
         ends_in_its_deadline(&mut from_cut, call);
-        has_working_hint(&mut others);
+        keeps_working(&mut others);
     }
     // Segments at home on the node itself need no network.
-    goes_on(&mut at_home);
+    keeps_working(&mut at_home);
     three.until(1, "node 3 is declared dead", |status| status["nodes"][2]["alive"] == Value::Bool(false));
     assert_eq!(three.client(2).ask("allocate meanwhile 64").unwrap(), "ok 64 bytes");
     ends_in_its_deadline(&mut three.client(3), "allocate alone 64");
-    goes_on(&mut others);
+    keeps_working(&mut others);
     three.network.heal(3);
     three.is_whole();
     let epoch = three.status(1)["nodes"][2]["epoch"].clone();
@@ -199,7 +199,7 @@ fn slow_link_slows_no_other_node() {
         let said = to_slow.ask(&format!("put 0 4096 {turn}")).unwrap();
         assert!(said.starts_with("ok version") || said.starts_with("error"), "{said}");
         assert!(began.elapsed() < DEADLINE_AND_MORE, "{:?}: {said}", began.elapsed());
-        has_working_hint(&mut others);
+        keeps_working(&mut others);
     }
     three.network.heal(3);
     three.is_whole();

@@ -4,3 +4,4 @@ mod docs;
 mod log_lines;
 mod protocol;
 mod tree;
+mod vocabulary;

@@ -83,7 +83,7 @@ fn byzantine_clients_harm_only_themselves() {
                 scope.spawn(move || neighbour(folder, strategy, calls, end))
             })
             .collect();
-        let has_working_hint = || {
+        let keeps_working = || {
             let before = calls.each_ref().map(|calls| calls.load(Ordering::Acquire));
             let begin = Instant::now();
             while calls.iter().zip(before).any(|(calls, before)| calls.load(Ordering::Acquire) < before + CALLS) {
@@ -104,7 +104,7 @@ fn byzantine_clients_harm_only_themselves() {
             if !status.success() {
                 faults.push(format!("{name}: {status}: {}", said.trim()));
             }
-            if !has_working_hint() {
+            if !keeps_working() {
                 faults.push(format!("{name}: the neighbours stand still"));
                 break;
             }

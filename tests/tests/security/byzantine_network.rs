@@ -83,7 +83,7 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Vec<String> {
         let neighbours = [("the client", &local), ("the peer's client", &far)].into_iter().zip(&calls);
         let neighbours: Vec<_> =
             neighbours.map(|((who, segment), calls)| scope.spawn(|| neighbour(who, segment, calls, &end))).collect();
-        let has_working_hint = || {
+        let keeps_working = || {
             let before = calls.each_ref().map(|calls| calls.load(Ordering::Acquire));
             let begin = Instant::now();
             while calls.iter().zip(before).any(|(calls, before)| calls.load(Ordering::Acquire) < before + CALLS) {
@@ -94,7 +94,7 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Vec<String> {
             }
             true
         };
-        assert!(has_working_hint(), "the neighbours do not begin");
+        assert!(keeps_working(), "the neighbours do not begin");
         let (descriptors, memory) = belongings(pid);
         for name in names {
             let begin = Instant::now();
@@ -106,7 +106,7 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Vec<String> {
             if !status.success() {
                 faults.push(format!("{name}: {status}: {}", said.trim()));
             }
-            if !has_working_hint() {
+            if !keeps_working() {
                 faults.push(format!("{name}: the neighbours stand still"));
                 break;
             }

@@ -74,7 +74,7 @@ impl Seen {
         );
         self.tell_waits("in fair shares", nothing);
         if let Some(taken) = taken {
-            self.tell_waits("without the time in which a core was away", |from, to| taken.with_timeout(from, to));
+            self.tell_waits("without the time in which a core was away", |from, to| taken.within(from, to));
         }
     }
 

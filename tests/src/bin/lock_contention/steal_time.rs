@@ -119,8 +119,8 @@ mod tests {
         let zero = Instant::now();
         let at = |ms| zero + Duration::from_millis(ms);
         let taken = StealTime { gaps: vec![(at(0), at(4)), (at(2), at(3)), (at(6), at(9)), (at(20), at(30))] };
-        assert_eq!(taken.with_timeout(at(1), at(8)), Duration::from_millis(5));
-        assert_eq!(taken.with_timeout(at(10), at(19)), Duration::ZERO);
-        assert_eq!(taken.with_timeout(at(25), at(26)), Duration::from_millis(1));
+        assert_eq!(taken.within(at(1), at(8)), Duration::from_millis(5));
+        assert_eq!(taken.within(at(10), at(19)), Duration::ZERO);
+        assert_eq!(taken.within(at(25), at(26)), Duration::from_millis(1));
     }
 }

@@ -1,0 +1,221 @@
+//! Names and sentences: folders that show a structure, files and types without retired names, doc comments that name their subject.
+
+use ddss_testkit::repo_lints::{Source, sources, workspace_root};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most files of one folder: more hide a structure that sub-folders would show.
+const FILES_PER_FOLDER_MAX: usize = 14;
+
+/// Words with which no doc comment begins: the sentence names the thing or the action instead.
+const FORBIDDEN_FIRST_WORDS: &[&str] =
+    &["Who", "Whoever", "Whom", "Whose", "What", "Whatever", "Whether", "Those", "He", "Somebody", "Nobody"];
+
+/// Doc comments that still begin with such a word, by package. The numbers only ever become smaller.
+const FORBIDDEN_LEFT: &[(&str, usize)] = &[];
+
+/// File and folder names that were replaced by a word of the field.
+const RETIRED_FILES: &[&str] = &[
+    "at_once",
+    "attached",
+    "besieged",
+    "birth",
+    "busiest",
+    "chores",
+    "closet",
+    "core_claim",
+    "doorman",
+    "duties",
+    "endings",
+    "far",
+    "flights",
+    "house",
+    "islands",
+    "kept",
+    "lanes",
+    "liars",
+    "look",
+    "meeting",
+    "mirror_copy",
+    "near",
+    "pacing",
+    "perform",
+    "planes",
+    "porch",
+    "pulse",
+    "reception",
+    "remains",
+    "road",
+    "said",
+    "seldom",
+    "sentry",
+    "stage",
+    "station",
+    "strangers",
+    "sweep",
+    "tally",
+    "told",
+    "torment",
+    "vital",
+    "words",
+];
+
+/// Types that were replaced by a word of the field.
+const RETIRED_TYPES: &[&str] = &[
+    "AtOnce",
+    "Audiences",
+    "Besieged",
+    "Busiest",
+    "Changed",
+    "Chores",
+    "Closet",
+    "Copies",
+    "Doorkeeper",
+    "Doorman",
+    "Facts",
+    "Flights",
+    "Hands",
+    "HandId",
+    "Have",
+    "Holdings",
+    "Islands",
+    "Kept",
+    "Keeper",
+    "Knock",
+    "Lane",
+    "LaneFull",
+    "Lanes",
+    "Ledger",
+    "Listings",
+    "Locked",
+    "LockWish",
+    "Minds",
+    "Mirroring",
+    "Offence",
+    "Outbox",
+    "Pacer",
+    "Permit",
+    "Plane",
+    "Planes",
+    "Porch",
+    "Pulse",
+    "Reception",
+    "Remains",
+    "Road",
+    "Seldom",
+    "Sentry",
+    "ServiceLane",
+    "SlotMap",
+    "Station",
+    "Stored",
+    "Sweep",
+    "Tally",
+    "Told",
+    "Vigil",
+    "Vital",
+    "Vitals",
+    "Warden",
+    "Wish",
+];
+
+fn rust_sources() -> Vec<Source> {
+    let all = sources(&workspace_root()).unwrap();
+    let rust: Vec<Source> = all.into_iter().filter(|source| source.path.ends_with(".rs")).collect();
+    assert!(rust.len() > 300, "the files were not read");
+    rust
+}
+
+/// `crates/ddss/src/client.rs` belongs to `crates/ddss`, `tests/tests/cli/demo.rs` to `tests`.
+fn package_of(path: &str) -> &str {
+    let parts = if path.starts_with("crates/") { 2 } else { 1 };
+    path.match_indices('/').nth(parts - 1).map_or(path, |(at, _)| &path[..at])
+}
+
+/// The first lines of doc comments that begin with a forbidden word, with their line numbers.
+fn riddles(text: &str) -> Vec<(usize, &str)> {
+    let is_doc = |line: &str| line.trim_start().starts_with("///") || line.trim_start().starts_with("//!");
+    let mut found = Vec::new();
+    let mut before = "";
+    for (index, line) in text.lines().enumerate() {
+        if is_doc(line) && !is_doc(before) {
+            let first = line.trim_start()[3..].split_whitespace().next().unwrap_or_default();
+            if FORBIDDEN_FIRST_WORDS.contains(&first) {
+                found.push((index + 1, line.trim()));
+            }
+        }
+        before = line;
+    }
+    found
+}
+
+/// The types that a text defines.
+fn defined_types(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| matches!(*word, "struct" | "enum" | "trait" | "type" | "union"))?;
+        let is_item = words[..at].iter().all(|word| word.starts_with("pub"));
+        let name = words.get(at + 1)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        is_item.then_some(name)
+    })
+}
+
+// If this failed, a reader would have to scan a long list for the file that he looks for.
+#[test]
+fn no_folder_holds_a_hidden_structure() {
+    let mut folders: BTreeMap<String, usize> = BTreeMap::new();
+    for source in rust_sources() {
+        let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        *folders.entry(folder).or_default() += 1;
+    }
+    let full: Vec<_> = folders.iter().filter(|(_, files)| **files > FILES_PER_FOLDER_MAX).collect();
+    assert!(full.is_empty(), "give these folders sub-folders (at most {FILES_PER_FOLDER_MAX} files): {full:?}");
+}
+
+// If this failed, a newcomer would meet a sentence that begins with a riddle.
+#[test]
+fn doc_comments_name_their_subject() {
+    let mut counts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in rust_sources() {
+        for (line, text) in riddles(&source.text) {
+            let place = format!("{}:{line}: {text}", source.path);
+            counts.entry(package_of(&source.path).to_owned()).or_default().push(place);
+        }
+    }
+    let allowed: BTreeMap<&str, usize> = FORBIDDEN_LEFT.iter().copied().collect();
+    for (package, places) in &counts {
+        let max = allowed.get(package.as_str()).copied().unwrap_or_default();
+        assert!(
+            places.len() <= max,
+            "{package}: {} doc comments begin with one of {FORBIDDEN_FIRST_WORDS:?}, {max} may:\n{}",
+            places.len(),
+            places.join("\n")
+        );
+    }
+    for (package, max) in allowed {
+        let left = counts.get(package).map_or(0, Vec::len);
+        assert!(left == max, "{package}: {left} are left; lower the number in FORBIDDEN_LEFT from {max}");
+    }
+}
+
+// If this failed, one concept would have two names again.
+#[test]
+fn no_file_or_type_has_a_retired_name() {
+    let (files, types): (BTreeSet<&str>, BTreeSet<&str>) =
+        (RETIRED_FILES.iter().copied().collect(), RETIRED_TYPES.iter().copied().collect());
+    let mut complaints = Vec::new();
+    for source in rust_sources().iter().filter(|source| source.path.starts_with("crates/")) {
+        let stems = source.path.trim_end_matches(".rs").split('/').skip(2);
+        complaints.extend(stems.filter(|stem| files.contains(stem)).map(|stem| format!("{}: {stem}", source.path)));
+        let names = defined_types(&source.text).filter(|name| types.contains(name));
+        complaints.extend(names.map(|name| format!("{}: type {name}", source.path)));
+    }
+    assert!(complaints.is_empty(), "use the words of docs/architecture.md:\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn planted_riddles_and_types_are_found() {
+    let text = "//! Who knows.\n//! What else.\n\n/// Counts.\nstruct Tally;\n    /// Whether it is.\n    is: bool,\npub(crate) enum Road {\n";
+    assert_eq!(riddles(text), [(1, "//! Who knows."), (6, "/// Whether it is.")]);
+    assert_eq!(defined_types(text).collect::<Vec<_>>(), ["Tally", "Road"]);
+    assert_eq!(package_of("crates/ddss/src/client.rs"), "crates/ddss");
+    assert_eq!(package_of("tests/tests/cli/demo.rs"), "tests");
+}
