@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, NodeId, Placement, Segment, Strategy};
-use ddss_apps::checkpoint::{Member, Tally};
+use ddss_apps::checkpoint::{CommitCounts, Member};
 use ddss_benches::harness::{Bench, Cores, ExtraColumns, Row, Sample};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -66,7 +66,7 @@ pub(crate) fn measure(bench: &mut Bench, testbed: &Testbed, placed: &[Placed]) {
     }
 }
 
-fn row(label: String, sample: &Sample, tally: Tally) -> Row {
+fn row(label: String, sample: &Sample, tally: CommitCounts) -> Row {
     let (p50_us, p99_us) = (sample.quantile_us(0.5), sample.quantile_us(0.99));
     let turns = (tally.commits + tally.conflicts + tally.failures).max(1);
     let late = 100.0 * tally.conflicts as f64 / turns as f64;
@@ -84,7 +84,7 @@ fn run(
     strategy: Strategy,
     processes: usize,
     time: Duration,
-) -> (Sample, Tally) {
+) -> (Sample, CommitCounts) {
     nodes.wake();
     let maker = nodes.client(Strategy::Auto);
     let make = |application: usize| {
@@ -125,7 +125,7 @@ fn run(
         let laps: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("a member does not panic")).collect();
         (laps, elapsed)
     });
-    let (mut sample, mut tally) = (Sample::empty(), Tally::default());
+    let (mut sample, mut tally) = (Sample::empty(), CommitCounts::default());
     for (laps, one) in laps {
         laps.into_iter().for_each(|lap| sample.record(lap, 1, 1));
         tally = tally.with(one);

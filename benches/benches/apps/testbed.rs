@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::bare_pages::BareServer;
 use ddss::{Client, Segment, Spec, Strategy};
-use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
+use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::PAGE_BYTES;
 use ddss_apps::storm::{Chunk, DirectoryServer};
 use ddss_benches::harness::{Cores, pin};
@@ -65,7 +65,7 @@ impl Testbed {
         let network =
             NetworkNamespaces::new(2).map_err(|error| report_progress(&format!("no network of our own: {error}"))).ok();
         if let Some(network) = &network {
-            stage::enter(&network.inside(1)).expect("the creator of a namespace can enter it");
+            peer_servers::enter(&network.inside(1)).expect("the creator of a namespace can enter it");
         }
         let address =
             |node| network.as_ref().map_or(Ipv4Addr::new(127, 0, 0, 2).into(), |network| network.address(node));
@@ -101,7 +101,7 @@ impl Testbed {
             Some(network) => (network.address(2), Some(network.inside(2))),
             None => (Ipv4Addr::new(127, 0, 0, 2).into(), None),
         };
-        (address, move || inside.map_or(Ok(()), |namespace| stage::enter(&namespace)))
+        (address, move || inside.map_or(Ok(()), |namespace| peer_servers::enter(&namespace)))
     }
 
     /// A server that knows where chunks are, at the other end.

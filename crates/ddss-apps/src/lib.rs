@@ -10,7 +10,7 @@
 //! * [`monitor`]: counters that a service publishes for all clients, with a bound on their age; and a proxy that
 //!   chooses a web server by them.
 //! * [`cache`] and [`locks`]: a read-through cache and a lock manager.
-//! * [`stage`]: the daemons and servers of tests and benches.
+//! * [`peer_servers`]: the daemons and servers of tests and benches.
 //!
 //! ```
 //! use ddss::{Client, Spec};
@@ -40,8 +40,8 @@ pub mod datasets;
 mod error;
 pub mod locks;
 pub mod monitor;
+pub mod peer_servers;
 mod random;
-pub mod stage;
 pub mod storage;
 pub mod storm;
 #[allow(unsafe_code, reason = "libnfs is a C library, opened at run time")]

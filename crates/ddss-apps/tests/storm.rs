@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, NodeId, Placement};
 use ddss_apps::Error;
 use ddss_apps::datasets::geonames;
-use ddss_apps::stage::{RedisServer, Site};
+use ddss_apps::peer_servers::{RedisServer, Site};
 use ddss_apps::storm::{Directory, DirectoryServer, Found, Record, RedisDirectory, SharedDirectory, Storm};
 use ddss_testkit::{Daemon, skipped};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ddss::{Client, Failure, LockOptions};
 use ddss_apps::datasets::geonames::{self, Place};
-use ddss_apps::stage::{self, NfsServer, RedisServer, Site};
+use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
 use ddss_apps::tree::{BTree, RTree, Rect, crash_workload};
 use ddss_apps::{Error, Random};
@@ -107,7 +107,7 @@ fn trees_over_nfs_and_redis_answer_what_a_plain_scan_answers() {
     // The thread that reads is on one island, the server on the other.
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| {
-            stage::enter(&network.inside(1))?;
+            peer_servers::enter(&network.inside(1))?;
             let site = Site { namespace: Some(network.inside(2)), address: network.address(2), core: None };
             let mut server = NfsServer::start(&site)?;
             let (names, positions) = (server.pages("/names", 200)?, server.pages("/positions", 200)?);

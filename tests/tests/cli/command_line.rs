@@ -164,7 +164,7 @@ fn bench_command_starts_its_own_two_nodes() {
     let node = TempNode::new().unwrap();
     let said = run_ddss(node.path(), &["bench", "--measure-ms", "10"], "").unwrap();
     assert_eq!(said.code, 0, "{}", said.err);
-    for part in ["null call, mq", "get 8 B, near", "put 4096 B, daemon", "get 65536 B, remote", "one cache line"] {
+    for part in ["null call, mq", "get 8 B, local", "put 4096 B, daemon", "get 65536 B, remote", "one cache line"] {
         assert!(said.out.contains(part), "{part}: {}", said.out);
     }
 }
@@ -182,7 +182,7 @@ fn lock_is_broken_only_after_confirmation() {
     let shown = run_ddss(b.folder(), &["locks"], "").unwrap().out;
     assert!(shown.contains("held") && shown.contains("node 1, client ") && shown.contains(" s"), "{shown}");
     let asked = run_ddss(b.folder(), &["locks", "door", "--break"], "").unwrap();
-    assert!(asked.code == 1 && asked.err.contains("say --yes"), "{}", asked.err);
+    assert!(asked.code == 1 && asked.err.contains("repeat with --yes"), "{}", asked.err);
     assert_eq!(run_ddss(b.folder(), &["locks", "--break", "--yes"], "").unwrap().code, 2, "which ones has to be said");
     held.put(0, b"mine").unwrap();
     let broken = run_ddss(b.folder(), &["locks", "door", "--break", "--yes"], "").unwrap();

@@ -18,7 +18,7 @@ fn demo_shows_its_steps_and_leaves_no_files() {
         assert!(micros.len() == 7 && micros.iter().all(|&micros| micros > 0.0), "{line}");
     }
     assert_eq!(out.matches("none failed").count(), 4, "two clients saw two others die: {out}");
-    let remote = out.lines().filter(|line| line.contains("node 2:") && line.ends_with("its handle went on"));
+    let remote = out.lines().filter(|line| line.contains("node 2:") && line.ends_with("the handle recovered"));
     assert!(remote.count() == 1, "a client of the other node used a segment of the daemon that was killed: {out}");
     assert_eq!(out.matches("by the same handle as before").count(), 2, "{out}");
     let left = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();

@@ -113,7 +113,7 @@ fn data_commands_carry_numbers_text_versions_and_files() {
     let empty = empty.to_str().unwrap();
     for (words, part) in [
         (&["put", "n", "--as", "u8", "256"][..], "is not a valid u8"),
-        (&["get", "n", "--as", "u64", "--length", "9"], "no whole number"),
+        (&["get", "n", "--as", "u64", "--length", "9"], "not a multiple of 8"),
         (&["get", "n", "--version", "99"], "another version"),
         (&["import", "n", "/nowhere"], "cannot open /nowhere: "),
         (&["chmod", "999", "n"], "three octal digits"),
@@ -149,7 +149,7 @@ fn doctor_reports_each_problem_with_a_remedy() {
     assert!(is_in_memory || shared["state"] == "poor" && shared["advice"].as_str().unwrap().contains("--memory-dir"));
     daemon.kill().unwrap();
     let (code, out, why) = run(&daemon, &["doctor"]);
-    assert!(code == 1 && out.contains("→ start one with `ddssd`") && why.contains("see above"), "{out}{why}");
+    assert!(code == 1 && out.contains("→ start a daemon with `ddssd`") && why.contains("see above"), "{out}{why}");
     assert!(out.lines().any(|line| line.contains(memory.to_str().unwrap())), "{out}");
     let words = run(&daemon, &["completions", "bash"]).1;
     assert!(words.contains("hexdump") && words.contains("doctor"));

@@ -214,7 +214,7 @@ fn irreversible_commands_ask_for_confirmation() {
     }
     let held = client.open("one").unwrap().lock().unwrap();
     for (words, question) in
-        [(&["release", "o*"][..], "Release these 2? [y/N]"), (&["locks", "o*", "--break"], "Take this lock away?")]
+        [(&["release", "o*"][..], "Release these 2? [y/N]"), (&["locks", "o*", "--break"], "Break this lock?")]
     {
         for no in ["n\n", "\n", "yy\n"] {
             let seen = run_ddss_in_terminal(folder, 80, words, no).unwrap();

@@ -184,7 +184,7 @@ fn full_disk_is_reported_and_loses_no_data() {
         assert!(count < 100, "the disk is never full");
     };
     assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
-    assert!(error.to_string().contains("full disk"), "{error}");
+    assert!(error.to_string().contains("check its disk"), "{error}");
     let error = before.allocate("large", in_file(64 << 20)).unwrap_err();
     assert_eq!(error.failure(), Some(Failure::NoFileSpace), "{error}");
     assert!(daemon.process().stderr().contains("No space left"), "{}", daemon.process().stderr());
@@ -247,7 +247,7 @@ fn truncated_segment_file_is_refused_by_name() {
         assert!(daemon.restart().is_err());
         let told = ended_with(&mut daemon, 4);
         let named =
-            told.contains(&area.display().to_string()) && told.contains("cut short") && told.contains("\"second\"");
+            told.contains(&area.display().to_string()) && told.contains("truncated to") && told.contains("\"second\"");
         assert!(named && told.contains("--discard"), "{told}");
     }
     std::fs::copy(&saved, &area).unwrap();
@@ -289,7 +289,7 @@ fn disk_failure_is_reported_and_next_start_recovers() {
     mounts.fill(&mounts.mount_path("disk"), None);
     let put = std::thread::spawn(move || hurt.put(0, &pattern(2, BYTES)).is_err());
     let told = ended_with(&mut daemon, 7);
-    assert!(told.contains("/area-") && told.contains("its disk fails or is full"), "{told}");
+    assert!(told.contains("/area-") && told.contains("its disk failed or is full"), "{told}");
     mounts.empty(&mounts.mount_path("disk"));
     daemon.restart().unwrap();
     assert!(put.join().unwrap());

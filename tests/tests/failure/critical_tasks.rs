@@ -30,7 +30,7 @@ fn ends_badly(daemon: &mut Daemon, part: &str) {
     let log: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let fields = |message: &str| log.iter().map(|line| &line["fields"]).find(|fields| fields["message"] == message);
     let panic = fields("a thread panicked").unwrap_or_else(|| panic!("{said}"));
-    assert!(panic["at"].as_str().unwrap().contains("vital.rs:"), "{panic}");
+    assert!(panic["at"].as_str().unwrap().contains("supervisor.rs:"), "{panic}");
     assert!(panic["why"].as_str().unwrap().contains(part), "{panic}");
     assert!(
         fields("a critical task of the daemon failed: stopping").is_some_and(|fields| fields["part"] == part),

@@ -27,7 +27,7 @@ fn wait_until_it_refuses(one: &Segment) {
         Ok(_) => false,
         Err(error) => {
             assert!(error.failure() == Some(Failure::GoingDown), "{error}");
-            assert!(error.to_string().contains("going down") && !error.is_indeterminate(), "{error}");
+            assert!(error.to_string().contains("this node is stopping") && !error.is_indeterminate(), "{error}");
             true
         }
     });

@@ -136,7 +136,7 @@ fn inherited_socket_at_wrong_path_is_refused() {
     };
     let folder = TempNode::new().unwrap();
     let told = refused(&folder, listen(&folder.join("elsewhere.sock"), SocketType::SEQPACKET));
-    assert!(told.contains("elsewhere.sock, and clients look for it at"), "{told}");
+    assert!(told.contains("elsewhere.sock, but clients connect to"), "{told}");
     let folder = TempNode::new().unwrap();
     let told = refused(&folder, listen(&folder.join("ddssd.sock"), SocketType::STREAM));
     assert!(told.contains("ListenSequentialPacket="), "{told}");

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ddss::Client;
-use ddss_apps::checkpoint::{Campaign, Member, Tally, Where};
+use ddss_apps::checkpoint::{Campaign, CommitCounts, Member, Where};
 
 const USAGE: &str = "\
 usage: checkpoint [--commits N] [--kills N] [--processes N] [--together N] [--place one-node|one-home|spread]
@@ -32,7 +32,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         ["--help" | "-h"] => Ok(writeln!(out, "{USAGE}").map(|()| ExitCode::SUCCESS)?),
         ref options => {
             let outcome = campaign(options)?.run()?;
-            let Tally { conflicts, failures, restarts, chains, .. } = outcome.reported;
+            let CommitCounts { conflicts, failures, restarts, chains, .. } = outcome.reported;
             writeln!(
                 out,
                 "{} commits in {:.1} s; {} processes killed; reported: {conflicts} conflicts, {failures} failures, \
@@ -99,7 +99,7 @@ fn worker(folder: &str, name: &str, id: u64) -> Result<ExitCode, Box<dyn Error>>
                 break;
             }
         }
-        let Tally { commits, conflicts, failures, restarts, chains } = member.tally();
+        let CommitCounts { commits, conflicts, failures, restarts, chains } = member.tally();
         writeln!(out, "{commits} {conflicts} {failures} {restarts} {chains}")?;
         out.flush()?;
     }

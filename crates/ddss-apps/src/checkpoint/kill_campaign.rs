@@ -9,7 +9,7 @@ use ddss::{Client, NodeId, Placement, Segment};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode};
 
 use super::state::State;
-use super::worker::{Member, Tally};
+use super::worker::{CommitCounts, Member};
 use crate::{Error, Random};
 
 /// Maximum time until nodes are connected and processes have started.
@@ -76,7 +76,7 @@ pub struct Campaign {
     pub kills: u64,
     /// One process is killed so often, and another one takes its place.
     pub kill_every: Duration,
-    /// Whom to kill when.
+    /// Sequence of processes to kill.
     pub seed: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct Outcome {
     /// Processes that were killed.
     pub kills: u64,
     /// Commits that processes reported before they were killed; later commits are missing.
-    pub reported: Tally,
+    pub reported: CommitCounts,
     /// States that no process committed. There must be none.
     pub violations: Vec<String>,
     /// Duration of the campaign.
@@ -212,15 +212,17 @@ fn commits(applications: &[Segment]) -> Result<u64, Error> {
 }
 
 /// Kills a process, and reads what it reported last.
-fn end(worker: &mut Worker) -> Result<Tally, Error> {
+fn end(worker: &mut Worker) -> Result<CommitCounts, Error> {
     worker.process.kill()?;
     let words = worker.process.stdout();
     // What stands behind the last end of a line was cut off.
     let line = words.rsplit_once('\n').and_then(|(whole, _)| whole.lines().last()).unwrap_or_default();
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     Ok(match numbers[..] {
-        [commits, conflicts, failures, restarts, chains] => Tally { commits, conflicts, failures, restarts, chains },
-        _ => Tally::default(),
+        [commits, conflicts, failures, restarts, chains] => {
+            CommitCounts { commits, conflicts, failures, restarts, chains }
+        }
+        _ => CommitCounts::default(),
     })
 }
 

@@ -14,4 +14,4 @@ mod worker;
 
 pub use kill_campaign::{Campaign, Outcome, Where};
 pub use state::State;
-pub use worker::{Member, Tally};
+pub use worker::{CommitCounts, Member};

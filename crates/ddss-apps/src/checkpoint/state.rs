@@ -45,7 +45,7 @@ impl State {
         State { version: Version(self.version.0 + 1), writer, sequence, chain }
     }
 
-    /// Whether it was made of `before`.
+    /// Returns true if this state follows `before`.
     pub fn follows(&self, before: &State) -> bool {
         *self == before.next(self.writer, self.sequence)
     }

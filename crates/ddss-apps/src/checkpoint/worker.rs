@@ -14,7 +14,7 @@ const HISTORY: u16 = 2;
 
 /// Counters of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CommitCounts {
     /// Commits.
     pub commits: u64,
     /// Commits that came too late.
@@ -27,11 +27,11 @@ pub struct Tally {
     pub chains: u64,
 }
 
-impl Tally {
+impl CommitCounts {
     /// Adds the counters of another process.
     #[must_use]
-    pub fn with(self, other: Tally) -> Tally {
-        Tally {
+    pub fn with(self, other: CommitCounts) -> CommitCounts {
+        CommitCounts {
             commits: self.commits + other.commits,
             conflicts: self.conflicts + other.conflicts,
             failures: self.failures + other.failures,
@@ -50,7 +50,7 @@ pub struct Member {
     state: State,
     bytes: Vec<u8>,
     random: Random,
-    tally: Tally,
+    tally: CommitCounts,
 }
 
 impl Member {
@@ -63,14 +63,14 @@ impl Member {
     /// Joins an application, and begins with its last checkpoint. No two processes have the same `id`.
     pub fn join(segment: Segment, id: u64) -> Result<Member, Error> {
         let bytes = vec![0; usize::try_from(segment.bytes()).unwrap_or(usize::MAX)];
-        let (state, tally) = (State::EMPTY, Tally::default());
+        let (state, tally) = (State::EMPTY, CommitCounts::default());
         let mut member = Member { segment, id, sequence: 0, state, bytes, random: Random::new(id), tally };
         member.restart()?;
         Ok(member)
     }
 
     /// Returns the counters so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> CommitCounts {
         self.tally
     }
 

@@ -258,7 +258,7 @@ fn nodes_with_different_shard_counts_refuse_to_connect_and_log_why() {
     assert!(why.contains("progress-threads"), "{why}");
     let (code, why) = refused(second.path(), &["--progress-threads", "17"]);
     assert_eq!(code, 2, "{why}");
-    assert!(why.contains("from 1 to 16"), "{why}");
+    assert!(why.contains("give 1 to 16"), "{why}");
     let (code, why) = refused(second.path(), &["--progress-threads", "2", "--core", "0"]);
     assert_eq!(code, 2, "{why}");
     assert!(why.contains("--core names 1"), "{why}");

@@ -220,7 +220,7 @@ fn removal_of_live_node_needs_force_and_lists_losses() {
         insist(&mut on_three, &format!("allocate {name} 64"));
     }
     insist(&mut on_three, "allocate-mirrored kept 64");
-    until(&daemons[2], &["stat", "kept"], |stat| stat["mirror"]["state"] == "in sync");
+    until(&daemons[2], &["stat", "kept"], |stat| stat["replica"]["state"] == "in sync");
     let (code, said) = ask(&daemons[0], &["cluster", "remove", "3"]).unwrap_err();
     assert_eq!(code, 1);
     for words in ["node 3 is alive", "2 segments", "lost-1, lost-2", "ddss cluster leave", "--force"] {
