@@ -39,7 +39,7 @@ pub struct EngineConfig {
     /// Generation of the first segment in each slot. A node that lost its segments starts with another number each
     /// time, so an id of an earlier run never names a segment of this one.
     pub first_generation: u32,
-    /// Whether the reads of one batch overlap. Where each waits for the one before it, the home executes a get that may
+    /// True if the reads of one batch overlap. Where each waits for the one before it, the home executes a get that may
     /// be served, in one round trip.
     pub reads_overlap: bool,
 }

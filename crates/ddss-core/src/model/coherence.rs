@@ -77,7 +77,7 @@ pub struct GetRules {
     pub minds: LockDependency,
     /// Maximum age, in microseconds, of a cached copy on the reader's node that may answer.
     pub copy_us: u32,
-    /// Whether it takes the previous version rather than wait for a writer.
+    /// True if it takes the previous version rather than wait for a writer.
     pub older: bool,
 }
 

@@ -351,7 +351,7 @@ pub enum Message {
     Listed {
         /// Sender's number of the operation.
         step: u64,
-        /// Whether there are more segments.
+        /// True if there are more segments.
         more: bool,
     },
     /// Changes permissions.

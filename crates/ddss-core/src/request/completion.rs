@@ -20,7 +20,7 @@ pub struct Completion {
     pub request: RequestId,
     /// Outcome of the request.
     pub outcome: Outcome,
-    /// Whether the bytes of a get are in `data` rather than in the arena.
+    /// True if the bytes of a get are in `data` rather than in the arena.
     pub inline: bool,
     /// Version that was read or made.
     pub version: Version,

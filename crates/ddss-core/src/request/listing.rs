@@ -131,7 +131,7 @@ pub struct Listing {
     pub timestamp: Timestamp,
     /// Number of lock holders.
     pub holders: u16,
-    /// Whether the lock is held exclusively.
+    /// True if the lock is held exclusively.
     pub locked: bool,
     /// Number of queued operations.
     pub waiting: u16,
@@ -268,7 +268,7 @@ pub struct ListPage {
     pub node: NodeId,
     /// Bytes of the page in the arena.
     pub bytes: u16,
-    /// Whether that node has more segments.
+    /// True if that node has more segments.
     pub more: bool,
 }
 

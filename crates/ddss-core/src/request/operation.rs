@@ -89,7 +89,7 @@ pub enum Operation {
         offset: u64,
         /// Destination and length.
         into: ArenaRange,
-        /// Whether the completion may carry the bytes instead.
+        /// True if the completion may carry the bytes instead.
         inline: bool,
         /// Version and strictness.
         look: ReadOptions,
@@ -356,9 +356,9 @@ pub struct LockToken(pub u64);
 /// Options of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockRequest {
-    /// Whether other shared holders are allowed.
+    /// True if other shared holders are allowed.
     pub shared: bool,
-    /// Whether to fail rather than wait.
+    /// True if to fail rather than wait.
     pub no_wait: bool,
     /// Maximum time that it is held, in microseconds.
     pub lease_us: u32,

@@ -209,7 +209,7 @@ impl Row for SegmentRow {
 pub struct PeerRow {
     /// Id of the node.
     pub node: NodeId,
-    /// Whether it is connected.
+    /// True if it is connected.
     pub connected: bool,
     /// Messages that wait for send space.
     pub waiting: u32,

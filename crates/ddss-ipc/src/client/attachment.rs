@@ -37,7 +37,7 @@ pub struct AttachOptions {
     pub arena_bytes: usize,
     /// Time limit of the whole attach.
     pub timeout: Duration,
-    /// Whether clients share their cores fairly under `Auto` when there are more calling threads than cores.
+    /// True if clients share their cores fairly under `Auto` when there are more calling threads than cores.
     ///
     /// True (the default): calling threads yield the core to each other, so that each gets its share. False leaves this
     /// to the kernel, which lets one thread run for milliseconds while the others wait. That gains the last few percent
@@ -118,7 +118,7 @@ pub enum AttachError {
     Malformed {
         /// Path of the socket.
         path: PathBuf,
-        /// What is wrong with the reply.
+        /// Defect of the reply.
         why: &'static str,
     },
     /// The options exceed the limits.

@@ -226,6 +226,7 @@ impl Links {
         link.run = run;
         link.windows.clear();
         link.outbox.clear();
+        link.has_overflowed = false;
         let Some(ours) = link.expose_staging(fabric, peer) else {
             link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
             return ReceivedMessage::None;
@@ -251,6 +252,7 @@ impl Links {
         };
         link.windows.clear();
         link.outbox.clear();
+        link.has_overflowed = false;
         link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
         // The rejecting peer is not authenticated: use its text for the log only.
         let peer_reason = String::from_utf8_lossy(hello);

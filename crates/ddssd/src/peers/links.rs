@@ -83,6 +83,8 @@ pub(crate) struct Link {
     /// Windows over this node's pool that the peer may read, by the place of the header.
     pub(crate) windows: HashMap<u64, RemoteWindow>,
     pub(crate) outbox: VecDeque<Wire>,
+    /// True once the outbox was full: the connection is being closed, and further messages are dropped.
+    pub(crate) has_overflowed: bool,
     pub(crate) has_logged_failure: bool,
     /// Time of the last change (connected, lost, or first known), in microseconds since 1970.
     pub(crate) since_us: u64,
@@ -174,6 +176,7 @@ impl Links {
             staging_memory: (memory, region),
             windows: HashMap::new(),
             outbox: VecDeque::new(),
+            has_overflowed: false,
             has_logged_failure: false,
             since_us: wall_us(),
         };
@@ -371,8 +374,11 @@ impl Link {
         };
         let peer = *peer;
         if self.outbox.len() == Links::OUTBOX_MAX {
-            tracing::warn!(node = self.node.0, "the peer reads no messages: closing its connection");
-            return fabric.close(peer);
+            if !std::mem::replace(&mut self.has_overflowed, true) {
+                tracing::warn!(node = self.node.0, "the peer reads no messages: closing its connection");
+                fabric.close(peer);
+            }
+            return;
         }
         let mut sealed = [0; MESSAGE_BYTES_MAX];
         let Ok(length) = channel.seal(plain, &mut sealed) else {

@@ -95,8 +95,8 @@ attacks! {
     descriptors::adds_memfd_seals: "the daemon cannot write any more where it has to";
     descriptors::writes_service_page: "one client forges the page that all clients read";
     descriptors::fills_and_drains_eventfd: "the daemon blocks on an eventfd, or is never woken again";
-    descriptors::removes_its_own_queue: "the daemon tries a dead queue for ever", "tampered";
-    descriptors::announces_messages_without_sending: "the daemon asks the kernel for nothing, for ever", "tampered";
+    descriptors::removes_its_own_queue: "the daemon tries a dead queue for ever", "is corrupt or removed";
+    descriptors::announces_messages_without_sending: "the daemon asks the kernel for nothing, for ever", "is corrupt or removed";
     descriptors::uses_queue_of_another_user: "answers to another client are lost";
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Transfer {
     pub(crate) parts: RangeSet,
     /// Destination in the arena.
     pub(crate) range: ArenaRange,
-    /// Whether the completion may carry the bytes instead.
+    /// True if the completion may carry the bytes instead.
     pub(crate) inline: bool,
     pub(crate) look: ReadOptions,
 }
