@@ -118,7 +118,7 @@ const RETIRED_TYPES: &[&str] = &[
 ];
 
 fn rust_sources() -> Vec<Source> {
-    let all = sources(&workspace_root()).unwrap();
+    let all = sources(&workspace_root()).expect("the repository can be read");
     let rust: Vec<Source> = all.into_iter().filter(|source| source.path.ends_with(".rs")).collect();
     assert!(rust.len() > 300, "the files were not read");
     rust

@@ -111,7 +111,7 @@ fn byzantine_clients_harm_only_themselves() {
             let mut log = victim.daemon.process().stderr();
             // The log throttle may have suppressed the line: it passes one of a kind in a second.
             if !logged.is_empty() && !log[log_before..].contains(&logged) {
-                std::thread::sleep(std::time::Duration::from_millis(1200));
+                std::thread::sleep(Duration::from_millis(1200));
                 see_out(&mut victim.attack(&name, 0).unwrap(), &calls[0]);
                 log = victim.daemon.process().stderr();
             }
