@@ -18,7 +18,7 @@ use std::time::Duration;
 /// use ddss::{Client, Strategy};
 /// use std::time::Duration;
 ///
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let folder = node.folder();
 /// let client = Client::builder()
 ///     .folder(folder)
@@ -93,7 +93,7 @@ impl ClientBuilder {
     /// restore the former slices afterwards. Nothing else about their priority changes.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let folder = node.folder();
     /// let client = ddss::Client::builder().folder(folder).fair(false).connect()?;
     /// # client.ping()?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use ddss::{Client, Spec};
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let folder = node.folder();
 /// // `Client::connect()` finds this user's own daemon; here it is another one's folder.
 /// let client = Client::builder().folder(folder).connect()?;
@@ -99,7 +99,7 @@ impl Client {
     /// segment of that name remains that only root can use.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.facts.permissions.owner;
     /// # let alice = me;

@@ -13,7 +13,7 @@
 //! ```
 //! use ddss::{Client, Spec};
 //!
-//! # let node = ddssd::Ephemeral::start()?;
+//! # let node = ddssd::EphemeralNode::start()?;
 //! # let folder = node.folder();
 //! // `Client::connect()` finds the node of this user, or the one that `DDSS_DIR` names.
 //! let client = Client::builder().folder(folder).connect()?;

@@ -105,7 +105,7 @@ pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
 /// A segment somewhere in the cluster. Cheap to clone; dropping it changes nothing.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let scores = client.allocate("scores", ddss::Spec::new(4096))?;
 /// let put = scores.put(16, &42u64.to_le_bytes())?;
@@ -149,7 +149,7 @@ impl Segment {
     /// segment's own model: asking for a weaker model changes nothing.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let spec = ddss::Spec { model: ddss::Model::Temporal(100_000), ..ddss::Spec::new(64) };
     /// # let prices = client.allocate("prices", spec)?;
@@ -169,7 +169,7 @@ impl Segment {
     /// ```
     /// # use ddss::Failure;
     /// # use std::time::Duration;
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let scores = client.allocate("scores", ddss::Spec::new(64))?;
     /// let hasty = scores.with_timeout(Duration::from_millis(20));

@@ -66,7 +66,7 @@ impl Client {
     /// client attaches to each when it first needs it.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// assert_eq!(client.shard_count(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

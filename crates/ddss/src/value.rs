@@ -6,7 +6,7 @@ use std::ops::Deref;
 /// Version that a call read or created, and its timestamp.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let segment = client.allocate("steps", ddss::Spec::new(8))?;
 /// let (first, second) = (segment.put(0, b"1")?, segment.put(0, b"2")?);
@@ -31,7 +31,7 @@ impl Stamp {
 /// Bytes that a get returned, with their stamp.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # let segment = client.allocate("scores", ddss::Spec::new(64))?;
 /// let value = segment.get(0..8)?;

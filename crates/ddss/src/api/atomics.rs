@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Value of a word before an atomic operation, and the segment's stamp after it.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let tickets = client.allocate("tickets", ddss::Spec::new(8))?;
 /// tickets.fetch_add(0, 10)?;
@@ -56,7 +56,7 @@ impl Segment {
     /// Writes `new` at `offset` (a multiple of 8) if the word equals `expected`; returns the previous value.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let segment = client.allocate("leader", ddss::Spec::new(8))?;
     /// let won = segment.compare_swap(0, 0, 17)?.before == 0;

@@ -16,7 +16,7 @@ use std::ops::RangeBounds;
 /// Result of one call of a [`Batch`].
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let segment = client.allocate("answers", ddss::Spec::new(64))?;
 /// let answers = client.batch().put(&segment, 0, b"here")?.run()?;
@@ -68,7 +68,7 @@ pub(crate) enum BatchCall {
 /// of one segment that belong together, use [`Segment::put_many`].
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # let _left = client.allocate("left", ddss::Spec::new(64))?;
 /// # let _right = client.allocate("right", ddss::Spec::new(64))?;

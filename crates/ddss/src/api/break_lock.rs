@@ -17,7 +17,7 @@ impl Segment {
     /// Intended for an administrator who knows that the holder is stuck. The lock of a dead holder ends by itself.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// let door = client.allocate("door", ddss::Spec::new(8))?;
     /// # let _held = door.lock()?;

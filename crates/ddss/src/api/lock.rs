@@ -16,7 +16,7 @@ use std::time::Duration;
 /// use ddss::{Failure, LockOptions};
 /// use std::time::Duration;
 ///
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let account = client.allocate("account", ddss::Spec::new(64))?;
 /// let held = account.lock_with(LockOptions::new().lease(Duration::from_millis(500)))?;
@@ -95,7 +95,7 @@ impl LockOptions {
 /// A segment's lock. Dropping the guard releases it, as does the death of its process or node.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let account = client.allocate("account", ddss::Spec::new(64))?;
 /// let held = account.lock()?;
@@ -142,7 +142,7 @@ impl LockGuard {
     /// [`Model::Version`](crate::Model::Version) each put names a version, so the lock holder must use this method.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
     /// let account = client.allocate("account", spec)?;

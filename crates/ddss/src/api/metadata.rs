@@ -14,7 +14,7 @@ use ddss_ipc::WaitClass;
 /// Iterator over the segments that [`Client::list`] finds, ordered by node, then shard, then name.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # client.allocate("scores/today", ddss::Spec::new(64))?;
 /// for listing in client.list("scores/")? {

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// A value with the stamp of its version.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let limit = ddss::Shared::allocate(&client, "limit", &100u64)?;
 /// let seen = limit.get()?;
@@ -53,7 +53,7 @@ impl<T> Deref for Typed<T> {
 ///     queued: u64,
 /// }
 ///
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let load: Shared<Load> = Shared::allocate(&client, "load", &Load { requests: 0, queued: 0 })?;
 /// load.update(|load| load.requests += 1)?;
@@ -154,7 +154,7 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 /// [`AsyncSegment`](crate::AsyncSegment).
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let scores: ddss::SharedSlice<u64> = ddss::SharedSlice::allocate(&client, "scores", 1000)?;
 /// scores.put(7, &42)?;

@@ -51,7 +51,7 @@ impl Segment {
     /// Reads several ranges, all of one version.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
@@ -81,7 +81,7 @@ impl Segment {
     /// without a buffer of its own.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
     /// let (mut head, mut tail) = ([0; 8], [0; 96]);
@@ -102,7 +102,7 @@ impl Segment {
     /// A task does not need this method: it joins the get with its own work.
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # let table = client.allocate("table", ddss::Spec::new(3 * 4096))?;
     /// let (mut sum, mut here, mut next) = (0, [0; 4096], [0; 4096]);

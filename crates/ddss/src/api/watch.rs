@@ -19,7 +19,7 @@ use std::time::Duration;
 /// second. A loop that ignores errors therefore costs little and resumes when the home returns.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// let scores = client.allocate("scores", ddss::Spec::new(64))?;
 /// let mut versions = scores.watch();
@@ -42,7 +42,7 @@ pub struct VersionIter {
 /// The asynchronous form of [`VersionIter`]: [`next`](Self::next), or a [`Stream`] for use with combinators.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let scores = client.to_async()?.allocate("scores", ddss::Spec::new(64)).await?;

@@ -14,7 +14,7 @@ use std::task::Poll;
 /// A set of calls that a task submits together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let client = client.to_async()?;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// A [`Client`] with asynchronous calls. Clones share it.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let client = client.to_async()?;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// [`AsyncSegment::lock`] returns a lock that is still granted to it.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let account = client.to_async()?.allocate("account", ddss::Spec::new(64)).await?;
@@ -94,7 +94,7 @@ impl AsyncLockGuard {
     /// [`LockGuard::put_if`](crate::LockGuard::put_if).
     ///
     /// ```
-    /// # let node = ddssd::Ephemeral::start()?;
+    /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };

@@ -22,7 +22,7 @@
 //! | `SharedSlice<T>` | `SharedSlice<T, AsyncSegment>`, as above |
 //!
 //! ```
-//! # let node = ddssd::Ephemeral::start()?;
+//! # let node = ddssd::EphemeralNode::start()?;
 //! # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //! let client = client.to_async()?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A [`Segment`](crate::Segment) with asynchronous calls. Cheap to clone; dropping it changes nothing.
 ///
 /// ```
-/// # let node = ddssd::Ephemeral::start()?;
+/// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 /// let scores = client.to_async()?.allocate("scores", ddss::Spec::new(64)).await?;
