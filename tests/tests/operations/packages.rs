@@ -251,7 +251,7 @@ fn tarball_programs_are_statically_linked() {
     let (out, err) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
     let has_memory = out.lines().any(|line| line.starts_with("shared memory ") && line.contains(" good "));
     assert!(looked.status.code() == Some(1) && has_memory, "{out}{err}");
-    assert!(out.contains("→ start one with `ddssd`"), "{out}{err}");
+    assert!(out.contains("→ start a daemon with `ddssd`"), "{out}{err}");
 }
 
 /// `buildah`, with all that it keeps below a folder, and no privilege that a machine in a cloud has not.
