@@ -216,12 +216,12 @@ fn peer_without_key_is_rejected_with_reason() {
     let old = b"DDSSpeer\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00".as_slice();
     for (hello, part) in [
         (&b""[..], "not a ddssd"),
-        (old, "peer protocol 68"),
+        (old, "speaks protocol 68"),
         (&[0; 256], "not a ddssd"),
         (&wrong, "another cluster key"),
         (&control, "another cluster key"),
         (&newer, "run the same release"),
-        (&unknown, "is no peer"),
+        (&unknown, "peer"),
     ] {
         let peer = caller.call(&home, hello);
         let Some(Seen::Closed(CloseReason::Rejected, why)) = caller.next(peer) else { panic!("{part}: was let in") };
