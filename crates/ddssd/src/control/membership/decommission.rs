@@ -160,7 +160,7 @@ impl Context {
             return reply;
         }
         match remaining_work {
-            RemainingWork::Nothing => return Reply::Removed { dropped: 0 },
+            RemainingWork::Nothing => return self.removed_reply(node),
             RemainingWork::NeverMember => {
                 return Reply::Refused(format!("node {node} is no member of this cluster: `ddss nodes` lists them"));
             }
@@ -187,15 +187,28 @@ impl Context {
         if !self.has_lease_expired(node) {
             return not_now_reply("the lease of the node that went runs out");
         }
-        let dropped = only_there().count;
         match self.raft.client_write(Command::Gone { node }).await {
             Ok(_) => {
                 if let Some(address) = address.filter(|_| !leaves) {
                     self.notify_removed(node, address);
                 }
-                Reply::Removed { dropped }
+                self.removed_reply(node)
             }
             Err(error) => write_error_reply(&error),
+        }
+    }
+
+    /// Returns the reply for a node whose removal is complete. The count is the same for each repeated request, even
+    /// if the leader finished the removal by itself.
+    fn removed_reply(&self, node: u16) -> Reply {
+        Reply::Removed { dropped: self.state_machine.read(|directory| directory.lost_names(node)) }
+    }
+
+    /// Replies to a removed node. It learns what its own leave has lost, and nothing else.
+    pub(in crate::control) fn reply_to_removed(&self, node: u16, call: &Call) -> Reply {
+        match call {
+            Call::Remove { node: leaver, leaves: true, .. } if *leaver == node => self.removed_reply(node),
+            _ => Reply::NotMember,
         }
     }
 

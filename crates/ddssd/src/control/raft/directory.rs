@@ -72,6 +72,9 @@ pub(crate) struct Directory {
     /// ids.
     #[serde(default)]
     removed: BTreeSet<u16>,
+    /// Number of names that existed only on a removed node, for the reply to a repeated request.
+    #[serde(default)]
+    lost_names: BTreeMap<u16, usize>,
     /// Newest registration of each node.
     #[serde(default)]
     registrations: BTreeMap<u16, Registration>,
@@ -197,7 +200,7 @@ impl Directory {
         self.removed.insert(node);
         on_change(DirectoryChange::Removed(node));
         self.registrations.remove(&node);
-        let (mut vacant_count, names) = (0, &mut self.names);
+        let (mut vacant_count, mut lost_count, names) = (0, 0, &mut self.names);
         names.retain(|name, holder| {
             if holder.home != node {
                 return true;
@@ -208,6 +211,7 @@ impl Directory {
                 on_change(DirectoryChange::RoleAssigned { home: node, mirrored: *mirrored });
                 return true;
             }
+            lost_count += 1;
             on_change(DirectoryChange::Name { name: name.clone(), home: None });
             if let Some(ReplicaRecord { segment, .. }) = holder.mirrored {
                 on_change(DirectoryChange::RoleReleased { segment });
@@ -218,6 +222,7 @@ impl Directory {
             0 => self.counts.remove(&node),
             vacant_count => self.counts.insert(node, vacant_count),
         };
+        *self.lost_names.entry(node).or_default() += lost_count;
     }
 
     /// Applies a report of a home about its replica. The report must come from the present home, in the present run
@@ -284,6 +289,11 @@ impl Directory {
         self.removed.contains(&node)
     }
 
+    /// Returns the number of names that were lost with a removed node.
+    pub(crate) fn lost_names(&self, node: u16) -> usize {
+        self.lost_names.get(&node).copied().unwrap_or_default()
+    }
+
     /// Returns the nodes that left or were removed.
     pub(crate) fn removed_nodes(&self) -> impl Iterator<Item = u16> + '_ {
         self.removed.iter().copied()
@@ -299,6 +309,7 @@ impl Directory {
     pub(crate) fn clear_removed(&mut self, members: impl Iterator<Item = u16>) {
         for node in members {
             self.removed.remove(&node);
+            self.lost_names.remove(&node);
         }
     }
 
@@ -517,6 +528,8 @@ mod tests {
         directory.apply(&Command::Gone { node: 1 }, |change| gone.push(change));
         assert_eq!((gone.len(), &gone[0]), (3, &DirectoryChange::Removed(1)));
         assert_eq!(directory.names().map(|(name, _)| name).collect::<Vec<_>>(), ["b"]);
+        directory.apply(&Command::Gone { node: 1 }, |_| {});
+        assert_eq!((directory.lost_names(1), directory.lost_names(2)), (2, 0), "a repeated removal keeps the count");
         assert!(!directory.has_state_of(1) && directory.has_state_of(2));
         directory.apply(&Command::Alive { node: 3, run: 1 }, |_| {});
         assert!(directory.has_state_of(3), "it has a life without names");

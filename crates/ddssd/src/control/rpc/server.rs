@@ -145,7 +145,7 @@ impl ListenerState {
         loop {
             tracing::trace!(node = theirs.node.0, ?call, "asked");
             let reply = if self.context.is_removed(theirs.node.0) {
-                Reply::NotMember
+                self.context.reply_to_removed(theirs.node.0, &call)
             } else {
                 if matches!(call, Call::Append(_)) {
                     // Counts as a contact; it also shows a follower that it is still a member.
