@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Principal, Spec};
+use ddss::{Client, Error, Failure, Principal, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, pattern, skipped};
 use serde_json::{Value, json};
 
@@ -329,6 +329,37 @@ fn rolling_reboots_lose_no_replicated_segment() {
         assert_ne!(home, mirror);
         let value = patient(&daemons[number % 3]).open(name).unwrap().get(..).unwrap();
         assert_eq!(value[..], pattern(number as u64, BYTES)[..], "{name}");
+    }
+}
+
+// If this failed, a segment that was released while one of its nodes was down would come back with that node.
+#[test]
+fn segment_released_while_a_copy_is_down_does_not_return_with_it() {
+    let mut daemons = three(&[]);
+    for role in ["home", "replica"] {
+        let name = format!("released/{role}");
+        let segment = patient(&daemons[0]).allocate(&name, Spec { copies: 2, ..Spec::new(4096) }).unwrap();
+        segment.put(0, &pattern(1, 4096)).unwrap();
+        let (home, replica) = in_sync(&daemons[0], &name);
+        let down = if role == "home" { home } else { replica } as usize - 1;
+        let other = (down + 1) % 3;
+        daemons[down].kill().unwrap();
+        until("the segment is released", || {
+            let open = patient(&daemons[other]).open(&name).map_err(|error| error.to_string())?;
+            open.release().map_err(|error| error.to_string())
+        });
+        daemons[down].restart().unwrap();
+        until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+        // A new segment shows that the node takes part again.
+        let later = patient(&daemons[down]).allocate(&format!("later/{role}"), Spec { copies: 2, ..Spec::new(64) });
+        later.unwrap();
+        in_sync(&daemons[down], &format!("later/{role}"));
+        for (node, daemon) in daemons.iter().enumerate() {
+            let refusal = patient(daemon).open(&name).err().and_then(|error| error.failure());
+            assert_eq!(refusal, Some(Failure::NotFound), "{role}, node {}", node + 1);
+        }
+        let listed = ddss(&daemons[down], &["ls"]);
+        assert!(!listed.to_string().contains(&name), "{listed}");
     }
 }
 
