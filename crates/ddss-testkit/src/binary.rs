@@ -25,7 +25,8 @@ const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-c
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
     if let Some(folder) = env::var_os("DDSS_BIN_DIR") {
-        return Ok(Path::new(&folder).join(name));
+        let program = Path::new(&folder).join(name);
+        return if program.is_file() { Ok(program) } else { Err(Error::NotBuilt(program)) };
     }
     let programs = BUILT.get_or_init(|| build(PROGRAMS)).as_ref().map_err(|error| Error::Build(error.clone()))?;
     programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))

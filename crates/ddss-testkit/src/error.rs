@@ -14,6 +14,9 @@ pub enum Error {
     /// The workspace has no such program.
     #[error("no program of the workspace is called {0}")]
     NoSuchProgram(String),
+    /// The folder of built programs lacks one.
+    #[error("{} is not there: build it into this folder, or unset DDSS_BIN_DIR", .0.display())]
+    NotBuilt(PathBuf),
     /// The system refused something.
     #[error("{what} failed")]
     System {
