@@ -107,7 +107,9 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Vec<String> {
                 faults.push(format!("{name}: {status}: {}", said.trim()));
             }
             if !keeps_working() {
-                faults.push(format!("{name}: the neighbours stand still"));
+                let logs = victim.daemons.iter_mut().map(|daemon| daemon.process().stderr());
+                let ends: Vec<String> = logs.map(|log| log[log.len().saturating_sub(3000)..].to_owned()).collect();
+                faults.push(format!("{name}: the neighbours stand still; {}", ends.join("\n-- the peer:\n")));
                 break;
             }
             // Its connections are closed when every deadline for them has passed.

@@ -86,7 +86,7 @@ impl EventLoop {
     const POLL_SPINS: u32 = 20;
     /// Rounds without work between two clock reads: one read takes as long as such a round.
     const ROUNDS_PER_CLOCK: u32 = 64;
-    /// Idle rounds that a round with work counts for.
+    /// Idle rounds that a round with work counts for at least. Each further event counts as one more.
     const IDLE_ROUNDS_PER_BUSY: u32 = 4;
     /// Interval between two deadline checks.
     const TICK: Duration = Duration::from_millis(1);
@@ -388,8 +388,10 @@ impl EventLoop {
 
     // 4. Time.
 
-    fn update_time(&mut self, worked: bool) {
-        self.rounds += if worked { Self::IDLE_ROUNDS_PER_BUSY } else { 1 };
+    fn update_time(&mut self, work: usize) {
+        // A round with many events takes long: a flood from one peer must not delay deadlines and signs of life.
+        let work = u32::try_from(work).unwrap_or(Self::ROUNDS_PER_CLOCK);
+        self.rounds += if work > 0 { work.clamp(Self::IDLE_ROUNDS_PER_BUSY, Self::ROUNDS_PER_CLOCK) } else { 1 };
         if self.rounds < Self::ROUNDS_PER_CLOCK {
             return;
         }
@@ -493,7 +495,7 @@ impl ProgressTask for EventLoop {
             self.publish_replies();
         }
         let work = arrivals + requests + events + handshakes + commands + background_tasks;
-        self.update_time(work > 0);
+        self.update_time(work);
         // Room in a socket is not an event: stay awake while messages wait for it.
         let waits = self.executor.links.flush(self.executor.fabric.as_mut());
         // 5. Replies became visible as they were written; this wakes sleeping clients.
