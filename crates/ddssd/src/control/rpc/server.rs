@@ -381,6 +381,8 @@ impl Context {
                 return write_error_reply(&error);
             }
         }
+        // A node announces itself only while its progress threads work. An older report must not declare it dead again.
+        self.stall_reports.forget(node);
         match self.raft.client_write(Command::Alive { node, run }).await {
             Ok(_) => Reply::Done,
             Err(error) => write_error_reply(&error),
