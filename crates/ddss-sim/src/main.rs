@@ -69,16 +69,20 @@ fn main() -> ExitCode {
     }
     let mut sums = numbers(&Report::default());
     let mut violations = Vec::new();
+    // Hash over the traces of all runs: two builds that decide alike print the same.
+    let mut trace: u64 = 0;
     for &seed in &seeds {
         let report = run(seed, &plan);
         for (sum, number) in sums.iter_mut().zip(numbers(&report)) {
             sum.1 += number.1;
         }
+        trace = trace.rotate_left(1) ^ report.trace;
         violations.extend(report.violations.into_iter().map(|what| format!("seed {seed}: {what}")));
     }
     if arguments.json {
         let mut summary = serde_json::Map::from_iter(sums.map(|(name, sum)| (name.to_owned(), sum.into())));
         summary.insert("seeds".to_owned(), seeds.len().into());
+        summary.insert("trace".to_owned(), format!("{trace:016x}").into());
         summary.insert("violations".to_owned(), violations.len().into());
         summary.insert("first".to_owned(), violations.iter().take(10).cloned().collect());
         println!("{}", serde_json::Value::Object(summary));
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         for (name, sum) in sums {
             println!("{name} {sum}");
         }
+        println!("trace {trace:016x}");
         for what in violations.iter().take(10) {
             println!("VIOLATION {what}");
         }
