@@ -64,7 +64,7 @@ pub fn workload(name: &str) -> Option<Workload> {
         "engine-get" => engines(0, get),
         "engine-put" => engines(0, |segment| {
             let from = Payload::Arena(RANGE);
-            Operation::Put { segment, offset: 0, from, terms: PutConditions::default() }
+            Operation::Put { segment, offset: 0, from, conditions: PutConditions::default() }
         }),
         "engine-get-far" => engines(1, get),
         "rings-null" => rings(),
@@ -81,7 +81,7 @@ pub fn run_workload(name: &str, rounds: u64) -> bool {
 }
 
 fn get(segment: SegmentId) -> Operation {
-    Operation::Get { segment, offset: 0, into: RANGE, inline: false, look: ReadOptions::default() }
+    Operation::Get { segment, offset: 0, into: RANGE, inline: false, options: ReadOptions::default() }
 }
 
 fn codec(round: u64) {
@@ -106,7 +106,7 @@ impl Engines {
             let peers = vec![NodeId(1), NodeId(2)];
             let mut engine = Engine::new(&EngineConfig {
                 node: NodeId(node),
-                plane: Shard::ONLY,
+                shard: Shard::ONLY,
                 pool_bytes: 1 << 20,
                 peers,
                 first_generation: 9,
@@ -135,11 +135,12 @@ impl Engines {
     }
 
     fn small(&mut self, rounds: u64) {
-        let (segment, offset, look, terms) = (self.segment, 8, ReadOptions::default(), PutConditions::default());
+        let (segment, offset, options, conditions) =
+            (self.segment, 8, ReadOptions::default(), PutConditions::default());
         let into = ArenaRange { slot: 0, bytes: 8 };
         let from = Payload::inline(b"8 bytes!").expect("they fit");
-        let get = Request::new(RequestId(5), Operation::Get { segment, offset, into, inline: true, look }).encode();
-        let put = Request::new(RequestId(6), Operation::Put { segment, offset, from, terms }).encode();
+        let get = Request::new(RequestId(5), Operation::Get { segment, offset, into, inline: true, options }).encode();
+        let put = Request::new(RequestId(6), Operation::Put { segment, offset, from, conditions }).encode();
         for _ in 0..rounds {
             let put = self.engines[0].inline_put(self.now, LANE, black_box(&put)).expect("no other request is pending");
             let seen = self.engines[0].inline_get(LANE, black_box(&get)).expect("no other request is pending");
@@ -165,9 +166,9 @@ impl Engines {
                 Action::Commit { version, .. } => self.state = Header::committed(version),
                 Action::Fetch { step, .. } => self.fetched(node, step),
                 Action::Send { message, tail: MessageBody::None, .. } => self.deliver(node, &message),
-                Action::GrantWindow { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
-                    self.deliver(node, &Message::Found { step, facts, window });
+                    self.deliver(node, &Message::Found { step, info, window });
                 }
                 Action::Reply { completion, .. } => self.last = Some(completion),
                 _ => {}
@@ -197,7 +198,7 @@ fn rings() -> Workload {
     let mut options = AttachOptions::default();
     (options.strategy, options.channels) = (Strategy::Rcq, 1);
     let attachment = Attachment::connect(&socket, &options).expect("the reception answers by itself");
-    let mut lane = attachment.take_channel().expect("a fresh attachment has a lane");
+    let mut channel = attachment.take_channel().expect("a fresh attachment has a channel");
     let mut engines = Engines::new();
     let client = adopt(&mut station);
     engines.engines[0].attach(client, Principal { uid: 7, gid: 7 }, 1 << 20);
@@ -205,7 +206,7 @@ fn rings() -> Workload {
         // They exist as long as the client.
         let _kept = (&folder, &reception, &attachment);
         for round in 0..rounds {
-            question(&mut station, &mut engines, &mut lane, round);
+            question(&mut station, &mut engines, &mut channel, round);
         }
     })
 }
@@ -221,10 +222,10 @@ fn adopt(station: &mut IpcServer) -> ClientId {
     panic!("the client does not arrive");
 }
 
-fn question(station: &mut IpcServer, engines: &mut Engines, lane: &mut Channel, round: u64) {
+fn question(station: &mut IpcServer, engines: &mut Engines, channel: &mut Channel, round: u64) {
     let request = Request::new(RequestId(round), Operation::Null);
-    lane.submit(request.encode()).expect("one fits");
-    lane.ring_doorbell();
+    channel.submit(request.encode()).expect("one fits");
+    channel.ring_doorbell();
     // A channel that was idle for a while is polled only now and then.
     let served = (0..LOOKS_MAX).any(|_| {
         let served = station.serve(16, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
@@ -237,7 +238,7 @@ fn question(station: &mut IpcServer, engines: &mut Engines, lane: &mut Channel, 
     });
     station.flush();
     assert!(served, "the request is seen when it was submitted");
-    let answer = lane.reap().expect("the answer is there when it was published");
+    let answer = channel.reap().expect("the answer is there when it was published");
     assert_eq!(Completion::decode(&answer).request, RequestId(round));
 }
 

@@ -62,8 +62,8 @@ fn poll_server(server: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, En
         }
     }
     if server.poll(BATCH, batch) > 0 {
-        for (lane, entry) in batch.drain(..) {
-            server.reply(lane, &entry);
+        for (channel, entry) in batch.drain(..) {
+            server.reply(channel, &entry);
         }
     }
     server.flush();
@@ -71,7 +71,7 @@ fn poll_server(server: &mut IpcServer, batch: &mut Vec<(ddss_core::ChannelId, En
 
 struct Question {
     echo: Rc<Echo>,
-    lane: Channel,
+    channel: Channel,
     outstanding: usize,
     _attachment: Attachment,
 }
@@ -82,26 +82,26 @@ pub fn echo(service: &Rc<Echo>, strategy: Strategy, outstanding: usize) -> Figur
     options.strategy = strategy;
     options.channels = 1;
     let attachment = Attachment::connect(&service.socket, &options).expect("the reception answers by itself");
-    let lane = attachment.take_channel().expect("a fresh attachment has a lane");
-    let trip = Question { echo: Rc::clone(service), lane, outstanding, _attachment: attachment };
+    let channel = attachment.take_channel().expect("a fresh attachment has a channel");
+    let trip = Question { echo: Rc::clone(service), channel, outstanding, _attachment: attachment };
     Figure::new("ddss", "echo", 8, format!("shm/{strategy}/t1"), trip).outstanding(outstanding)
 }
 
 impl RoundTrip for Question {
     fn once(&mut self) {
         for word in 0..self.outstanding as u64 {
-            self.lane.submit([word; 8]).expect("as many fit as are under way");
+            self.channel.submit([word; 8]).expect("as many fit as are under way");
         }
-        self.lane.ring_doorbell();
+        self.channel.ring_doorbell();
         let mut left = self.outstanding;
         loop {
-            while self.lane.reap().is_some() {
+            while self.channel.reap().is_some() {
                 left -= 1;
             }
             if left == 0 {
                 return;
             }
-            let waited = self.lane.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
+            let waited = self.channel.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
             assert_eq!(waited, WaitOutcome::Ready, "no answer");
         }
     }

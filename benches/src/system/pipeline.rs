@@ -28,7 +28,7 @@ pub enum Task {
 
 struct Pipeline {
     cluster: Rc<Cluster>,
-    lane: Channel,
+    channel: Channel,
     requests: Vec<Entry>,
     _attachment: Attachment,
 }
@@ -40,14 +40,14 @@ pub fn pipeline(cluster: &Rc<Cluster>, task: Task, path: &str, strategy: Strateg
     options.channels = 1;
     cluster.wake();
     let attachment = Attachment::connect(&cluster.own().socket(), &options).expect("the daemon takes clients");
-    let lane = attachment.take_channel().expect("a fresh attachment has a lane");
+    let channel = attachment.take_channel().expect("a fresh attachment has a channel");
     cluster.rest();
     let requests = (0..outstanding).map(|index| request(task, index).encode()).collect();
     let (op, size_bytes) = match task {
         Task::Null => ("null", 8),
         Task::Transfer(kind, _, bytes) => (kind.word(), bytes),
     };
-    let trip = Pipeline { cluster: Rc::clone(cluster), lane, requests, _attachment: attachment };
+    let trip = Pipeline { cluster: Rc::clone(cluster), channel, requests, _attachment: attachment };
     Figure::new("ddss", op, size_bytes, format!("{path}/{strategy}/t1"), trip).outstanding(outstanding)
 }
 
@@ -60,11 +60,14 @@ fn request(task: Task, index: usize) -> Request {
             let range = ArenaRange { slot, bytes: bytes as u32 };
             match kind {
                 Kind::Get => {
-                    Operation::Get { segment, offset: 0, into: range, inline: false, look: ReadOptions::default() }
+                    Operation::Get { segment, offset: 0, into: range, inline: false, options: ReadOptions::default() }
                 }
-                Kind::Put => {
-                    Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms: PutConditions::default() }
-                }
+                Kind::Put => Operation::Put {
+                    segment,
+                    offset: 0,
+                    from: Payload::Arena(range),
+                    conditions: PutConditions::default(),
+                },
             }
         }
     };
@@ -74,17 +77,17 @@ fn request(task: Task, index: usize) -> Request {
 impl RoundTrip for Pipeline {
     fn once(&mut self) {
         for request in &self.requests {
-            self.lane.submit(*request).expect("as many fit as are under way");
+            self.channel.submit(*request).expect("as many fit as are under way");
         }
-        self.lane.ring_doorbell();
+        self.channel.ring_doorbell();
         let mut left = self.requests.len();
         while left > 0 {
-            while let Some(entry) = self.lane.reap() {
+            while let Some(entry) = self.channel.reap() {
                 assert_eq!(Completion::decode(&entry).outcome, Outcome::Done);
                 left -= 1;
             }
             if left > 0 {
-                let waited = self.lane.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
+                let waited = self.channel.wait(WaitClass::Polling, Instant::now() + ANSWER_MAX);
                 assert_eq!(waited, WaitOutcome::Ready, "no answer");
             }
         }

@@ -76,8 +76,8 @@ impl StatusPage {
     pub(crate) fn headline(&self) -> String {
         let daemon = &self.status.daemon;
         let core = daemon.core.map_or_else(|| "not pinned to a core".to_owned(), |core| format!("core {core}"));
-        let planes = daemon.plane.count();
-        let core = if planes == 1 { core } else { format!("{planes} progress threads, the first on {core}") };
+        let shards = daemon.shard.count();
+        let core = if shards == 1 { core } else { format!("{shards} progress threads, the first on {core}") };
         let end = if self.has_ended() { Duration::from_micros(daemon.heartbeat_us) } else { now() };
         let up = format_duration(end.saturating_sub(Duration::from_micros(daemon.started_us)));
         let ran = if self.has_ended() { "ran" } else { "up" };

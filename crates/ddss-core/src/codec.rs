@@ -34,16 +34,16 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn option(&mut self, value: Option<u64>) -> &mut Self {
         self.u8(value.is_some().into()).u64(value.unwrap_or(0))
     }
-    pub(crate) fn identity(&mut self, who: Principal) -> &mut Self {
-        self.u32(who.uid).u32(who.gid)
+    pub(crate) fn identity(&mut self, principal: Principal) -> &mut Self {
+        self.u32(principal.uid).u32(principal.gid)
     }
     pub(crate) fn window(&mut self, window: RemoteWindow) -> &mut Self {
         self.u32(window.key).u64(window.base).u64(window.bytes)
     }
-    pub(crate) fn facts(&mut self, facts: &SegmentInfo) -> &mut Self {
-        let (kind, parameter) = facts.model.to_parts();
-        self.u64(facts.segment.to_bits()).u64(facts.bytes).u8(kind).u32(parameter).u32(facts.keeps);
-        self.identity(facts.permissions.owner).u16(facts.permissions.mode).u8(facts.copies | facts.storage.code() << 7)
+    pub(crate) fn info(&mut self, info: &SegmentInfo) -> &mut Self {
+        let (kind, parameter) = info.model.to_parts();
+        self.u64(info.segment.to_bits()).u64(info.bytes).u8(kind).u32(parameter).u32(info.history_len);
+        self.identity(info.permissions.owner).u16(info.permissions.mode).u8(info.copies | info.storage.code() << 7)
     }
     pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
         let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
@@ -92,32 +92,40 @@ impl Reader<'_> {
             _ => Err(Failure::Malformed),
         }
     }
-    pub(crate) fn wish(&mut self) -> Result<LockRequest, Failure> {
+    pub(crate) fn lock_request(&mut self) -> Result<LockRequest, Failure> {
         let (flags, lease_us) = (self.u8()?, self.u32()?);
         if flags > 3 || lease_us == 0 || lease_us > LEASE_MAX_US {
             return Err(Failure::Malformed);
         }
         Ok(LockRequest { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
     }
-    pub(crate) fn facts(&mut self) -> Result<SegmentInfo, Failure> {
+    pub(crate) fn info(&mut self) -> Result<SegmentInfo, Failure> {
         let (segment, bytes) = (self.segment()?, self.u64()?);
         let model = Model::from_parts(self.u8()?, self.u32()?)?;
-        let keeps = self.u32()?;
+        let history_len = self.u32()?;
         let (owner, mode, kept) = (self.identity()?, self.u16()?, self.u8()?);
         let (copies, storage) = (kept & 0x7f, Storage::from_code(kept >> 7)?);
-        if keeps > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
+        if history_len > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
             return Err(Failure::Malformed);
         }
-        Ok(SegmentInfo { segment, bytes, model, permissions: Permissions { owner, mode }, keeps, copies, storage })
+        Ok(SegmentInfo {
+            segment,
+            bytes,
+            model,
+            permissions: Permissions { owner, mode },
+            history_len,
+            copies,
+            storage,
+        })
     }
     pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {
         let (owner, mode) = (self.identity()?, self.u16()?);
         if mode & !0o777 == 0 { Ok(Permissions { owner, mode }) } else { Err(Failure::Malformed) }
     }
-    pub(crate) fn have(&mut self) -> Result<OfferReply, Failure> {
+    pub(crate) fn reply(&mut self) -> Result<OfferReply, Failure> {
         OfferReply::from_code(self.u8()?).ok_or(Failure::Malformed)
     }
-    pub(crate) fn stored(&mut self) -> Result<ReplicaAck, Failure> {
+    pub(crate) fn ack(&mut self) -> Result<ReplicaAck, Failure> {
         Ok(match self.u8()? {
             1 => ReplicaAck::Piece,
             2 => ReplicaAck::Put,
@@ -130,9 +138,9 @@ impl Reader<'_> {
             (kind, parameter) => Model::from_parts(kind, parameter).map(Some),
         }
     }
-    pub(crate) fn terms(&mut self) -> Result<PutConditions, Failure> {
+    pub(crate) fn conditions(&mut self) -> Result<PutConditions, Failure> {
         let (version, token) = (self.option()?.map(Version), self.option()?.map(LockToken));
-        Ok(PutConditions { version, token, asks: self.model()? })
+        Ok(PutConditions { version, token, requested_model: self.model()? })
     }
     pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
         match self.u8()? {

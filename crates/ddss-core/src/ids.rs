@@ -8,14 +8,14 @@ use std::fmt;
 /// ```
 /// use ddss_core::NodeId;
 /// assert_eq!(NodeId(3).to_string(), "node 3");
-/// assert_eq!(NodeId::default(), NodeId::NOBODY);
+/// assert_eq!(NodeId::default(), NodeId::NONE);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u16);
 
 impl NodeId {
     /// Id that no node has.
-    pub const NOBODY: NodeId = NodeId(0);
+    pub const NONE: NodeId = NodeId(0);
 }
 
 impl fmt::Display for NodeId {
@@ -30,7 +30,7 @@ impl fmt::Display for NodeId {
 /// ```text
 ///  63   59 58   48 47      32 31              0
 /// +-------+-------+----------+-----------------+
-/// | plane | home  |  index   |   generation    |
+/// | shard | home  |  index   |   generation    |
 /// +-------+-------+----------+-----------------+
 /// ```
 ///
@@ -39,7 +39,7 @@ impl fmt::Display for NodeId {
 /// let id = SegmentId::new(NodeId(2), 7, 1);
 /// assert_eq!((id.home(), id.to_string().as_str()), (NodeId(2), "segment 2.7#1"));
 /// assert_eq!(SegmentId::from_bits(id.to_bits()), id);
-/// assert_eq!(id.on_plane(1).to_string(), "segment 2/1.7#1");
+/// assert_eq!(id.on_shard(1).to_string(), "segment 2/1.7#1");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentId(u64);
@@ -50,8 +50,8 @@ impl SegmentId {
         Self((home.0 as u64) << 48 | (index as u64) << 32 | generation as u64)
     }
     /// Returns the id in another shard of its home.
-    pub const fn on_plane(self, plane: u8) -> Self {
-        Self(self.0 & !(0x1f << 59) | (plane as u64) << 59)
+    pub const fn on_shard(self, shard: u8) -> Self {
+        Self(self.0 & !(0x1f << 59) | (shard as u64) << 59)
     }
     /// Restores an id from [`to_bits`](Self::to_bits); any value is an id, most name nothing.
     pub const fn from_bits(bits: u64) -> Self {
@@ -66,7 +66,7 @@ impl SegmentId {
         NodeId((self.0 >> 48) as u16 & 0x7ff)
     }
     /// Returns the home's shard.
-    pub const fn plane(self) -> u8 {
+    pub const fn shard(self) -> u8 {
         (self.0 >> 59) as u8
     }
     /// Returns true if both are of the same shard of the same home.
@@ -85,9 +85,9 @@ impl SegmentId {
 
 impl fmt::Display for SegmentId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.plane() {
+        match self.shard() {
             0 => write!(out, "segment {}.{}#{}", self.home().0, self.index(), self.generation()),
-            plane => write!(out, "segment {}/{plane}.{}#{}", self.home().0, self.index(), self.generation()),
+            shard => write!(out, "segment {}/{shard}.{}#{}", self.home().0, self.index(), self.generation()),
         }
     }
 }
@@ -166,10 +166,10 @@ mod tests {
     fn segment_id_round_trips() {
         // If this broke, a request would reach another segment, or another generation of the same slot.
         let id = SegmentId::new(NodeId(1024), 0xba98, 0x7654_3210);
-        for plane in [0, 1, 15, 0] {
-            let back = SegmentId::from_bits(id.on_plane(15).on_plane(plane).to_bits());
+        for shard in [0, 1, 15, 0] {
+            let back = SegmentId::from_bits(id.on_shard(15).on_shard(shard).to_bits());
             assert_eq!((back.home().0, back.index(), back.generation()), (1024, 0xba98, 0x7654_3210));
-            assert_eq!((back.plane(), back == id), (plane, plane == 0));
+            assert_eq!((back.shard(), back == id), (shard, shard == 0));
         }
     }
 }

@@ -40,7 +40,7 @@ pub const RESYNC_PIECES_MAX: usize = 4;
 /// Ranges behind the cursor of a resync that are to be sent again: beyond it, puts wait.
 pub const RESYNC_DIRTY_MAX: usize = 64;
 /// Permission changes of one replicated segment that wait until its home is alone.
-pub const DEFERRED_PERMITS_MAX: usize = 16;
+pub const DEFERRED_UPDATES_MAX: usize = 16;
 /// Bytes of data that travel inside a completion.
 pub const INLINE_REPLY_BYTES_MAX: usize = 32;
 /// Bytes of data that travel inside a request.

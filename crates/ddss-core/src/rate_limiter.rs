@@ -33,19 +33,19 @@ impl<K: PartialEq + Copy> RateLimiter<K> {
     }
 
     /// Returns the earliest time of a source's next event: now, or later.
-    pub fn turn_of(&self, who: K, now: Duration) -> Duration {
-        let taken = self.taken.iter().find(|(other, _)| *other == who);
+    pub fn turn_of(&self, principal: K, now: Duration) -> Duration {
+        let taken = self.taken.iter().find(|(other, _)| *other == principal);
         taken.map_or(now, |(_, until)| until.saturating_sub(self.burst).max(now))
     }
 
     /// Records an event of a source.
-    pub fn took_turn(&mut self, who: K, now: Duration) {
-        let found = self.taken.iter().position(|(other, _)| *other == who);
+    pub fn took_turn(&mut self, principal: K, now: Duration) {
+        let found = self.taken.iter().position(|(other, _)| *other == principal);
         let until = found.and_then(|index| self.taken.remove(index)).map_or(now, |(_, until)| until.max(now));
         if self.taken.len() == self.known_max {
             self.taken.pop_front();
         }
-        self.taken.push_back((who, until + self.every));
+        self.taken.push_back((principal, until + self.every));
     }
 }
 

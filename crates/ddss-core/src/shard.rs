@@ -103,7 +103,7 @@ mod tests {
             for number in 0..16_000 {
                 let name = Name::new(&format!("table/{number}")).unwrap();
                 hits[usize::from(Shard::index_of(&name, count))] += 1;
-                let at_home = Shard::all(count).filter(|plane| plane.has(&name)).count();
+                let at_home = Shard::all(count).filter(|shard| shard.has(&name)).count();
                 assert_eq!(at_home, 1);
             }
             let fair = 16_000 / u32::from(count);

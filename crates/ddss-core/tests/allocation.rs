@@ -10,7 +10,7 @@ use ddss_core::{
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
-const WHO: Principal = Principal { uid: 7, gid: 7 };
+const PRINCIPAL: Principal = Principal { uid: 7, gid: 7 };
 const RANGE: ArenaRange = ArenaRange { slot: 0, bytes: 4096 };
 
 /// Two engines connected directly.
@@ -28,7 +28,7 @@ impl Pair {
             let (pool_bytes, peers) = (64 << 20, peers.clone());
             Engine::new(&EngineConfig {
                 node: NodeId(node),
-                plane: Shard::ONLY,
+                shard: Shard::ONLY,
                 pool_bytes,
                 peers,
                 first_generation: 9,
@@ -37,7 +37,7 @@ impl Pair {
         };
         let mut engines = [engine(1), engine(2)];
         for (index, engine) in engines.iter_mut().enumerate() {
-            engine.attach(CLIENT, WHO, 1 << 20);
+            engine.attach(CLIENT, PRINCIPAL, 1 << 20);
             engine.peer_up(NodeId(2 - index as u16));
         }
         Self { engines, now: Now { steady_us: 1000, wall_us: 1000 }, state: 0, last: None }
@@ -73,9 +73,9 @@ impl Pair {
                     self.engines[node].served_get_sent(hand);
                     self.deliver(node, message, &MessageBody::None);
                 }
-                Action::GrantWindow { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+                Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
-                    self.deliver(node, Message::Found { step, facts, window }, &MessageBody::None);
+                    self.deliver(node, Message::Found { step, info, window }, &MessageBody::None);
                 }
                 Action::Reply { completion, .. } => self.last = Some(completion),
                 _ => {}
@@ -113,20 +113,20 @@ impl Pair {
 /// One round of all repeated operations of a client.
 fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
     let done = |completion: Completion| assert_eq!(completion.outcome, Outcome::Done);
-    let get = |look| Operation::Get { segment, offset: 0, into: RANGE, inline: false, look };
-    let put = |bytes, terms| {
+    let get = |options| Operation::Get { segment, offset: 0, into: RANGE, inline: false, options };
+    let put = |bytes, conditions| {
         let from = Payload::Arena(ArenaRange { slot: 0, bytes });
-        Operation::Put { segment, offset: 0, from, terms }
+        Operation::Put { segment, offset: 0, from, conditions }
     };
     done(pair.ask(node, get(ReadOptions::default()), &[]));
     // This get is served by the home.
-    done(pair.ask(node, get(ReadOptions { asks: Some(Model::Read), version: None }), &[]));
+    done(pair.ask(node, get(ReadOptions { requested_model: Some(Model::Read), version: None }), &[]));
     done(pair.ask(node, put(64, PutConditions::default()), &[]));
     done(pair.ask(node, put(4096, PutConditions::default()), &[]));
     let change = AtomicOp::Add(turn);
     done(pair.ask(node, Operation::Atomic { segment, offset: 8, change, token: None }, &[]));
-    let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
-    let locked = pair.ask(node, Operation::Lock { segment, wish }, &[]);
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+    let locked = pair.ask(node, Operation::Lock { segment, lock_request }, &[]);
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     done(locked);
     done(pair.ask(node, put(64, PutConditions { token: Some(token), ..PutConditions::default() }), &[]));

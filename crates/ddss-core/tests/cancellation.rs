@@ -9,7 +9,7 @@ use ddss_core::{
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const OTHER: ClientId = ClientId { index: 1, generation: 1 };
-const WHO: Principal = Principal { uid: 1, gid: 1 };
+const PRINCIPAL: Principal = Principal { uid: 1, gid: 1 };
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 const LATE: Failure = Failure::TimedOut;
 
@@ -27,15 +27,15 @@ impl Pair {
         let engine = |node: u16| {
             let config = EngineConfig {
                 node: NodeId(node),
-                plane: Shard::ONLY,
+                shard: Shard::ONLY,
                 pool_bytes: 1 << 20,
                 peers: vec![NodeId(3 - node)],
                 first_generation: 0,
                 reads_overlap: true,
             };
             let mut engine = Engine::new(&config);
-            engine.attach(CLIENT, WHO, 1 << 20);
-            engine.attach(OTHER, WHO, 1 << 20);
+            engine.attach(CLIENT, PRINCIPAL, 1 << 20);
+            engine.attach(OTHER, PRINCIPAL, 1 << 20);
             engine
         };
         let mut engines = [engine(1), engine(2)];
@@ -60,10 +60,10 @@ impl Pair {
     fn go_on(&mut self) {
         while let Some((at, action)) = (0..2).find_map(|at| Some((at, self.engines[at].next_action()?))) {
             match action {
-                Action::Reply { lane, completion, .. } => {
+                Action::Reply { channel, completion, .. } => {
                     let Completion { request, outcome, data, .. } = completion;
                     self.tokens.push(LockToken(u64::from_le_bytes(data[..8].try_into().unwrap())));
-                    self.told.push((at, lane.client, request.0, outcome));
+                    self.told.push((at, channel.client, request.0, outcome));
                 }
                 Action::Send { message, .. } => {
                     let from = NodeId(at as u16 + 1);
@@ -82,16 +82,16 @@ impl Pair {
     /// Returns one operation of each kind that may wait for another caller.
     fn waits(&self) -> [Operation; 6] {
         let segment = self.segment;
-        let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
-        let (look, into) = (ddss_core::ReadOptions::default(), ArenaRange { slot: 0, bytes: 8 });
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let (options, into) = (ddss_core::ReadOptions::default(), ArenaRange { slot: 0, bytes: 8 });
         let from = Payload::inline(&[1; 8]).unwrap();
         [
-            Operation::Lock { segment, wish },
+            Operation::Lock { segment, lock_request },
             Operation::Await { segment, above: Version(0) },
-            Operation::Put { segment, offset: 0, from, terms: PutConditions::default() },
+            Operation::Put { segment, offset: 0, from, conditions: PutConditions::default() },
             Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
-            Operation::Get { segment, offset: 0, into, inline: true, look },
-            Operation::Lock { segment, wish: LockRequest { shared: true, ..wish } },
+            Operation::Get { segment, offset: 0, into, inline: true, options },
+            Operation::Lock { segment, lock_request: LockRequest { shared: true, ..lock_request } },
         ]
     }
 }

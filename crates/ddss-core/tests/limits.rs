@@ -14,7 +14,7 @@ const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 fn engine() -> Engine {
     Engine::new(&EngineConfig {
         node: NodeId(1),
-        plane: Shard::ONLY,
+        shard: Shard::ONLY,
         pool_bytes: 1 << 40,
         peers: Vec::new(),
         first_generation: 0,
@@ -30,10 +30,10 @@ fn attach(engine: &mut Engine, user: u32) -> ChannelId {
 }
 
 /// Allocates a segment and returns the result.
-fn allocate(engine: &mut Engine, lane: ChannelId, name: &str, spec: &Spec) -> Result<(), Failure> {
+fn allocate(engine: &mut Engine, channel: ChannelId, name: &str, spec: &Spec) -> Result<(), Failure> {
     let text = [&spec.encode()[..], name.as_bytes()].concat();
     let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
-    engine.request(NOW, lane, &Request::new(RequestId(1), Operation::Allocate { spec_and_name }), &text);
+    engine.request(NOW, channel, &Request::new(RequestId(1), Operation::Allocate { spec_and_name }), &text);
     while let Some(action) = engine.next_action() {
         match action {
             Action::Format { record, .. } => engine.formatted(NOW, record.segment, true),
@@ -51,11 +51,11 @@ fn allocate(engine: &mut Engine, lane: ChannelId, name: &str, spec: &Spec) -> Re
 #[test]
 fn too_many_segments_error_names_the_limit() {
     let mut engine = engine();
-    let lane = attach(&mut engine, 1);
+    let channel = attach(&mut engine, 1);
     for index in 0..SEGMENTS_PER_NODE_MAX {
-        allocate(&mut engine, lane, &format!("segment-{index}"), &Spec::new(1)).unwrap();
+        allocate(&mut engine, channel, &format!("segment-{index}"), &Spec::new(1)).unwrap();
     }
-    let refused = allocate(&mut engine, lane, "one-more", &Spec::new(1)).unwrap_err();
+    let refused = allocate(&mut engine, channel, "one-more", &Spec::new(1)).unwrap_err();
     assert!(refused.to_string().contains(&format!("{SEGMENTS_PER_NODE_MAX} segments")), "{refused}");
 }
 
@@ -63,25 +63,25 @@ fn too_many_segments_error_names_the_limit() {
 #[test]
 fn too_many_audiences_error_names_the_limit() {
     let mut engine = engine();
-    let lanes: Vec<ChannelId> = (1..=AREAS_MAX as u32).map(|user| attach(&mut engine, user)).collect();
-    let mut made = lanes.iter().map(|&lane| {
-        let name = format!("of-{}", lane.client.index);
-        allocate(&mut engine, lane, &name, &Spec::new(1))
+    let channels: Vec<ChannelId> = (1..=AREAS_MAX as u32).map(|user| attach(&mut engine, user)).collect();
+    let mut made = channels.iter().map(|&channel| {
+        let name = format!("of-{}", channel.client.index);
+        allocate(&mut engine, channel, &name, &Spec::new(1))
     });
     let refused = made.find_map(Result::err).unwrap();
     // One area is the node's own.
     assert!(refused.to_string().contains(&format!("{} sets of readers", AREAS_MAX - 1)), "{refused}");
     drop(made);
     // A user with an area still gets more segments.
-    allocate(&mut engine, lanes[0], "another", &Spec::new(1)).unwrap();
+    allocate(&mut engine, channels[0], "another", &Spec::new(1)).unwrap();
 }
 
 // If this failed, a segment would be created whose gets all go to its home, without a hint to the user.
 #[test]
 fn temporal_segment_larger_than_cache_is_refused() {
     let mut engine = engine();
-    let lane = attach(&mut engine, 1);
+    let channel = attach(&mut engine, 1);
     let temporal = |bytes| Spec::new(bytes).model(Model::Temporal(1000));
-    allocate(&mut engine, lane, "fits", &temporal(64 << 10)).unwrap();
-    assert_eq!(allocate(&mut engine, lane, "large", &temporal((64 << 10) + 1)), Err(Failure::BadSize));
+    allocate(&mut engine, channel, "fits", &temporal(64 << 10)).unwrap();
+    assert_eq!(allocate(&mut engine, channel, "large", &temporal((64 << 10) + 1)), Err(Failure::BadSize));
 }

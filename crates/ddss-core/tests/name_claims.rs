@@ -9,7 +9,7 @@ use ddss_core::{
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
 const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
-const WHO: Principal = Principal { uid: 1, gid: 1 };
+const PRINCIPAL: Principal = Principal { uid: 1, gid: 1 };
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 
 struct Node {
@@ -21,7 +21,7 @@ impl Node {
     fn new() -> Self {
         let config = EngineConfig {
             node: NodeId(1),
-            plane: Shard::ONLY,
+            shard: Shard::ONLY,
             pool_bytes: 1 << 20,
             peers: Vec::new(),
             first_generation: 0,
@@ -29,7 +29,7 @@ impl Node {
         };
         let mut engine = Engine::new(&config);
         engine.enable_cluster_names();
-        engine.attach(CLIENT, WHO, 1 << 20);
+        engine.attach(CLIENT, PRINCIPAL, 1 << 20);
         Self { engine, request: 0 }
     }
 
@@ -210,7 +210,7 @@ fn remote_segment_is_created_by_its_home() {
         matches!(actions[..], [Action::Send { node: NodeId(2), message: Message::Allocate { .. }, .. }]),
         "{actions:?}"
     );
-    let allocate = Message::Allocate { step: 5, who: WHO, spec: Spec::new(64), name: name("near") };
+    let allocate = Message::Allocate { step: 5, principal: PRINCIPAL, spec: Spec::new(64), name: name("near") };
     node.engine.message(NOW, NodeId(2), Timestamp::default(), &allocate, &[]);
     let claim = claim_in(&node.actions());
     node.engine.claimed(NOW, claim, Err(Failure::TimedOut));

@@ -118,7 +118,7 @@ impl Simulator {
         let engine = |node: &NodeId| {
             let config = EngineConfig {
                 node: *node,
-                plane: Shard::ONLY,
+                shard: Shard::ONLY,
                 pool_bytes: POOL_BYTES,
                 peers: peers.clone(),
                 first_generation: 9,
@@ -169,9 +169,9 @@ impl Simulator {
         let text = [&Spec { mode: 0o600, ..Spec::new(BYTES) }.encode()[..], name.as_bytes()].concat();
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let request = Request::new(RequestId(0), Operation::Allocate { spec_and_name });
-        let (now, lane) = (self.now(), ChannelId { client: id(0), index: 0 });
+        let (now, channel) = (self.now(), ChannelId { client: id(0), index: 0 });
         self.made = None;
-        self.engines[home].request(now, lane, &request, &text);
+        self.engines[home].request(now, channel, &request, &text);
         self.perform(home, 0);
         // The engine may have to ask the other nodes for the name.
         while self.made.is_none() {
@@ -212,11 +212,11 @@ impl Simulator {
                 let segment = self.clients[node][client].segment;
                 let into = ArenaRange { slot: 0, bytes: BYTES as u32 };
                 let operation =
-                    Operation::Get { segment, offset: 0, into, inline: false, look: ReadOptions::default() };
+                    Operation::Get { segment, offset: 0, into, inline: false, options: ReadOptions::default() };
                 let request = Request { timeout_us: TIMEOUT_US, ..Request::new(RequestId(client as u64), operation) };
                 let done = self.work(node, self.costs.own_ns / 2);
-                let (now, lane) = (self.now(), ChannelId { client: id(client), index: 0 });
-                self.engines[node].request(now, lane, &request, &[]);
+                let (now, channel) = (self.now(), ChannelId { client: id(client), index: 0 });
+                self.engines[node].request(now, channel, &request, &[]);
                 self.perform(node, done);
             }
             Event::Read { from, home, step, segment } => {
@@ -253,11 +253,11 @@ impl Simulator {
                     self.at(there, Event::Read { from: node, home: usize::from(home.0) - 1, step, segment });
                 }
                 Action::Send { node: to, message, tail: MessageBody::None } => self.send(node, to, message, time_ns),
-                Action::GrantWindow { node: to, message: Message::Found { step, facts, .. }, at, bytes } => {
+                Action::GrantWindow { node: to, message: Message::Found { step, info, .. }, at, bytes } => {
                     let window = RemoteWindow { key: 1, base: at, bytes };
-                    self.send(node, to, Message::Found { step, facts, window }, time_ns);
+                    self.send(node, to, Message::Found { step, info, window }, time_ns);
                 }
-                Action::Reply { lane, completion, .. } => self.answer(node, lane, &completion, time_ns),
+                Action::Reply { channel, completion, .. } => self.answer(node, channel, &completion, time_ns),
                 _ => {}
             }
         }
@@ -268,13 +268,13 @@ impl Simulator {
         self.at(there, Event::Deliver { from, to: usize::from(to.0) - 1, message });
     }
 
-    fn answer(&mut self, node: usize, lane: ChannelId, completion: &Completion, time_ns: u64) {
+    fn answer(&mut self, node: usize, channel: ChannelId, completion: &Completion, time_ns: u64) {
         assert_eq!(completion.outcome, Outcome::Done, "nothing goes wrong here");
         if self.clients.len() < self.load.nodes {
             self.made = Some(OpenedSegment::decode(&completion.data).segment);
             return;
         }
-        let index = lane.client.index as usize;
+        let index = channel.client.index as usize;
         let ready = time_ns + self.costs.client_ns;
         let client = &mut self.clients[node][index];
         client.done += 1;

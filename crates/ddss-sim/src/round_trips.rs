@@ -100,10 +100,10 @@ fn strict_get_takes_one_round_trip_with_fenced_reads() {
         let before = handed(&world);
         let put = if model == Model::Version { Kind::PutIf(0) } else { Kind::Put };
         assert_eq!(ask(&mut world, node, 0, put, target).1, 2, "a put under {model:?}");
-        let minds = matches!(model, Model::Strict | Model::Read);
-        let hops = if minds { 2 } else { 6 };
+        let waits = matches!(model, Model::Strict | Model::Read);
+        let hops = if waits { 2 } else { 6 };
         assert_eq!(ask(&mut world, node, 0, Kind::Get, target).1, hops, "a get under {model:?}");
-        assert_eq!(handed(&world) - before, u64::from(minds), "who reads under {model:?}");
+        assert_eq!(handed(&world) - before, u64::from(waits), "who reads under {model:?}");
         assert_eq!(ask(&mut world, node, 0, Kind::GetAsking(Model::Strict), target).1, 2, "asked of {model:?}");
         let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
         let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
@@ -126,7 +126,10 @@ fn replica_costs_one_round_trip_for_a_put_and_none_for_a_get() {
     while world.now_us < until_us {
         assert!(world.step());
     }
-    assert!(world.raft.duties.get(&target.id).is_some_and(|duty| duty.paired), "the mirror has everything by now");
+    assert!(
+        world.raft.assignments.get(&target.id).is_some_and(|assignment| assignment.paired),
+        "the replica has everything by now"
+    );
     // The first get fetches the metadata of the segment.
     ask(&mut world, far, 0, Kind::Get, target);
     for (kind, from_far, from_near) in [
@@ -151,7 +154,7 @@ fn replica_costs_one_round_trip_for_a_put_and_none_for_a_get() {
 #[test]
 fn old_version_takes_one_round_trip_and_a_cached_one_none() {
     let mut world = world(2, 2);
-    let target = *world.targets.iter().find(|target| target.keeps == 4).expect("one has a history");
+    let target = *world.targets.iter().find(|target| target.history_len == 4).expect("one has a history");
     let node = usize::from(target.id.home().0) % 2;
     ask(&mut world, node, 0, Kind::Get, target);
     for version in 0..4 {
@@ -319,20 +322,20 @@ fn contended_lock_is_handed_over_in_two_hops_and_fairly() {
     }
     while turns.iter().any(|&count| count < TURNS) {
         assert!(world.step());
-        for (who, &(node, client)) in everybody.iter().enumerate() {
+        for (caller, &(node, client)) in everybody.iter().enumerate() {
             let state = &world.nodes[node].clients[client];
             if state.asked.is_some() {
                 continue;
             }
             if let Some(HeldLock { token, .. }) = state.held {
                 assert_ne!(token, LockToken::default());
-                waits.push(world.now_us - asked_us[who]);
+                waits.push(world.now_us - asked_us[caller]);
                 hand_overs.extend(let_go_us.take().map(|let_go_us: u64| world.now_us - let_go_us));
-                turns[who] += 1;
+                turns[caller] += 1;
                 let_go_us = Some(world.now_us);
                 world.ask_for(node, client, Kind::Unlock, target, PATIENCE_US);
-            } else if turns[who] < 2 * TURNS {
-                asked_us[who] = world.now_us;
+            } else if turns[caller] < 2 * TURNS {
+                asked_us[caller] = world.now_us;
                 world.ask_for(node, client, Kind::Lock { shared: false }, target, PATIENCE_US);
             }
         }

@@ -101,10 +101,10 @@ impl Client {
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
     /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.facts.permissions.owner;
+    /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.info.permissions.owner;
     /// # let alice = me;
     /// let inbox = client.allocate_for("inbox", ddss::Spec::new(64).mode(0o620), alice)?;
-    /// assert_eq!(inbox.stat()?.facts.permissions.owner, alice);
+    /// assert_eq!(inbox.stat()?.info.permissions.owner, alice);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<Segment, Error> {

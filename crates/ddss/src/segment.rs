@@ -64,14 +64,15 @@ impl SegmentLocation {
 
     /// Returns the read options of a get.
     pub(crate) fn read_options(&self, version: Option<Version>) -> ReadOptions {
-        ReadOptions { asks: self.requested_model, version }
+        ReadOptions { requested_model: self.requested_model, version }
     }
 
     /// Returns the conditions under which a put commits.
     pub(crate) fn put_conditions(&self, version: Option<Version>, token: Option<LockToken>) -> PutConditions {
         // Delta and Temporal set no condition for a put.
-        let asks = self.requested_model.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
-        PutConditions { version, token, asks }
+        let requested_model =
+            self.requested_model.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
+        PutConditions { version, token, requested_model }
     }
 
     /// Checks a range before anything is sent; no sum here can overflow.
@@ -242,8 +243,8 @@ impl Segment {
                 let buffer = call.buffer(length)?;
                 let range = buffer.range(length);
                 let inline = length <= INLINE_REPLY_BYTES_MAX;
-                let look = self.location.read_options(version);
-                let operation = Operation::Get { segment: self.location.id, offset, into: range, inline, look };
+                let options = self.location.read_options(version);
+                let operation = Operation::Get { segment: self.location.id, offset, into: range, inline, options };
                 let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
                     if completion.outcome != Outcome::Done {
                     } else if completion.inline {
@@ -263,8 +264,8 @@ impl Segment {
         self.put_with(offset, bytes, self.location.put_conditions(None, None))
     }
 
-    pub(crate) fn put_with(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
-        self.put_by(self.time(), offset, bytes, terms)
+    pub(crate) fn put_with(&self, offset: u64, bytes: &[u8], conditions: PutConditions) -> Result<Stamp, Error> {
+        self.put_by(self.time(), offset, bytes, conditions)
     }
 
     pub(crate) fn put_by(
@@ -272,13 +273,13 @@ impl Segment {
         time: Deadline,
         offset: u64,
         bytes: &[u8],
-        terms: PutConditions,
+        conditions: PutConditions,
     ) -> Result<Stamp, Error> {
         let length = self.location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let priority = Priority::under(terms.token);
+        let priority = Priority::under(conditions.token);
         let (outcome, stamp) =
             self.client.with_call(time, priority, "put", &self.location.name, false, |mut call| {
-                let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
+                let small = Payload::inline(bytes).filter(|_| conditions.allow_inline());
                 let (from, buffer) = if let Some(inline) = small {
                     (inline, None)
                 } else {
@@ -287,7 +288,7 @@ impl Segment {
                     call.write(range.offset(), bytes);
                     (Payload::Arena(range), Some(buffer))
                 };
-                let operation = Operation::Put { segment: self.location.id, offset, from, terms };
+                let operation = Operation::Put { segment: self.location.id, offset, from, conditions };
                 let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
                 Ok((outcome, Stamp::of(&completion)))
             })?;

@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(client.shard_count(), 3);
             let names: Vec<String> = (0..24).map(|number| format!("table/{number}")).collect();
             let segments: Vec<_> = names.iter().map(|name| client.allocate(name, Spec::new(5000)).unwrap()).collect();
-            let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().plane()).collect();
+            let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().shard()).collect();
             assert_eq!(shards, BTreeSet::from([0, 1, 2]), "all shards are used");
             let ids: BTreeSet<_> = segments.iter().map(|segment| segment.id()).collect();
             assert_eq!(ids.len(), segments.len(), "no two have one id");
@@ -144,7 +144,7 @@ mod tests {
         let (client, other) = (node.client(), node.client());
         let made: Vec<_> =
             (0..8).map(|number| client.allocate(&format!("s{number}"), Spec::new(100_000)).unwrap()).collect();
-        let on = |shard| made.iter().find(|segment| segment.id().plane() == shard).unwrap();
+        let on = |shard| made.iter().find(|segment| segment.id().shard() == shard).unwrap();
         let for_long = LockOptions::new().lease(Duration::from_secs(600));
         for (held, free) in [(on(0), on(1)), (on(1), on(0))] {
             let locked = other.open(held.name()).unwrap().lock_with(for_long).unwrap();
@@ -181,7 +181,7 @@ mod tests {
                 segment.put(0, &[number; 300]).await.unwrap();
                 segments.push(segment);
             }
-            let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().plane()).collect();
+            let shards: BTreeSet<u8> = segments.iter().map(|segment| segment.id().shard()).collect();
             assert_eq!(shards.len(), 2);
             assert_eq!(client.list("").await.unwrap().len(), 8);
             let mut batch = client.batch();
@@ -201,7 +201,7 @@ mod tests {
         let node = TestNode::start_with(|config| config.progress_threads = 2);
         let client = node.client();
         let segment = client.allocate("here", Spec::new(8)).unwrap();
-        assert_eq!(segment.id().plane(), 1);
+        assert_eq!(segment.id().shard(), 1);
         let lying = crate::Client(client.0.clone(), crate::shards::Shards::single(&client.1));
         for error in [lying.open("here").unwrap_err(), lying.allocate("here", Spec::new(8)).unwrap_err()] {
             assert_eq!(error.failure(), Some(Failure::WrongShard), "{error}");

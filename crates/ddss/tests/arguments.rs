@@ -52,11 +52,11 @@ fn allocate_names_spec_field_that_is_out_of_range() {
         names(block_on(tasks.allocate(&name, *spec)), words);
     }
     let segment = client.allocate("mine", Spec::new(64)).unwrap();
-    let owner = segment.stat().unwrap().facts.permissions.owner;
+    let owner = segment.stat().unwrap().info.permissions.owner;
     names(client.allocate_for("yours", Spec::new(8).mode(0o7000), owner), &["mode is 7000"]);
     names(segment.set_mode(0o1644), &["mode is 1644", "0 to 777, octal"]);
     names(block_on(block_on(tasks.open("mine")).unwrap().set_mode(0o1644)), &["mode is 1644", "0 to 777, octal"]);
-    assert_eq!(segment.stat().unwrap().facts.permissions.mode, 0o600);
+    assert_eq!(segment.stat().unwrap().info.permissions.mode, 0o600);
 }
 
 #[test]

@@ -317,12 +317,12 @@ impl Node {
         let names = shards.iter_mut().flat_map(RunningShard::take_names).collect();
         let (state_folder, folder, peers) = (config.state_folder.clone(), config.folder.clone(), config.peers.clone());
         let pages = shards.iter().map(|shard| shard.page().clone()).collect();
-        let planes = config.progress_threads;
+        let shards = config.progress_threads;
         let config = ControlConfig {
             node,
             run,
             incarnation,
-            planes,
+            shards,
             key,
             address,
             listener,

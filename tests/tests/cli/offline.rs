@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ddss::{Client, Failure, Spec};
 use ddss_core::Outcome;
-use ddss_core::status::{Counter, DaemonState, Gauge, Kind, Road, Status, Step};
+use ddss_core::status::{Counter, DaemonState, Gauge, Kind, Location, Status, Step};
 use ddss_ipc::{Liveness, Strategy, read_status};
 use ddss_testkit::{Daemon, DaemonOptions, pattern, skipped};
 
@@ -113,14 +113,14 @@ fn first_calls_of_a_client_are_traced() {
         };
         let status = wait_for_status(away.folder(), |status| find(status, Kind::Null, 0).is_some());
         let get = find(&status, Kind::Get, 4096).expect("it ended before the other one");
-        assert_eq!((get.road, get.outcome), (Road::Away, Outcome::Done));
+        assert_eq!((get.location, get.outcome), (Location::Away, Outcome::Done));
         assert_eq!(get.segment.unwrap().home().0, 1);
         let step = |step: Step| get.step_ns(step).unwrap_or_else(|| panic!("{strategy}: no {step:?} in {get:?}"));
         let parts = [Step::Submit, Step::Post, Step::Complete, Step::Reply].map(step);
         assert_eq!(parts.iter().sum::<u64>(), step(Step::Total), "{strategy}: {get:?}");
         assert!(step(Step::Complete) > 0);
         let null = find(&status, Kind::Null, 0).unwrap();
-        assert_eq!((null.road, null.step_ns(Step::Complete)), (Road::Here, None));
+        assert_eq!((null.location, null.step_ns(Step::Complete)), (Location::Here, None));
         assert!(null.step_ns(Step::Submit).is_some());
         drop((caller, made));
         wait_for_status(away.folder(), |status| status.clients.is_empty());
@@ -128,7 +128,7 @@ fn first_calls_of_a_client_are_traced() {
     // The client that releases its segment is gone before the home answers.
     let status = wait_for_status(away.folder(), |status| {
         let [reads, trips] = [Counter::FabricReads, Counter::RoundTrips].map(|counter| status.counter(counter));
-        status.histogram(Kind::Get, Road::Away, Step::Complete).count() >= 4 && reads >= 12 && trips >= 8
+        status.histogram(Kind::Get, Location::Away, Step::Complete).count() >= 4 && reads >= 12 && trips >= 8
     });
     let [peer] = status.peers.as_slice() else { panic!("{:?}", status.peers) };
     assert_eq!((peer.node.0, peer.connected, peer.address), (1, true, home.listen()));

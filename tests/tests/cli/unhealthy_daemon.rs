@@ -125,7 +125,7 @@ fn put_in_trouble(is_killed: bool, asked: usize) -> (Option<i32>, String) {
     command.args(["put", "x", "after"]).env("DDSS_DIR", nodes[asked].folder());
     let mut put = Process::start(command, scratch.path(), "put").unwrap();
     // On a slow machine it may have given up before it was seen.
-    let _ = put.wait_until(PATIENCE, |_| segment.stat().is_ok_and(|facts| facts.waiting == 1));
+    let _ = put.wait_until(PATIENCE, |_| segment.stat().is_ok_and(|info| info.waiting == 1));
     if is_killed {
         nodes[0].kill().unwrap()
     } else {

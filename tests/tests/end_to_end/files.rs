@@ -146,15 +146,15 @@ fn file_segment_supports_remote_access_and_permission_changes() {
         }
         made.set_mode(0o644).unwrap();
         assert!(is(&made, 53) && is(&seen, 53), "{model:?}");
-        assert_eq!(seen.stat().unwrap().facts.storage, Storage::File);
+        assert_eq!(seen.stat().unwrap().info.storage, Storage::File);
     }
     // Asked for from another node, and of a kind that there is not.
     let far = Spec { placement: ddss::Placement::Node(here.node()), ..in_file(64) };
     let asked = there.allocate("asked", far).unwrap();
     asked.put(0, &[3; 64]).unwrap();
     assert_eq!(here.open("asked").unwrap().get(..).unwrap()[..], [3; 64]);
-    let mirrored = here.allocate("mirrored", Spec { copies: 2, ..in_file(64) }).unwrap_err();
-    assert_eq!(mirrored.failure(), Some(Failure::Unsupported), "{mirrored}");
+    let replicated = here.allocate("mirrored", Spec { copies: 2, ..in_file(64) }).unwrap_err();
+    assert_eq!(replicated.failure(), Some(Failure::Unsupported), "{replicated}");
     other.process().end().unwrap();
 }
 

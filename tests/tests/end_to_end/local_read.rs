@@ -142,7 +142,7 @@ fn revoked_segment_is_removed_from_client_mappings() {
     daemon.restart().unwrap();
     let again = client(&daemon).open("open").unwrap();
     assert_eq!(again.get(..).unwrap()[..], pattern(2, 5000)[..]);
-    assert_eq!(again.stat().unwrap().facts.permissions.mode, 0o600);
+    assert_eq!(again.stat().unwrap().info.permissions.mode, 0o600);
 }
 
 fn open_soon(client: &Client, name: &str) -> ddss::Segment {

@@ -410,7 +410,7 @@ fn segments_are_listed_described_and_placed() {
         let mut names: Vec<String> = found.iter().map(|listing| listing.name.to_string()).collect();
         names.sort();
         assert_eq!(names, (0..20).map(|index| format!("many/{index:02}")).collect::<Vec<_>>());
-        let homes = |node| found.iter().filter(|listing| listing.facts.segment.home() == NodeId(node)).count();
+        let homes = |node| found.iter().filter(|listing| listing.info.segment.home() == NodeId(node)).count();
         assert!(homes(1) >= 5 && homes(2) >= 5, "round robin alone gives five to each");
         assert_eq!(client.list("nothing").unwrap().count(), 0);
         assert_eq!(client.list("").unwrap().count(), 22);
@@ -418,12 +418,12 @@ fn segments_are_listed_described_and_placed() {
     let segment = open(&on_b, "meet");
     segment.put(0, &[1; 8]).unwrap();
     let held = segment.lock().unwrap();
-    let facts = open(&on_a, "meet").stat().unwrap();
-    assert_eq!((facts.version.0, facts.holders, facts.locked, facts.facts.bytes), (1, 1, true, 8));
+    let info = open(&on_a, "meet").stat().unwrap();
+    assert_eq!((info.version.0, info.holders, info.locked, info.info.bytes), (1, 1, true, 8));
     held.unlock().unwrap();
     segment.set_mode(0o660).unwrap();
-    assert_eq!(open(&on_a, "meet").stat().unwrap().facts.permissions.mode, 0o660);
-    assert_eq!(segment.stat().unwrap().facts.permissions.mode, 0o660);
+    assert_eq!(open(&on_a, "meet").stat().unwrap().info.permissions.mode, 0o660);
+    assert_eq!(segment.stat().unwrap().info.permissions.mode, 0o660);
     segment.put(0, &[2; 8]).unwrap();
     assert_eq!(&segment.get(..).unwrap()[..], &[2; 8]);
 }

@@ -129,8 +129,8 @@ fn acknowledged_puts_and_handles_survive_death_of_the_home() {
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     let mut homes = Vec::new();
     for size in SIZES {
-        let (home, mirror) = in_sync(&daemons[1], &format!("kept-{size}"));
-        assert_ne!(home, mirror);
+        let (home, replica) = in_sync(&daemons[1], &format!("kept-{size}"));
+        assert_ne!(home, replica);
         homes.push(home);
     }
     // And once more, the other way: the copy that was made anew is as good as the first one.
@@ -236,8 +236,8 @@ fn decommissioned_home_serves_no_stale_value() {
     assert!(served > 0 && refused > 0, "{served} gets at the old home before, {refused} after it was fenced");
     let said = done(&mut others, &format!("get 0 64 {newest}"));
     assert!(said.ends_with("equal"), "{said}");
-    let (home, mirror) = in_sync(&daemons[0], "leaves");
-    assert!(home != 3 && mirror != 3, "{home} {mirror}");
+    let (home, replica) = in_sync(&daemons[0], "leaves");
+    assert!(home != 3 && replica != 3, "{home} {replica}");
 }
 
 // If this failed, a user could fill other nodes with replicas beyond the quota there.
@@ -253,20 +253,20 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     until_alive(&[&home, &other], 2);
     let of = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
     let (here, there) = (of(&home), of(&other));
-    let mirrored = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
+    let replicated = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
     // 40960 bytes with the header, of 65536 that root may have on node 2.
-    let fits = here.allocate("fits", mirrored(40_000)).unwrap();
+    let fits = here.allocate("fits", replicated(40_000)).unwrap();
     assert_eq!(in_sync(&home, "fits"), (1, 2));
     let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
     assert!(matches!(error, Error::OverQuota { used: 40_960, allowed: 65_536, .. }), "{error}");
     // One more replica does not fit: the segment exists without it.
     let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
     let before = refusals();
-    let large = here.allocate("large", mirrored(30_000)).unwrap();
+    let large = here.allocate("large", replicated(30_000)).unwrap();
     until("node 2 has refused it", || if refusals() == before { Err(refusals()) } else { Ok(()) });
     let stat = ddss(&home, &["stat", "large"]);
-    let mirror = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
-    assert_eq!(stat["replica"], mirror, "{stat}");
+    let replica = json!({ "node": 2, "state": "degraded", "reason": "refuses: over its owner's quota" });
+    assert_eq!(stat["replica"], replica, "{stat}");
     large.put(0, &[1; 30_000]).unwrap();
     // After the release of the first one there is room for it.
     fits.release().unwrap();
@@ -325,8 +325,8 @@ fn rolling_reboots_lose_no_replicated_segment() {
         until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     }
     for (number, name) in names.iter().enumerate() {
-        let (home, mirror) = in_sync(&daemons[0], name);
-        assert_ne!(home, mirror);
+        let (home, replica) = in_sync(&daemons[0], name);
+        assert_ne!(home, replica);
         let value = patient(&daemons[number % 3]).open(name).unwrap().get(..).unwrap();
         assert_eq!(value[..], pattern(number as u64, BYTES)[..], "{name}");
     }
@@ -386,8 +386,8 @@ fn next_node_is_tried_when_first_refuses_the_replica() {
         daemons[2].kill().unwrap();
         let reason = |wanted: &str| {
             until(wanted, || {
-                let mirror = ddss(&daemons[0], &["stat", &names[0]])["replica"].clone();
-                let said = format!("{}: {}", mirror["node"], mirror["reason"].as_str().unwrap_or_default());
+                let replica = ddss(&daemons[0], &["stat", &names[0]])["replica"].clone();
+                let said = format!("{}: {}", replica["node"], replica["reason"].as_str().unwrap_or_default());
                 if said == wanted { Ok(()) } else { Err(said) }
             });
         };

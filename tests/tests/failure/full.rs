@@ -289,7 +289,7 @@ fn segment_is_whole_when_daemon_dies_during_move() {
         // The put that was under way may be there as well.
         let found = [last, last + 1].into_iter().find(|&seed| value[..] == pattern(seed, BYTES)[..]);
         last = found.unwrap_or_else(|| panic!("round {round}: version {} is no put, or half of one", value.version()));
-        let mode = segment.stat().unwrap().facts.permissions.mode;
+        let mode = segment.stat().unwrap().info.permissions.mode;
         assert!(mode == 0o600 || mode == 0o644, "{mode:o}");
         // Nothing of it is left where it was: there is room for all the rest.
         let rest = after.allocate("rest", Spec::new(4 * MIB)).unwrap();

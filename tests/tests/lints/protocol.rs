@@ -134,12 +134,12 @@ fn bytes_of(field: &str) -> usize {
         ("u8", _) => 1,
         ("u16" | "2×u8", _) => 2,
         ("u32" | "timeout", _) => 4,
-        ("u64" | "who", _) => 8,
-        ("asks", _) => 5,
+        ("u64" | "principal", _) => 8,
+        ("requested", _) => 5,
         ("window", _) => 20,
-        ("terms", _) => 23,
+        ("conditions", _) => 23,
         ("spec", _) => 24,
-        ("facts", _) => 36,
+        ("info", _) => 36,
         (unknown, _) => panic!("how long is {unknown}?"),
     }
 }
@@ -181,7 +181,7 @@ fn every_message_is_documented_with_its_length() {
             + 9 * count(".option(")
             + 5 * count(".model(")
             + 20 * count(".window(")
-            + 36 * count(".facts(")
+            + 36 * count(".info(")
             + 24 * count("&spec.encode()");
         written.insert(name.to_owned(), (number, bytes));
     }

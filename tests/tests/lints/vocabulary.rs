@@ -1,6 +1,6 @@
 //! Names and sentences: folders that show a structure, files and types without retired names, doc comments that name their subject.
 
-use ddss_testkit::repo_lints::{Source, sources, workspace_root};
+use ddss_testkit::repo_lints::{Source, identifier_lines, sources, workspace_root};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most files of one folder: more hide a structure that sub-folders would show.
@@ -117,6 +117,33 @@ const RETIRED_TYPES: &[&str] = &[
     "Wish",
 ];
 
+/// Identifiers that were replaced by a word of the field, and the crates that do not use them any more.
+const RETIRED_WORDS: &[(&str, &[&str])] = &[
+    ("asks", &["ddss", "ddss-core"]),
+    ("duties", ALL_CORE),
+    ("duty", ALL_CORE),
+    ("facts", ALL_CORE),
+    ("keeps", ALL_CORE),
+    ("lane", ALL_CORE),
+    ("lanes", ALL_CORE),
+    ("look", &["ddss-core", "ddss-ipc", "ddss-sim"]),
+    ("minds", ALL_CORE),
+    ("mirror", ALL_CORE),
+    ("mirrored", ALL_CORE),
+    ("mirroring", ALL_CORE),
+    ("mirrors", ALL_CORE),
+    ("permits", ALL_CORE),
+    ("plane", &["ddss", "ddss-core", "ddss-ipc", "ddss-sim"]),
+    ("planes", ALL_CORE),
+    ("road", ALL_CORE),
+    ("terms", ALL_CORE),
+    ("who", ALL_CORE),
+    ("wish", ALL_CORE),
+];
+
+/// The engine and the crates that use its types.
+const ALL_CORE: &[&str] = &["ddss", "ddss-core", "ddss-ipc", "ddss-sim", "ddssd"];
+
 fn rust_sources() -> Vec<Source> {
     let all = sources(&workspace_root()).expect("the repository can be read");
     let rust: Vec<Source> = all.into_iter().filter(|source| source.path.ends_with(".rs")).collect();
@@ -211,11 +238,28 @@ fn no_file_or_type_has_a_retired_name() {
     assert!(complaints.is_empty(), "use the words of docs/architecture.md:\n{}", complaints.join("\n"));
 }
 
+// If this failed, a field or a variable would have a word again that nobody outside knows.
+#[test]
+fn no_identifier_is_a_retired_word() {
+    let mut complaints = Vec::new();
+    for source in rust_sources() {
+        let Some(name) = source.path.strip_prefix("crates/").and_then(|path| path.split('/').next()) else { continue };
+        let words: Vec<&str> =
+            RETIRED_WORDS.iter().filter(|(_, crates)| crates.contains(&name)).map(|(word, _)| *word).collect();
+        let lines = identifier_lines(&source.text, &words).unwrap_or_else(|error| panic!("{}: {error}", source.path));
+        complaints.extend(lines.into_iter().map(|(line, word)| format!("{}:{line}: {word}", source.path)));
+    }
+    assert!(complaints.is_empty(), "use the words of docs/architecture.md:\n{}", complaints.join("\n"));
+}
+
 #[test]
 fn planted_riddles_and_types_are_found() {
     let text = "//! Who knows.\n//! What else.\n\n/// Counts.\nstruct Tally;\n    /// Whether it is.\n    is: bool,\npub(crate) enum Road {\n";
     assert_eq!(riddles(text), [(1, "//! Who knows."), (6, "/// Whether it is.")]);
     assert_eq!(defined_types(text).collect::<Vec<_>>(), ["Tally", "Road"]);
+    let code = "struct Row {\n    lane: u8, // a plane\n}\nlet text = \"road\";\nf(row.lane, m!(wish));\n";
+    let found = identifier_lines(code, &["lane", "plane", "road", "wish"]).unwrap();
+    assert_eq!(found, [(2, "lane".to_owned()), (5, "lane".to_owned()), (5, "wish".to_owned())]);
     assert_eq!(package_of("crates/ddss/src/client.rs"), "crates/ddss");
     assert_eq!(package_of("tests/tests/cli/demo.rs"), "tests");
 }

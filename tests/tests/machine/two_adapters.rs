@@ -106,12 +106,12 @@ fn shards_and_file_segments_work_over_rdma_adapters() {
         let builder = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false);
         builder.connect().unwrap()
     });
-    let mut planes = BTreeSet::new();
+    let mut shards = BTreeSet::new();
     for (number, storage) in (0..12_u64).zip([Storage::Memory, Storage::File].into_iter().cycle()) {
         let spec = Spec { storage, ..Spec::new(100_000) };
         let name = format!("both/{number}");
         let made = on_a.allocate(&name, spec).unwrap();
-        planes.insert((made.id().plane(), storage == Storage::File));
+        shards.insert((made.id().shard(), storage == Storage::File));
         made.put(0, &pattern(number, 100_000)).unwrap();
         let end = Instant::now() + PATIENCE;
         let opened = loop {
@@ -125,7 +125,7 @@ fn shards_and_file_segments_work_over_rdma_adapters() {
         opened.put(0, &pattern(number + 100, 100_000)).unwrap();
         assert_eq!(made.get(..).unwrap()[..], pattern(number + 100, 100_000)[..], "{name} in {storage:?}");
     }
-    assert_eq!(planes.len(), 4, "memory and files of both planes: {planes:?}");
+    assert_eq!(shards.len(), 4, "memory and files of both planes: {shards:?}");
 }
 
 // If this failed, two services could hold one lock, or a counter would lose what one of them added.

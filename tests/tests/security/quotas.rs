@@ -172,7 +172,7 @@ fn segments_given_by_chown_count_against_the_new_owner() {
     assert!(refused.to_string().contains("quota"), "{refused}");
     client.open("his").unwrap().release().unwrap();
     mine.set_owner(other_user).unwrap();
-    assert_eq!(mine.stat().unwrap().facts.permissions.owner, other_user);
+    assert_eq!(mine.stat().unwrap().info.permissions.owner, other_user);
 }
 
 // If this failed, a user could evade the quota by requests from another node.

@@ -21,7 +21,7 @@ pub(crate) fn run(place: &DaemonOptions, json: bool) -> Result<(), CommandError>
     page.warn();
     // A process has a row in each shard that it is attached to.
     let shards = read_shards(place)?;
-    let clients = shards.iter().flat_map(|status| status.clients.iter().map(|row| (status.daemon.plane.index(), row)));
+    let clients = shards.iter().flat_map(|status| status.clients.iter().map(|row| (status.daemon.shard.index(), row)));
     if json {
         println!("{}", Value::Array(clients.map(|(shard, row)| as_json(shard, row)).collect()));
         return page.require_running();
@@ -55,7 +55,7 @@ pub(crate) fn run(place: &DaemonOptions, json: bool) -> Result<(), CommandError>
             program(row.pid),
             row.uid.to_string(),
             row.strategy_name().to_owned(),
-            row.lanes.to_string(),
+            row.channels.to_string(),
             row.operations.to_string(),
             row.failed.to_string(),
             format_bytes(row.bytes_got),
@@ -71,7 +71,7 @@ pub(crate) fn run(place: &DaemonOptions, json: bool) -> Result<(), CommandError>
 
 fn as_json(shard: u8, row: &ClientRow) -> Value {
     json!({ "shard": shard, "client": row.client.index, "generation": row.client.generation, "pid": row.pid, "program": program(row.pid),
-        "uid": row.uid, "gid": row.gid, "strategy": row.strategy_name(), "channels": row.lanes,
+        "uid": row.uid, "gid": row.gid, "strategy": row.strategy_name(), "channels": row.channels,
         "arena_bytes": row.arena_bytes, "attached_us": row.attached_us, "calls": row.operations, "failed": row.failed,
         "bytes_got": row.bytes_got, "bytes_put": row.bytes_put, "under_way": row.under_way })
 }

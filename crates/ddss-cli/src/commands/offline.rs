@@ -43,7 +43,7 @@ pub(crate) fn as_json(segment: &OfflineSegment) -> Value {
         "storage": record.spec.storage.as_str(),
         "bytes": record.spec.bytes,
         "model": format_model(record.spec.model),
-        "history": record.spec.keeps(),
+        "history": record.spec.history_len(),
         "uid": record.permissions.owner.uid,
         "gid": record.permissions.owner.gid,
         "mode": format!("{:03o}", record.permissions.mode),
@@ -104,7 +104,7 @@ pub(crate) fn stat(node: &OfflineNode, name: &str, json: bool) -> Result<(), Com
     print_field("bytes", record.spec.bytes);
     print_field("model", format_model(record.spec.model));
     print_field("storage", record.spec.storage.as_str());
-    print_field("history", format_args!("{} versions before the newest", record.spec.keeps()));
+    print_field("history", format_args!("{} versions before the newest", record.spec.history_len()));
     print_field("owner", format_args!("user {} group {}", owner.uid, owner.gid));
     print_field("mode", format_args!("{} ({:03o})", format_mode(record.permissions.mode), record.permissions.mode));
     print_field("version", version(segment));

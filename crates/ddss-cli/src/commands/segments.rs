@@ -34,27 +34,27 @@ pub(crate) fn format_mode(mode: u16) -> String {
 }
 
 pub(crate) fn as_json(listing: &Listing) -> Value {
-    let facts = &listing.facts;
+    let info = &listing.info;
     let holder = listing
         .holder
         .map(|holder| json!({ "node": holder.node.0, "client": holder.client, "lease_left_us": holder.lease_left_us }));
     json!({
         "name": listing.name.as_str(),
-        "id": facts.segment.to_bits(),
+        "id": info.segment.to_bits(),
         "home": listing.home.0,
-        "copies": facts.copies,
-        "replica": (facts.copies > 1).then(|| json!({
-            "node": listing.mirror.0,
-            "state": listing.mirroring.as_str(),
+        "copies": info.copies,
+        "replica": (info.copies > 1).then(|| json!({
+            "node": listing.replica.0,
+            "state": listing.replication.as_str(),
             "reason": listing.degraded.map(|reason| reason.to_string()),
         })),
-        "storage": facts.storage.as_str(),
-        "bytes": facts.bytes,
-        "model": format_model(facts.model),
-        "history": facts.keeps,
-        "uid": facts.permissions.owner.uid,
-        "gid": facts.permissions.owner.gid,
-        "mode": format!("{:03o}", facts.permissions.mode),
+        "storage": info.storage.as_str(),
+        "bytes": info.bytes,
+        "model": format_model(info.model),
+        "history": info.history_len,
+        "uid": info.permissions.owner.uid,
+        "gid": info.permissions.owner.gid,
+        "mode": format!("{:03o}", info.permissions.mode),
         "version": listing.version.0,
         "timestamp_us": listing.timestamp.micros(),
         "lock": { "holders": listing.holders, "alone": listing.locked, "waiting": listing.waiting,
@@ -120,14 +120,14 @@ pub(crate) fn list(options: &ListOptions, json: bool) -> Result<(), CommandError
     let mut table = Table::new(&["NAME", "BYTES", "HOME", "MODEL", "MODE", "UID", "VERSION", "LOCK"]);
     table.align_right(&[1, 2, 5, 6]);
     for listing in &found {
-        let facts = &listing.facts;
+        let info = &listing.info;
         table.row(vec![
             listing.name.to_string(),
-            format_bytes(facts.bytes),
+            format_bytes(info.bytes),
             listing.home.0.to_string(),
-            format_model(facts.model),
-            format_mode(facts.permissions.mode),
-            facts.permissions.owner.uid.to_string(),
+            format_model(info.model),
+            format_mode(info.permissions.mode),
+            info.permissions.owner.uid.to_string(),
             listing.version.0.to_string(),
             format_lock(listing),
         ]);
@@ -149,9 +149,9 @@ pub(crate) fn format_lock(listing: &Listing) -> String {
 
 /// Formats the node and the state of the replica.
 fn format_replica(listing: &Listing) -> String {
-    match (listing.mirroring, listing.mirror) {
+    match (listing.replication, listing.replica) {
         (ReplicationInfo::None, _) => "none".to_owned(),
-        (ReplicationInfo::Degraded, NodeId::NOBODY) => "degraded: no node chosen yet".to_owned(),
+        (ReplicationInfo::Degraded, NodeId::NONE) => "degraded: no node chosen yet".to_owned(),
         (ReplicationInfo::Degraded, node) => {
             let reason = listing.degraded.map(|reason| format!(": {node} {reason}"));
             format!("degraded{}", reason.unwrap_or_default())
@@ -172,18 +172,18 @@ pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandErro
         println!("{}", as_json(&listing));
         return Ok(());
     }
-    let facts = &listing.facts;
-    let owner = facts.permissions.owner;
+    let info = &listing.info;
+    let owner = info.permissions.owner;
     print_field("name", listing.name);
-    print_field("id", facts.segment);
+    print_field("id", info.segment);
     print_field("home", listing.home);
     print_field("replica", format_replica(&listing));
-    print_field("bytes", facts.bytes);
-    print_field("model", format_model(facts.model));
-    print_field("storage", facts.storage.as_str());
-    print_field("history", format_args!("{} versions before the newest", facts.keeps));
+    print_field("bytes", info.bytes);
+    print_field("model", format_model(info.model));
+    print_field("storage", info.storage.as_str());
+    print_field("history", format_args!("{} versions before the newest", info.history_len));
     print_field("owner", format_args!("user {} group {}", owner.uid, owner.gid));
-    print_field("mode", format_args!("{} ({:03o})", format_mode(facts.permissions.mode), facts.permissions.mode));
+    print_field("mode", format_args!("{} ({:03o})", format_mode(info.permissions.mode), info.permissions.mode));
     print_field("version", listing.version.0);
     print_field("written", format_timestamp(listing.timestamp.micros()));
     print_field("lock", format_lock(&listing));

@@ -29,7 +29,7 @@ impl SegmentTotals {
             let listing = listing?;
             if listing.home == client.node() {
                 totals.count += 1;
-                totals.bytes += listing.facts.bytes;
+                totals.bytes += listing.info.bytes;
                 totals.locks += usize::from(listing.holders > 0);
             }
         }

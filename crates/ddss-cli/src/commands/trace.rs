@@ -8,7 +8,7 @@ use crate::output::terminal_text::{print_sentence, wrapped};
 use crate::status_page::{format_us, read, read_shards, us};
 use ddss::{Client, Segment};
 use ddss_core::Outcome;
-use ddss_core::status::{Road, SampleRow, Step};
+use ddss_core::status::{Location, SampleRow, Step};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ fn record_samples(options: &TraceOptions, name: &str) -> Result<(Vec<SampleRow>,
     loop {
         let shards = read_shards(&options.place)?;
         // A daemon that was restarted with fewer shards may lack the shard of the segment.
-        let shard = if options.call == TraceCall::Ping { 0 } else { segment.id().plane() };
+        let shard = if options.call == TraceCall::Ping { 0 } else { segment.id().shard() };
         let Some(status) = shards.get(usize::from(shard)) else {
             return Err(CommandError::Refused(
                 "the call does not appear in the daemon's status page: try again".to_owned(),
@@ -107,7 +107,7 @@ fn as_json(sample: &SampleRow) -> Value {
         Outcome::Failed(failure) => format!("failed: {failure}"),
         Outcome::Indeterminate(failure) => format!("outcome unknown: {failure}"),
     };
-    json!({ "call": sample.kind.name(), "path": sample.road.name(), "outcome": end, "bytes": sample.bytes,
+    json!({ "call": sample.kind.name(), "path": sample.location.name(), "outcome": end, "bytes": sample.bytes,
         "client": sample.client.index, "segment": sample.segment.map(ddss::SegmentId::to_bits),
         "ended_us": sample.ended_us, "steps": steps })
 }
@@ -131,7 +131,7 @@ fn draw_path(sample: &SampleRow, node: u16) -> Vec<String> {
     };
     let or_bare = Option::unwrap_or_default;
     let mut names = vec!["client".to_owned(), format!("ddssd of node {node}")];
-    let is_remote = sample.road == Road::Away;
+    let is_remote = sample.location == Location::Away;
     if is_remote {
         names.push(sample.segment.map_or_else(|| "another node".to_owned(), |segment| segment.home().to_string()));
     }

@@ -32,7 +32,7 @@ impl NameCache {
         for listing in listings {
             // The daemon has ended: drop the connection, and ask the next daemon later.
             let Ok(listing) = listing else { return self.client = None };
-            self.names.insert(listing.facts.segment, listing.name.to_string());
+            self.names.insert(listing.info.segment, listing.name.to_string());
         }
     }
 

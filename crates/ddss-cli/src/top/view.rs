@@ -7,7 +7,7 @@ use crate::output::table::{Table, format_bytes};
 use crate::output::terminal_text::columns;
 use crate::status_page::{StatusPage, format_count, format_us};
 use ddss::SegmentId;
-use ddss_core::status::{ClientRow, Counter, Gauge, Kind, OperationCount, Road, SegmentRow, Status, Step};
+use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Location, OperationCount, SegmentRow, Status, Step};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -97,13 +97,13 @@ impl Interval<'_> {
         table.align_right(&[2, 3, 4, 5, 6]);
         for &kind in Kind::ALL {
             let mut rate = Some(self.rate(|status| calls(&status.operation(kind))));
-            for &path in Road::ALL {
+            for &path in Location::ALL {
                 let times = self.status().histogram(kind, path, Step::Total);
                 let times = self
                     .before
                     .map_or_else(|| times.clone(), |old| times.since(old.histogram(kind, path, Step::Total)));
                 if times.count() > 0 {
-                    let by = if path == Road::Here { "local" } else { "remote" };
+                    let by = if path == Location::Here { "local" } else { "remote" };
                     let mut row = vec![kind.name().to_owned(), by.to_owned()];
                     // Calls are counted by kind only, so the rate appears in the first row.
                     row.push(rate.take().map_or_else(String::new, format_count));
@@ -185,7 +185,7 @@ impl Interval<'_> {
                 row.pid.to_string(),
                 program(row.pid),
                 row.strategy_name().to_owned(),
-                row.lanes.to_string(),
+                row.channels.to_string(),
                 format_count(rate),
                 row.under_way.to_string(),
             ]);
@@ -218,7 +218,7 @@ impl Interval<'_> {
         });
         let mut latency = Vec::new();
         for &kind in Kind::ALL {
-            for &path in Road::ALL {
+            for &path in Location::ALL {
                 let times = self.status().histogram(kind, path, Step::Total);
                 let times = self
                     .before

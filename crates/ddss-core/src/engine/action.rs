@@ -344,7 +344,7 @@ pub enum Action {
     /// Completes a client's request. The pool bytes that `data` names go into the completion first.
     Reply {
         /// Channel of the client.
-        lane: ChannelId,
+        channel: ChannelId,
         /// Completion to write.
         completion: Completion,
         /// Pool offset and length.

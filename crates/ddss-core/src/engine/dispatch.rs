@@ -39,44 +39,44 @@ impl Engine {
             }
             Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Continuation::Open, now)?,
             Operation::Release { segment } if self.is_home(segment) => {
-                self.release_named(now, Self::requester(&caller), caller.who, segment)?;
+                self.release_named(now, Self::requester(&caller), caller.principal, segment)?;
             }
             Operation::Release { segment } => self.release_remote(caller, segment)?,
-            Operation::Get { segment, offset, into, inline, look } => {
+            Operation::Get { segment, offset, into, inline, options } => {
                 fits(&into)?;
                 let parts = RangeSet::One { offset, bytes: into.bytes };
-                self.get(now, caller, Transfer { segment, parts, range: into, inline, look })?;
+                self.get(now, caller, Transfer { segment, parts, range: into, inline, options })?;
             }
-            Operation::GetMany { segment, list, ranges, look } => {
+            Operation::GetMany { segment, list, ranges, options } => {
                 fits(&list)?;
                 let (parts, range) = self.read_range_table(list, ranges, text)?;
-                let transfer = Transfer { segment, parts, range, inline: false, look };
+                let transfer = Transfer { segment, parts, range, inline: false, options };
                 self.get(now, caller, transfer).inspect_err(|_| self.free_table(&parts))?;
             }
-            Operation::Put { segment, offset, ref from, ref terms } => {
+            Operation::Put { segment, offset, ref from, ref conditions } => {
                 if let Payload::Arena(range) = from {
                     fits(range)?;
                 }
-                self.put_one(now, caller, segment, (offset, from), terms)?;
+                self.put_one(now, caller, segment, (offset, from), conditions)?;
             }
-            Operation::PutMany { segment, list, ranges, terms } => {
+            Operation::PutMany { segment, list, ranges, conditions } => {
                 fits(&list)?;
                 let (parts, range) = self.read_range_table(list, ranges, text)?;
-                let put = self.put(now, caller, segment, parts, Payload::Arena(range), terms);
+                let put = self.put(now, caller, segment, parts, Payload::Arena(range), conditions);
                 put.inspect_err(|_| self.free_table(&parts))?;
             }
             Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
                 self.submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
             }
-            Operation::Lock { segment, wish } if self.is_home(segment) => {
-                self.submit_client_op(now, &caller, segment, PendingOp::Lock(wish))?;
+            Operation::Lock { segment, lock_request } if self.is_home(segment) => {
+                self.submit_client_op(now, &caller, segment, PendingOp::Lock(lock_request))?;
             }
             Operation::Await { segment, above } if self.is_home(segment) => {
                 let (requester, deadline_us) = (Self::requester(&caller), caller.deadline_us);
-                self.await_at_home(now, segment, caller.who, Watcher { requester, above, deadline_us })?;
+                self.await_at_home(now, segment, caller.principal, Watcher { requester, above, deadline_us })?;
             }
             Operation::Unlock { segment, token } if self.is_home(segment) => {
-                let fields = self.unlock_at_home(now, segment, token, LockOwner::Client(caller.lane.client))?;
+                let fields = self.unlock_at_home(now, segment, token, LockOwner::Client(caller.channel.client))?;
                 self.answer(Self::requester(&caller), Outcome::Done, fields);
             }
             Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
@@ -90,7 +90,7 @@ impl Engine {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
                 self.stat(now, &caller, segment, page)?;
             }
-            Operation::Permit { segment, permit } => self.permit(now, &caller, segment, permit)?,
+            Operation::Permit { segment, update } => self.update_permissions(now, &caller, segment, update)?,
             Operation::Break { segment } => self.break_lock(now, &caller, segment)?,
             Operation::Cancel { segment, request } => self.cancel(now, &caller, segment, request),
         }
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     fn get(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
-        let Transfer { segment, parts, range, inline, look } = transfer;
+        let Transfer { segment, parts, range, inline, options } = transfer;
         if !self.is_home(segment) {
             return self.get_remote(now, caller, transfer);
         }
@@ -106,9 +106,14 @@ impl Engine {
             return ended;
         }
         let sink = if inline { Destination::Inline } else { Destination::Arena(range) };
-        let minds = self.lock_dependency_of_get(segment, &look)?;
-        let ReadOptions { version, .. } = look;
-        self.submit_client_op(now, &caller, segment, PendingOp::Get(Get { parts, sink, minds, version, token: None }))
+        let lock_dependency = self.lock_dependency_of_get(segment, &options)?;
+        let ReadOptions { version, .. } = options;
+        self.submit_client_op(
+            now,
+            &caller,
+            segment,
+            PendingOp::Get(Get { parts, sink, lock_dependency, version, token: None }),
+        )
     }
 
     #[inline]
@@ -118,14 +123,14 @@ impl Engine {
         caller: LocalCaller,
         segment: SegmentId,
         (offset, from): (u64, &Payload),
-        terms: &PutConditions,
+        conditions: &PutConditions,
     ) -> Result<(), Failure> {
         if self.is_home(segment)
-            && let Some(ended) = self.put_fast(now, &caller, segment, (offset, from), terms)
+            && let Some(ended) = self.put_fast(now, &caller, segment, (offset, from), conditions)
         {
             return ended;
         }
-        self.put(now, caller, segment, RangeSet::One { offset, bytes: from.length() }, *from, *terms)
+        self.put(now, caller, segment, RangeSet::One { offset, bytes: from.length() }, *from, *conditions)
     }
 
     fn put(
@@ -135,13 +140,13 @@ impl Engine {
         segment: SegmentId,
         parts: RangeSet,
         from: Payload,
-        terms: PutConditions,
+        conditions: PutConditions,
     ) -> Result<(), Failure> {
         if !self.is_home(segment) {
-            return self.put_remote(caller, segment, parts, from, terms);
+            return self.put_remote(caller, segment, parts, from, conditions);
         }
-        let source = CommitSource::Client(caller.lane.client, from);
-        self.submit_client_op(now, &caller, segment, PendingOp::Put { parts, source, terms })
+        let source = CommitSource::Client(caller.channel.client, from);
+        self.submit_client_op(now, &caller, segment, PendingOp::Put { parts, source, conditions })
     }
 
     /// Reads the range table of a vectored call. The bytes begin in the arena slot behind the table's.

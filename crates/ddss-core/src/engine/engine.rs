@@ -31,7 +31,7 @@ pub struct EngineConfig {
     /// Id of this node.
     pub node: NodeId,
     /// Shard of this engine. Its peers are the engines of the same shard on other nodes.
-    pub plane: Shard,
+    pub shard: Shard,
     /// Bytes of the pool in which segments live.
     pub pool_bytes: u64,
     /// The other nodes.
@@ -83,7 +83,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     generation: u32,
-    pub(crate) who: Principal,
+    pub(crate) principal: Principal,
     pub(crate) arena_bytes: u64,
 }
 
@@ -122,9 +122,9 @@ enum ActionQueue {
 /// A local client's request, after the check that the client is attached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCaller {
-    pub(crate) lane: ChannelId,
+    pub(crate) channel: ChannelId,
     pub(crate) request: RequestId,
-    pub(crate) who: Principal,
+    pub(crate) principal: Principal,
     pub(crate) deadline_us: u64,
     pub(crate) timeout_us: u32,
 }
@@ -164,7 +164,7 @@ pub struct Engine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// Channel of the client.
-    pub lane: ChannelId,
+    pub channel: ChannelId,
     /// Completion of the request.
     pub completion: Completion,
     /// Offset and length of pool bytes that are copied into the completion's data first.
@@ -267,7 +267,7 @@ impl Engine {
         }
         loop {
             return Some(match self.actions.pop_front()? {
-                ActionQueue::Reply(Reply { lane, completion, data }) => Action::Reply { lane, completion, data },
+                ActionQueue::Reply(Reply { channel, completion, data }) => Action::Reply { channel, completion, data },
                 ActionQueue::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
                 ActionQueue::Commit { at, parts, source, version, timestamp } => {
                     Action::Commit { at, parts, source, version, timestamp }
@@ -301,7 +301,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn push_action(&mut self, action: Action) {
         let due = match action {
-            Action::Reply { lane, completion, data } => ActionQueue::Reply(Reply { lane, completion, data }),
+            Action::Reply { channel, completion, data } => ActionQueue::Reply(Reply { channel, completion, data }),
             Action::CopyOut { at, parts, client, into } => ActionQueue::CopyOut { at, parts, client, into },
             Action::Commit { at, parts, source, version, timestamp } => {
                 ActionQueue::Commit { at, parts, source, version, timestamp }
@@ -323,9 +323,9 @@ impl Engine {
     }
 
     /// Attaches a client.
-    pub fn attach(&mut self, client: ClientId, who: Principal, arena_bytes: u64) {
+    pub fn attach(&mut self, client: ClientId, principal: Principal, arena_bytes: u64) {
         if let Some(slot) = self.clients.get_mut(client.index as usize) {
-            *slot = Some(Client { generation: client.generation, who, arena_bytes });
+            *slot = Some(Client { generation: client.generation, principal, arena_bytes });
         }
     }
 
@@ -398,12 +398,12 @@ impl Engine {
 
     /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:
     /// names, a specification, a list query, a table of ranges.
-    pub fn request(&mut self, now: Now, lane: ChannelId, request: &Request, text: &[u8]) {
-        let Some(client) = self.client(lane.client) else { return };
+    pub fn request(&mut self, now: Now, channel: ChannelId, request: &Request, text: &[u8]) {
+        let Some(client) = self.client(channel.client) else { return };
         self.counters.requests += 1;
         let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
         let timeout_us = request.timeout_us;
-        let caller = LocalCaller { lane, request: request.id, who: client.who, deadline_us, timeout_us };
+        let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
             let failure = self.explain_failure(request.operation.segment(), failure);
             self.finish_call(&caller, Outcome::Failed(failure));
@@ -411,9 +411,9 @@ impl Engine {
     }
 
     /// Answers an entry that could not be decoded as a request.
-    pub fn refuse(&mut self, lane: ChannelId, request: RequestId, failure: Failure) {
+    pub fn refuse(&mut self, channel: ChannelId, request: RequestId, failure: Failure) {
         self.counters.malformed += 1;
-        self.reply(lane, Completion::bare(request, Outcome::Failed(failure)), None);
+        self.reply(channel, Completion::bare(request, Outcome::Failed(failure)), None);
     }
 
     pub(crate) fn submit_client_op(
@@ -423,15 +423,15 @@ impl Engine {
         id: SegmentId,
         op: PendingOp,
     ) -> Result<(), Failure> {
-        let (requester, who, deadline_us) = (Self::requester(caller), caller.who, caller.deadline_us);
-        self.submit_op(now, id, Waiter { requester, who, op, deadline_us })
+        let (requester, principal, deadline_us) = (Self::requester(caller), caller.principal, caller.deadline_us);
+        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
     }
 
     /// Records an operation that waits for another node.
     pub(crate) fn begin(&mut self, caller: &LocalCaller, wait: WaitState) -> Result<StepId, Failure> {
-        let LocalCaller { lane, request, who, deadline_us, timeout_us } = *caller;
-        let on = wait.segment().map_or(NodeId::NOBODY, |segment| self.home_of(segment));
-        let pending = Pending { lane, request, who, deadline_us, timeout_us, on, wait };
+        let LocalCaller { channel, request, principal, deadline_us, timeout_us } = *caller;
+        let on = wait.segment().map_or(NodeId::NONE, |segment| self.home_of(segment));
+        let pending = Pending { channel, request, principal, deadline_us, timeout_us, on, wait };
         self.operations.insert(pending).ok_or(Failure::Busy)
     }
 
@@ -455,21 +455,21 @@ impl Engine {
     /// Replies to a local caller.
     #[inline]
     pub(crate) fn finish_call(&mut self, caller: &LocalCaller, outcome: Outcome) {
-        self.reply(caller.lane, Completion::bare(caller.request, outcome), None);
+        self.reply(caller.channel, Completion::bare(caller.request, outcome), None);
     }
 
     /// Replies to the caller of a pending operation that has ended.
     pub(crate) fn finish(&mut self, pending: &Pending, outcome: Outcome) {
-        self.reply(pending.lane, Completion::bare(pending.request, outcome), None);
+        self.reply(pending.channel, Completion::bare(pending.request, outcome), None);
     }
 
-    pub(crate) fn finish_opened(&mut self, lane: ChannelId, request: RequestId, facts: &SegmentInfo) {
-        let at = self.segments.get(facts.segment).ok();
+    pub(crate) fn finish_opened(&mut self, channel: ChannelId, request: RequestId, info: &SegmentInfo) {
+        let at = self.segments.get(info.segment).ok();
         // A replicated segment is read through its home's engine, which knows whether it is still the home.
-        let at = at.filter(|segment| segment.mirror.is_none()).map(|segment| segment.at);
-        let opened = OpenedSegment { segment: facts.segment, bytes: facts.bytes, at, model: facts.model };
+        let at = at.filter(|segment| segment.replication.is_none()).map(|segment| segment.at);
+        let opened = OpenedSegment { segment: info.segment, bytes: info.bytes, at, model: info.model };
         let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
-        self.reply(lane, completion, None);
+        self.reply(channel, completion, None);
     }
 
     pub(crate) fn send(&mut self, node: NodeId, message: Message) {
@@ -487,7 +487,7 @@ impl Engine {
             // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
                 let Some(pending) = self.end_pending(step) else { return };
-                return self.complete_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
+                return self.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
             }
             WaitState::Put { .. }
             | WaitState::Release { .. }
@@ -495,7 +495,7 @@ impl Engine {
             | WaitState::Unlock { .. }
             | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
             WaitState::Lookup
-            | WaitState::Facts { .. }
+            | WaitState::Info { .. }
             | WaitState::Home(_)
             | WaitState::Page { .. }
             | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),

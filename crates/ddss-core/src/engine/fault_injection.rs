@@ -18,7 +18,7 @@ pub enum Bug {
     /// The state word before the bytes is not checked: a read in the middle of a put counts as whole.
     TornAccepted,
     /// The state word is not read a second time.
-    OneLook,
+    SingleStateRead,
     /// The version of a commit is not saved in the history.
     HistoryLost,
     /// The token of a put is not checked.
@@ -45,7 +45,7 @@ pub enum Bug {
     EarlyAcknowledgement,
     /// A home continues without its replica before the cluster knows: the replica may take over without the newest
     /// puts.
-    UnpartedMirror,
+    UnpartedReplica,
     /// A home serves after its lease expired, when another node may be the home.
     UnfencedHome,
     /// A home forgets which nodes refused its replica and asks the same node for ever.

@@ -36,7 +36,7 @@ impl ImmediateActions {
     pub(crate) fn new() -> Self {
         let client = ClientId { index: 0, generation: 0 };
         let reply = Reply {
-            lane: ChannelId { client, index: 0 },
+            channel: ChannelId { client, index: 0 },
             completion: Completion::bare(RequestId(0), Outcome::Done),
             data: None,
         };
@@ -52,8 +52,8 @@ impl ImmediateActions {
         if std::mem::take(&mut self.has_commit) {
             return Some(self.commit.action());
         }
-        let Reply { lane, completion, data } = self.reply;
-        std::mem::take(&mut self.has_reply).then_some(Action::Reply { lane, completion, data })
+        let Reply { channel, completion, data } = self.reply;
+        std::mem::take(&mut self.has_reply).then_some(Action::Reply { channel, completion, data })
     }
 }
 
@@ -105,15 +105,15 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(crate) fn reply(&mut self, lane: ChannelId, completion: Completion, data: Option<(u64, u8)>) {
-        if self.client(lane.client).is_none() {
+    pub(crate) fn reply(&mut self, channel: ChannelId, completion: Completion, data: Option<(u64, u8)>) {
+        if self.client(channel.client).is_none() {
             return;
         }
         if self.queued_actions() == 0 && !self.immediate.has_reply {
-            self.immediate.reply = Reply { lane, completion, data };
+            self.immediate.reply = Reply { channel, completion, data };
             self.immediate.has_reply = true;
         } else {
-            self.push_action(Action::Reply { lane, completion, data });
+            self.push_action(Action::Reply { channel, completion, data });
         }
     }
 }

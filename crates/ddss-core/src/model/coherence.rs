@@ -63,18 +63,18 @@ impl Model {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockDependency {
     /// No holder.
-    Nobody,
+    None,
     /// An exclusive holder.
-    Alone,
+    Exclusive,
     /// Any holder, shared ones included.
-    Anyone,
+    Any,
 }
 
 /// Rules for one get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GetRules {
     /// Holders that it waits for.
-    pub minds: LockDependency,
+    pub lock_dependency: LockDependency,
     /// Maximum age, in microseconds, of a cached copy on the reader's node that may answer.
     pub copy_us: u32,
     /// True if it takes the previous version rather than wait for a writer.
@@ -83,10 +83,10 @@ pub struct GetRules {
 
 impl Model {
     /// Returns the rules for a get of a segment of this model, tightened by the model that the call asks for.
-    pub fn get_rules(self, asks: Option<Model>) -> GetRules {
-        let (own, more) = (self.on_get(), asks.unwrap_or(Model::Null).on_get());
+    pub fn get_rules(self, requested_model: Option<Model>) -> GetRules {
+        let (own, more) = (self.on_get(), requested_model.unwrap_or(Model::Null).on_get());
         GetRules {
-            minds: own.minds.max(more.minds),
+            lock_dependency: own.lock_dependency.max(more.lock_dependency),
             copy_us: own.copy_us.min(more.copy_us),
             older: own.older && more.older,
         }
@@ -94,30 +94,30 @@ impl Model {
 
     /// By its rules Null allows cached copies of any age; only Temporal segments have any.
     const fn on_get(self) -> GetRules {
-        let (minds, copy_us, older) = match self {
-            Model::Null => (LockDependency::Nobody, u32::MAX, true),
-            Model::Read => (LockDependency::Anyone, 0, false),
-            Model::Write | Model::Version => (LockDependency::Nobody, 0, false),
-            Model::Strict => (LockDependency::Alone, 0, false),
-            Model::Delta(_) => (LockDependency::Nobody, 0, true),
-            Model::Temporal(micros) => (LockDependency::Nobody, micros, true),
+        let (lock_dependency, copy_us, older) = match self {
+            Model::Null => (LockDependency::None, u32::MAX, true),
+            Model::Read => (LockDependency::Any, 0, false),
+            Model::Write | Model::Version => (LockDependency::None, 0, false),
+            Model::Strict => (LockDependency::Exclusive, 0, false),
+            Model::Delta(_) => (LockDependency::None, 0, true),
+            Model::Temporal(micros) => (LockDependency::None, micros, true),
         };
-        GetRules { minds, copy_us, older }
+        GetRules { lock_dependency, copy_us, older }
     }
 
     /// Returns true if a put waits for the lock's holders.
-    pub fn put_waits_for_lock(self, asks: Option<Model>) -> bool {
-        let minds = |model| !matches!(model, Model::Null | Model::Read);
-        minds(self) || asks.is_some_and(minds)
+    pub fn put_waits_for_lock(self, requested_model: Option<Model>) -> bool {
+        let lock_dependency = |model| !matches!(model, Model::Null | Model::Read);
+        lock_dependency(self) || requested_model.is_some_and(lock_dependency)
     }
 
     /// Returns true if a put has to name the version that it replaces.
-    pub fn put_names_version(self, asks: Option<Model>) -> bool {
-        self == Model::Version || asks == Some(Model::Version)
+    pub fn put_names_version(self, requested_model: Option<Model>) -> bool {
+        self == Model::Version || requested_model == Some(Model::Version)
     }
 
     /// Returns the number of older versions that the model itself requires.
-    pub const fn keeps(self) -> u32 {
+    pub const fn history_len(self) -> u32 {
         match self {
             Model::Delta(versions) => versions,
             _ => 0,
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(Model::Temporal(10).get_rules(Some(Model::Temporal(5000))).copy_us, 10);
         assert_eq!(Model::Temporal(5000).get_rules(Some(Model::Write)).copy_us, 0);
         assert_eq!(Model::Delta(3).get_rules(Some(Model::Strict)), strict);
-        assert_eq!(Model::Null.get_rules(Some(Model::Read)).minds, LockDependency::Anyone);
+        assert_eq!(Model::Null.get_rules(Some(Model::Read)).lock_dependency, LockDependency::Any);
         assert!(!Model::Read.put_waits_for_lock(None) && Model::Read.put_waits_for_lock(Some(Model::Strict)));
         assert!(Model::Write.put_waits_for_lock(Some(Model::Null)));
         assert!(Model::Version.put_names_version(Some(Model::Null)));

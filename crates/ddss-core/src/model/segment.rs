@@ -111,25 +111,25 @@ pub struct Audience {
 
 impl Audience {
     /// Audience that no segment has.
-    pub(crate) const NOBODY: Self = Self { owner: Principal { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
+    pub(crate) const NONE: Self = Self { owner: Principal { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
 
-    /// Returns true if `who` belongs to the audience.
-    pub fn includes(&self, who: Principal) -> bool {
-        Permissions { owner: self.owner, mode: self.mode }.allow(who, Access::Read).is_ok()
+    /// Returns true if `principal` belongs to the audience.
+    pub fn includes(&self, principal: Principal) -> bool {
+        Permissions { owner: self.owner, mode: self.mode }.allow(principal, Access::Read).is_ok()
     }
 }
 
 impl Permissions {
-    /// Returns the permissions after an update by `who`. The owner and root may update; only root gives a segment to
+    /// Returns the permissions after an update by `principal`. The owner and root may update; only root gives a segment to
     /// another user, the owner only to its own group.
-    pub(crate) fn changed(&self, who: Principal, permit: PermissionUpdate) -> Result<Self, Failure> {
-        self.allow(who, Access::Release)?;
-        let owner = permit.owner.unwrap_or(self.owner);
-        let own_group = owner.gid == who.gid || owner.gid == self.owner.gid;
-        if who.uid != 0 && !(owner.uid == self.owner.uid && own_group) {
+    pub(crate) fn changed(&self, principal: Principal, update: PermissionUpdate) -> Result<Self, Failure> {
+        self.allow(principal, Access::Release)?;
+        let owner = update.owner.unwrap_or(self.owner);
+        let own_group = owner.gid == principal.gid || owner.gid == self.owner.gid;
+        if principal.uid != 0 && !(owner.uid == self.owner.uid && own_group) {
             return Err(Failure::PermissionDenied);
         }
-        Ok(Self { owner, mode: permit.mode.unwrap_or(self.mode) })
+        Ok(Self { owner, mode: update.mode.unwrap_or(self.mode) })
     }
 
     /// Returns the audience.
@@ -141,21 +141,21 @@ impl Permissions {
     pub const MODE_DEFAULT: u16 = 0o600;
 
     /// Checks an access. Root may do everything; otherwise only the owner may release.
-    pub fn allow(&self, who: Principal, wish: Access) -> Result<(), Failure> {
-        let bit = match wish {
+    pub fn allow(&self, principal: Principal, access: Access) -> Result<(), Failure> {
+        let bit = match access {
             Access::Read => 0o4,
             Access::Write => 0o2,
-            Access::Release if who.uid == 0 || who.uid == self.owner.uid => return Ok(()),
+            Access::Release if principal.uid == 0 || principal.uid == self.owner.uid => return Ok(()),
             Access::Release => return Err(Failure::PermissionDenied),
         };
-        let shift = if who.uid == self.owner.uid {
+        let shift = if principal.uid == self.owner.uid {
             6
-        } else if who.gid == self.owner.gid {
+        } else if principal.gid == self.owner.gid {
             3
         } else {
             0
         };
-        if who.uid == 0 || self.mode >> shift & bit != 0 { Ok(()) } else { Err(Failure::PermissionDenied) }
+        if principal.uid == 0 || self.mode >> shift & bit != 0 { Ok(()) } else { Err(Failure::PermissionDenied) }
     }
 }
 
@@ -212,18 +212,18 @@ impl Header {
 
     /// Returns the offset of a version in the history, counted from the segment's own header; `None` without a history.
     ///
-    /// Behind the segment's bytes there is room for `keeps + 1` versions, each with a header line and its bytes, each
-    /// part on its own line. Version `v` is in slot `v % (keeps + 1)`. The newest version is among them.
-    pub fn history_offset(bytes: u64, keeps: u32, version: Version) -> Option<u64> {
-        let places = u64::from(keeps) + 1;
-        (keeps > 0).then(|| Self::part_bytes(bytes) * (1 + version.0 % places))
+    /// Behind the segment's bytes there is room for `history_len + 1` versions, each with a header line and its bytes, each
+    /// part on its own line. Version `v` is in slot `v % (history_len + 1)`. The newest version is among them.
+    pub fn history_offset(bytes: u64, history_len: u32, version: Version) -> Option<u64> {
+        let places = u64::from(history_len) + 1;
+        (history_len > 0).then(|| Self::part_bytes(bytes) * (1 + version.0 % places))
     }
 
     /// Returns the bytes of a segment with its header and history.
-    pub fn bytes_with(bytes: u64, keeps: u32) -> u64 {
-        match keeps {
+    pub fn bytes_with(bytes: u64, history_len: u32) -> u64 {
+        match history_len {
             0 => Self::DATA_OFFSET + bytes,
-            keeps => Self::part_bytes(bytes) * (u64::from(keeps) + 2),
+            history_len => Self::part_bytes(bytes) * (u64::from(history_len) + 2),
         }
     }
 
@@ -295,8 +295,9 @@ mod tests {
         assert_eq!(before.changed(root, to(other)), Ok(Permissions { owner: other, ..before }));
         let in_group = Principal { uid: 10, gid: 30 };
         assert_eq!(before.changed(in_group, to(in_group)), Ok(Permissions { owner: in_group, ..before }));
-        for (who, permit) in [(owner, to(other)), (other, to(other)), (owner, to(Principal { gid: 30, ..owner }))] {
-            assert_eq!(before.changed(who, permit), Err(Failure::PermissionDenied));
+        for (principal, update) in [(owner, to(other)), (other, to(other)), (owner, to(Principal { gid: 30, ..owner }))]
+        {
+            assert_eq!(before.changed(principal, update), Err(Failure::PermissionDenied));
         }
         let open = PermissionUpdate { mode: Some(0o644), owner: None };
         assert_eq!(before.changed(owner, open), Ok(Permissions { mode: 0o644, ..before }));

@@ -31,10 +31,10 @@ pub enum Placement {
 impl Placement {
     const fn to_parts(self) -> (u8, NodeId) {
         match self {
-            Placement::Local => (0, NodeId::NOBODY),
+            Placement::Local => (0, NodeId::NONE),
             Placement::Node(node) => (1, node),
-            Placement::RoundRobin => (2, NodeId::NOBODY),
-            Placement::Hash => (3, NodeId::NOBODY),
+            Placement::RoundRobin => (2, NodeId::NONE),
+            Placement::Hash => (3, NodeId::NONE),
         }
     }
 
@@ -108,9 +108,9 @@ const MODES: &str = "0 to 777, octal";
 ///
 /// ```
 /// use ddss_core::{Model, Spec};
-/// // What readers may see up to a second late, who is in the owner's group too, and of which five versions are kept.
+/// // What readers may see up to a second late, principal is in the owner's group too, and of which five versions are kept.
 /// const PRICES: Spec = Spec::new(4096).model(Model::Temporal(1_000_000)).mode(0o640).history(5);
-/// assert_eq!(PRICES.keeps(), 5);
+/// assert_eq!(PRICES.history_len(), 5);
 /// // The same, field by field.
 /// let prices = Spec { model: Model::Temporal(1_000_000), mode: 0o640, history: 5, ..Spec::new(4096) };
 /// assert_eq!(prices, PRICES);
@@ -203,7 +203,7 @@ impl Spec {
     /// ```text
     ///  0        8       12     14     16      17      18        20        21        22         24
     /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
-    /// | bytes  | param | mode | home | model | place | history | mirrors | storage | reserved |
+    /// | bytes  | param | mode | home | model | place | history | copies  | storage | reserved |
     /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
     /// ```
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
@@ -250,15 +250,15 @@ impl Spec {
         if mode & !0o777 != 0 {
             return Err(BadArgument::new("mode", format_args!("{mode:o}"), MODES, Failure::Malformed));
         }
-        if self.placement == Placement::Node(NodeId::NOBODY) {
+        if self.placement == Placement::Node(NodeId::NONE) {
             return Err(BadArgument::new("placement", "node 0", "a node's number, 1 or more", Failure::Malformed));
         }
-        for (argument, versions) in [("history", u32::from(history)), ("delta", self.model.keeps())] {
+        for (argument, versions) in [("history", u32::from(history)), ("delta", self.model.history_len())] {
             if versions > HISTORY_MAX {
                 return refuse(argument, versions.into(), format_args!("0 to {HISTORY_MAX}"), Failure::BadSize);
             }
         }
-        if self.keeps() > 0 && bytes > TRANSFER_BYTES_MAX as u64 {
+        if self.history_len() > 0 && bytes > TRANSFER_BYTES_MAX as u64 {
             let range = format_args!("1 to {TRANSFER_BYTES_MAX} for a segment that keeps older versions");
             return refuse("bytes", bytes, range, Failure::TooLarge);
         }
@@ -291,15 +291,15 @@ impl Spec {
 
     /// Returns the offsets of all headers, counted from the first: its own, and those of the history.
     pub fn header_lines(&self) -> impl Iterator<Item = u64> + use<> {
-        let (bytes, keeps) = (self.bytes, self.keeps());
-        let kept =
-            (0..=u64::from(keeps)).filter_map(move |version| Header::history_offset(bytes, keeps, Version(version)));
+        let (bytes, history_len) = (self.bytes, self.history_len());
+        let kept = (0..=u64::from(history_len))
+            .filter_map(move |version| Header::history_offset(bytes, history_len, Version(version)));
         kept.chain([0])
     }
 
     /// Returns the number of older versions in the history, for the user and for the model.
-    pub fn keeps(&self) -> u32 {
-        self.model.keeps().max(self.history.into())
+    pub fn history_len(&self) -> u32 {
+        self.model.history_len().max(self.history.into())
     }
 }
 

@@ -18,7 +18,7 @@ pub struct PeerHello {
     /// Run of its daemon: a random number.
     pub run: u32,
     /// Number of shards of its daemon; equal on all nodes of a cluster.
-    pub planes: u8,
+    pub shards: u8,
 }
 
 impl PeerHello {
@@ -32,7 +32,7 @@ impl PeerHello {
     /// Encodes the hello, to be sealed.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
-        let word = self.node.0 | u16::from(self.planes.max(1) - 1) << Self::NODE_BITS;
+        let word = self.node.0 | u16::from(self.shards.max(1) - 1) << Self::NODE_BITS;
         out[..2].copy_from_slice(&word.to_le_bytes());
         out[2..].copy_from_slice(&self.run.to_le_bytes());
         out
@@ -47,7 +47,7 @@ impl PeerHello {
         if node.0 as usize > NODES_MAX {
             return Err(HelloError::BadNode(node));
         }
-        Ok(Self { node, run: u32::from_le_bytes(run), planes: (word >> Self::NODE_BITS) as u8 + 1 })
+        Ok(Self { node, run: u32::from_le_bytes(run), shards: (word >> Self::NODE_BITS) as u8 + 1 })
     }
 }
 
@@ -78,10 +78,10 @@ mod tests {
     #[test]
     fn hello_round_trips() {
         // If this broke, a node would be taken for another, or a restart for the run before.
-        let hello = PeerHello { node: NodeId(2), run: 0x0102_0304, planes: 1 };
+        let hello = PeerHello { node: NodeId(2), run: 0x0102_0304, shards: 1 };
         assert_eq!(hello.encode(), [2, 0, 4, 3, 2, 1]);
         assert_eq!(PeerHello::decode(&hello.encode()), Ok(hello));
-        let many = PeerHello { node: NodeId(1024), planes: 16, ..hello };
+        let many = PeerHello { node: NodeId(1024), shards: 16, ..hello };
         assert_eq!(PeerHello::decode(&many.encode()), Ok(many));
         assert_eq!(PeerHello::decode(&[1; 5]), Err(HelloError::NotOurs));
         let beyond = PeerHello { node: NodeId(1025), ..hello };

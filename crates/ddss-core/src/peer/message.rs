@@ -31,9 +31,9 @@ pub struct RemoteWindow {
 /// let permissions = Permissions { owner, mode: 0o600 };
 /// let segment = SegmentId::new(NodeId(2), 0, 1);
 /// let (model, storage) = (Model::Strict, Storage::Memory);
-/// let facts = SegmentInfo { segment, bytes: 4096, model, permissions, keeps: 0, copies: 1, storage };
-/// assert_eq!(facts.segment.home(), NodeId(2));
-/// assert!(facts.permissions.allow(Principal { uid: 7, gid: 7 }, Access::Read).is_err());
+/// let info = SegmentInfo { segment, bytes: 4096, model, permissions, history_len: 0, copies: 1, storage };
+/// assert_eq!(info.segment.home(), NodeId(2));
+/// assert!(info.permissions.allow(Principal { uid: 7, gid: 7 }, Access::Read).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentInfo {
@@ -46,7 +46,7 @@ pub struct SegmentInfo {
     /// Permissions.
     pub permissions: Permissions,
     /// Number of older versions in its history.
-    pub keeps: u32,
+    pub history_len: u32,
     /// Number of nodes with a copy. A replicated segment is read by its home's engine and never through a window.
     pub copies: u8,
     /// Storage at its home.
@@ -151,7 +151,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Name to look up.
         name: Name,
     },
@@ -160,7 +160,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment to describe.
         segment: SegmentId,
     },
@@ -169,7 +169,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Its specification.
         spec: Spec,
         /// Its name.
@@ -180,7 +180,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// Its metadata.
-        facts: SegmentInfo,
+        info: SegmentInfo,
         /// Window over its memory: header line and bytes.
         window: RemoteWindow,
     },
@@ -190,7 +190,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
         /// Offset of the first byte.
@@ -202,7 +202,7 @@ pub enum Message {
         /// Number of ranges in the table; 0 for one range at `offset`.
         ranges: u8,
         /// Conditions of the commit.
-        terms: PutConditions,
+        conditions: PutConditions,
         /// Timeout in microseconds.
         timeout_us: u32,
     },
@@ -211,7 +211,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
         /// Offset of the word.
@@ -228,7 +228,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
         /// Last version that the client has seen.
@@ -241,11 +241,11 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
         /// Kind of lock.
-        wish: LockRequest,
+        lock_request: LockRequest,
         /// Timeout in microseconds.
         timeout_us: u32,
     },
@@ -263,7 +263,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
     },
@@ -295,7 +295,7 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
         /// Offset of the first byte.
@@ -305,7 +305,7 @@ pub enum Message {
         /// Number of ranges in the table; 0 for none.
         ranges: u8,
         /// Version and strictness.
-        look: ReadOptions,
+        options: ReadOptions,
         /// Lock that the requesting client holds, if any.
         token: Option<LockToken>,
         /// Timeout in microseconds.
@@ -336,14 +336,14 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
     },
     /// Asks for the listing of one segment, as a page of one.
     Stat {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment to describe.
         segment: SegmentId,
     },
@@ -359,18 +359,18 @@ pub enum Message {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment to change.
         segment: SegmentId,
         /// New permissions.
-        permit: PermissionUpdate,
+        update: PermissionUpdate,
     },
     /// Breaks a lock.
     Break {
         /// Sender's number of the operation.
         step: u64,
         /// User on whose behalf it is sent.
-        who: Principal,
+        principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
     },
@@ -384,7 +384,7 @@ pub enum Message {
     /// Announces new permissions of one of the sender's segments.
     Changed {
         /// New metadata.
-        facts: SegmentInfo,
+        info: SegmentInfo,
     },
     /// Asks the receiver to be the replica of one of the sender's segments.
     Offer {
@@ -404,13 +404,13 @@ pub enum Message {
         name: Name,
     },
     /// Answers an offer, or reports a lost copy.
-    Having {
+    OfferAnswer {
         /// Segment of the operation.
         segment: SegmentId,
         /// Epoch of the offer, or the newer one that the sender knows.
         epoch: u32,
         /// Answer.
-        have: OfferReply,
+        reply: OfferReply,
     },
     /// Sends a piece of the copy: the tail, or in the receiver's staging memory.
     Piece {
@@ -461,13 +461,13 @@ pub enum Message {
         ranges: u8,
     },
     /// Acknowledges a piece, a put or a token.
-    Mirrored {
+    Replicated {
         /// Segment of the operation.
         segment: SegmentId,
         /// Epoch of the home.
         epoch: u32,
         /// Kind of acknowledgement.
-        stored: ReplicaAck,
+        ack: ReplicaAck,
         /// Version of the replica.
         version: Version,
         /// Timestamp that was received.

@@ -18,61 +18,81 @@ impl Message {
         out.u64(clock.0);
         match *self {
             Message::Welcome { staging } => out.u8(1).window(staging),
-            Message::Lookup { step, who, name } => out.u8(2).u64(step).identity(who).bytes(name.as_str().as_bytes()),
-            Message::Describe { step, who, segment } => out.u8(3).u64(step).identity(who).u64(segment.to_bits()),
-            Message::Allocate { step, who, spec, name } => {
-                out.u8(4).u64(step).identity(who).bytes(&spec.encode()).bytes(name.as_str().as_bytes())
+            Message::Lookup { step, principal, name } => {
+                out.u8(2).u64(step).identity(principal).bytes(name.as_str().as_bytes())
             }
-            Message::Found { step, facts, window } => out.u8(5).u64(step).facts(&facts).window(window),
-            Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us } => {
-                out.u8(6).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
-                out.u8(ranges).option(terms.version.map(|version| version.0)).option(terms.token.map(|token| token.0));
-                out.model(terms.asks).u32(timeout_us).bytes(tail)
+            Message::Describe { step, principal, segment } => {
+                out.u8(3).u64(step).identity(principal).u64(segment.to_bits())
             }
-            Message::Release { step, who, segment } => out.u8(7).u64(step).identity(who).u64(segment.to_bits()),
+            Message::Allocate { step, principal, spec, name } => {
+                out.u8(4).u64(step).identity(principal).bytes(&spec.encode()).bytes(name.as_str().as_bytes())
+            }
+            Message::Found { step, info, window } => out.u8(5).u64(step).info(&info).window(window),
+            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
+                out.u8(6).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
+                out.u8(ranges)
+                    .option(conditions.version.map(|version| version.0))
+                    .option(conditions.token.map(|token| token.0));
+                out.model(conditions.requested_model).u32(timeout_us).bytes(tail)
+            }
+            Message::Release { step, principal, segment } => {
+                out.u8(7).u64(step).identity(principal).u64(segment.to_bits())
+            }
             Message::Ended { step, outcome, version, timestamp, word } => {
                 let [kind, failure] = outcome.to_bytes();
                 out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0).u64(word)
             }
             Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
             Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
-            Message::Atomic { step, who, segment, offset, change, token, timeout_us } => {
+            Message::Atomic { step, principal, segment, offset, change, token, timeout_us } => {
                 let (kind, first, second) = change.to_parts();
-                out.u8(11).u64(step).identity(who).u64(segment.to_bits()).u64(offset);
+                out.u8(11).u64(step).identity(principal).u64(segment.to_bits()).u64(offset);
                 out.u8(kind).u64(first).u64(second).option(token.map(|token| token.0)).u32(timeout_us)
             }
-            Message::Await { step, who, segment, above, timeout_us } => {
-                out.u8(12).u64(step).identity(who).u64(segment.to_bits()).u64(above.0).u32(timeout_us)
+            Message::Await { step, principal, segment, above, timeout_us } => {
+                out.u8(12).u64(step).identity(principal).u64(segment.to_bits()).u64(above.0).u32(timeout_us)
             }
-            Message::Lock { step, who, segment, wish, timeout_us } => {
-                let flags = u8::from(wish.shared) | u8::from(wish.no_wait) << 1;
-                out.u8(13).u64(step).identity(who).u64(segment.to_bits()).u8(flags).u32(wish.lease_us).u32(timeout_us)
+            Message::Lock { step, principal, segment, lock_request, timeout_us } => {
+                let flags = u8::from(lock_request.shared) | u8::from(lock_request.no_wait) << 1;
+                out.u8(13)
+                    .u64(step)
+                    .identity(principal)
+                    .u64(segment.to_bits())
+                    .u8(flags)
+                    .u32(lock_request.lease_us)
+                    .u32(timeout_us)
             }
             Message::Unlock { step, segment, token } => out.u8(14).u64(step).u64(segment.to_bits()).u64(token.0),
-            Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us } => {
-                out.u8(15).u64(step).identity(who).u64(segment.to_bits()).u64(offset).u32(length).u8(ranges);
-                out.model(look.asks).option(look.version.map(|version| version.0));
+            Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
+                out.u8(15).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u8(ranges);
+                out.model(options.requested_model).option(options.version.map(|version| version.0));
                 out.option(token.map(|token| token.0)).u32(timeout_us).bytes(tail)
             }
             Message::Got { step, version, timestamp, length, staged, number } => {
                 out.u8(16).u64(step).u64(version.0).u64(timestamp.0).u32(length).u64(staged).u64(number).bytes(tail)
             }
             Message::Taken { number } => out.u8(17).u64(number),
-            Message::List { step, who } => out.u8(18).u64(step).identity(who).bytes(tail),
-            Message::Stat { step, who, segment } => out.u8(19).u64(step).identity(who).u64(segment.to_bits()),
-            Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
-            Message::Permit { step, who, segment, permit } => {
-                let [bits, owner] = permit.to_words();
-                out.u8(21).u64(step).identity(who).u64(segment.to_bits()).u64(bits).u64(owner)
+            Message::List { step, principal } => out.u8(18).u64(step).identity(principal).bytes(tail),
+            Message::Stat { step, principal, segment } => {
+                out.u8(19).u64(step).identity(principal).u64(segment.to_bits())
             }
-            Message::Changed { facts } => out.u8(22).facts(&facts),
-            Message::Break { step, who, segment } => out.u8(23).u64(step).identity(who).u64(segment.to_bits()),
+            Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
+            Message::Permit { step, principal, segment, update } => {
+                let [bits, owner] = update.to_words();
+                out.u8(21).u64(step).identity(principal).u64(segment.to_bits()).u64(bits).u64(owner)
+            }
+            Message::Changed { info } => out.u8(22).info(&info),
+            Message::Break { step, principal, segment } => {
+                out.u8(23).u64(step).identity(principal).u64(segment.to_bits())
+            }
             Message::Cancel { step, segment } => out.u8(30).u64(step).u64(segment.to_bits()),
             Message::Offer { segment, epoch, version, timestamp, spec, permissions, name } => {
                 out.u8(24).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
                 out.identity(permissions.owner).u16(permissions.mode).bytes(name.as_str().as_bytes())
             }
-            Message::Having { segment, epoch, have } => out.u8(25).u64(segment.to_bits()).u32(epoch).u8(have.code()),
+            Message::OfferAnswer { segment, epoch, reply } => {
+                out.u8(25).u64(segment.to_bits()).u32(epoch).u8(reply.code())
+            }
             Message::Piece { segment, epoch, offset, length, staged, number } => {
                 out.u8(26).u64(segment.to_bits()).u32(epoch).u64(offset).u32(length).u64(staged).u64(number).bytes(tail)
             }
@@ -83,8 +103,8 @@ impl Message {
                 out.u8(28).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0);
                 out.u64(offset).u32(length).u64(staged).u64(number).u8(ranges).bytes(tail)
             }
-            Message::Mirrored { segment, epoch, stored, version, timestamp, number } => {
-                out.u8(29).u64(segment.to_bits()).u32(epoch).u8(stored as u8);
+            Message::Replicated { segment, epoch, ack, version, timestamp, number } => {
+                out.u8(29).u64(segment.to_bits()).u32(epoch).u8(ack as u8);
                 out.u64(version.0).u64(timestamp.0).u64(number)
             }
         };
@@ -98,27 +118,27 @@ impl Message {
         let kind = input.u8()?;
         let message = match kind {
             1 => Message::Welcome { staging: input.window()? },
-            2 => Message::Lookup { step: input.u64()?, who: input.identity()?, name: input.name()? },
-            3 => Message::Describe { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            2 => Message::Lookup { step: input.u64()?, principal: input.identity()?, name: input.name()? },
+            3 => Message::Describe { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             4 => Message::Allocate {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 spec: Spec::decode(&input.array()?)?,
                 name: input.name()?,
             },
-            5 => Message::Found { step: input.u64()?, facts: input.facts()?, window: input.window()? },
+            5 => Message::Found { step: input.u64()?, info: input.info()?, window: input.window()? },
             6 => Message::Put {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 segment: input.segment()?,
                 offset: input.u64()?,
                 length: input.u32()?,
                 staged: input.u64()?,
                 ranges: input.ranges()?,
-                terms: input.terms()?,
+                conditions: input.conditions()?,
                 timeout_us: input.u32()?,
             },
-            7 => Message::Release { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            7 => Message::Release { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             8 => Message::Ended {
                 step: input.u64()?,
                 outcome: Outcome::from_bytes(input.array()?),
@@ -130,7 +150,7 @@ impl Message {
             10 => Message::Forgotten { segment: input.segment()? },
             11 => Message::Atomic {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 segment: input.segment()?,
                 offset: input.u64()?,
                 change: AtomicOp::from_parts(input.u8()?, input.u64()?, input.u64()?)?,
@@ -139,27 +159,27 @@ impl Message {
             },
             12 => Message::Await {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 segment: input.segment()?,
                 above: Version(input.u64()?),
                 timeout_us: input.u32()?,
             },
             13 => Message::Lock {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 segment: input.segment()?,
-                wish: input.wish()?,
+                lock_request: input.lock_request()?,
                 timeout_us: input.u32()?,
             },
             14 => Message::Unlock { step: input.u64()?, segment: input.segment()?, token: LockToken(input.u64()?) },
             15 => Message::Get {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 segment: input.segment()?,
                 offset: input.u64()?,
                 length: input.u32()?,
                 ranges: input.ranges()?,
-                look: ReadOptions { asks: input.model()?, version: input.option()?.map(Version) },
+                options: ReadOptions { requested_model: input.model()?, version: input.option()?.map(Version) },
                 token: input.option()?.map(LockToken),
                 timeout_us: input.u32()?,
             },
@@ -172,17 +192,17 @@ impl Message {
                 number: input.u64()?,
             },
             17 => Message::Taken { number: input.u64()? },
-            18 => Message::List { step: input.u64()?, who: input.identity()? },
-            19 => Message::Stat { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            18 => Message::List { step: input.u64()?, principal: input.identity()? },
+            19 => Message::Stat { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             20 => Message::Listed { step: input.u64()?, more: input.u8()? != 0 },
             21 => Message::Permit {
                 step: input.u64()?,
-                who: input.identity()?,
+                principal: input.identity()?,
                 segment: input.segment()?,
-                permit: PermissionUpdate::from_words([input.u64()?, input.u64()?])?,
+                update: PermissionUpdate::from_words([input.u64()?, input.u64()?])?,
             },
-            22 => Message::Changed { facts: input.facts()? },
-            23 => Message::Break { step: input.u64()?, who: input.identity()?, segment: input.segment()? },
+            22 => Message::Changed { info: input.info()? },
+            23 => Message::Break { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             24 => Message::Offer {
                 segment: input.segment()?,
                 epoch: input.u32()?,
@@ -192,7 +212,7 @@ impl Message {
                 permissions: input.permissions()?,
                 name: input.name()?,
             },
-            25 => Message::Having { segment: input.segment()?, epoch: input.u32()?, have: input.have()? },
+            25 => Message::OfferAnswer { segment: input.segment()?, epoch: input.u32()?, reply: input.reply()? },
             26 => Message::Piece {
                 segment: input.segment()?,
                 epoch: input.u32()?,
@@ -218,10 +238,10 @@ impl Message {
                 number: input.u64()?,
                 ranges: input.ranges()?,
             },
-            29 => Message::Mirrored {
+            29 => Message::Replicated {
                 segment: input.segment()?,
                 epoch: input.u32()?,
-                stored: input.stored()?,
+                ack: input.ack()?,
                 version: Version(input.u64()?),
                 timestamp: Timestamp(input.u64()?),
                 number: input.u64()?,
@@ -268,54 +288,74 @@ mod tests {
     #[test]
     fn message_round_trips() {
         // If this broke, a home would commit other bytes, or at another place, than the requester meant.
-        let who = Principal { uid: 1, gid: 2 };
+        let principal = Principal { uid: 1, gid: 2 };
         let name = Name::new(&"n".repeat(128)).expect("a good name");
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let permissions = Permissions { owner: who, mode: 0o640 };
-        let facts = SegmentInfo {
+        let permissions = Permissions { owner: principal, mode: 0o640 };
+        let info = SegmentInfo {
             segment,
             bytes: 4096,
             model: Model::Temporal(5),
             permissions,
-            keeps: 7,
+            history_len: 7,
             copies: 2,
             storage: Storage::Memory,
         };
-        let in_a_file = SegmentInfo { copies: 1, storage: Storage::File, ..facts };
+        let in_a_file = SegmentInfo { copies: 1, storage: Storage::File, ..info };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
-        let terms = PutConditions { version: Some(Version(6)), token: None, asks: Some(Model::Strict) };
-        let look = ReadOptions { asks: Some(Model::Delta(4)), version: Some(Version(8)) };
-        let permit = PermissionUpdate { mode: Some(0o640), owner: Some(who) };
+        let conditions = PutConditions { version: Some(Version(6)), token: None, requested_model: Some(Model::Strict) };
+        let options = ReadOptions { requested_model: Some(Model::Delta(4)), version: Some(Version(8)) };
+        let update = PermissionUpdate { mode: Some(0o640), owner: Some(principal) };
         let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
-        let wish = LockRequest { shared: true, no_wait: false, lease_us: 7 };
+        let lock_request = LockRequest { shared: true, no_wait: false, lease_us: 7 };
         let all = [
             Message::Welcome { staging: window },
-            Message::Lookup { step: 1, who, name },
-            Message::Describe { step: 1, who, segment },
-            Message::Allocate { step: 1, who, spec: Spec::new(9), name },
-            Message::Found { step: 1, facts, window },
-            Message::Put { step: 1, who, segment, offset: 2, length: 3, staged: 4, ranges: 0, terms, timeout_us: 5 },
-            Message::Atomic { step: 1, who, segment, offset: 8, change: AtomicOp::Add(3), token, timeout_us: 5 },
-            Message::Await { step: 1, who, segment, above: Version(3), timeout_us: 5 },
-            Message::Lock { step: 1, who, segment, wish, timeout_us: 5 },
+            Message::Lookup { step: 1, principal, name },
+            Message::Describe { step: 1, principal, segment },
+            Message::Allocate { step: 1, principal, spec: Spec::new(9), name },
+            Message::Found { step: 1, info, window },
+            Message::Put {
+                step: 1,
+                principal,
+                segment,
+                offset: 2,
+                length: 3,
+                staged: 4,
+                ranges: 0,
+                conditions,
+                timeout_us: 5,
+            },
+            Message::Atomic { step: 1, principal, segment, offset: 8, change: AtomicOp::Add(3), token, timeout_us: 5 },
+            Message::Await { step: 1, principal, segment, above: Version(3), timeout_us: 5 },
+            Message::Lock { step: 1, principal, segment, lock_request, timeout_us: 5 },
             Message::Unlock { step: 1, segment, token: LockToken(9) },
-            Message::Release { step: 1, who, segment },
+            Message::Release { step: 1, principal, segment },
             Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 3 },
-            Message::Get { step: 1, who, segment, offset: 2, length: 3, ranges: 0, look, token, timeout_us: 4 },
+            Message::Get {
+                step: 1,
+                principal,
+                segment,
+                offset: 2,
+                length: 3,
+                ranges: 0,
+                options,
+                token,
+                timeout_us: 4,
+            },
             Message::Got { step: 1, version, timestamp, length: 3, staged: 4, number: 5 },
             Message::Taken { number: 6 },
-            Message::List { step: 1, who },
-            Message::Stat { step: 1, who, segment },
+            Message::List { step: 1, principal },
+            Message::Stat { step: 1, principal, segment },
             Message::Listed { step: 1, more: true },
-            Message::Permit { step: 1, who, segment, permit },
-            Message::Changed { facts },
-            Message::Changed { facts: in_a_file },
-            Message::Break { step: 1, who, segment },
+            Message::Permit { step: 1, principal, segment, update },
+            Message::Changed { info },
+            Message::Changed { info: in_a_file },
+            Message::Break { step: 1, principal, segment },
             Message::Cancel { step: 1, segment },
             Message::Forget { segment },
             Message::Forgotten { segment },
             Message::Offer { segment, epoch: 1, version, timestamp, spec: Spec::new(9), permissions, name },
-            Message::Having { segment, epoch: 1, have: OfferReply::Fenced },
+            Message::OfferAnswer { segment, epoch: 1, reply: OfferReply::Fenced },
             Message::Piece { segment, epoch: 1, offset: 2, length: 3, staged: 4, number: 5 },
             Message::Whole { segment, epoch: 1, version, timestamp },
             Message::Forward {
@@ -329,7 +369,7 @@ mod tests {
                 number: 5,
                 ranges: 0,
             },
-            Message::Mirrored { segment, epoch: 1, stored: ReplicaAck::Put, version, timestamp, number: 7 },
+            Message::Replicated { segment, epoch: 1, ack: ReplicaAck::Put, version, timestamp, number: 7 },
         ];
         for message in all {
             let bytes = message.encode(CLOCK, &[]);
@@ -342,7 +382,17 @@ mod tests {
             }
         }
         let (length, staged) = (Message::PUT_BYTES_MAX as u32, Message::NOT_STAGED);
-        let put = Message::Put { step: 1, who, segment, offset: 2, length, staged, ranges: 0, terms, timeout_us: 1 };
+        let put = Message::Put {
+            step: 1,
+            principal,
+            segment,
+            offset: 2,
+            length,
+            staged,
+            ranges: 0,
+            conditions,
+            timeout_us: 1,
+        };
         let tail = [7; Message::PUT_BYTES_MAX];
         assert_eq!(Message::decode(&put.encode(CLOCK, &tail)), Ok((put, CLOCK, &tail[..])));
         assert_eq!(Message::decode(&put.encode(CLOCK, &tail[1..])), Err(Failure::Malformed));

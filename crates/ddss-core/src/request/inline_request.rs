@@ -60,10 +60,10 @@ mod tests {
 
     const SEGMENT: SegmentId = SegmentId::from_bits(1 << 48);
 
-    fn get(bytes: u32, inline: bool, look: ReadOptions) -> Entry {
+    fn get(bytes: u32, inline: bool, options: ReadOptions) -> Entry {
         let into = ArenaRange { slot: 3, bytes };
         let mut entry =
-            Request::new(RequestId(1), Operation::Get { segment: SEGMENT, offset: 5, into, inline, look }).encode();
+            Request::new(RequestId(1), Operation::Get { segment: SEGMENT, offset: 5, into, inline, options }).encode();
         entry[0] |= 0xdead_beef;
         entry
     }
@@ -77,8 +77,8 @@ mod tests {
             Some(InlineGet { segment: SEGMENT, offset: 5, into })
         );
         let from = Payload::inline(b"seven b").unwrap();
-        let terms = PutConditions::default();
-        let put = Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, terms }).encode();
+        let conditions = PutConditions::default();
+        let put = Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, conditions }).encode();
         let small = InlinePut::of(&put).unwrap();
         assert_eq!((small.segment, small.offset, small.bytes), (SEGMENT, 5, 7));
         assert_eq!(small.words[0].to_le_bytes()[..7], *b"seven b");
@@ -89,15 +89,18 @@ mod tests {
     fn call_with_options_is_not_inline() {
         // If this broke, a get of an old version would return the newest, and a conditional put would commit without
         // its condition.
-        let asks = Some(Model::Strict);
+        let requested_model = Some(Model::Strict);
         assert_eq!(InlineGet::of(&get(8, false, ReadOptions::default())), None);
-        assert_eq!(InlineGet::of(&get(8, true, ReadOptions { asks, version: None })), None);
-        assert_eq!(InlineGet::of(&get(8, true, ReadOptions { asks: None, version: Some(Version(0)) })), None);
-        let put = |terms| {
+        assert_eq!(InlineGet::of(&get(8, true, ReadOptions { requested_model, version: None })), None);
+        assert_eq!(
+            InlineGet::of(&get(8, true, ReadOptions { requested_model: None, version: Some(Version(0)) })),
+            None
+        );
+        let put = |conditions| {
             let from = Payload::inline(b"8 bytes!").unwrap();
-            Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, terms }).encode()
+            Request::new(RequestId(1), Operation::Put { segment: SEGMENT, offset: 5, from, conditions }).encode()
         };
-        assert_eq!(InlinePut::of(&put(PutConditions { asks, ..PutConditions::default() })), None);
+        assert_eq!(InlinePut::of(&put(PutConditions { requested_model, ..PutConditions::default() })), None);
         for lie in 0..64 {
             let (mut get, mut put) = (get(8, true, ReadOptions::default()), put(PutConditions::default()));
             get[4] |= 1 << lie;

@@ -15,7 +15,7 @@ use std::fmt;
 /// use ddss_core::{Listing, ReplicationInfo};
 /// /// Whether it would still be there without its home.
 /// fn is_safe(listing: &Listing) -> bool {
-///     listing.mirroring == ReplicationInfo::InSync
+///     listing.replication == ReplicationInfo::InSync
 /// }
 /// assert_eq!(ReplicationInfo::default().as_str(), "none");
 /// ```
@@ -115,8 +115,8 @@ impl fmt::Display for DegradedReason {
 /// ```
 /// use ddss_core::Listing;
 /// fn line(listing: &Listing) -> String {
-///     let Listing { name, facts, version, .. } = listing;
-///     format!("{name}: {} bytes at {version} on {}", facts.bytes, facts.segment.home())
+///     let Listing { name, info, version, .. } = listing;
+///     format!("{name}: {} bytes at {version} on {}", info.bytes, info.segment.home())
 /// }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ pub struct Listing {
     /// Its name.
     pub name: Name,
     /// Its metadata.
-    pub facts: SegmentInfo,
+    pub info: SegmentInfo,
     /// Its version.
     pub version: Version,
     /// Timestamp of that version.
@@ -139,10 +139,10 @@ pub struct Listing {
     pub readers: u16,
     /// Current home.
     pub home: NodeId,
-    /// Node of its replica; `NodeId::NOBODY` if it has none.
-    pub mirror: NodeId,
+    /// Node of its replica; `NodeId::NONE` if it has none.
+    pub replica: NodeId,
     /// State of the replica.
-    pub mirroring: ReplicationInfo,
+    pub replication: ReplicationInfo,
     /// Reason why the chosen node has no replica, if the segment is degraded.
     pub degraded: Option<DegradedReason>,
     /// Blocking lock holder.
@@ -185,10 +185,10 @@ impl Listing {
     pub fn add_to(&self, page: &mut ArrayVec<u8, { Self::PAGE_BYTES }>) -> bool {
         let mut out = Writer::<{ Self::PAGE_BYTES }>::default();
         let name = self.name.as_str().as_bytes();
-        out.facts(&self.facts).u64(self.version.0).u64(self.timestamp.0);
+        out.info(&self.info).u64(self.version.0).u64(self.timestamp.0);
         out.u16(self.holders).u8(self.locked.into()).u16(self.waiting).u16(self.readers);
-        let mirroring = self.mirroring as u8 | DegradedReason::code(self.degraded) << 4;
-        out.u16(self.home.0).u16(self.mirror.0).u8(mirroring);
+        let replication = self.replication as u8 | DegradedReason::code(self.degraded) << 4;
+        out.u16(self.home.0).u16(self.replica.0).u8(replication);
         let (node, client, lease_left_us) = LockHolder::encode(self.holder);
         out.u16(node).u16(client).u32(lease_left_us);
         out.u8(name.len() as u8).bytes(name);
@@ -198,13 +198,13 @@ impl Listing {
     /// Takes the first listing of a page.
     pub fn take_from(page: &mut &[u8]) -> Result<Self, Failure> {
         let mut input = Reader(page);
-        let facts = input.facts()?;
+        let info = input.info()?;
         let (version, timestamp) = (Version(input.u64()?), Timestamp(input.u64()?));
         let (holders, locked) = (input.u16()?, input.u8()? != 0);
         let (waiting, readers) = (input.u16()?, input.u16()?);
-        let (home, mirror) = (NodeId(input.u16()?), NodeId(input.u16()?));
+        let (home, replica) = (NodeId(input.u16()?), NodeId(input.u16()?));
         let kept = input.u8()?;
-        let (mirroring, degraded) = (ReplicationInfo::from_code(kept & 15)?, DegradedReason::from_code(kept >> 4)?);
+        let (replication, degraded) = (ReplicationInfo::from_code(kept & 15)?, DegradedReason::from_code(kept >> 4)?);
         let holder = LockHolder::decode((input.u16()?, input.u16()?, input.u32()?));
         let length = usize::from(input.u8()?);
         let (name, rest) = input.0.split_at_checked(length).ok_or(Failure::Malformed)?;
@@ -212,7 +212,7 @@ impl Listing {
         *page = rest;
         Ok(Self {
             name,
-            facts,
+            info,
             version,
             timestamp,
             holders,
@@ -220,8 +220,8 @@ impl Listing {
             waiting,
             readers,
             home,
-            mirror,
-            mirroring,
+            replica,
+            replication,
             degraded,
             holder,
         })
@@ -264,7 +264,7 @@ impl ListQuery {
 /// Description of a page, in the completion of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ListPage {
-    /// Node of the segments; `NodeId::NOBODY` after the last node.
+    /// Node of the segments; `NodeId::NONE` after the last node.
     pub node: NodeId,
     /// Bytes of the page in the arena.
     pub bytes: u16,
@@ -299,23 +299,23 @@ mod tests {
         // If this broke, a list would stop at a segment with a long name, or show the metadata of another.
         let permissions = Permissions { owner: Principal { uid: 1, gid: 2 }, mode: 0o640 };
         let segment = SegmentId::new(NodeId(1), 2, 3);
-        let facts = SegmentInfo {
+        let info = SegmentInfo {
             segment,
             bytes: 9,
             model: Model::Delta(3),
             permissions,
-            keeps: 4,
+            history_len: 4,
             copies: 1,
             storage: Storage::File,
         };
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));
         let holder = Some(LockHolder { node: NodeId(3), client: Some(0), lease_left_us: 9 });
-        let (home, mirror, mirroring) = (NodeId(1), NodeId(3), ReplicationInfo::Degraded);
+        let (home, replica, replication) = (NodeId(1), NodeId(3), ReplicationInfo::Degraded);
         let degraded = Some(DegradedReason::Refused(Refusal::NoAnswer));
         let listing = Listing {
             name,
-            facts,
+            info,
             version,
             timestamp,
             holders: 1,
@@ -323,8 +323,8 @@ mod tests {
             waiting: 7,
             readers: 8,
             home,
-            mirror,
-            mirroring,
+            replica,
+            replication,
             degraded,
             holder,
         };

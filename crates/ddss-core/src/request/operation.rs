@@ -92,7 +92,7 @@ pub enum Operation {
         /// True if the completion may carry the bytes instead.
         inline: bool,
         /// Version and strictness.
-        look: ReadOptions,
+        options: ReadOptions,
     },
     /// Reads several ranges of one version. The table of [`Ranges`](crate::Ranges) lies in the first slot of an arena
     /// range; the bytes go into the slots behind it, back to back.
@@ -104,7 +104,7 @@ pub enum Operation {
         /// Number of ranges in the table.
         ranges: u8,
         /// Version and strictness.
-        look: ReadOptions,
+        options: ReadOptions,
     },
     /// Writes bytes.
     Put {
@@ -115,7 +115,7 @@ pub enum Operation {
         /// Bytes to write.
         from: Payload,
         /// Conditions of the commit.
-        terms: PutConditions,
+        conditions: PutConditions,
     },
     /// Writes several ranges as one version. Table and bytes lie as with [`GetMany`](Operation::GetMany).
     PutMany {
@@ -126,7 +126,7 @@ pub enum Operation {
         /// Number of ranges in the table.
         ranges: u8,
         /// Conditions of the commit.
-        terms: PutConditions,
+        conditions: PutConditions,
     },
     /// Changes one aligned word and returns its old value.
     Atomic {
@@ -151,7 +151,7 @@ pub enum Operation {
         /// Segment to lock.
         segment: SegmentId,
         /// Kind of lock.
-        wish: LockRequest,
+        lock_request: LockRequest,
     },
     /// Releases a lock.
     Unlock {
@@ -180,7 +180,7 @@ pub enum Operation {
         /// Segment to change.
         segment: SegmentId,
         /// New permissions.
-        permit: PermissionUpdate,
+        update: PermissionUpdate,
     },
     /// Breaks the lock; the completion has the number of holders that lost it.
     Break {
@@ -219,12 +219,12 @@ impl PermissionUpdate {
 
     /// Decodes and checks what [`to_words`](Self::to_words) wrote.
     pub(crate) fn from_words([bits, owner]: [u64; 2]) -> Result<Self, Failure> {
-        let permit = Self {
+        let update = Self {
             mode: (bits & Self::HAS_MODE != 0).then_some(bits as u16 & 0o777),
             owner: (bits & Self::HAS_OWNER != 0).then_some(Principal { uid: owner as u32, gid: (owner >> 32) as u32 }),
         };
         // Undefined bits, or an owner without its flag, are malformed.
-        if permit.to_words() == [bits, owner] { Ok(permit) } else { Err(Failure::Malformed) }
+        if update.to_words() == [bits, owner] { Ok(update) } else { Err(Failure::Malformed) }
     }
 }
 
@@ -284,7 +284,7 @@ impl Operation {
     /// Returns the lock under which it is made.
     pub const fn token(&self) -> Option<LockToken> {
         match *self {
-            Operation::Put { terms, .. } | Operation::PutMany { terms, .. } => terms.token,
+            Operation::Put { conditions, .. } | Operation::PutMany { conditions, .. } => conditions.token,
             Operation::Atomic { token, .. } => token,
             Operation::Unlock { token, .. } => Some(token),
             _ => None,
@@ -319,7 +319,7 @@ impl Operation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadOptions {
     /// Minimum strictness.
-    pub asks: Option<Model>,
+    pub requested_model: Option<Model>,
     /// Version to read instead of the newest one.
     pub version: Option<Version>,
 }
@@ -332,7 +332,7 @@ pub struct PutConditions {
     /// Commit only while this lock is held.
     pub token: Option<LockToken>,
     /// Minimum strictness.
-    pub asks: Option<Model>,
+    pub requested_model: Option<Model>,
 }
 
 impl PutConditions {

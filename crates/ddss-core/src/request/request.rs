@@ -105,31 +105,31 @@ impl Request {
                 entry[2] = segment.to_bits();
                 OP_RELEASE
             }
-            Operation::Get { segment, offset, into, inline, look } => {
+            Operation::Get { segment, offset, into, inline, options } => {
                 (entry[2], entry[3]) = (segment.to_bits(), offset);
                 put_range(&mut entry, into);
-                put_look(&mut entry, look);
+                put_read_options(&mut entry, options);
                 put_flags(&mut entry, &[(inline, FLAG_INLINE)]);
                 OP_GET
             }
-            Operation::GetMany { segment, list, ranges, look } => {
+            Operation::GetMany { segment, list, ranges, options } => {
                 (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
                 put_range(&mut entry, list);
-                put_look(&mut entry, look);
+                put_read_options(&mut entry, options);
                 OP_GET_MANY
             }
-            Operation::Put { segment, offset, from, terms } => {
+            Operation::Put { segment, offset, from, conditions } => {
                 (entry[2], entry[3]) = (segment.to_bits(), offset);
-                put_terms(&mut entry, terms);
+                put_conditions(&mut entry, conditions);
                 match from {
                     Payload::Arena(range) => put_range(&mut entry, range),
-                    Payload::Inline { bytes, length } => put_inline(&mut entry, &terms, &bytes, length),
+                    Payload::Inline { bytes, length } => put_inline(&mut entry, &conditions, &bytes, length),
                 }
                 OP_PUT
             }
-            Operation::PutMany { segment, list, ranges, terms } => {
+            Operation::PutMany { segment, list, ranges, conditions } => {
                 (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
-                put_terms(&mut entry, terms);
+                put_conditions(&mut entry, conditions);
                 put_range(&mut entry, list);
                 OP_PUT_MANY
             }
@@ -146,9 +146,9 @@ impl Request {
                 (entry[2], entry[6]) = (segment.to_bits(), above.0);
                 OP_AWAIT
             }
-            Operation::Lock { segment, wish } => {
-                (entry[2], entry[6]) = (segment.to_bits(), wish.lease_us.into());
-                put_flags(&mut entry, &[(wish.shared, FLAG_SHARED), (wish.no_wait, FLAG_NO_WAIT)]);
+            Operation::Lock { segment, lock_request } => {
+                (entry[2], entry[6]) = (segment.to_bits(), lock_request.lease_us.into());
+                put_flags(&mut entry, &[(lock_request.shared, FLAG_SHARED), (lock_request.no_wait, FLAG_NO_WAIT)]);
                 OP_LOCK
             }
             Operation::Unlock { segment, token } => {
@@ -165,9 +165,9 @@ impl Request {
                 put_range(&mut entry, page);
                 OP_STAT
             }
-            Operation::Permit { segment, permit } => {
+            Operation::Permit { segment, update } => {
                 entry[2] = segment.to_bits();
-                [entry[6], entry[7]] = permit.to_words();
+                [entry[6], entry[7]] = update.to_words();
                 OP_PERMIT
             }
             Operation::Break { segment } => {
@@ -268,25 +268,32 @@ impl Request {
             OP_RELEASE => Ok(Operation::Release { segment }),
             OP_GET | OP_PUT if bytes as usize > TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
             OP_GET if inline && bytes as usize > INLINE_REPLY_BYTES_MAX => Err(Failure::Malformed),
-            OP_GET => Ok(Operation::Get { segment, offset, into: range, inline, look: take_look(entry)? }),
+            OP_GET => Ok(Operation::Get { segment, offset, into: range, inline, options: take_read_options(entry)? }),
             OP_GET_MANY => {
                 let ranges = take_ranges(offset, bytes)?;
-                Ok(Operation::GetMany { segment, list: range, ranges, look: take_look(entry)? })
+                Ok(Operation::GetMany { segment, list: range, ranges, options: take_read_options(entry)? })
             }
             OP_PUT if inline => {
-                let (from, asks) = (take_inline(entry, bytes)?, asked_of_a_put(model)?);
-                Ok(Operation::Put { segment, offset, from, terms: PutConditions { asks, ..PutConditions::default() } })
+                let (from, requested_model) = (take_inline(entry, bytes)?, asked_of_a_put(model)?);
+                Ok(Operation::Put {
+                    segment,
+                    offset,
+                    from,
+                    conditions: PutConditions { requested_model, ..PutConditions::default() },
+                })
             }
-            OP_PUT => Ok(Operation::Put { segment, offset, from: Payload::Arena(range), terms: take_terms(entry)? }),
+            OP_PUT => {
+                Ok(Operation::Put { segment, offset, from: Payload::Arena(range), conditions: take_conditions(entry)? })
+            }
             OP_PUT_MANY => {
                 let ranges = take_ranges(offset, bytes)?;
-                Ok(Operation::PutMany { segment, list: range, ranges, terms: take_terms(entry)? })
+                Ok(Operation::PutMany { segment, list: range, ranges, conditions: take_conditions(entry)? })
             }
             OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
             OP_LOCK => {
                 let lease_us = u32::try_from(entry[6]).unwrap_or(u32::MAX).clamp(1, LEASE_MAX_US);
                 let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
-                Ok(Operation::Lock { segment, wish: LockRequest { shared, no_wait, lease_us } })
+                Ok(Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us } })
             }
             OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
             OP_LIST if bytes as usize <= LIST_TEXT_BYTES_MAX => {
@@ -297,7 +304,7 @@ impl Request {
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
             OP_BREAK => Ok(Operation::Break { segment }),
             OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
-            OP_PERMIT => Ok(Operation::Permit { segment, permit: PermissionUpdate::from_words([entry[6], entry[7]])? }),
+            OP_PERMIT => Ok(Operation::Permit { segment, update: PermissionUpdate::from_words([entry[6], entry[7]])? }),
             _ => Err(Failure::Unsupported),
         }
     }
@@ -314,35 +321,35 @@ fn put_range(entry: &mut Entry, range: ArenaRange) {
     entry[5] |= u64::from(range.slot) << 32;
 }
 
-fn put_look(entry: &mut Entry, look: ReadOptions) {
-    let (kind, parameter) = look.asks.map_or((0, 0), Model::to_parts);
+fn put_read_options(entry: &mut Entry, options: ReadOptions) {
+    let (kind, parameter) = options.requested_model.map_or((0, 0), Model::to_parts);
     entry[0] |= u64::from(kind) << 40;
-    (entry[6], entry[7]) = (parameter.into(), look.version.unwrap_or_default().0);
-    put_flags(entry, &[(look.version.is_some(), FLAG_VERSION)]);
+    (entry[6], entry[7]) = (parameter.into(), options.version.unwrap_or_default().0);
+    put_flags(entry, &[(options.version.is_some(), FLAG_VERSION)]);
 }
 
-fn put_terms(entry: &mut Entry, terms: PutConditions) {
-    let (kind, _) = terms.asks.map_or((0, 0), Model::to_parts);
+fn put_conditions(entry: &mut Entry, conditions: PutConditions) {
+    let (kind, _) = conditions.requested_model.map_or((0, 0), Model::to_parts);
     entry[0] |= u64::from(kind) << 40;
-    (entry[6], entry[7]) = terms.to_words();
-    put_flags(entry, &[(terms.version.is_some(), FLAG_VERSION), (terms.token.is_some(), FLAG_TOKEN)]);
+    (entry[6], entry[7]) = conditions.to_words();
+    put_flags(entry, &[(conditions.version.is_some(), FLAG_VERSION), (conditions.token.is_some(), FLAG_TOKEN)]);
 }
 
-fn put_inline(entry: &mut Entry, terms: &PutConditions, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
-    debug_assert!(terms.allow_inline(), "a put with a version or a token has its bytes in the arena");
+fn put_inline(entry: &mut Entry, conditions: &PutConditions, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
+    debug_assert!(conditions.allow_inline(), "a put with a version or a token has its bytes in the arena");
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     (entry[4], entry[6], entry[7]) = (length.into(), word(0), word(8));
     put_flags(entry, &[(true, FLAG_INLINE)]);
 }
 
-fn take_look(entry: &Entry) -> Result<ReadOptions, Failure> {
+fn take_read_options(entry: &Entry) -> Result<ReadOptions, Failure> {
     let parameter = u32::try_from(entry[6]).map_err(|_| Failure::Malformed)?;
-    let asks = match (entry[0] >> 40) as u8 {
+    let requested_model = match (entry[0] >> 40) as u8 {
         0 => None,
         kind => Some(Model::from_parts(kind, parameter)?),
     };
     let version = (entry[0] >> 48) as u16 & FLAG_VERSION != 0;
-    Ok(ReadOptions { asks, version: version.then_some(Version(entry[7])) })
+    Ok(ReadOptions { requested_model, version: version.then_some(Version(entry[7])) })
 }
 
 /// Checks the model of a put. Delta and Temporal have no parameter there, since they have no rules for puts.
@@ -350,11 +357,11 @@ fn asked_of_a_put(kind: u8) -> Result<Option<Model>, Failure> {
     if kind == 0 { Ok(None) } else { Model::from_parts(kind, 0).map(Some) }
 }
 
-fn take_terms(entry: &Entry) -> Result<PutConditions, Failure> {
+fn take_conditions(entry: &Entry) -> Result<PutConditions, Failure> {
     let flags = (entry[0] >> 48) as u16;
     let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));
     let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(entry[7]));
-    Ok(PutConditions { version, token, asks: asked_of_a_put((entry[0] >> 40) as u8)? })
+    Ok(PutConditions { version, token, requested_model: asked_of_a_put((entry[0] >> 40) as u8)? })
 }
 
 fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
@@ -396,10 +403,10 @@ mod tests {
     use crate::model::segment::Principal;
     use proptest::prelude::*;
 
-    fn looks() -> impl Strategy<Value = ReadOptions> {
+    fn options() -> impl Strategy<Value = ReadOptions> {
         (0..=7u8, any::<u32>(), any::<Option<u64>>()).prop_map(|(kind, parameter, version)| {
             let parameter = if kind > 5 { parameter } else { 0 };
-            ReadOptions { asks: Model::from_parts(kind, parameter).ok(), version: version.map(Version) }
+            ReadOptions { requested_model: Model::from_parts(kind, parameter).ok(), version: version.map(Version) }
         })
     }
 
@@ -411,18 +418,21 @@ mod tests {
             range(Spec::ENCODED_BYTES + NAME_BYTES_MAX).prop_map(|spec_and_name| Operation::Allocate { spec_and_name }),
             range(NAME_BYTES_MAX).prop_map(|name| Operation::Open { name }),
             segment.clone().prop_map(|segment| Operation::Release { segment }),
-            (segment.clone(), any::<u64>(), range(INLINE_REPLY_BYTES_MAX), any::<bool>(), looks()).prop_map(
-                |(segment, offset, into, inline, look)| Operation::Get { segment, offset, into, inline, look }
+            (segment.clone(), any::<u64>(), range(INLINE_REPLY_BYTES_MAX), any::<bool>(), options()).prop_map(
+                |(segment, offset, into, inline, options)| Operation::Get { segment, offset, into, inline, options }
             ),
-            (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, looks()).prop_map(|(segment, slot, ranges, look)| {
-                let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
-                Operation::GetMany { segment, list, ranges, look }
-            }),
+            (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, options()).prop_map(
+                |(segment, slot, ranges, options)| {
+                    let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
+                    Operation::GetMany { segment, list, ranges, options }
+                }
+            ),
             (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, any::<u64>()).prop_map(
                 |(segment, slot, ranges, a)| {
                     let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
-                    let terms = PutConditions { version: Some(Version(a)), token: None, asks: Some(Model::Strict) };
-                    Operation::PutMany { segment, list, ranges, terms }
+                    let conditions =
+                        PutConditions { version: Some(Version(a)), token: None, requested_model: Some(Model::Strict) };
+                    Operation::PutMany { segment, list, ranges, conditions }
                 }
             ),
             (any::<u16>(), range(LIST_TEXT_BYTES_MAX))
@@ -434,16 +444,17 @@ mod tests {
             (segment.clone(), prop::option::of(0..=0o777u16), prop::option::of(any::<(u32, u32)>())).prop_map(
                 |(segment, mode, owner)| {
                     let owner = owner.map(|(uid, gid)| Principal { uid, gid });
-                    Operation::Permit { segment, permit: PermissionUpdate { mode, owner } }
+                    Operation::Permit { segment, update: PermissionUpdate { mode, owner } }
                 }
             ),
             (segment.clone(), any::<u64>(), range(TRANSFER_BYTES_MAX)).prop_map(|(segment, offset, range)| {
-                Operation::Put { segment, offset, from: Payload::Arena(range), terms: PutConditions::default() }
+                Operation::Put { segment, offset, from: Payload::Arena(range), conditions: PutConditions::default() }
             }),
             (segment.clone(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(segment, offset, a, b)| {
                 let from = Payload::Arena(ArenaRange { slot: 1, bytes: 9 });
-                let terms = PutConditions { version: Some(Version(a)), token: Some(LockToken(b)), asks: None };
-                Operation::Put { segment, offset, from, terms }
+                let conditions =
+                    PutConditions { version: Some(Version(a)), token: Some(LockToken(b)), requested_model: None };
+                Operation::Put { segment, offset, from, conditions }
             }),
             (segment.clone(), 0..1_000_000u64, 1..=3u8, any::<u64>(), any::<u64>()).prop_map(
                 |(segment, word, kind, a, b)| {
@@ -457,7 +468,7 @@ mod tests {
                 .prop_map(|(segment, above)| Operation::Await { segment, above: Version(above) }),
             (segment.clone(), any::<bool>(), any::<bool>(), 1..=LEASE_MAX_US).prop_map(
                 |(segment, shared, no_wait, lease_us)| {
-                    Operation::Lock { segment, wish: LockRequest { shared, no_wait, lease_us } }
+                    Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us } }
                 }
             ),
             (segment.clone(), any::<u64>())
@@ -468,7 +479,7 @@ mod tests {
                     segment,
                     offset,
                     from: Payload::Inline { bytes, length },
-                    terms: PutConditions::default(),
+                    conditions: PutConditions::default(),
                 }
             }),
         ]

@@ -78,7 +78,7 @@ named! {
     /// Value that goes up and down.
     Gauge {
         Clients, "clients", "clients that are attached";
-        Lanes, "lanes", "channels of these clients";
+        Channels, "channels", "channels of these clients";
         ArenaBytes, "arena_bytes", "bytes of their arenas";
         Segments, "segments", "segments at home here";
         PoolBytes, "pool_bytes", "bytes that segments may take";
@@ -123,7 +123,7 @@ named! {
 
 named! {
     /// Path on which a request was answered.
-    Road {
+    Location {
         Here, "here", "by this node alone";
         Away, "away", "with the help of another node";
     }

@@ -5,7 +5,7 @@
 //!  0            +-------------------------------------------------------------------+
 //!               | identity, 24 words: magic, layout version, bytes of the page,     |
 //!               | node, pid, when that process began, run, started at, user,        |
-//!               | protocol, release (2), state, heartbeat (2), core, plane, ..      |
+//!               | protocol, release (2), state, heartbeat (2), core, shard, ..      |
 //!  192          +-------------------------------------------------------------------+
 //!               | sections, 2 words each: offset | rows u32, bytes of a row u32     |
 //!  512          +-------------------------------------------------------------------+
@@ -17,7 +17,7 @@
 //!               +-------------------------------------------------------------------+
 //!               | failures: how often each was told, a word each                    |
 //!               +-------------------------------------------------------------------+
-//!               | histograms: for each kind, road and step 240 buckets, the sum     |
+//!               | histograms: for each kind, location, step 240 buckets, the sum    |
 //!               +-------------------------------------------------------------------+
 //!               | clients, segments, peers, samples: rows (rows.rs)                 |
 //!               +-------------------------------------------------------------------+
@@ -26,7 +26,7 @@
 //! A page of another *version* is laid out otherwise. In one of the same version rows may have become longer and more,
 //! at their end; its table of sections says so.
 
-use super::counters::{Counter, Gauge, Kind, Road, Step, Tally};
+use super::counters::{Counter, Gauge, Kind, Location, Step, Tally};
 use super::histogram::Histogram;
 use super::rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
 use crate::limits::{CLIENTS_MAX, NODES_MAX};
@@ -52,7 +52,7 @@ struct IdentityShape {
     heartbeat_ns: u64,
     heartbeat_us: u64,
     core: u64,
-    plane: u64,
+    shard: u64,
     reserved: [u64; 7],
 }
 
@@ -63,7 +63,7 @@ const _: () = assert!(offset_of!(IdentityShape, node) == IdentityWord::Node.at()
 const _: () = assert!(offset_of!(IdentityShape, release) == IdentityWord::Release.at());
 const _: () = assert!(offset_of!(IdentityShape, state) == IdentityWord::State.at());
 const _: () = assert!(offset_of!(IdentityShape, core) == IdentityWord::Core.at());
-const _: () = assert!(offset_of!(IdentityShape, plane) == IdentityWord::Plane.at());
+const _: () = assert!(offset_of!(IdentityShape, shard) == IdentityWord::Shard.at());
 const _: () = assert!(size_of::<IdentityShape>() == SECTIONS_AT);
 
 /// Word of the identity section.
@@ -95,7 +95,7 @@ pub enum IdentityWord {
     /// Core of the progress thread plus one, 0 if it has none.
     Core,
     /// Index of the shard, and above it the number of shards; 0 if there is one.
-    Plane,
+    Shard,
 }
 
 impl IdentityWord {
@@ -152,7 +152,7 @@ impl Layout {
     pub const FAILED: Section = after(Self::OPERATIONS, Self::FAILURES, WORD);
     /// Durations of steps.
     pub const HISTOGRAMS: Section =
-        after(Self::FAILED, Kind::COUNT * Road::COUNT * Step::COUNT, (Histogram::BUCKETS + 8) * WORD);
+        after(Self::FAILED, Kind::COUNT * Location::COUNT * Step::COUNT, (Histogram::BUCKETS + 8) * WORD);
     /// Attached clients; the row is the client's slot.
     pub const CLIENTS: Section = after(Self::HISTOGRAMS, CLIENTS_MAX, ClientRow::BYTES);
     /// The busiest segments.
@@ -198,8 +198,8 @@ impl Layout {
     }
 
     /// Returns the offset of a histogram.
-    pub const fn histogram_at(kind: Kind, road: Road, step: Step) -> usize {
-        let row = (kind.index() * Road::COUNT + road.index()) * Step::COUNT + step.index();
+    pub const fn histogram_at(kind: Kind, location: Location, step: Step) -> usize {
+        let row = (kind.index() * Location::COUNT + location.index()) * Step::COUNT + step.index();
         Self::HISTOGRAMS.at + row * Self::HISTOGRAMS.row_bytes
     }
 
@@ -242,7 +242,7 @@ mod tests {
             end = section.at + section.rows * section.row_bytes;
         }
         assert!(end <= Layout::BYTES);
-        let last = Layout::histogram_at(Kind::Permit, Road::Away, Step::Total);
+        let last = Layout::histogram_at(Kind::Permit, Location::Away, Step::Total);
         assert_eq!(
             last + Layout::HISTOGRAMS.row_bytes,
             Layout::HISTOGRAMS.at + Layout::HISTOGRAMS.rows * Layout::HISTOGRAMS.row_bytes

@@ -30,7 +30,7 @@ mod layout;
 mod rows;
 mod snapshot;
 
-pub use counters::{Counter, Gauge, Kind, Road, Step, Tally};
+pub use counters::{Counter, Gauge, Kind, Location, Step, Tally};
 pub use histogram::Histogram;
 pub use layout::{IdentityWord, Layout, Section};
 pub use rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};

@@ -11,7 +11,7 @@
 //! to back, as the kernel does, and has a whole row if both are equal. If the writer began before the reader was done,
 //! `after` differs; if the writer had not finished, `before` differs.
 
-use super::counters::{Kind, Road, Step};
+use super::counters::{Kind, Location, Step};
 use crate::{ClientId, NodeId, Outcome, SegmentId};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -74,7 +74,7 @@ pub struct ClientRow {
     /// IPC strategy: 1 `mq`, 2 `rmq`, 3 `rcq`, 4 `auto`.
     pub strategy: u8,
     /// Number of channels.
-    pub lanes: u8,
+    pub channels: u8,
     /// Time of its attachment, in microseconds since 1970.
     pub attached_us: u64,
     /// Bytes of its arena.
@@ -109,7 +109,7 @@ impl Row for ClientRow {
 
     fn fields(&self) -> [u64; WORDS_MAX] {
         let mut fields = [0; WORDS_MAX];
-        let kinds = u32::from_le_bytes([self.strategy, self.lanes, 1, 0]);
+        let kinds = u32::from_le_bytes([self.strategy, self.channels, 1, 0]);
         fields[..11].copy_from_slice(&[
             pair(self.client.index, self.client.generation),
             pair(self.pid, self.uid),
@@ -143,7 +143,7 @@ impl Row for ClientRow {
         else {
             return None;
         };
-        let [strategy, lanes, present, _] = ((group >> 32) as u32).to_le_bytes();
+        let [strategy, channels, present, _] = ((group >> 32) as u32).to_le_bytes();
         let client = ClientId { index: client as u32, generation: (client >> 32) as u32 };
         (present == 1).then_some(Self {
             client,
@@ -151,7 +151,7 @@ impl Row for ClientRow {
             uid: (process >> 32) as u32,
             gid: group as u32,
             strategy,
-            lanes,
+            channels,
             attached_us,
             arena_bytes,
             operations,
@@ -243,16 +243,16 @@ impl Row for PeerRow {
     }
 
     fn from_fields(fields: &[u64]) -> Option<Self> {
-        let &[who, counts, since_us, low, high, ..] = fields else { return None };
+        let &[node, counts, since_us, low, high, ..] = fields else { return None };
         let ip = Ipv6Addr::from_bits(u128::from(low) | u128::from(high) << 64);
         let ip = ip.to_canonical();
-        (who as u16 != 0).then_some(Self {
-            node: NodeId(who as u16),
-            connected: who >> 32 & 1 != 0,
+        (node as u16 != 0).then_some(Self {
+            node: NodeId(node as u16),
+            connected: node >> 32 & 1 != 0,
             waiting: counts as u32,
             windows: (counts >> 32) as u32,
             since_us,
-            address: SocketAddr::new(ip, (who >> 48) as u16),
+            address: SocketAddr::new(ip, (node >> 48) as u16),
         })
     }
 }
@@ -267,11 +267,11 @@ pub struct SampleRow {
     /// Kind of request.
     pub kind: Kind,
     /// Path on which it was answered.
-    pub road: Road,
+    pub location: Location,
     /// Outcome of the request.
     pub outcome: Outcome,
     /// Channel of the request.
-    pub lane: u8,
+    pub channel: u8,
     /// Client of the request.
     pub client: ClientId,
     /// The client's id of the request.
@@ -299,7 +299,7 @@ impl Row for SampleRow {
 
     fn fields(&self) -> [u64; WORDS_MAX] {
         let [end, failure] = self.outcome.to_bytes();
-        let how = [self.kind.index() as u8, self.road.index() as u8, end, failure, self.lane, 1, 0, 0];
+        let how = [self.kind.index() as u8, self.location.index() as u8, end, failure, self.channel, 1, 0, 0];
         let mut fields = [0; WORDS_MAX];
         fields[..7].copy_from_slice(&[
             self.number,
@@ -318,15 +318,15 @@ impl Row for SampleRow {
 
     fn from_fields(fields: &[u64]) -> Option<Self> {
         let &[number, ended_us, how, client, request, segment, bytes, ref steps @ ..] = fields else { return None };
-        let [kind, road, end, failure, lane, present, ..] = how.to_le_bytes();
-        let road = *Road::ALL.get(usize::from(road))?;
+        let [kind, location, end, failure, channel, present, ..] = how.to_le_bytes();
+        let location = *Location::ALL.get(usize::from(location))?;
         (present == 1).then_some(Self {
             number,
             ended_us,
             kind: Kind::of(kind),
-            road,
+            location,
             outcome: Outcome::from_bytes([end, failure]),
-            lane,
+            channel,
             client: ClientId { index: client as u32, generation: (client >> 32) as u32 },
             request,
             segment: (segment != 0).then_some(SegmentId::from_bits(segment)),
@@ -365,7 +365,7 @@ mod tests {
             uid: u32::MAX,
             gid: 8,
             strategy: 4,
-            lanes: 64,
+            channels: 64,
             attached_us: 1,
             arena_bytes: 2,
             operations: 3,
@@ -387,9 +387,9 @@ mod tests {
             number: 1,
             ended_us: 2,
             kind: Kind::PutMany,
-            road: Road::Away,
+            location: Location::Away,
             outcome: Outcome::Indeterminate(Failure::NodeDown),
-            lane: 63,
+            channel: 63,
             client,
             request: 5,
             segment: Some(segment),

@@ -1,6 +1,6 @@
 //! Checked copy of the status page. For any input bytes, the result is bounded and consistent with the copy.
 
-use super::counters::{Counter, Gauge, Kind, Road, Step, Tally};
+use super::counters::{Counter, Gauge, Kind, Location, Step, Tally};
 use super::histogram::Histogram;
 use super::layout::{IdentityWord, Layout, Section};
 use super::rows::{ClientRow, PeerRow, Row, SampleRow, SegmentRow};
@@ -96,7 +96,7 @@ pub struct DaemonIdentity {
     /// The core of its progress thread, if it is pinned.
     pub core: Option<u32>,
     /// Shard of the page.
-    pub plane: Shard,
+    pub shard: Shard,
 }
 
 /// Outcomes of one kind of request.
@@ -226,14 +226,14 @@ impl Status {
     }
 
     /// Returns the durations of a step in the sampled requests.
-    pub fn histogram(&self, kind: Kind, road: Road, step: Step) -> &Histogram {
-        &self.histograms[(kind.index() * Road::COUNT + road.index()) * Step::COUNT + step.index()]
+    pub fn histogram(&self, kind: Kind, location: Location, step: Step) -> &Histogram {
+        &self.histograms[(kind.index() * Location::COUNT + location.index()) * Step::COUNT + step.index()]
     }
 
     /// Returns the durations of a step for one kind, over all paths.
     pub fn histogram_of(&self, kind: Kind, step: Step) -> Histogram {
-        let mut both = self.histogram(kind, Road::Here, step).clone();
-        both.add(self.histogram(kind, Road::Away, step));
+        let mut both = self.histogram(kind, Location::Here, step).clone();
+        both.add(self.histogram(kind, Location::Away, step));
         both
     }
 }
@@ -252,7 +252,7 @@ impl PageCopy<'_> {
         let release = self.0.get(IdentityWord::Release.at()..)?.get(..2 * WORD)?;
         let release = release.iter().take_while(|byte| byte.is_ascii_graphic()).map(|&byte| char::from(byte)).collect();
         let (user, protocol) = (word(IdentityWord::User)?, word(IdentityWord::Protocol)?);
-        let (core, plane) = (word(IdentityWord::Core)?, word(IdentityWord::Plane)?);
+        let (core, shard) = (word(IdentityWord::Core)?, word(IdentityWord::Shard)?);
         Some(DaemonIdentity {
             node: NodeId(word(IdentityWord::Node)? as u16),
             pid: word(IdentityWord::Pid)? as u32,
@@ -267,7 +267,7 @@ impl PageCopy<'_> {
             heartbeat_ns: word(IdentityWord::HeartbeatNs)?,
             heartbeat_us: word(IdentityWord::HeartbeatUs)?,
             core: core.checked_sub(1).and_then(|core| core.try_into().ok()),
-            plane: Shard::new(plane as u8, (plane >> 32) as u8).unwrap_or(Shard::ONLY),
+            shard: Shard::new(shard as u8, (shard >> 32) as u8).unwrap_or(Shard::ONLY),
         })
     }
 
@@ -355,7 +355,7 @@ mod tests {
         set(&mut page, Layout::operation_at(Kind::Get, Tally::Done), 13);
         set(&mut page, Layout::operation_at(Kind::Put, Tally::Bytes), 14);
         set(&mut page, Layout::failure_at(Failure::Busy.code()), 15);
-        set(&mut page, Layout::histogram_at(Kind::Get, Road::Away, Step::Total) + 5 * WORD, 16);
+        set(&mut page, Layout::histogram_at(Kind::Get, Location::Away, Step::Total) + 5 * WORD, 16);
         for gets in [1, 9, 5] {
             let at = Layout::SEGMENT_ROWS.at + gets as usize * SegmentRow::BYTES;
             row(gets).write(|_| 0, |offset, word| set(&mut page, at + offset, word));
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!((status.counter(Counter::Commits), status.gauge(Gauge::Names)), (11, 12));
         assert_eq!((status.operation(Kind::Get).done, status.operations().bytes), (13, 14));
         assert_eq!((status.failure(Failure::Busy), status.failure(Failure::NotFound)), (15, 0));
-        assert_eq!(status.histogram(Kind::Get, Road::Away, Step::Total).counts()[5], 16);
+        assert_eq!(status.histogram(Kind::Get, Location::Away, Step::Total).counts()[5], 16);
         assert_eq!(status.histogram_of(Kind::Get, Step::Total).count(), 16);
         assert_eq!(status.segments, [row(9), row(5), row(1)]);
         assert_eq!((status.clients.len(), status.torn), (0, 0));

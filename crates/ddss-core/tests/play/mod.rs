@@ -84,9 +84,9 @@ fn overlap((at, bytes): (u64, u64), (from, length): (u64, u64)) -> bool {
 
 impl Side {
     fn new(node: u16) -> Self {
-        let (plane, peers) = (Shard::ONLY, vec![NodeId(1), NodeId(2)]);
+        let (shard, peers) = (Shard::ONLY, vec![NodeId(1), NodeId(2)]);
         let (node, first_generation, reads_overlap) = (NodeId(node), 9, node == 1);
-        let config = EngineConfig { node, plane, pool_bytes: POOL_BYTES, peers, first_generation, reads_overlap };
+        let config = EngineConfig { node, shard, pool_bytes: POOL_BYTES, peers, first_generation, reads_overlap };
         let (engine, generations) = (Engine::new(&config), [0; 3]);
         let mut side = Self { engine, generations, live: Vec::new(), copies: Vec::new(), reads: Vec::new() };
         (0..CLIENTS).for_each(|index| side.attach(index));
@@ -99,8 +99,8 @@ impl Side {
 
     fn attach(&mut self, index: u32) {
         self.generations[index as usize] += 1;
-        let who = Principal { uid: 1000 + index, gid: 1000 + index / 2 };
-        self.engine.attach(self.client(index), who, ARENA_BYTES);
+        let principal = Principal { uid: 1000 + index, gid: 1000 + index / 2 };
+        self.engine.attach(self.client(index), principal, ARENA_BYTES);
     }
 
     fn overlaps(&self, at: u64, bytes: u64) -> bool {
@@ -285,19 +285,19 @@ impl World<'_> {
         for _ in 0..self.lies() {
             entry[usize::from(self.input.byte()) % entry.len()] ^= self.input.word() << (self.input.byte() % 64);
         }
-        let lane = ChannelId { client, index: 0 };
+        let channel = ChannelId { client, index: 0 };
         let engine = &mut self.sides[side].engine;
         engine.set_slow_path(self.requests.is_multiple_of(2));
         // Like a daemon, tries the inline path first.
-        if let Some(seen) = engine.inline_get(lane, &entry) {
-            return self.act(side, seen.action(lane, &entry));
+        if let Some(seen) = engine.inline_get(channel, &entry) {
+            return self.act(side, seen.action(channel, &entry));
         }
-        if let Some(commit) = engine.inline_put(self.now, lane, &entry) {
-            return commit.actions(lane, &entry).into_iter().for_each(|action| self.act(side, action));
+        if let Some(commit) = engine.inline_put(self.now, channel, &entry) {
+            return commit.actions(channel, &entry).into_iter().for_each(|action| self.act(side, action));
         }
         match Request::decode(&entry) {
-            Ok(request) => engine.request(self.now, lane, &request, &text),
-            Err(refused) => engine.refuse(lane, refused.id, refused.failure),
+            Ok(request) => engine.request(self.now, channel, &request, &text),
+            Err(refused) => engine.refuse(channel, refused.id, refused.failure),
         }
     }
 
@@ -323,9 +323,11 @@ impl World<'_> {
         let (offset, slot) = (self.input.word(), u32::from(self.input.byte() % 8));
         let range = ArenaRange { slot, bytes: self.input.word() as u32 % 8192 };
         let version = self.input.one_in(4).then(|| Version(self.input.word()));
-        let asks = self.input.one_in(4).then(|| self.input.model());
-        let (look, terms) =
-            (ReadOptions { asks, version }, PutConditions { version, token: token.filter(|_| offset % 3 == 0), asks });
+        let requested_model = self.input.one_in(4).then(|| self.input.model());
+        let (options, conditions) = (
+            ReadOptions { requested_model, version },
+            PutConditions { version, token: token.filter(|_| offset % 3 == 0), requested_model },
+        );
         let name = vec![b'a' + self.input.byte() % 6];
         let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
         let ranges = 1 + self.input.byte() % 3;
@@ -342,11 +344,11 @@ impl World<'_> {
                 return (Operation::Open { name: text(&name) }, name);
             }
             3 => Operation::Release { segment },
-            4..=5 => Operation::Get { segment, offset, into: range, inline: range.bytes <= 32, look },
-            6..=7 => Operation::Put { segment, offset, from: Payload::Arena(range), terms },
+            4..=5 => Operation::Get { segment, offset, into: range, inline: range.bytes <= 32, options },
+            6..=7 => Operation::Put { segment, offset, from: Payload::Arena(range), conditions },
             8 => {
                 let from = Payload::inline(&[5; 16][..(offset % 17) as usize]).expect("so many fit");
-                Operation::Put { segment, offset, from, terms: PutConditions::default() }
+                Operation::Put { segment, offset, from, conditions: PutConditions::default() }
             }
             which @ 9..=10 => {
                 let table: Vec<u8> = (0..ranges)
@@ -357,15 +359,18 @@ impl World<'_> {
                     .collect();
                 let table = self.text(table);
                 let list = ArenaRange { slot: 0, bytes: ARENA_BYTES as u32 };
-                let get = Operation::GetMany { segment, list, ranges, look };
-                let put = Operation::PutMany { segment, list, ranges, terms };
+                let get = Operation::GetMany { segment, list, ranges, options };
+                let put = Operation::PutMany { segment, list, ranges, conditions };
                 return (if which == 9 { get } else { put }, table);
             }
-            11 => Operation::Atomic { segment, offset, change: AtomicOp::Add(3), token: terms.token },
+            11 => Operation::Atomic { segment, offset, change: AtomicOp::Add(3), token: conditions.token },
             12 => Operation::Await { segment, above: Version(self.input.word()) },
             13 => {
                 let lease_us = self.input.word() as u32 % 1_000_000;
-                Operation::Lock { segment, wish: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us } }
+                Operation::Lock {
+                    segment,
+                    lock_request: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us },
+                }
             }
             14 => Operation::Unlock { segment, token: token.unwrap_or_default() },
             15 => Operation::Stat { segment, page: range },
@@ -373,7 +378,7 @@ impl World<'_> {
                 let owner = (ranges == 1).then_some(Principal { uid: 1001, gid: 1000 });
                 Operation::Permit {
                     segment,
-                    permit: PermissionUpdate { mode: Some(self.input.word() as u16 & 0o777), owner },
+                    update: PermissionUpdate { mode: Some(self.input.word() as u16 & 0o777), owner },
                 }
             }
             17 => Operation::Break { segment },
@@ -480,15 +485,15 @@ impl World<'_> {
                 }
                 here.reads.push((step, segment, into));
             }
-            Action::Reply { lane, completion, data } => self.replied(side, lane, &completion, data),
+            Action::Reply { channel, completion, data } => self.replied(side, channel, &completion, data),
             Action::Disconnect { .. } => self.disconnect(),
             other => self.send(side, other),
         }
     }
 
-    fn replied(&mut self, side: usize, lane: ChannelId, completion: &Completion, data: Option<(u64, u8)>) {
+    fn replied(&mut self, side: usize, channel: ChannelId, completion: &Completion, data: Option<(u64, u8)>) {
         let here = &self.sides[side];
-        assert_eq!(here.client(lane.client.index), lane.client, "told to somebody else");
+        assert_eq!(here.client(channel.client.index), channel.client, "told to somebody else");
         if let Some((at, bytes)) = data {
             assert!(here.may_show(at, bytes.into()) && usize::from(bytes) <= completion.data.len());
         }
@@ -514,10 +519,10 @@ impl World<'_> {
                 here.engine.served_get_sent(hand);
                 (message, tail)
             }
-            Action::GrantWindow { message: Message::Found { step, facts, .. }, at, bytes, .. } => {
+            Action::GrantWindow { message: Message::Found { step, info, .. }, at, bytes, .. } => {
                 assert!(here.owns(at, bytes), "others may look at what is no segment's");
                 let window = RemoteWindow { key: 1, base: at, bytes };
-                (Message::Found { step, facts, window }, Vec::new())
+                (Message::Found { step, info, window }, Vec::new())
             }
             _ => return,
         };

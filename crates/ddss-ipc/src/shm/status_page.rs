@@ -71,7 +71,7 @@ pub fn read_status(folder: &Path) -> Result<Status, StatusReadError> {
 /// Reads the pages of all shards of that daemon, in order. Returns the pages of the daemon's current run only.
 pub fn read_all_statuses(folder: &Path) -> Result<Vec<Status>, StatusReadError> {
     let first = read_status(folder)?;
-    let (run, shards) = (first.daemon.run, first.daemon.plane.count());
+    let (run, shards) = (first.daemon.run, first.daemon.shard.count());
     let mut all = vec![first];
     for shard in 1..shards {
         match read_page(folder.join(status_name(shard))) {

@@ -40,12 +40,12 @@ impl Simulator {
             }
         }
         for id in self.segments_without_replica() {
-            let duty = self.raft.duties.get(&id).copied();
+            let assignment = self.raft.assignments.get(&id).copied();
             let full = self.full.map(|node| node + 1);
             let nodes = 0..self.plan.nodes;
             let holders: Vec<usize> = nodes.filter(|&node| self.holds(node, id)).map(|node| node + 1).collect();
             self.violation(format!(
-                "segment {id} is still not in sync {} ms after the last fault: {duty:?}, on nodes {holders:?}, full {full:?}",
+                "segment {id} is still not in sync {} ms after the last fault: {assignment:?}, on nodes {holders:?}, full {full:?}",
                 Self::RESYNC_TIME_MAX_US / 1000
             ));
         }
@@ -55,15 +55,16 @@ impl Simulator {
     fn segments_without_replica(&self) -> Vec<SegmentId> {
         let index = |node: NodeId| usize::from(node.0) - 1;
         let is_redundant = |id: SegmentId| {
-            let duty = self.raft.duties.get(&id).filter(|duty| duty.paired && !duty.vacant);
-            duty.is_some_and(|duty| {
-                [duty.home, duty.mirror]
+            let assignment =
+                self.raft.assignments.get(&id).filter(|assignment| assignment.paired && !assignment.vacant);
+            assignment.is_some_and(|assignment| {
+                [assignment.home, assignment.replica]
                     .into_iter()
                     .all(|node| !self.nodes[index(node)].dead && self.holds(index(node), id))
             })
         };
         let can_be = |id: SegmentId| {
-            let home = index(self.raft.duties.get(&id).map_or(id.home(), |duty| duty.home));
+            let home = index(self.raft.assignments.get(&id).map_or(id.home(), |assignment| assignment.home));
             (0..self.plan.nodes).any(|node| node != home && self.full != Some(node))
         };
         self.replicated.iter().copied().filter(|&id| !is_redundant(id) && can_be(id)).collect()

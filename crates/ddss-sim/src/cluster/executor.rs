@@ -24,20 +24,20 @@ impl Simulator {
             let (parts, source) = (RangeSet::One { offset, bytes: from.length() }, CommitSource::Client(client, from));
             self.act(node, Action::Commit { at, parts, source, version, timestamp });
         }
-        if looks && let Some(&Reply { lane, completion, data }) = self.nodes[node].engine.last_reply() {
-            self.act(node, Action::Reply { lane, completion, data });
+        if looks && let Some(&Reply { channel, completion, data }) = self.nodes[node].engine.last_reply() {
+            self.act(node, Action::Reply { channel, completion, data });
         }
         self.perform(node);
     }
 
     /// Tries the inline request path for a small call, as daemons do first.
-    pub(crate) fn perform_inline(&mut self, node: usize, lane: ChannelId, entry: &Entry) -> bool {
+    pub(crate) fn perform_inline(&mut self, node: usize, channel: ChannelId, entry: &Entry) -> bool {
         let now = self.now(node);
         let engine = &mut self.nodes[node].engine;
-        if let Some(seen) = engine.inline_get(lane, entry) {
-            self.act(node, seen.action(lane, entry));
-        } else if let Some(commit) = engine.inline_put(now, lane, entry) {
-            commit.actions(lane, entry).into_iter().for_each(|action| self.act(node, action));
+        if let Some(seen) = engine.inline_get(channel, entry) {
+            self.act(node, seen.action(channel, entry));
+        } else if let Some(commit) = engine.inline_put(now, channel, entry) {
+            commit.actions(channel, entry).into_iter().for_each(|action| self.act(node, action));
         } else {
             return false;
         }
@@ -157,17 +157,17 @@ impl Simulator {
                 unreachable!("no engine here was told to share its names")
             }
             Action::Disconnect { node: peer } => self.violation(format!("node {} cut {peer} for no reason", node + 1)),
-            Action::Reply { lane, mut completion, data } => {
+            Action::Reply { channel, mut completion, data } => {
                 if let Some((at, bytes)) = data {
                     completion.data[..usize::from(bytes)].copy_from_slice(&here.bytes(at, bytes.into()));
                 }
-                self.reply(node, lane.client, &completion);
+                self.reply(node, channel.client, &completion);
             }
         }
     }
 
     fn register_window(&mut self, node: usize, peer: NodeId, message: &Message, at: u64, bytes: u64) {
-        let Message::Found { step, facts, .. } = *message else { return };
+        let Message::Found { step, info, .. } = *message else { return };
         // A peer with a window over that memory keeps the window.
         let mine = (node, usize::from(peer.0) - 1, at);
         let known = self.windows.iter().find(|&(_, window)| *window == mine).map(|(&key, _)| key);
@@ -177,7 +177,7 @@ impl Simulator {
         });
         self.windows.insert(key, mine);
         let window = RemoteWindow { key, base: at, bytes };
-        self.send(node, peer, None, &Message::Found { step, facts, window }, &[]);
+        self.send(node, peer, None, &Message::Found { step, info, window }, &[]);
     }
 
     fn begin_fetch(&mut self, node: usize, home: usize, fetch: Fetch) {

@@ -160,9 +160,9 @@ impl Simulator {
         let here = &mut self.nodes[node];
         for record in &found {
             here.mark(record.at, LockToken::default());
-            let (header, keeps) = (here.header(record.at), record.spec.keeps());
+            let (header, history_len) = (here.header(record.at), record.spec.history_len());
             let version = Version(header.state >> 1);
-            if let Some(line) = Header::history_offset(record.spec.bytes, keeps, version) {
+            if let Some(line) = Header::history_offset(record.spec.bytes, history_len, version) {
                 here.keep(record.at, record.at + line, &header);
             }
             let restored = here.engine.restore(record, version, Timestamp(header.timestamp));

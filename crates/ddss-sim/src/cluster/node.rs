@@ -61,7 +61,7 @@ impl Node {
         let pool_bytes = POOL_BYTES as u64;
         let mut engine = Engine::new(&EngineConfig {
             node: id,
-            plane: Shard::ONLY,
+            shard: Shard::ONLY,
             pool_bytes,
             peers: peers.to_vec(),
             first_generation,
@@ -138,7 +138,7 @@ impl Node {
         let held: Vec<(u64, Vec<u8>)> = used
             .iter()
             .map(|record| {
-                let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
+                let bytes = Header::bytes_with(record.spec.bytes, record.spec.history_len());
                 (record.at, self.bytes(record.at, bytes as usize))
             })
             .collect();

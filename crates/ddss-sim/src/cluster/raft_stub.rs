@@ -19,7 +19,7 @@ pub(crate) enum NodeMessage {
 /// A decision in the log.
 #[derive(Clone, Copy, Debug)]
 enum Decision {
-    Duty(RoleAssignment),
+    RoleAssigned(RoleAssignment),
     Gone(SegmentId),
     Dead(usize),
     Alive(usize),
@@ -35,7 +35,7 @@ struct Life {
 /// State of the Raft stub.
 #[derive(Debug, Default)]
 pub(crate) struct RaftStub {
-    pub(crate) duties: BTreeMap<SegmentId, RoleAssignment>,
+    pub(crate) assignments: BTreeMap<SegmentId, RoleAssignment>,
     lives: Vec<Life>,
     news: Vec<Decision>,
     /// Number of decisions that each node has received.
@@ -115,12 +115,13 @@ impl Simulator {
     /// Declares the segments vacant whose home restarted without its memory.
     fn declare_vacant(&mut self, node: usize) {
         let id = NodeId(node as u16 + 1);
-        let homes: Vec<RoleAssignment> = self.raft.duties.values().filter(|duty| duty.home == id).copied().collect();
-        for duty in homes {
-            if !duty.vacant && !self.nodes[node].dead && !self.holds(node, duty.segment) {
-                let vacant = RoleAssignment { vacant: true, ..duty };
-                self.raft.duties.insert(duty.segment, vacant);
-                self.publish(Decision::Duty(vacant));
+        let homes: Vec<RoleAssignment> =
+            self.raft.assignments.values().filter(|assignment| assignment.home == id).copied().collect();
+        for assignment in homes {
+            if !assignment.vacant && !self.nodes[node].dead && !self.holds(node, assignment.segment) {
+                let vacant = RoleAssignment { vacant: true, ..assignment };
+                self.raft.assignments.insert(assignment.segment, vacant);
+                self.publish(Decision::RoleAssigned(vacant));
             }
         }
         // Without a replica the segment is lost with the home's memory: the replica may have been removed after the crash.
@@ -130,22 +131,22 @@ impl Simulator {
     fn apply_decision(&mut self, node: usize, decision: &Proposal) {
         let Proposal { segment, epoch, turn, word, .. } = *decision;
         let here = NodeId(node as u16 + 1);
-        let known = self.raft.duties.get(&segment).copied();
+        let known = self.raft.assignments.get(&segment).copied();
         if self.lost.contains_key(&segment) {
             return;
         }
         let first =
-            RoleAssignment { segment, home: here, mirror: here, epoch: 1, turn: 0, paired: false, vacant: false };
-        let duty = known.unwrap_or(first);
-        let is_home = duty.home == here && duty.epoch == epoch && turn > duty.turn;
+            RoleAssignment { segment, home: here, replica: here, epoch: 1, turn: 0, paired: false, vacant: false };
+        let assignment = known.unwrap_or(first);
+        let is_home = assignment.home == here && assignment.epoch == epoch && turn > assignment.turn;
         let new = match word {
-            ProposalKind::Pair(mirror) if is_home => {
-                RoleAssignment { mirror, turn, paired: true, vacant: false, ..duty }
+            ProposalKind::Pair(replica) if is_home => {
+                RoleAssignment { replica, turn, paired: true, vacant: false, ..assignment }
             }
-            ProposalKind::Part if is_home => RoleAssignment { turn, paired: false, vacant: false, ..duty },
-            ProposalKind::TakeOver if duty.paired && duty.mirror == here && duty.epoch == epoch => {
-                let home = usize::from(duty.home.0) - 1;
-                if self.raft.lives[home].alive && !duty.vacant {
+            ProposalKind::Part if is_home => RoleAssignment { turn, paired: false, vacant: false, ..assignment },
+            ProposalKind::TakeOver if assignment.paired && assignment.replica == here && assignment.epoch == epoch => {
+                let home = usize::from(assignment.home.0) - 1;
+                if self.raft.lives[home].alive && !assignment.vacant {
                     return;
                 }
                 self.report.takeovers += 1;
@@ -155,14 +156,14 @@ impl Simulator {
                 if let Some(record) = self.record_at(node, segment) {
                     self.permissions_oracle.note(self.now_us, &record);
                 }
-                let (home, mirror, epoch) = (here, duty.home, epoch + 1);
-                RoleAssignment { segment, home, mirror, epoch, turn: 0, paired: false, vacant: false }
+                let (home, replica, epoch) = (here, assignment.home, epoch + 1);
+                RoleAssignment { segment, home, replica, epoch, turn: 0, paired: false, vacant: false }
             }
             _ => return,
         };
-        self.report.pairings += u64::from(new.paired && !duty.paired);
-        self.raft.duties.insert(segment, new);
-        self.publish(Decision::Duty(new));
+        self.report.pairings += u64::from(new.paired && !assignment.paired);
+        self.raft.assignments.insert(segment, new);
+        self.publish(Decision::RoleAssigned(new));
     }
 
     /// Declares silent nodes dead.
@@ -188,7 +189,7 @@ impl Simulator {
             self.raft.told[node] += 1;
             let engine = &mut self.nodes[node].engine;
             match news {
-                Decision::Duty(duty) => engine.assign_role(now, &duty),
+                Decision::RoleAssigned(assignment) => engine.assign_role(now, &assignment),
                 Decision::Gone(segment) => engine.remove_role(now, segment),
                 Decision::Dead(dead) => engine.node_dead(now, NodeId(dead as u16 + 1)),
                 Decision::Alive(alive) => engine.node_alive(NodeId(alive as u16 + 1)),
@@ -218,7 +219,8 @@ impl Simulator {
 
     /// Records the permissions that the home has written; those of a replica are a late copy.
     pub(crate) fn record_permissions(&mut self, node: usize, record: &Record) {
-        let home = self.raft.duties.get(&record.known_as).map_or(record.known_as.home(), |duty| duty.home);
+        let home =
+            self.raft.assignments.get(&record.known_as).map_or(record.known_as.home(), |assignment| assignment.home);
         if usize::from(home.0) == node + 1 {
             self.permissions_oracle.note(self.now_us, record);
         }
@@ -230,7 +232,7 @@ impl Simulator {
 
     /// Returns the newest version of a replicated segment at its present home.
     pub(crate) fn newest_replicated(&self, id: SegmentId) -> u64 {
-        let home = self.raft.duties.get(&id).map_or(id.home(), |duty| duty.home);
+        let home = self.raft.assignments.get(&id).map_or(id.home(), |assignment| assignment.home);
         self.newest_at(usize::from(home.0) - 1, id)
     }
 
@@ -238,17 +240,17 @@ impl Simulator {
     pub(crate) fn find_lost(&mut self) {
         let replicated: Vec<SegmentId> = self.replicated.iter().copied().collect();
         for id in replicated {
-            let duty = self.raft.duties.get(&id).copied();
-            let home = duty.map_or(id.home(), |duty| duty.home);
-            let mirror = duty.filter(|duty| duty.paired).map(|duty| duty.mirror);
-            let keepers = [Some(home), mirror];
+            let assignment = self.raft.assignments.get(&id).copied();
+            let home = assignment.map_or(id.home(), |assignment| assignment.home);
+            let replica = assignment.filter(|assignment| assignment.paired).map(|assignment| assignment.replica);
+            let keepers = [Some(home), replica];
             if keepers.into_iter().flatten().any(|node| self.holds(usize::from(node.0) - 1, id)) {
                 continue;
             }
             self.report.lost_twice += 1;
             self.replicated.remove(&id);
             self.lost.entry(id).or_insert(self.now_us);
-            self.raft.duties.remove(&id);
+            self.raft.assignments.remove(&id);
             self.publish(Decision::Gone(id));
             if let Some(index) = self.targets.iter().position(|target| target.id == id) {
                 self.gone.push(self.targets[index]);

@@ -200,12 +200,12 @@ impl Simulator {
             _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
         };
         let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
-        let lane = ChannelId { client: self.nodes[node].clients[0].id, index: 0 };
+        let channel = ChannelId { client: self.nodes[node].clients[0].id, index: 0 };
         let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let request =
             Request::new(RequestId(Self::FIRST_SETUP_REQUEST + index as u64), Operation::Allocate { spec_and_name });
         let now = self.now(node);
-        self.nodes[node].engine.request(now, lane, &request, &text);
+        self.nodes[node].engine.request(now, channel, &request, &text);
         self.perform(node);
     }
 

@@ -107,8 +107,9 @@ impl Simulator {
         if spec.copies > 1 {
             self.replicated.insert(opened.segment);
         }
-        let (length, model, keeps, replicated) = (opened.bytes as usize, spec.model, spec.keeps(), spec.copies > 1);
-        let target = Target { id: opened.segment, length, model, keeps, replicated };
+        let (length, model, history_len, replicated) =
+            (opened.bytes as usize, spec.model, spec.history_len(), spec.copies > 1);
+        let target = Target { id: opened.segment, length, model, history_len, replicated };
         self.history.model(opened.segment.to_bits(), model);
         if index == 0 {
             (self.additions, self.report.additions_unknown) = Default::default();
@@ -146,7 +147,9 @@ impl Simulator {
         }
         self.report.older += u64::from(asked.what().is_some() && asked.mark.is_none() && version < asked.newest);
         let model = match asked.kind {
-            Kind::GetAsking(asks) if asks == Model::Strict || asks == Model::Read => asks,
+            Kind::GetAsking(requested_model) if requested_model == Model::Strict || requested_model == Model::Read => {
+                requested_model
+            }
             _ => target.model,
         };
         let by = (node, index);
@@ -234,7 +237,7 @@ impl Simulator {
                 return self.violation(format!("a page is out of order: {listing:?} behind {last}"));
             }
             last = listing.name.as_str().to_owned();
-            found.push(listing.facts.segment);
+            found.push(listing.info.segment);
         }
         let complete = page.node.0 >= from && !page.more && page.bytes > 0;
         let stays = |target: &&Target| target.id.home() == page.node && !self.replicated.contains(&target.id);
@@ -255,10 +258,10 @@ impl Simulator {
             return self.violation(format!("{id} was opened, which nobody made"));
         }
         let spec = Self::temp_spec(bytes / 8);
-        let (model, keeps) = (spec.model, spec.keeps());
+        let (model, history_len) = (spec.model, spec.history_len());
         if !self.is_gone(id) {
             self.history.model(id.to_bits(), model);
-            self.temporary[temp] = Some(Target { id, length: bytes as usize, model, keeps, replicated: false });
+            self.temporary[temp] = Some(Target { id, length: bytes as usize, model, history_len, replicated: false });
         }
     }
 
@@ -266,7 +269,7 @@ impl Simulator {
         let target = asked.target;
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
         let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
-        let kept_from = self.newest(target.id).saturating_sub(target.keeps.into()).max(oldest);
+        let kept_from = self.newest(target.id).saturating_sub(target.history_len.into()).max(oldest);
         let wrong = match (failure, asked.kind) {
             (Failure::NotFound, _) => named && !self.is_gone(target.id),
             // Versions within the history exist, and committed versions are not in the future.

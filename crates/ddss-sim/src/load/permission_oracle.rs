@@ -55,29 +55,33 @@ fn access_of(kind: Kind) -> Option<Access> {
     }
 }
 
-fn can_read(permissions: Permissions, who: Principal) -> bool {
-    [Access::Read, Access::Write, Access::Release].iter().any(|&wish| permissions.allow(who, wish).is_ok())
+fn can_read(permissions: Permissions, principal: Principal) -> bool {
+    [Access::Read, Access::Write, Access::Release].iter().any(|&access| permissions.allow(principal, access).is_ok())
 }
 
 impl Simulator {
     /// Checks that a completed call was permitted at some time during the call. A get, which its node decides, may use
     /// outdated permissions.
     pub(crate) fn check_allowed(&mut self, index: usize, asked: &PendingCall) {
-        let Some(wish) = access_of(asked.kind) else { return };
-        let (who, hearsay_us) = (user_of(index), if wish == Access::Read { STALE_PERMISSION_MAX_US } else { 0 });
+        let Some(access) = access_of(asked.kind) else { return };
+        let (principal, hearsay_us) =
+            (user_of(index), if access == Access::Read { STALE_PERMISSION_MAX_US } else { 0 });
         let times = (asked.began_us.saturating_sub(hearsay_us), self.now_us);
-        if !self.permissions_oracle.ever(asked.target.id, times, |permissions| permissions.allow(who, wish).is_ok()) {
-            self.violation(format!("done by user {}, who may not: {asked:?}", who.uid));
+        if !self
+            .permissions_oracle
+            .ever(asked.target.id, times, |permissions| permissions.allow(principal, access).is_ok())
+        {
+            self.violation(format!("done by user {}, who may not: {asked:?}", principal.uid));
         }
     }
 
     /// Returns true if a call may have been refused.
     pub(crate) fn may_be_refused(&self, index: usize, asked: &PendingCall) -> bool {
-        let who = user_of(index);
+        let principal = user_of(index);
         let times = (asked.began_us.saturating_sub(STALE_PERMISSION_MAX_US), self.now_us);
         let is = |permissions: Permissions| match access_of(asked.kind) {
-            Some(wish) => permissions.allow(who, wish).is_err(),
-            None => !can_read(permissions, who),
+            Some(access) => permissions.allow(principal, access).is_err(),
+            None => !can_read(permissions, principal),
         };
         // A name does not tell which segment had it at that time.
         matches!(asked.kind, Kind::Open(_)) || self.permissions_oracle.ever(asked.target.id, times, is)
@@ -85,8 +89,8 @@ impl Simulator {
 
     /// Returns true if a list may omit a segment for a client.
     pub(crate) fn may_be_hidden(&self, index: usize, began_us: u64, id: SegmentId) -> bool {
-        let who = user_of(index);
-        self.permissions_oracle.ever(id, (began_us, self.now_us), |permissions| !can_read(permissions, who))
+        let principal = user_of(index);
+        self.permissions_oracle.ever(id, (began_us, self.now_us), |permissions| !can_read(permissions, principal))
     }
 }
 
@@ -105,9 +109,9 @@ mod tests {
             permissions_oracle
                 .note(since_us, &Record { segment: id, name, spec: Spec::new(8), permissions, at: 0, known_as: id });
         }
-        let ever = |from_us, to_us, wish, may| {
+        let ever = |from_us, to_us, access, may| {
             permissions_oracle
-                .ever(id, (from_us, to_us), |permissions| permissions.allow(user_of(2), wish).is_ok() == may)
+                .ever(id, (from_us, to_us), |permissions| permissions.allow(user_of(2), access).is_ok() == may)
         };
         assert!(ever(21, 29, Access::Read, false) && !ever(21, 29, Access::Read, true));
         assert!(ever(15, 29, Access::Read, true) && ever(29, 31, Access::Read, true));

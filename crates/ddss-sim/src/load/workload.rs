@@ -53,7 +53,7 @@ pub(crate) struct Target {
     pub(crate) id: SegmentId,
     pub(crate) length: usize,
     pub(crate) model: Model,
-    pub(crate) keeps: u32,
+    pub(crate) history_len: u32,
     /// True if the segment has or had a replica.
     pub(crate) replicated: bool,
 }
@@ -129,7 +129,7 @@ impl Client {
 
 /// Placeholder target of calls without a segment.
 const NOTHING: Target =
-    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, keeps: 0, replicated: false };
+    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, history_len: 0, replicated: false };
 
 impl Simulator {
     /// Maximum number of temporary segments.
@@ -184,7 +184,7 @@ impl Simulator {
             10..=11 => Kind::PutMany,
             12..=13 => Kind::PutIf(near(&mut self.random, 0)),
             14..=15 => Kind::GetMany,
-            16..=18 => Kind::GetAt(near(&mut self.random, u64::from(target.keeps) + 1)),
+            16..=18 => Kind::GetAt(near(&mut self.random, u64::from(target.history_len) + 1)),
             19..=21 => Kind::GetAsking(self.random_model()),
             22 => Kind::Await(near(&mut self.random, 2)),
             23 => Kind::Stat,
@@ -257,11 +257,11 @@ impl Simulator {
             client.arena[range.offset() as usize..][..target.length].copy_from_slice(&bytes_of(mark, target.length));
         }
         client.asked = Some(PendingCall { kind, request, began_us, target, mark, range, newest, heard });
-        let lane = ddss_core::ChannelId { client: client.id, index: 0 };
+        let channel = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = self.operation(kind, target, range, held, &text);
         let long = self.plan.engine_path.is_long(self.report.seed, request);
-        if let (Operation::Put { from, terms, .. }, Some(mark)) = (&mut operation, mark)
-            && *terms == PutConditions::default()
+        if let (Operation::Put { from, conditions, .. }, Some(mark)) = (&mut operation, mark)
+            && *conditions == PutConditions::default()
             && let Some(inline) = Payload::inline(&bytes_of(mark, target.length))
         {
             // As the client library does.
@@ -274,10 +274,10 @@ impl Simulator {
         assert_eq!(entry, wanted, "a request survives the ring");
         let now = self.now(node);
         self.nodes[node].engine.set_slow_path(long);
-        if !long && self.perform_inline(node, lane, &wanted.encode()) {
+        if !long && self.perform_inline(node, channel, &wanted.encode()) {
             return;
         }
-        self.nodes[node].engine.request(now, lane, &entry, &text);
+        self.nodes[node].engine.request(now, channel, &entry, &text);
         self.perform_request(node, !long);
     }
 
@@ -292,34 +292,35 @@ impl Simulator {
         let segment = target.id;
         let token = held.map(|held| held.token);
         let short = ArenaRange { slot: 0, bytes: text.len() as u32 };
-        let get = |look: ReadOptions| {
-            let inline = range.bytes <= 32 && look.asks.is_none();
-            Operation::Get { segment, offset: 0, into: range, inline, look }
+        let get = |options: ReadOptions| {
+            let inline = range.bytes <= 32 && options.requested_model.is_none();
+            Operation::Get { segment, offset: 0, into: range, inline, options }
         };
-        let put = |terms: PutConditions| Operation::Put { segment, offset: 0, from: Payload::Arena(range), terms };
+        let put =
+            |conditions: PutConditions| Operation::Put { segment, offset: 0, from: Payload::Arena(range), conditions };
         let list = ArenaRange { slot: 0, bytes: (ARENA_SLOT_BYTES + target.length) as u32 };
         let ranges = (text.len() / Ranges::ENTRY_BYTES) as u8;
         let held_version = held.and_then(|held| held.version).filter(|_| target.model == Model::Version);
         match kind {
             Kind::Get | Kind::GetGone => get(ReadOptions::default()),
-            Kind::GetAsking(model) => get(ReadOptions { asks: Some(model), version: None }),
-            Kind::GetHeld => get(ReadOptions { asks: Some(Model::Strict), version: None }),
-            Kind::GetAt(version) => get(ReadOptions { asks: None, version: Some(Version(version)) }),
-            Kind::GetMany => Operation::GetMany { segment, list, ranges, look: ReadOptions::default() },
+            Kind::GetAsking(model) => get(ReadOptions { requested_model: Some(model), version: None }),
+            Kind::GetHeld => get(ReadOptions { requested_model: Some(Model::Strict), version: None }),
+            Kind::GetAt(version) => get(ReadOptions { requested_model: None, version: Some(Version(version)) }),
+            Kind::GetMany => Operation::GetMany { segment, list, ranges, options: ReadOptions::default() },
             Kind::Put => put(PutConditions::default()),
             Kind::PutIf(version) => put(PutConditions { version: Some(Version(version)), ..PutConditions::default() }),
-            Kind::PutHeld => put(PutConditions { version: held_version.map(Version), token, asks: None }),
-            Kind::PutMany => Operation::PutMany { segment, list, ranges, terms: PutConditions::default() },
+            Kind::PutHeld => put(PutConditions { version: held_version.map(Version), token, requested_model: None }),
+            Kind::PutMany => Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() },
             Kind::Add => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
             Kind::AddHeld => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token },
             Kind::Lock { shared } => {
-                Operation::Lock { segment, wish: LockRequest { shared, no_wait: false, lease_us: LEASE_US } }
+                Operation::Lock { segment, lock_request: LockRequest { shared, no_wait: false, lease_us: LEASE_US } }
             }
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Await(above) => Operation::Await { segment, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit(mode) => {
-                Operation::Permit { segment, permit: PermissionUpdate { mode: Some(mode), owner: None } }
+                Operation::Permit { segment, update: PermissionUpdate { mode: Some(mode), owner: None } }
             }
             Kind::List(node) => Operation::List { node: NodeId(node), text: short },
             Kind::Make(_) => Operation::Allocate { spec_and_name: short },

@@ -24,5 +24,5 @@ pub use member_dependencies::{
 };
 pub use pages::page_complaints;
 pub use sources::{Source, sources, workspace_root};
-pub use tokens::{forbids_unsafe, lock_lines, unsafe_lines};
+pub use tokens::{forbids_unsafe, identifier_lines, lock_lines, unsafe_lines};
 pub use wording::{foreign_sources, machine_words};

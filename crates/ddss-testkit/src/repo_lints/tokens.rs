@@ -36,6 +36,13 @@ pub fn forbids_unsafe(text: &str) -> Result<bool, LexError> {
     }))
 }
 
+/// The uses of these identifiers as code, with their lines counted from 1.
+pub fn identifier_lines(text: &str, words: &[&str]) -> Result<Vec<(usize, String)>, LexError> {
+    let mut found = Vec::new();
+    collect_identifiers(lex(text)?, words, &mut found);
+    Ok(found)
+}
+
 /// Tokens of a whole file. The first line of a script (`#!/usr/bin/..`) is not Rust and is left out.
 pub(crate) fn lex(text: &str) -> Result<TokenStream, LexError> {
     let shebang = text.starts_with("#!") && !text.starts_with("#![");
@@ -49,6 +56,18 @@ fn collect_unsafe(tokens: TokenStream, lines: &mut Vec<usize>) {
         match token {
             TokenTree::Group(group) => collect_unsafe(group.stream(), lines),
             TokenTree::Ident(word) if word == "unsafe" => lines.push(word.span().start().line),
+            _ => {}
+        }
+    }
+}
+
+fn collect_identifiers(tokens: TokenStream, words: &[&str], found: &mut Vec<(usize, String)>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_identifiers(group.stream(), words, found),
+            TokenTree::Ident(ident) if words.iter().any(|word| ident == word) => {
+                found.push((ident.span().start().line, ident.to_string()));
+            }
             _ => {}
         }
     }

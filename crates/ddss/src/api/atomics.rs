@@ -128,8 +128,8 @@ impl Segment {
 
     /// Takes the lock with these options.
     pub fn lock_with(&self, options: LockOptions) -> Result<LockGuard, Error> {
-        let wish = options.lock_request().map_err(Error::argument("lock", self.name()))?;
-        let operation = Operation::Lock { segment: self.id(), wish };
+        let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
+        let operation = Operation::Lock { segment: self.id(), lock_request };
         let completion = self.run_operation_by(options.time(self.time()), "lock", operation, WaitClass::LockQueue)?;
         Ok(LockGuard::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
     }

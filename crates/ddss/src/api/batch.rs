@@ -279,15 +279,15 @@ impl BatchCall {
         match self {
             BatchCall::Get { offset, length } => {
                 let (segment, offset, inline) = (location.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
-                let operation = Operation::Get { segment, offset, into, inline, look: location.read_options(None) };
+                let operation = Operation::Get { segment, offset, into, inline, options: location.read_options(None) };
                 CallProgress { operation, outgoing: Vec::new(), incoming: *length }
             }
             BatchCall::Put { offset, bytes } => {
-                let terms = location.put_conditions(None, None);
-                let small = Payload::inline(bytes).filter(|_| terms.allow_inline());
+                let conditions = location.put_conditions(None, None);
+                let small = Payload::inline(bytes).filter(|_| conditions.allow_inline());
                 let outgoing = if small.is_some() { Vec::new() } else { bytes.clone() };
                 let from = small.unwrap_or(Payload::Arena(into));
-                let operation = Operation::Put { segment: location.id, offset: *offset, from, terms };
+                let operation = Operation::Put { segment: location.id, offset: *offset, from, conditions };
                 CallProgress { operation, outgoing, incoming: 0 }
             }
         }

@@ -84,15 +84,15 @@ impl MappedSegment {
 
     /// Selects the rules for a handle that asks for this model.
     pub(crate) fn rules(&self, requested_model: Option<Model>) -> LocalReadRules {
-        match self.model.get_rules(requested_model).minds {
-            LockDependency::Anyone => LocalReadRules::None,
-            LockDependency::Alone => LocalReadRules::Unlocked,
-            LockDependency::Nobody
+        match self.model.get_rules(requested_model).lock_dependency {
+            LockDependency::Any => LocalReadRules::None,
+            LockDependency::Exclusive => LocalReadRules::Unlocked,
+            LockDependency::None
                 if self.model == Model::Null && requested_model.is_none_or(|model| model == Model::Null) =>
             {
                 LocalReadRules::Words
             }
-            LockDependency::Nobody => LocalReadRules::Whole,
+            LockDependency::None => LocalReadRules::Whole,
         }
     }
 

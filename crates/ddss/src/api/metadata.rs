@@ -19,7 +19,7 @@ use ddss_ipc::WaitClass;
 /// # client.allocate("scores/today", ddss::Spec::new(64))?;
 /// for listing in client.list("scores/")? {
 ///     let listing = listing?;
-///     println!("{} {} bytes on {}", listing.name, listing.facts.bytes, listing.facts.segment.home());
+///     println!("{} {} bytes on {}", listing.name, listing.info.bytes, listing.info.segment.home());
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -47,7 +47,7 @@ pub(crate) fn listings(page: &ListPage, bytes: &[u8]) -> Result<Vec<Listing>, Fa
 /// Advances the query past a page.
 pub(crate) fn after(page: &ListPage, query: &mut ListQuery, last: Option<&Listing>) -> Option<NodeId> {
     match (page.node, last) {
-        (NodeId::NOBODY, _) => None,
+        (NodeId::NONE, _) => None,
         (node, Some(last)) if page.more => {
             query.after.clear();
             query.after.push_str(last.name.as_str());
@@ -178,22 +178,22 @@ impl Segment {
     /// Changes the nine Unix permission bits. Only the owner and root may do so. If the set of readers changes, the
     /// bytes move to memory that only the new readers can map; old mappings no longer show the segment.
     pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None })
+        self.update_permissions(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None })
     }
 
     /// Changes the owning user and group. Only root may change the user; the owner may set a group of this process. The
     /// set of readers may change, so the bytes move as with [`set_mode`](Self::set_mode).
     pub fn set_owner(&self, owner: Principal) -> Result<(), Error> {
-        self.permit(PermissionUpdate { mode: None, owner: Some(owner) })
+        self.update_permissions(PermissionUpdate { mode: None, owner: Some(owner) })
     }
 
     /// Sets owner and mode of a segment that was created for another user.
     pub(crate) fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
-        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
+        self.update_permissions(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
     }
 
-    fn permit(&self, permit: PermissionUpdate) -> Result<(), Error> {
-        let operation = Operation::Permit { segment: self.id(), permit };
+    fn update_permissions(&self, update: PermissionUpdate) -> Result<(), Error> {
+        let operation = Operation::Permit { segment: self.id(), update };
         self.run_operation("change the permissions of", operation, WaitClass::Sleeping).map(drop)
     }
 }
@@ -209,19 +209,19 @@ mod tests {
         // If this broke, a service could not create segments for its users, or would leave unusable segments behind.
         let node = TestNode::start();
         let client = node.local_read_client();
-        let own = client.allocate("mine", Spec::new(64)).unwrap().stat().unwrap().facts.permissions.owner;
+        let own = client.allocate("mine", Spec::new(64)).unwrap().stat().unwrap().info.permissions.owner;
         let other = Principal { uid: own.uid + 12345, gid: own.gid + 12345 };
         let made = client.allocate_for("theirs", Spec::new(64).mode(0o640), other);
         if own.uid == 0 {
             let made = made.unwrap();
             made.put(0, b"for you").unwrap();
             assert_eq!(&*made.get(0..7).unwrap(), b"for you");
-            let permissions = made.stat().unwrap().facts.permissions;
+            let permissions = made.stat().unwrap().info.permissions;
             assert_eq!((permissions.owner, permissions.mode), (other, 0o640));
             let future = block_on(async {
                 let tasks = client.to_async().unwrap();
                 let made = tasks.allocate_for("theirs-too", Spec::new(64), other).await.unwrap();
-                made.stat().await.unwrap().facts.permissions
+                made.stat().await.unwrap().info.permissions
             });
             assert_eq!((future.owner, future.mode), (other, Spec::new(64).mode));
         } else {
@@ -238,14 +238,14 @@ mod tests {
         let client = node.local_read_client();
         let segment = client.allocate("mine", Spec::new(64)).unwrap();
         let put = segment.put(0, b"still here").unwrap();
-        let own = segment.stat().unwrap().facts.permissions.owner;
+        let own = segment.stat().unwrap().info.permissions.owner;
         segment.set_owner(own).unwrap();
         let other = Principal { uid: own.uid + 12345, gid: own.gid + 12345 };
         let given = segment.set_owner(other);
         if own.uid == 0 {
             given.unwrap();
-            let facts = segment.stat().unwrap().facts;
-            assert_eq!((facts.permissions.owner, facts.permissions.mode), (other, 0o600));
+            let info = segment.stat().unwrap().info;
+            assert_eq!((info.permissions.owner, info.permissions.mode), (other, 0o600));
             block_on(async {
                 let same = client.to_async().unwrap().open("mine").await.unwrap();
                 same.set_owner(own).await.unwrap();
@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(given.unwrap_err().failure(), Some(Failure::PermissionDenied));
             segment.set_mode(0o644).unwrap();
         }
-        let permissions = segment.stat().unwrap().facts.permissions;
+        let permissions = segment.stat().unwrap().info.permissions;
         assert_eq!((permissions.owner, permissions.mode), (own, 0o644));
         // The bytes have moved and are unchanged.
         let value = client.open("mine").unwrap().get(0..10).unwrap();

@@ -141,8 +141,8 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
             let mut value = T::new_zeroed();
             let stamp = self.segment.get_by(time, self.offset, value.as_mut_bytes())?;
             change(&mut value);
-            let terms = self.segment.location().put_conditions(Some(stamp.version), None);
-            match self.segment.put_by(time, self.offset, value.as_bytes(), terms) {
+            let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
+            match self.segment.put_by(time, self.offset, value.as_bytes(), conditions) {
                 Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
                 ended => return ended.map(|stamp| Typed { value, stamp }),
             }

@@ -162,7 +162,7 @@ impl Segment {
                     segment: location.id,
                     list,
                     ranges: count,
-                    look: location.read_options(version),
+                    options: location.read_options(version),
                 };
                 call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
                     if completion.outcome == Outcome::Done {
@@ -186,12 +186,12 @@ impl Segment {
         self.put_many_with(parts, self.location().put_conditions(Some(version), None))
     }
 
-    pub(crate) fn put_many_with(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
+    pub(crate) fn put_many_with(&self, parts: &[(u64, &[u8])], conditions: PutConditions) -> Result<Stamp, Error> {
         let location = self.location();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = location.check_many("put", ends)?;
         let (table, sum) = (ranges.encode(), ranges.sum());
-        let (time, priority) = (self.time(), Priority::under(terms.token));
+        let (time, priority) = (self.time(), Priority::under(conditions.token));
         let (outcome, stamp) = self.client().with_call(time, priority, "put", &location.name, false, |mut call| {
             let buffer = call.buffer(list_bytes(sum))?;
             let list = buffer.range(list_bytes(sum));
@@ -202,7 +202,7 @@ impl Segment {
                 at += bytes.len() as u64;
             }
             let count = ranges.as_slice().len() as u8;
-            let operation = Operation::PutMany { segment: location.id, list, ranges: count, terms };
+            let operation = Operation::PutMany { segment: location.id, list, ranges: count, conditions };
             let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |_, _| ())?;
             Ok((outcome, Stamp::of(&completion)))
         })?;

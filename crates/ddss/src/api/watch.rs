@@ -123,7 +123,7 @@ impl Iterator for VersionIter {
         }
         loop {
             let stamp = match self.seen {
-                None => self.segment.stat().map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp }),
+                None => self.segment.stat().map(|info| Stamp { version: info.version, timestamp: info.timestamp }),
                 Some(seen) => self.segment.wait_newer_than(seen),
             };
             match stamp {
@@ -151,8 +151,8 @@ async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Opti
     loop {
         let stamp = match seen {
             None => {
-                let facts = segment.stat().await;
-                facts.map(|facts| Stamp { version: facts.version, timestamp: facts.timestamp })
+                let info = segment.stat().await;
+                info.map(|info| Stamp { version: info.version, timestamp: info.timestamp })
             }
             Some(seen) => segment.wait_newer_than(seen).await,
         };

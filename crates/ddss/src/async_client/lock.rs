@@ -58,8 +58,8 @@ impl AsyncSegment {
 
     /// Takes the lock with these options.
     pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLockGuard, Error> {
-        let wish = options.lock_request().map_err(Error::argument("lock", self.name()))?;
-        let operation = Operation::Lock { segment: self.id(), wish };
+        let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
+        let operation = Operation::Lock { segment: self.id(), lock_request };
         let (client, plan) = (self.client(), CallPlan { operation, ..empty_plan() });
         let deadline = options.time(Deadline::until(self.deadline())).deadline();
         let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;
@@ -114,15 +114,15 @@ impl AsyncLockGuard {
 
     /// Writes several ranges as one version if the guard still has the lock.
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.segment.location().put_conditions(None, Some(self.token));
-        self.segment.put_many_with(parts, terms).await
+        let conditions = self.segment.location().put_conditions(None, Some(self.token));
+        self.segment.put_many_with(parts, conditions).await
     }
 
     /// Writes several ranges if the guard still has the lock and the segment that version:
     /// [`LockGuard::put_many_if`](crate::LockGuard::put_many_if).
     pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.segment.location().put_conditions(Some(version), Some(self.token));
-        self.segment.put_many_with(parts, terms).await
+        let conditions = self.segment.location().put_conditions(Some(version), Some(self.token));
+        self.segment.put_many_with(parts, conditions).await
     }
 
     /// Adds to a word if the guard still has the lock.

@@ -123,7 +123,7 @@ impl AsyncSegment {
         }
         let incoming = self.location.check("get", offset, u128::from(offset) + bytes.len() as u128)?;
         let (segment, into, inline) = (self.location.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
-        let operation = Operation::Get { segment, offset, into, inline, look: self.location.read_options(None) };
+        let operation = Operation::Get { segment, offset, into, inline, options: self.location.read_options(None) };
         let plan = CallPlan { incoming, operation, ..empty_plan() };
         let deadline = deadline.unwrap_or_else(|| self.deadline());
         let mut take = |brought: &Reply<'_>| brought.read(0, bytes);
@@ -136,8 +136,8 @@ impl AsyncSegment {
         self.put_with(offset, bytes, self.location.put_conditions(None, None)).await
     }
 
-    pub(super) async fn put_with(&self, offset: u64, bytes: &[u8], terms: PutConditions) -> Result<Stamp, Error> {
-        self.put_by(self.deadline(), offset, bytes, terms).await
+    pub(super) async fn put_with(&self, offset: u64, bytes: &[u8], conditions: PutConditions) -> Result<Stamp, Error> {
+        self.put_by(self.deadline(), offset, bytes, conditions).await
     }
 
     pub(super) async fn put_by(
@@ -145,13 +145,13 @@ impl AsyncSegment {
         deadline: Instant,
         offset: u64,
         bytes: &[u8],
-        terms: PutConditions,
+        conditions: PutConditions,
     ) -> Result<Stamp, Error> {
         self.location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let inline = Payload::inline(bytes).filter(|_| terms.allow_inline());
+        let inline = Payload::inline(bytes).filter(|_| conditions.allow_inline());
         let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
         let (segment, from) = (self.location.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
-        let operation = Operation::Put { segment, offset, from, terms };
+        let operation = Operation::Put { segment, offset, from, conditions };
         let plan = CallPlan { outgoing, operation, ..empty_plan() };
         self.call_by(deadline, "put", plan, &mut |_| {}).await.map(|done| Stamp::of(&done))
     }

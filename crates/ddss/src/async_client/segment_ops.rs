@@ -37,8 +37,8 @@ impl AsyncSegment {
         let location = self.location();
         let (offset, end) = bounds(range, location.bytes);
         let incoming = location.check("get", offset, end)?;
-        let look = location.read_options(Some(version));
-        let operation = Operation::Get { segment: location.id, offset, into: SOMEWHERE, inline: false, look };
+        let options = location.read_options(Some(version));
+        let operation = Operation::Get { segment: location.id, offset, into: SOMEWHERE, inline: false, options };
         let plan = CallPlan { incoming, operation, ..empty_plan() };
         let by = self.deadline();
         let (completion, bytes) = self.client().call_for_by(by, "get", &location.name, plan, as_given).await?;
@@ -107,8 +107,8 @@ impl AsyncSegment {
     ) -> Result<Stamp, Error> {
         let location = self.location();
         let (table, incoming) = (ranges.encode(), list_bytes(ranges.sum()));
-        let (count, look) = (ranges.as_slice().len() as u8, location.read_options(version));
-        let operation = Operation::GetMany { segment: location.id, list: SOMEWHERE, ranges: count, look };
+        let (count, options) = (ranges.as_slice().len() as u8, location.read_options(version));
+        let operation = Operation::GetMany { segment: location.id, list: SOMEWHERE, ranges: count, options };
         let plan = CallPlan { outgoing: Outgoing::Bytes(&table), incoming, operation, ..empty_plan() };
         let done = self.call("get", plan, take).await?;
         Ok(Stamp::of(&done))
@@ -116,24 +116,28 @@ impl AsyncSegment {
 
     /// Writes several ranges as one version: [`Segment::put_many`](crate::Segment::put_many).
     pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.location().put_conditions(None, None);
-        self.put_many_with(parts, terms).await
+        let conditions = self.location().put_conditions(None, None);
+        self.put_many_with(parts, conditions).await
     }
 
     /// Writes several ranges if the segment still has that version:
     /// [`Segment::put_many_if`](crate::Segment::put_many_if).
     pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let terms = self.location().put_conditions(Some(version), None);
-        self.put_many_with(parts, terms).await
+        let conditions = self.location().put_conditions(Some(version), None);
+        self.put_many_with(parts, conditions).await
     }
 
-    pub(super) async fn put_many_with(&self, parts: &[(u64, &[u8])], terms: PutConditions) -> Result<Stamp, Error> {
+    pub(super) async fn put_many_with(
+        &self,
+        parts: &[(u64, &[u8])],
+        conditions: PutConditions,
+    ) -> Result<Stamp, Error> {
         let location = self.location();
         let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
         let ranges = location.check_many("put", ends)?;
         let table = ranges.encode();
         let count = ranges.as_slice().len() as u8;
-        let operation = Operation::PutMany { segment: location.id, list: SOMEWHERE, ranges: count, terms };
+        let operation = Operation::PutMany { segment: location.id, list: SOMEWHERE, ranges: count, conditions };
         let plan = CallPlan { outgoing: Outgoing::Parts(&table, parts), operation, ..empty_plan() };
         let done = self.call("put", plan, &mut |_| {}).await?;
         Ok(Stamp::of(&done))
@@ -190,21 +194,22 @@ impl AsyncSegment {
 
     /// Changes the nine Unix permission bits: [`Segment::set_mode`](crate::Segment::set_mode).
     pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
+        self.update_permissions(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None }).await
     }
 
     /// Changes the owning user and group: [`Segment::set_owner`](crate::Segment::set_owner).
     pub async fn set_owner(&self, owner: Principal) -> Result<(), Error> {
-        self.permit(PermissionUpdate { mode: None, owner: Some(owner) }).await
+        self.update_permissions(PermissionUpdate { mode: None, owner: Some(owner) }).await
     }
 
     /// Sets owner and mode of a segment that was created for another user.
     pub(crate) async fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
-        self.permit(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) }).await
+        self.update_permissions(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
+            .await
     }
 
-    async fn permit(&self, permit: PermissionUpdate) -> Result<(), Error> {
-        self.run_operation("change the permissions of", Operation::Permit { segment: self.id(), permit })
+    async fn update_permissions(&self, update: PermissionUpdate) -> Result<(), Error> {
+        self.run_operation("change the permissions of", Operation::Permit { segment: self.id(), update })
             .await
             .map(drop)
     }

@@ -55,8 +55,8 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T, AsyncSegment> {
             let mut value = T::new_zeroed();
             let stamp = self.segment.get_by(Some(deadline), self.offset, value.as_mut_bytes()).await?;
             change(&mut value);
-            let terms = self.segment.location().put_conditions(Some(stamp.version), None);
-            match self.segment.put_by(deadline, self.offset, value.as_bytes(), terms).await {
+            let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
+            match self.segment.put_by(deadline, self.offset, value.as_bytes(), conditions).await {
                 Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => {}
                 ended => return ended.map(|stamp| Typed { value, stamp }),
             }

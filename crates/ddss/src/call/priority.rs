@@ -31,7 +31,7 @@ impl Priority {
     pub(crate) const fn of(operation: &Operation) -> Self {
         match operation {
             Operation::Await { .. } => Self::Wait,
-            Operation::Lock { wish, .. } if !wish.no_wait => Self::Wait,
+            Operation::Lock { lock_request, .. } if !lock_request.no_wait => Self::Wait,
             other => Self::under(other.token()),
         }
     }

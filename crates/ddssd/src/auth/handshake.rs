@@ -131,7 +131,7 @@ fn check_clear_part(theirs: &[u8]) -> Result<(), HandshakeError> {
 
 /// Checks that two authenticated nodes can work together: both need the same number of shards.
 pub(crate) fn agree(ours: &PeerHello, theirs: &PeerHello) -> Result<(), HandshakeError> {
-    let (node, ours, theirs) = (theirs.node, ours.planes, theirs.planes);
+    let (node, ours, theirs) = (theirs.node, ours.shards, theirs.shards);
     if ours == theirs { Ok(()) } else { Err(HandshakeError::ShardCount { node, ours, theirs }) }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use crate::auth::channel::{SEAL_BYTES, SealError};
 
     fn hello(node: u16) -> PeerHello {
-        PeerHello { node: NodeId(node), run: u32::from(node) * 7, planes: 1 }
+        PeerHello { node: NodeId(node), run: u32::from(node) * 7, shards: 1 }
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
     fn different_shard_counts_are_reported_on_both_sides() {
         // If this broke, a node would look for names in the wrong shard, or no log would say which setting to change.
         let key = ClusterKey::generate().unwrap();
-        let many = PeerHello { planes: 4, ..hello(1) };
+        let many = PeerHello { shards: 4, ..hello(1) };
         let (initiator, first) = Initiator::begin(&key, Purpose::Data(0), &many).unwrap();
         let answer = respond(&key, Purpose::Data(0), &hello(2), &first).unwrap();
         let here = agree(&hello(2), &answer.theirs).unwrap_err();
@@ -269,7 +269,7 @@ mod tests {
         {
             assert!(error.to_string().contains(words), "{error}");
         }
-        assert!(agree(&many, &PeerHello { planes: 4, ..hello(2) }).is_ok());
+        assert!(agree(&many, &PeerHello { shards: 4, ..hello(2) }).is_ok());
     }
 
     #[test]

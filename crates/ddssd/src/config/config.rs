@@ -89,7 +89,7 @@ impl FromStr for PeerAddress {
         let (node, address) = text.split_once('=').ok_or_else(wrong)?;
         let node = NodeId(node.parse().map_err(|_| wrong())?);
         let address = address.parse().map_err(|_| wrong())?;
-        if node == NodeId::NOBODY { Err("node numbers begin at 1".to_owned()) } else { Ok(Self { node, address }) }
+        if node == NodeId::NONE { Err("node numbers begin at 1".to_owned()) } else { Ok(Self { node, address }) }
     }
 }
 
@@ -244,7 +244,7 @@ impl Config {
 
     /// Checks the values, without access to the system's state.
     pub fn check(&self) -> Result<(), StartError> {
-        let good = |node: NodeId| node != NodeId::NOBODY && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
+        let good = |node: NodeId| node != NodeId::NONE && usize::from(node.0) <= ddss_core::limits::NODES_MAX;
         if !good(self.node) {
             return Err(StartError::BadNode(self.node));
         }

@@ -118,8 +118,8 @@ impl EventSenders {
     pub(crate) fn send(&self, event: ControlEvent) {
         match event {
             ControlEvent::Name { ref name, .. } => self.send_to(Shard::index_of(name, self.count()), event),
-            ControlEvent::RoleAssigned(ref role) => self.send_to(role.segment.plane(), event),
-            ControlEvent::RoleReleased(segment) => self.send_to(segment.plane(), event),
+            ControlEvent::RoleAssigned(ref role) => self.send_to(role.segment.shard(), event),
+            ControlEvent::RoleReleased(segment) => self.send_to(segment.shard(), event),
             ControlEvent::Names(names) => self.each().for_each(|(shard, sender)| {
                 let of_shard = names.iter().filter(|(name, _)| shard.has(name)).copied();
                 sender.send(ControlEvent::Names(of_shard.collect()));
@@ -209,10 +209,10 @@ mod tests {
         senders.send(ControlEvent::Names(names.map(|name| (name, NodeId(1))).into()));
         let address = "127.0.0.2:7400".parse().unwrap();
         senders.send(ControlEvent::Members(vec![PeerAddress { node: NodeId(2), address }]));
-        senders.send(ControlEvent::RoleReleased(SegmentId::new(NodeId(1), 0, 1).on_plane(1)));
-        senders.send(ControlEvent::RoleReleased(SegmentId::new(NodeId(1), 0, 1).on_plane(9)));
+        senders.send(ControlEvent::RoleReleased(SegmentId::new(NodeId(1), 0, 1).on_shard(1)));
+        senders.send(ControlEvent::RoleReleased(SegmentId::new(NodeId(1), 0, 1).on_shard(9)));
         senders.send(ControlEvent::Dead(NodeId(2)));
-        for (bridge, (name, port, duties)) in bridges.iter().zip([(names[1], 7400, 0), (names[0], 7402, 1)]) {
+        for (bridge, (name, port, assignments)) in bridges.iter().zip([(names[1], 7400, 0), (names[0], 7402, 1)]) {
             assert!(bridge.is_signaled());
             let received: Vec<ControlEvent> = std::iter::from_fn(|| bridge.next_event()).collect();
             assert!(matches!(&received[0], ControlEvent::Name { name: got, .. } if *got == name), "{received:?}");
@@ -221,7 +221,10 @@ mod tests {
                 matches!(&received[2], ControlEvent::Members(got) if got[0].address.port() == port),
                 "{received:?}"
             );
-            assert_eq!(received.iter().filter(|event| matches!(event, ControlEvent::RoleReleased(_))).count(), duties);
+            assert_eq!(
+                received.iter().filter(|event| matches!(event, ControlEvent::RoleReleased(_))).count(),
+                assignments
+            );
             assert!(matches!(received.last(), Some(ControlEvent::Dead(NodeId(2)))));
         }
     }

@@ -30,7 +30,7 @@ impl TestNode {
         let mut config = Config::single(&folder);
         (config.pool_bytes, config.key) = (1 << 20, Some(key.clone()));
         let node = Some(Node::start(config).unwrap());
-        let rpc_client = RpcClient::new(key, PeerHello { node: NodeId(9), run: 1, planes: 1 });
+        let rpc_client = RpcClient::new(key, PeerHello { node: NodeId(9), run: 1, shards: 1 });
         Self { node, rpc_client, folder }
     }
 
@@ -87,10 +87,10 @@ fn unauthenticated_peers_learn_nothing_and_delay_no_member() {
     block_on(async {
         let test_node = TestNode::start("stranger");
         let other = ClusterKey::generate().unwrap();
-        let ours = PeerHello { node: NodeId(2), run: 1, planes: 1 };
+        let ours = PeerHello { node: NodeId(2), run: 1, shards: 1 };
         let (_, wrong_key) = Initiator::begin(&other, Purpose::Control, &ours).unwrap();
-        let (_, wrong_plane) = Initiator::begin(&test_node.rpc_client.key, Purpose::Data(0), &ours).unwrap();
-        for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096], &wrong_key, &wrong_plane] {
+        let (_, wrong_shard) = Initiator::begin(&test_node.rpc_client.key, Purpose::Data(0), &ours).unwrap();
+        for words in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 4096], &wrong_key, &wrong_shard] {
             assert!(exchange_bytes(test_node.control(), words).await.is_empty(), "{words:?} was answered");
         }
         // Connections with no or half a handshake are closed after a while, and block no member until then.
@@ -166,7 +166,7 @@ fn removed_node_is_refused_and_changes_nothing() {
     block_on(async {
         let test_node = TestNode::start("removed");
         test_node.check_claim("before").await;
-        let gone = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
+        let gone = |node| PeerHello { node: NodeId(node), run: 1, shards: 1 };
         let ask_as = async |node: u16, call: Call| {
             let rpc_client = RpcClient::new(test_node.rpc_client.key.clone(), gone(node));
             rpc_client.ask(test_node.member(), &call, TEST_TIMEOUT).await.unwrap()

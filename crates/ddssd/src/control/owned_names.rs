@@ -61,17 +61,17 @@ impl OwnedNames {
         let mut names = self.names();
         let Names { claims, adopted } = &mut *names;
         let mut commands = Vec::new();
-        for (name, NameOwner { claim, mirrored, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
+        for (name, NameOwner { claim, roles, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
             if adopted.remove(name) {
                 claims.insert(name.to_owned(), None);
             }
-            match (claims.get_mut(name), mirrored) {
+            match (claims.get_mut(name), roles) {
                 (Some(ours @ None), _) => *ours = Some(claim),
                 (Some(Some(ours)), _) if *ours == claim => {}
                 // The home came back without the segment: its replica has it.
-                (_, Some(mirrored)) if mirrored.paired => {
-                    let (name, epoch) = (name.to_owned(), mirrored.epoch);
-                    commands.extend((!mirrored.vacant).then_some(Command::Yield { name, home: node, epoch }));
+                (_, Some(roles)) if roles.paired => {
+                    let (name, epoch) = (name.to_owned(), roles.epoch);
+                    commands.extend((!roles.vacant).then_some(Command::Yield { name, home: node, epoch }));
                 }
                 _ => commands.push(Command::Disclaim { name: name.to_owned(), claim }),
             }
@@ -82,7 +82,7 @@ impl OwnedNames {
         // A replicated segment that has its home elsewhere by now is a replica here.
         let is_ours = |name: &String| match directory.holder(name) {
             None => true,
-            Some(holder) => holder.home != node && holder.mirrored.is_none(),
+            Some(holder) => holder.home != node && holder.roles.is_none(),
         };
         let unknown = claims.iter().filter(|(name, claim)| claim.is_none() && is_ours(name));
         let wanted = unknown.map(|(name, _)| Command::Claim { name: name.clone(), home: node, claim: 0 });
@@ -123,8 +123,8 @@ mod tests {
         for (index, name) in ["copied", "empty", "moved"].into_iter().enumerate() {
             let (name, claim) = (name.to_owned(), index as u64 + 1);
             directory.apply(&Command::Claim { name: name.clone(), home: 1, claim }, |_| {});
-            let (segment, epoch, turn, mirror) = (claim, 1, 1, 2);
-            let pair = Command::Pair { name, home: 1, run: 0, segment, epoch, turn, mirror };
+            let (segment, epoch, turn, replica) = (claim, 1, 1, 2);
+            let pair = Command::Pair { name, home: 1, run: 0, segment, epoch, turn, replica };
             directory.apply(&pair, |_| {});
         }
         directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});

@@ -79,7 +79,7 @@ pub(crate) async fn renew_leases(context: Context, run: u32, events: EventSender
             tokio::time::sleep(RENEW_INTERVAL).await;
             continue;
         }
-        let is_needed = asked.is_none() || context.state_machine.read(|directory| directory.has_mirrors(context.node));
+        let is_needed = asked.is_none() || context.state_machine.read(|directory| directory.has_replicas(context.node));
         if is_needed && asked.is_none_or(|asked| asked.elapsed() >= RENEW_INTERVAL) {
             let began = Instant::now();
             if context.request_lease(run).await {
@@ -170,7 +170,7 @@ impl Context {
         let text = name.as_str();
         let name = text.to_owned();
         let command = match word {
-            ProposalKind::Pair(mirror) => Command::Pair { name, home, run, segment, epoch, turn, mirror: mirror.0 },
+            ProposalKind::Pair(replica) => Command::Pair { name, home, run, segment, epoch, turn, replica: replica.0 },
             ProposalKind::Part => Command::Part { name, home, run, epoch, turn },
             ProposalKind::TakeOver => {
                 // Recorded before the proposal, or reconciliation could disclaim the name.
@@ -186,8 +186,8 @@ impl Context {
             (Ok(Reply::Applied(CommandResult::Done)), ProposalKind::Part) => {
                 tracing::warn!(name = text, "a segment continues without its replica");
             }
-            (Ok(Reply::Applied(CommandResult::Done)), ProposalKind::Pair(mirror)) => {
-                tracing::info!(name = text, mirror = mirror.0, "a replica is in sync");
+            (Ok(Reply::Applied(CommandResult::Done)), ProposalKind::Pair(replica)) => {
+                tracing::info!(name = text, replica = replica.0, "a replica is in sync");
             }
             (Ok(Reply::Applied(_)), ProposalKind::TakeOver) => owned_names.remove_claim(text, claim),
             (Ok(reply), _) => tracing::debug!(name = text, ?reply, ?word, "the cluster did not decide so"),

@@ -85,7 +85,7 @@ pub(crate) struct ControlConfig {
     pub(crate) run: u32,
     pub(crate) incarnation: Incarnation,
     /// Number of shards of this node.
-    pub(crate) planes: u8,
+    pub(crate) shards: u8,
     pub(crate) key: ClusterKey,
     /// Address of this node's data plane, as other nodes reach it.
     pub(crate) address: SocketAddr,
@@ -192,7 +192,7 @@ async fn start_control_plane(
     let failed = |error: &dyn std::fmt::Display| ControlError::Start(error.to_string());
     let node = config.node.0;
     let ours = Member { address: config.address };
-    let hello = PeerHello { node: config.node, run: config.run, planes: config.planes };
+    let hello = PeerHello { node: config.node, run: config.run, shards: config.shards };
     let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(Removal::new(supervisor.clone()));
     let events = EventSenders::new(bridges.iter().map(|(events, _)| events.clone()));
     let last_contact = LastContact::default();
@@ -279,7 +279,7 @@ async fn check_start(
     if let Some(place) = config.join.as_ref().filter(|_| has_no_state) {
         // The node id does not matter here.
         let found = place.resolve(RESOLVE_MAX).await.unwrap_or_default();
-        known.extend(found.into_iter().map(|address| (NodeId::NOBODY.0, Member { address })));
+        known.extend(found.into_iter().map(|address| (NodeId::NONE.0, Member { address })));
     }
     let candidate = StartCheck { node, ours, registration, has_no_state };
     let admitted = candidate.check(rpc_client, known).await;
@@ -460,14 +460,14 @@ pub(crate) fn join(
     key: &ClusterKey,
     address: &HostPort,
     ours: SocketAddr,
-    (node, planes, incarnation): (Option<u16>, u8, Incarnation),
+    (node, shards, incarnation): (Option<u16>, u8, Incarnation),
     limit: Duration,
     stop_flag: &AtomicBool,
 ) -> Result<NodeId, ControlError> {
     let failed = |why: String| ControlError::Join { address: address.clone(), why };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    let rpc_client = RpcClient::new(key.clone(), PeerHello { node: NodeId::NOBODY, run: 0, planes });
+    let rpc_client = RpcClient::new(key.clone(), PeerHello { node: NodeId::NONE, run: 0, shards });
     let call = Call::Join { node, member: Member { address: ours } };
     let registration = Registration { incarnation, run: 0 };
     let end = Instant::now() + limit;

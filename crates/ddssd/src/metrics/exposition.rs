@@ -4,7 +4,7 @@
 //! top` shows them.
 
 use ddss_core::Failure;
-use ddss_core::status::{Counter, Gauge, Histogram, Kind, PeerRow, Road, Status, Step};
+use ddss_core::status::{Counter, Gauge, Histogram, Kind, Location, PeerRow, Status, Step};
 use ddss_ipc::clock_ns;
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ impl Text {
 
 /// Adds the shard to the labels, if there are several.
 fn with_shard(status: &Status, labels: &str) -> String {
-    let shard = status.daemon.plane;
+    let shard = status.daemon.shard;
     match labels {
         labels if shard.is_only() => labels.to_owned(),
         "" => format!("shard=\"{}\"", shard.index()),
@@ -69,12 +69,12 @@ pub(super) fn exposition(all: &[Status]) -> String {
     peers(&mut text, all);
     text.head("step_seconds", "histogram", "duration of each step of a request, sampled from one request in 128");
     for &kind in Kind::ALL {
-        for &road in Road::ALL {
+        for &location in Location::ALL {
             for &step in Step::ALL {
                 let labels =
-                    format!("operation=\"{}\",location=\"{}\",step=\"{}\"", kind.name(), road.name(), step.name());
+                    format!("operation=\"{}\",location=\"{}\",step=\"{}\"", kind.name(), location.name(), step.name());
                 for status in all {
-                    histogram(&mut text, &with_shard(status, &labels), status.histogram(kind, road, step));
+                    histogram(&mut text, &with_shard(status, &labels), status.histogram(kind, location, step));
                 }
             }
         }
@@ -188,7 +188,7 @@ mod tests {
         set(Layout::counter_at(Counter::Commits), 42);
         set(Layout::operation_at(Kind::Get, Tally::Done), 7);
         set(Layout::failure_at(Failure::NodeDown.code()), 3);
-        let at = Layout::histogram_at(Kind::Get, Road::Away, Step::Total);
+        let at = Layout::histogram_at(Kind::Get, Location::Away, Step::Total);
         for (ns, count) in [(3, 1), (127, 1), (128, 1), (5000, 10), (u64::MAX, 2)] {
             set(at + Histogram::bucket_of(ns) * 8, count);
         }
@@ -226,7 +226,7 @@ mod tests {
         // With two shards each has its lines, and each type is declared once.
         let all = [0, 1].map(|index| {
             let mut status = status.clone();
-            status.daemon.plane = Shard::new(index, 2).unwrap();
+            status.daemon.shard = Shard::new(index, 2).unwrap();
             status
         });
         let both = exposition(&all);

@@ -25,7 +25,7 @@ fn verdict(all: &[Status], what: &str, reasons: impl Fn(&Status, Duration) -> Ve
     let all_reasons: Vec<String> = all
         .iter()
         .flat_map(|&(status, silent)| {
-            let shard = status.daemon.plane;
+            let shard = status.daemon.shard;
             let identity = if shard.is_only() { String::new() } else { format!("shard {}: ", shard.index()) };
             reasons(status, silent).into_iter().map(move |reason| format!("{identity}{reason}"))
         })
@@ -132,7 +132,7 @@ mod tests {
         let now = clock_ns();
         let mut all = [status(DaemonState::Serving, now, &[]), status(DaemonState::Serving, now - 3_000_000_000, &[])];
         for (index, status) in (0..).zip(&mut all) {
-            status.daemon.plane = Shard::new(index, 2).unwrap();
+            status.daemon.shard = Shard::new(index, 2).unwrap();
         }
         let verdict = health(&all);
         assert!(!verdict.is_good && verdict.text.contains("shard 1: the progress thread"), "{}", verdict.text);

@@ -174,7 +174,7 @@ mod tests {
         // If this broke, a flood would fill the daemon's memory, or a member would wait for an answer that never
         // comes.
         let (key, server) = (ClusterKey::generate().unwrap(), IpcServer::open(NodeId(1)).unwrap());
-        let hello = |node| PeerHello { node: NodeId(node), run: 1, planes: 1 };
+        let hello = |node| PeerHello { node: NodeId(node), run: 1, shards: 1 };
         let counts = HandshakeCounts::default();
         let verifier = HandshakeVerifier::new(
             key.clone(),

@@ -115,7 +115,7 @@ impl EventLoop {
         let scratch_region = register(&memory.scratch, Trust::Sealed)?;
         let mut engine = Engine::new(&EngineConfig {
             node: config.node,
-            plane: shard,
+            shard,
             pool_bytes: config.pool_bytes,
             peers: config.peers.iter().map(|peer| peer.node).collect(),
             // The low half of a time in nanoseconds: as good as random.
@@ -132,7 +132,7 @@ impl EventLoop {
         if bridge.is_some() {
             engine.enable_cluster_names();
         }
-        let hello = PeerHello { node: config.node, run, planes: shard.count() };
+        let hello = PeerHello { node: config.node, run, shards: shard.count() };
         server.publish_core();
         let began = Instant::now();
         let mut executor = ActionExecutor {
@@ -217,7 +217,7 @@ impl EventLoop {
     }
 
     fn attach_client(&mut self, session: Session) {
-        let (who, seen) = (session.credentials(), ClientInfo::of(&session));
+        let (credentials, seen) = (session.credentials(), ClientInfo::of(&session));
         let adopted = self.server.add_client(session).map_err(|error| error.to_string()).and_then(|client| {
             let memory = self.server.arena(client).cloned().ok_or("its arena is gone")?;
             let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
@@ -230,14 +230,14 @@ impl EventLoop {
         match adopted {
             Ok(arena) => {
                 let client = arena.client;
-                tracing::debug!(%client, pid = who.pid, uid = who.uid, "attached");
-                let identity = Principal { uid: who.uid, gid: who.gid };
+                tracing::debug!(%client, pid = credentials.pid, uid = credentials.uid, "attached");
+                let identity = Principal { uid: credentials.uid, gid: credentials.gid };
                 self.executor.engine.attach(client, identity, arena.memory.len() as u64);
                 self.executor.recorder.attach(&seen, self.executor.now.wall_us);
                 self.executor.arenas[client.index as usize] = Some(arena);
             }
             Err(error) => {
-                tracing::warn!(pid = who.pid, error, "cannot serve a client");
+                tracing::warn!(pid = credentials.pid, error, "cannot serve a client");
                 self.executor.recorder.count(Counter::NotServed);
             }
         }

@@ -119,7 +119,7 @@ impl ActionExecutor {
             }
             ControlEvent::Alive(node) => self.engine.node_alive(node),
             ControlEvent::Removed(node) => self.links.mark_removed(node),
-            ControlEvent::RoleAssigned(duty) => self.engine.assign_role(self.now, &duty),
+            ControlEvent::RoleAssigned(assignment) => self.engine.assign_role(self.now, &assignment),
             ControlEvent::RoleReleased(segment) => self.engine.remove_role(self.now, segment),
             ControlEvent::Lease { until } => {
                 let until_us = until.saturating_duration_since(self.began).as_micros() as u64;
@@ -225,7 +225,7 @@ impl ActionExecutor {
                 }
             }
             Action::Disconnect { node } => self.links.close_for_violation(self.fabric.as_mut(), node),
-            Action::Reply { lane, completion, data } => self.reply(lane, &completion, data),
+            Action::Reply { channel, completion, data } => self.reply(channel, &completion, data),
         }
     }
 
@@ -540,7 +540,7 @@ impl ActionExecutor {
     }
 
     fn send_window(&mut self, node: NodeId, message: Message, at: u64, bytes: u64) {
-        let Message::Found { step, facts, .. } = message else { return };
+        let Message::Found { step, info, .. } = message else { return };
         let window = self
             .area_regions
             .get(area_of(at))
@@ -548,7 +548,7 @@ impl ActionExecutor {
             .flatten()
             .and_then(|region| self.links.window(self.fabric.as_mut(), node, region, (at, offset_of(at)), bytes));
         let message = match window {
-            Some(window) => Message::Found { step, facts, window },
+            Some(window) => Message::Found { step, info, window },
             None => Message::Ended {
                 step,
                 // The segment may have been created by this very message.

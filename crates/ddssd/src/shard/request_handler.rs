@@ -33,10 +33,10 @@ impl RequestHandler for ActionExecutor {
         // The last action is nearly always the reply to this very request, and often the only one.
         let answered = loop {
             match self.engine.last_reply() {
-                Some(reply) if reply.lane == channel => {
+                Some(reply) if reply.channel == channel => {
                     break Some(self.memory.encode_completion(&reply.completion, reply.data));
                 }
-                Some(&reply) => self.reply(reply.lane, &reply.completion, reply.data),
+                Some(&reply) => self.reply(reply.channel, &reply.completion, reply.data),
                 None => match self.engine.next_action() {
                     Some(action) => self.execute(action),
                     None => break self.reply_to(channel, entry[1]),

@@ -117,7 +117,7 @@ impl PreparedShard {
         });
         let inbox = server.inbox();
         let unopened = (acceptor, inherited);
-        let hello = PeerHello { node: config.node, run, planes: shard.count() };
+        let hello = PeerHello { node: config.node, run, shards: shard.count() };
         let handshakes = HandshakeCounts::default();
         let verifier = |key| {
             HandshakeVerifier::new(

@@ -92,8 +92,8 @@ impl InflightRequests {
     }
 
     fn bucket(&self, channel: ChannelId, request: u64) -> usize {
-        let who = u64::from(channel.client.index) << 8 | u64::from(channel.index);
-        let mixed = u128::from(request ^ self.seed) * u128::from((who ^ self.seed.rotate_left(32)) | 1);
+        let caller = u64::from(channel.client.index) << 8 | u64::from(channel.index);
+        let mixed = u128::from(request ^ self.seed) * u128::from((caller ^ self.seed.rotate_left(32)) | 1);
         (mixed as u64 ^ (mixed >> 64) as u64) as usize % Self::BUCKETS
     }
 
@@ -180,10 +180,10 @@ mod tests {
         let of = |operation| RequestSubject::of(&Request::new(RequestId(1), operation).encode());
         assert_eq!(of(Operation::Null), RequestSubject { kind: Kind::Null, segment: 0, bytes: 0 });
         let from = Payload::Inline { bytes: [0; 16], length: 9 };
-        let put = Operation::Put { segment, offset: 1 << 40, from, terms: PutConditions::default() };
+        let put = Operation::Put { segment, offset: 1 << 40, from, conditions: PutConditions::default() };
         assert_eq!(of(put), RequestSubject { kind: Kind::Put, segment: 77, bytes: 9 });
         let list = ArenaRange { slot: 0, bytes: ARENA_SLOT_BYTES as u32 + 100 };
-        let many = Operation::PutMany { segment, list, ranges: 2, terms: PutConditions::default() };
+        let many = Operation::PutMany { segment, list, ranges: 2, conditions: PutConditions::default() };
         assert_eq!(of(many), RequestSubject { kind: Kind::PutMany, segment: 77, bytes: 100 });
         assert_eq!(of(Operation::Open { name: list }).segment_id(), None);
         assert_eq!(RequestSubject::of(&[u64::MAX; 8]).kind, Kind::Unknown);

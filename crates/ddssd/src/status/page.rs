@@ -4,7 +4,9 @@
 //! of that daemon. A reader with the old file open continues to read the old file.
 
 use crate::storage::memory::PoolError;
-use ddss_core::status::{Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Road, Row, Section, Step};
+use ddss_core::status::{
+    Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Location, Row, Section, Step,
+};
 use ddss_core::{NodeId, Shard};
 use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_start_ticks, status_name};
 use std::fs::Permissions;
@@ -93,7 +95,7 @@ impl StatusPage {
         self.set(IdentityWord::Release.at() + 8, half(8));
         self.set(IdentityWord::Core.at(), identity.core.map_or(0, |core| core as u64 + 1));
         let shard = identity.shard;
-        self.set(IdentityWord::Plane.at(), u64::from(shard.index()) | u64::from(shard.count()) << 32);
+        self.set(IdentityWord::Shard.at(), u64::from(shard.index()) | u64::from(shard.count()) << 32);
         self.set_state(DaemonState::Starting);
         self.beat(wall_us());
         Layout::begin(|at, word| self.set(at, word));
@@ -129,8 +131,8 @@ impl StatusPage {
     }
 
     /// Adds the duration of a step to its histogram.
-    pub(crate) fn add_sample(&self, kind: Kind, road: Road, step: Step, ns: u64) {
-        let at = Layout::histogram_at(kind, road, step);
+    pub(crate) fn add_sample(&self, kind: Kind, location: Location, step: Step, ns: u64) {
+        let at = Layout::histogram_at(kind, location, step);
         self.add(at + Histogram::bucket_of(ns) * size_of::<u64>(), 1);
         self.add(at + Layout::SUM_AT, ns);
     }
@@ -246,7 +248,7 @@ mod tests {
             StatusPage::make(&folder, &second, PageIdentity { shard: Shard::new(1, 2).unwrap(), ..identity(run) })
                 .unwrap();
             let all = read_all_statuses(&folder).unwrap();
-            assert_eq!(all.iter().map(|status| status.daemon.plane.index()).collect::<Vec<_>>(), [0, 1][..count]);
+            assert_eq!(all.iter().map(|status| status.daemon.shard.index()).collect::<Vec<_>>(), [0, 1][..count]);
         }
         StatusPage::discard(&folder, &second, 1);
         std::fs::remove_dir(&second).unwrap();

@@ -8,7 +8,7 @@ use super::inflight::{InflightRequest, InflightRequests, RequestSubject, StepTim
 use super::page::StatusPage;
 use super::top_segments::{AccessKind, TopSegments};
 use ddss_core::engine::Counters;
-use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, PeerRow, Road, SampleRow, Step, Tally as Column};
+use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, Location, PeerRow, SampleRow, Step, Tally as Column};
 use ddss_core::{ChannelId, ClientId, Entry, Message, NodeId, Outcome, SegmentId};
 use ddss_ipc::{ServerCounts, Session, Strategy, TracedRequest, clock_ns};
 
@@ -134,7 +134,7 @@ impl Recorder {
     // Clients.
 
     pub(crate) fn attach(&mut self, session: &ClientInfo, wall_us: u64) {
-        let &ClientInfo { client, pid, uid, gid, strategy, lanes, arena_bytes } = session;
+        let &ClientInfo { client, pid, uid, gid, strategy, channels, arena_bytes } = session;
         self.count(Counter::Attached);
         let row = ClientRow {
             client,
@@ -142,7 +142,7 @@ impl Recorder {
             uid,
             gid,
             strategy,
-            lanes,
+            channels,
             attached_us: wall_us,
             arena_bytes,
             operations: 0,
@@ -156,7 +156,7 @@ impl Recorder {
             *place = Some(ClientState { row, dirty: true });
             self.dirty.push(client.index);
             self.attached += 1;
-            self.channels += usize::from(lanes);
+            self.channels += usize::from(channels);
             self.arena_bytes += arena_bytes;
         }
     }
@@ -171,7 +171,7 @@ impl Recorder {
             self.inflight.remove_client(client_state.row.client);
         }
         self.attached -= 1;
-        self.channels -= usize::from(client_state.row.lanes);
+        self.channels -= usize::from(client_state.row.channels);
         self.arena_bytes -= client_state.row.arena_bytes;
         self.page.set_row::<ClientRow>(Layout::CLIENTS, index as usize, None);
     }
@@ -324,7 +324,7 @@ impl Recorder {
         steps[Step::Post.index()] = Some(now.saturating_sub(taken_ns));
         steps[Step::Total.index()] = Some(now.saturating_sub(submitted_ns.unwrap_or(taken_ns)));
         let away = subject.segment_id().is_some_and(|segment| self.is_remote(segment));
-        self.sample(channel, request, subject, outcome, if away { Road::Away } else { Road::Here }, steps);
+        self.sample(channel, request, subject, outcome, if away { Location::Away } else { Location::Here }, steps);
     }
 
     #[cold]
@@ -347,7 +347,7 @@ impl Recorder {
         steps[Step::Reply.index()] = Some(now.saturating_sub(complete_ns));
         steps[Step::Total.index()] = Some(now.saturating_sub(submitted_ns.unwrap_or(taken_ns)));
         let here = subject.segment_id().is_some_and(|segment| !self.is_remote(segment));
-        self.sample(channel, request, subject, outcome, if here { Road::Here } else { Road::Away }, steps);
+        self.sample(channel, request, subject, outcome, if here { Location::Here } else { Location::Away }, steps);
     }
 
     fn is_remote(&self, segment: SegmentId) -> bool {
@@ -360,12 +360,12 @@ impl Recorder {
         request: u64,
         subject: &RequestSubject,
         outcome: Outcome,
-        road: Road,
+        location: Location,
         steps_ns: [Option<u64>; Step::COUNT],
     ) {
         for (&step, ns) in Step::ALL.iter().zip(steps_ns) {
             if let Some(ns) = ns {
-                self.page.add_sample(subject.kind, road, step, ns);
+                self.page.add_sample(subject.kind, location, step, ns);
             }
         }
         self.samples += 1;
@@ -373,9 +373,9 @@ impl Recorder {
             number: self.samples,
             ended_us: self.wall_us,
             kind: subject.kind,
-            road,
+            location,
             outcome,
-            lane: channel.index,
+            channel: channel.index,
             client: channel.client,
             request,
             segment: subject.segment_id(),
@@ -456,7 +456,7 @@ impl Recorder {
         self.peers = known;
         for (gauge, value) in [
             (Gauge::Clients, self.attached as u64),
-            (Gauge::Lanes, self.channels as u64),
+            (Gauge::Channels, self.channels as u64),
             (Gauge::ArenaBytes, self.arena_bytes),
             (Gauge::Segments, gauges.segments as u64),
             (Gauge::PoolBytes, gauges.pool_bytes),
@@ -487,13 +487,13 @@ pub(crate) struct ClientInfo {
     uid: u32,
     gid: u32,
     strategy: u8,
-    lanes: u8,
+    channels: u8,
     arena_bytes: u64,
 }
 
 impl ClientInfo {
     pub(crate) fn of(session: &Session) -> Self {
-        let who = session.credentials();
+        let credentials = session.credentials();
         let strategy = match session.strategy() {
             Strategy::Mq => 1,
             Strategy::Rmq => 2,
@@ -502,11 +502,11 @@ impl ClientInfo {
         };
         Self {
             client: session.client(),
-            pid: who.pid.cast_unsigned(),
-            uid: who.uid,
-            gid: who.gid,
+            pid: credentials.pid.cast_unsigned(),
+            uid: credentials.uid,
+            gid: credentials.gid,
             strategy,
-            lanes: session.channels() as u8,
+            channels: session.channels() as u8,
             arena_bytes: session.arena().len() as u64,
         }
     }

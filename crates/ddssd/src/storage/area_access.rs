@@ -33,8 +33,8 @@ impl AreaAudiences {
     /// Returns the access check for the acceptor.
     pub(crate) fn access_check(&self) -> AreaAccess {
         let audiences = self.clone();
-        AreaAccess::new(move |area, who: &Credentials| {
-            let path = audiences.path_for(area as usize, Principal { uid: who.uid, gid: who.gid })?;
+        AreaAccess::new(move |area, credentials: &Credentials| {
+            let path = audiences.path_for(area as usize, Principal { uid: credentials.uid, gid: credentials.gid })?;
             SharedMemory::open_to_read(&path).ok()
         })
     }

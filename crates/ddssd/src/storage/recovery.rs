@@ -78,7 +78,7 @@ fn check_lengths(memory: &NodeMemory, entries: &[(Storage, Entry)]) -> Result<()
         let path = memory.area_file(area_of(record.at), *storage).0;
         let measure = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let found = *lengths.entry(path.clone()).or_insert_with_key(measure);
-        let bytes = Header::bytes_with(record.spec.bytes, record.spec.keeps());
+        let bytes = Header::bytes_with(record.spec.bytes, record.spec.history_len());
         if offset_of(record.at).saturating_add(bytes) > found {
             let name = record.name.as_str();
             let what =
@@ -96,8 +96,8 @@ fn restore_segment(
     found: &mut RecoveryReport,
 ) -> Result<u64, String> {
     let name = &record.name;
-    let keeps = record.spec.keeps();
-    let bytes = Header::bytes_with(record.spec.bytes, keeps).next_multiple_of(BLOCK_BYTES as u64);
+    let history_len = record.spec.history_len();
+    let bytes = Header::bytes_with(record.spec.bytes, history_len).next_multiple_of(BLOCK_BYTES as u64);
     let end = offset_of(record.at).checked_add(bytes);
     if !(OWN_AREA + 1..AREAS_MAX).contains(&area_of(record.at)) {
         return Err(format!("{name:?} lies outside of every area"));
@@ -121,7 +121,7 @@ fn restore_segment(
     }
     memory.set_lock_holder(record.at, LockToken::default());
     let header = memory.header(record.at);
-    if let Some(line) = Header::history_offset(record.spec.bytes, keeps, Version(header.state >> 1)) {
+    if let Some(line) = Header::history_offset(record.spec.bytes, history_len, Version(header.state >> 1)) {
         // The daemon may have died between the commit and its history copy.
         memory.store_version(record.at, record.at + line, &header);
     }
@@ -201,7 +201,7 @@ mod tests {
     fn open(folder: &Path) -> (NodeMemory, Engine) {
         let engine = Engine::new(&EngineConfig {
             node: NodeId(1),
-            plane: Shard::ONLY,
+            shard: Shard::ONLY,
             pool_bytes: POOL,
             peers: Vec::new(),
             first_generation: 0,

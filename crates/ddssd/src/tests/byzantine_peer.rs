@@ -85,10 +85,10 @@ impl ByzantineMember {
     }
 
     /// Allocates a segment at the home; returns its id and window.
-    fn make(&mut self, name: &str, spec: Spec, who: Principal) -> (SegmentId, RemoteWindow) {
+    fn make(&mut self, name: &str, spec: Spec, principal: Principal) -> (SegmentId, RemoteWindow) {
         let name = Name::new(name).unwrap();
-        match self.ask(|step| Message::Allocate { step, who, spec, name }, &[]) {
-            Some(Message::Found { facts, window, .. }) => (facts.segment, window),
+        match self.ask(|step| Message::Allocate { step, principal, spec, name }, &[]) {
+            Some(Message::Found { info, window, .. }) => (info.segment, window),
             other => panic!("{name:?} is not made: {other:?}"),
         }
     }
@@ -121,24 +121,24 @@ impl ByzantineMember {
 /// An honest client of the home; each of its calls succeeds.
 struct HonestClient {
     _attachment: Attachment,
-    lane: Channel,
+    channel: Channel,
     arena: SharedMemory,
 }
 
 impl HonestClient {
     fn attach(home: &Home) -> Self {
         let attachment = Attachment::connect(home.socket(), &AttachOptions::default()).unwrap();
-        let (lane, arena) = (attachment.take_channel().unwrap(), attachment.arena().clone());
-        Self { _attachment: attachment, lane, arena }
+        let (channel, arena) = (attachment.take_channel().unwrap(), attachment.arena().clone());
+        Self { _attachment: attachment, channel, arena }
     }
 
     fn ask(&mut self, operation: Operation) -> Completion {
         let request = Request { timeout_us: 20_000_000, ..Request::new(RequestId(1), operation) };
-        self.lane.submit(request.encode()).unwrap();
-        self.lane.ring_doorbell();
+        self.channel.submit(request.encode()).unwrap();
+        self.channel.ring_doorbell();
         let deadline = Instant::now() + Duration::from_secs(30);
-        assert_eq!(self.lane.wait(WaitClass::Polling, deadline), WaitOutcome::Ready, "{operation:?}");
-        let completion = Completion::decode(&self.lane.reap().unwrap());
+        assert_eq!(self.channel.wait(WaitClass::Polling, deadline), WaitOutcome::Ready, "{operation:?}");
+        let completion = Completion::decode(&self.channel.reap().unwrap());
         assert_eq!(completion.outcome, Outcome::Done, "{operation:?}");
         completion
     }
@@ -153,35 +153,35 @@ impl HonestClient {
 
     fn get(&mut self, segment: SegmentId) -> Completion {
         let into = ArenaRange { slot: 1, bytes: 16 };
-        self.ask(Operation::Get { segment, offset: 0, into, inline: true, look: ReadOptions::default() })
+        self.ask(Operation::Get { segment, offset: 0, into, inline: true, options: ReadOptions::default() })
     }
 }
 
 fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce(u64) -> Message {
-    let terms = PutConditions::default();
+    let conditions = PutConditions::default();
     move |step| Message::Put {
         step,
-        who: PRINCIPAL,
+        principal: PRINCIPAL,
         segment,
         offset,
         length,
         staged,
         ranges: 0,
-        terms,
+        conditions,
         timeout_us: TIMEOUT_US,
     }
 }
 
 fn get(segment: SegmentId, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
-    let (look, token) = (ReadOptions::default(), None);
+    let (options, token) = (ReadOptions::default(), None);
     move |step| Message::Get {
         step,
-        who: PRINCIPAL,
+        principal: PRINCIPAL,
         segment,
         offset,
         length,
         ranges: 0,
-        look,
+        options,
         token,
         timeout_us: TIMEOUT_US,
     }
@@ -229,7 +229,7 @@ fn uses_atomics_on_a_window(attacker: &mut ByzantineMember, _: &Target<'_>) {
 
 fn reads_a_segment_that_it_released(attacker: &mut ByzantineMember, _: &Target<'_>) {
     let (segment, window) = attacker.make("released", Spec::new(SEGMENT_BYTES), PRINCIPAL);
-    attacker.member.say(&Message::Release { step: 1, who: PRINCIPAL, segment }.encode(Timestamp::default(), &[]));
+    attacker.member.say(&Message::Release { step: 1, principal: PRINCIPAL, segment }.encode(Timestamp::default(), &[]));
     // It announces that it reads no more, and reads.
     attacker.member.say(&Message::Forgotten { segment }.encode(Timestamp::default(), &[]));
     assert!(attacker.member.is_still_served());
@@ -259,17 +259,17 @@ fn welcomes_with_invalid_window(attacker: &mut ByzantineMember, target: &Target<
 fn announces_segment_of_impossible_size(attacker: &mut ByzantineMember, _: &Target<'_>) {
     let segment = SegmentId::new(NodeId(2), 0, 1);
     let permissions = ddss_core::Permissions { owner: PRINCIPAL, mode: 0o666 };
-    let facts = ddss_core::SegmentInfo {
+    let info = ddss_core::SegmentInfo {
         segment,
         bytes: 1 << 40,
         model: ddss_core::Model::Strict,
         permissions,
-        keeps: u32::MAX,
+        history_len: u32::MAX,
         copies: 1,
         storage: ddss_core::Storage::Memory,
     };
     let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
-    attacker.member.say(&Message::Found { step: 1, facts, window }.encode(Timestamp::default(), &[]));
+    attacker.member.say(&Message::Found { step: 1, info, window }.encode(Timestamp::default(), &[]));
 }
 
 fn sends_random_bytes(attacker: &mut ByzantineMember, _: &Target<'_>) {
@@ -297,37 +297,40 @@ fn asks_beyond_a_segment(attacker: &mut ByzantineMember, _: &Target<'_>) {
         }
         let (change, token, timeout_us) = (AtomicOp::Swap(7), None, TIMEOUT_US);
         let offset = if offset == 0 { 4096 } else { offset };
-        attacker
-            .denied(|step| Message::Atomic { step, who: PRINCIPAL, segment, offset, change, token, timeout_us }, &[]);
+        attacker.denied(
+            |step| Message::Atomic { step, principal: PRINCIPAL, segment, offset, change, token, timeout_us },
+            &[],
+        );
     }
 }
 
 fn uses_lock_of_another_client(attacker: &mut ByzantineMember, target: &Target<'_>) {
     let Target { locked: segment, token, .. } = *target;
     attacker.denied(|step| Message::Unlock { step, segment, token }, &[]);
-    let terms = PutConditions { token: Some(token), ..PutConditions::default() };
+    let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
     let (length, staged) = (8, Message::NOT_STAGED);
     let put = |step| Message::Put {
         step,
-        who: PRINCIPAL,
+        principal: PRINCIPAL,
         segment,
         offset: 0,
         length,
         staged,
         ranges: 0,
-        terms,
+        conditions,
         timeout_us: TIMEOUT_US,
     };
     attacker.denied(put, &[7; 8]);
 }
 
 fn asks_for_user_without_permission(attacker: &mut ByzantineMember, target: &Target<'_>) {
-    let (segment, who) = (target.secret, Principal { uid: 9, gid: 9 });
-    attacker.denied(|step| Message::Describe { step, who, segment }, &[]);
-    attacker.denied(|step| Message::Release { step, who, segment }, &[]);
-    attacker.denied(|step| Message::Stat { step, who, segment }, &[]);
-    let (look, token, timeout_us) = (ReadOptions::default(), None, TIMEOUT_US);
-    let get = |step| Message::Get { step, who, segment, offset: 0, length: 64, ranges: 0, look, token, timeout_us };
+    let (segment, principal) = (target.secret, Principal { uid: 9, gid: 9 });
+    attacker.denied(|step| Message::Describe { step, principal, segment }, &[]);
+    attacker.denied(|step| Message::Release { step, principal, segment }, &[]);
+    attacker.denied(|step| Message::Stat { step, principal, segment }, &[]);
+    let (options, token, timeout_us) = (ReadOptions::default(), None, TIMEOUT_US);
+    let get =
+        |step| Message::Get { step, principal, segment, offset: 0, length: 64, ranges: 0, options, token, timeout_us };
     attacker.denied(get, &[]);
 }
 
@@ -342,8 +345,8 @@ fn names_foreign_segments(attacker: &mut ByzantineMember, target: &Target<'_>) {
     ] {
         attacker.denied(get(segment, 0, 8), &[]);
         attacker.denied(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8]);
-        attacker.denied(|step| Message::Describe { step, who: PRINCIPAL, segment }, &[]);
-        attacker.denied(|step| Message::Release { step, who: PRINCIPAL, segment }, &[]);
+        attacker.denied(|step| Message::Describe { step, principal: PRINCIPAL, segment }, &[]);
+        attacker.denied(|step| Message::Release { step, principal: PRINCIPAL, segment }, &[]);
     }
 }
 
@@ -382,10 +385,11 @@ fn sends_timestamp_of_far_future(attacker: &mut ByzantineMember, _: &Target<'_>)
 
 fn floods_lock_queue(attacker: &mut ByzantineMember, _: &Target<'_>) {
     let (segment, _) = attacker.make("crowded", Spec::new(8), PRINCIPAL);
-    let wish = LockRequest { shared: false, no_wait: false, lease_us: 50_000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 50_000 };
     let many = WAITERS_PER_SEGMENT_MAX as u64 + 200;
     for step in 0..many {
-        let lock = Message::Lock { step: 1 << 40 | step, who: PRINCIPAL, segment, wish, timeout_us: TIMEOUT_US };
+        let lock =
+            Message::Lock { step: 1 << 40 | step, principal: PRINCIPAL, segment, lock_request, timeout_us: TIMEOUT_US };
         attacker.send_when_possible(&lock.encode(Timestamp::default(), &[]));
     }
     // Each of them ends, and those beyond the limit at once.
@@ -403,8 +407,8 @@ fn fills_the_memory(attacker: &mut ByzantineMember, _: &Target<'_>) {
     for turn in 0..200 {
         let name = Name::new(&format!("fill/{turn}")).unwrap();
         let spec = Spec::new(64 << 10);
-        match attacker.ask(|step| Message::Allocate { step, who: PRINCIPAL, spec, name }, &[]) {
-            Some(Message::Found { facts, .. }) => made.push(facts.segment),
+        match attacker.ask(|step| Message::Allocate { step, principal: PRINCIPAL, spec, name }, &[]) {
+            Some(Message::Found { info, .. }) => made.push(info.segment),
             Some(Message::Ended { outcome, .. }) => {
                 assert_eq!(outcome, Outcome::Failed(Failure::NoSpace));
                 break;
@@ -421,7 +425,7 @@ fn asks_and_never_reads_replies(attacker: &mut ByzantineMember, target: &Target<
     let end = Instant::now() + Duration::from_secs(1);
     let mut sealed = [0; 600];
     while Instant::now() < end {
-        let lookup = Message::Lookup { step: 7, who: PRINCIPAL, name }.encode(Timestamp::default(), &[]);
+        let lookup = Message::Lookup { step: 7, principal: PRINCIPAL, name }.encode(Timestamp::default(), &[]);
         let length = attacker.member.channel.seal(&lookup, &mut sealed).unwrap();
         let Member { caller, peer, .. } = &mut attacker.member;
         let message = &sealed[..length];
@@ -484,10 +488,10 @@ fn byzantine_member_harms_no_other_client() {
     let mut good = HonestClient::attach(&home);
     let secret = good.make("secret", 0o600);
     let from = Payload::inline(&SECRET).unwrap();
-    good.ask(Operation::Put { segment: secret, offset: 0, from, terms: PutConditions::default() });
+    good.ask(Operation::Put { segment: secret, offset: 0, from, conditions: PutConditions::default() });
     let held = good.make("held", 0o666);
-    let wish = LockRequest { shared: false, no_wait: true, lease_us: 600_000_000 };
-    let locked = good.ask(Operation::Lock { segment: held, wish });
+    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 600_000_000 };
+    let locked = good.ask(Operation::Lock { segment: held, lock_request });
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     let target = Target { home: &home, secret, locked: held, token };
     for &(name, attack, end) in ATTACKS {

@@ -99,8 +99,8 @@ impl Home {
         let mut options = AttachOptions::default();
         (options.strategy, options.channels) = (strategy, 1);
         let attachment = Attachment::connect(self.service.as_ref().unwrap().socket(), &options).unwrap();
-        let lane = attachment.take_channel().unwrap();
-        Caller { lane, attachment }
+        let channel = attachment.take_channel().unwrap();
+        Caller { channel, attachment }
     }
 }
 
@@ -112,17 +112,17 @@ impl Drop for Home {
 }
 
 struct Caller {
-    lane: Channel,
+    channel: Channel,
     attachment: Attachment,
 }
 
 impl Caller {
     fn ask(&mut self, operation: Operation) -> Completion {
-        self.lane.submit(Request::new(RequestId(9), operation).encode()).unwrap();
-        self.lane.ring_doorbell();
+        self.channel.submit(Request::new(RequestId(9), operation).encode()).unwrap();
+        self.channel.ring_doorbell();
         let patience = Instant::now() + Duration::from_secs(20);
-        assert_eq!(self.lane.wait(WaitClass::Polling, patience), WaitOutcome::Ready);
-        Completion::decode(&self.lane.reap().unwrap())
+        assert_eq!(self.channel.wait(WaitClass::Polling, patience), WaitOutcome::Ready);
+        Completion::decode(&self.channel.reap().unwrap())
     }
 
     fn done(&mut self, operation: Operation) -> Option<Completion> {
@@ -150,25 +150,25 @@ impl Caller {
         self.done(Operation::Null)?;
         for &bytes in sizes {
             let from = Payload::Arena(range(bytes));
-            self.done(Operation::Put { segment, offset: 0, from, terms: PutConditions::default() })?;
-            for (inline, asks) in [(bytes == 8, None), (false, Some(Model::Read))] {
-                let look = ReadOptions { asks, version: None };
-                self.done(Operation::Get { segment, offset: 0, into: range(bytes), inline, look })?;
+            self.done(Operation::Put { segment, offset: 0, from, conditions: PutConditions::default() })?;
+            for (inline, requested_model) in [(bytes == 8, None), (false, Some(Model::Read))] {
+                let options = ReadOptions { requested_model, version: None };
+                self.done(Operation::Get { segment, offset: 0, into: range(bytes), inline, options })?;
             }
         }
         let small = Payload::inline(&[7; 16]).unwrap();
-        self.done(Operation::Put { segment, offset: 0, from: small, terms: PutConditions::default() })?;
+        self.done(Operation::Put { segment, offset: 0, from: small, conditions: PutConditions::default() })?;
         let table = Ranges::new([ddss_core::Range { offset: 8, bytes: 8 }, ddss_core::Range { offset: 99, bytes: 9 }]);
         self.attachment.arena().write(0, &table.unwrap().encode()).unwrap();
         let (list, ranges) = (ArenaRange { slot: 0, bytes: 4096 + 17 }, 2);
-        self.done(Operation::PutMany { segment, list, ranges, terms: PutConditions::default() })?;
-        self.done(Operation::GetMany { segment, list, ranges, look: ReadOptions::default() })?;
+        self.done(Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() })?;
+        self.done(Operation::GetMany { segment, list, ranges, options: ReadOptions::default() })?;
         self.done(Operation::Atomic { segment, offset: 8, change: AtomicOp::Add(1), token: None })?;
-        let wish = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
-        let locked = self.done(Operation::Lock { segment, wish })?;
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let locked = self.done(Operation::Lock { segment, lock_request })?;
         let token = LockToken(u64::from_le_bytes(std::array::from_fn(|index| locked.data[index])));
-        let terms = PutConditions { token: Some(token), ..PutConditions::default() };
-        self.done(Operation::Put { segment, offset: 0, from: Payload::Arena(range(64)), terms })?;
+        let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
+        self.done(Operation::Put { segment, offset: 0, from: Payload::Arena(range(64)), conditions })?;
         self.done(Operation::Unlock { segment, token })?;
         Some(())
     }

@@ -79,7 +79,7 @@ impl Caller {
     fn next(&mut self, peer: PeerId) -> Option<Seen> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
-            if let Some(index) = self.seen.iter().position(|(who, _)| *who == peer) {
+            if let Some(index) = self.seen.iter().position(|(principal, _)| *principal == peer) {
                 return Some(self.seen.remove(index).1);
             }
             self.look();
@@ -147,7 +147,7 @@ impl Member {
         let end = Instant::now() + PATIENCE;
         // A founding node needs a moment until it knows its members.
         let (shake, hello, peer, answer) = loop {
-            let ours = PeerHello { node: NodeId(2), run, planes: 1 };
+            let ours = PeerHello { node: NodeId(2), run, shards: 1 };
             let (shake, hello) = Initiator::begin(&home.key, Purpose::Data(0), &ours).unwrap();
             let peer = caller.call(home, &hello);
             match caller.next(peer) {
@@ -177,7 +177,7 @@ impl Member {
     /// Checks that the home still answers, after any number of other messages.
     pub(crate) fn is_still_served(&mut self) -> bool {
         self.say(
-            &Message::Lookup { step: 77, who: PRINCIPAL, name: Name::new("nothing").unwrap() }
+            &Message::Lookup { step: 77, principal: PRINCIPAL, name: Name::new("nothing").unwrap() }
                 .encode(Timestamp::default(), &[]),
         );
         loop {
@@ -191,7 +191,7 @@ impl Member {
     /// Checks that the home still answers with its next message.
     pub(crate) fn is_served(&mut self) -> bool {
         self.say(
-            &Message::Lookup { step: 7, who: PRINCIPAL, name: Name::new("nothing").unwrap() }
+            &Message::Lookup { step: 7, principal: PRINCIPAL, name: Name::new("nothing").unwrap() }
                 .encode(Timestamp::default(), &[]),
         );
         let Some(Seen::Said(plain)) = self.hear() else { return false };
@@ -206,11 +206,11 @@ fn peer_without_key_is_rejected_with_reason() {
     let home = Home::start("no-key");
     let mut caller = Caller::new();
     let other = ClusterKey::generate().unwrap();
-    let ours = PeerHello { node: NodeId(2), run: 1, planes: 1 };
+    let ours = PeerHello { node: NodeId(2), run: 1, shards: 1 };
     let (_, wrong) = Initiator::begin(&other, Purpose::Data(0), &ours).unwrap();
     let (_, control) = Initiator::begin(&home.key, Purpose::Control, &ours).unwrap();
     let (_, unknown) =
-        Initiator::begin(&home.key, Purpose::Data(0), &PeerHello { node: NodeId(77), run: 1, planes: 1 }).unwrap();
+        Initiator::begin(&home.key, Purpose::Data(0), &PeerHello { node: NodeId(77), run: 1, shards: 1 }).unwrap();
     let mut newer = wrong;
     newer[1] += 1;
     let old = b"DDSSpeer\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00".as_slice();
@@ -241,7 +241,7 @@ fn removed_member_is_disconnected_and_rejected() {
     let answer = ask.ask(&home.folder).unwrap();
     assert!(matches!(answer, AdminResponse::Left { dropped: 0 }), "{answer:?}");
     assert!(member.caller.ends(member.peer), "it is connected still");
-    let ours = PeerHello { node: NodeId(2), run: 2, planes: 1 };
+    let ours = PeerHello { node: NodeId(2), run: 2, shards: 1 };
     let (mut caller, end) = (Caller::new(), Instant::now() + PATIENCE);
     // The membership may end a moment before the reason is known.
     loop {
@@ -289,16 +289,16 @@ fn member_with_invalid_messages_loses_only_its_connection() {
     let found = |node| {
         let segment = ddss_core::SegmentId::new(NodeId(node), 0, 1);
         let permissions = ddss_core::Permissions { owner: PRINCIPAL, mode: 0o600 };
-        let facts = ddss_core::SegmentInfo {
+        let info = ddss_core::SegmentInfo {
             segment,
             bytes: 4096,
             model: ddss_core::Model::Strict,
             permissions,
-            keeps: 0,
+            history_len: 0,
             copies: 1,
             storage: ddss_core::Storage::Memory,
         };
-        Message::Found { step: 1, facts, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }
+        Message::Found { step: 1, info, window: RemoteWindow { key: 1, base: 0, bytes: 16 } }
             .encode(Timestamp::default(), &[])
             .to_vec()
     };
@@ -314,7 +314,7 @@ fn member_with_invalid_messages_loses_only_its_connection() {
     for (run, turn) in (100..).zip(0..3) {
         let (mut member, _) = Member::meet(&home, run);
         let mut sealed = [0; 600];
-        let lookup = Message::Lookup { step: 7, who: PRINCIPAL, name: Name::new("nothing").unwrap() }
+        let lookup = Message::Lookup { step: 7, principal: PRINCIPAL, name: Name::new("nothing").unwrap() }
             .encode(Timestamp::default(), &[]);
         let length = match turn {
             0 => {

@@ -92,12 +92,12 @@ pub(crate) fn send_with_descriptors(socket: &OwnedFd, bytes: &[u8], descriptors:
 }
 
 /// A hello of 64 bytes.
-pub(crate) fn hello(version: u32, strategy: u32, lanes: u32, arena_bytes: u64) -> [u8; 64] {
+pub(crate) fn hello(version: u32, strategy: u32, channels: u32, arena_bytes: u64) -> [u8; 64] {
     let mut frame = [0; 64];
     frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
     frame[8..12].copy_from_slice(&version.to_ne_bytes());
     frame[12..16].copy_from_slice(&strategy.to_ne_bytes());
-    frame[16..20].copy_from_slice(&lanes.to_ne_bytes());
+    frame[16..20].copy_from_slice(&channels.to_ne_bytes());
     frame[24..32].copy_from_slice(&arena_bytes.to_ne_bytes());
     frame
 }
@@ -153,11 +153,11 @@ impl ByzantineClient {
     pub(crate) fn attach_as(
         target: &Target,
         strategy: u32,
-        lanes: u32,
+        channels: u32,
         arena: usize,
     ) -> Result<(Self, Vec<u8>), String> {
         let socket = open_socket(target)?;
-        send_packet(&socket, &hello(LAYOUT_VERSION, strategy, lanes, arena as u64));
+        send_packet(&socket, &hello(LAYOUT_VERSION, strategy, channels, arena as u64));
         let (frame, descriptors) = receive_packet(&socket);
         if frame.len() != 256 || frame[12] != 1 {
             let text = frame.get(24..).map(String::from_utf8_lossy).unwrap_or_default();
@@ -165,7 +165,7 @@ impl ByzantineClient {
         }
         let descriptors = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| "no three descriptors came")?;
         let [memory, board, wake] = descriptors;
-        let arena_at = RINGS + lanes as usize * RING_BYTES;
+        let arena_at = RINGS + channels as usize * RING_BYTES;
         let memory = SharedMemory::from_descriptor(memory, arena_at + arena, Access::ReadWrite);
         let memory = memory.map_err(context("its memory"))?;
         let board = SharedMemory::from_descriptor(board, 4096, Access::ReadOnly).map_err(context("the board"))?;
@@ -184,8 +184,8 @@ impl ByzantineClient {
     }
 
     /// Fills a slot of a channel's ring as the ring does, with any position.
-    pub(crate) fn fill(&self, lane: usize, slot: usize, entry: &Entry, position: u32) {
-        let line = RINGS + lane * RING_BYTES + slot * 64;
+    pub(crate) fn fill(&self, channel: usize, slot: usize, entry: &Entry, position: u32) {
+        let line = RINGS + channel * RING_BYTES + slot * 64;
         for (index, word) in entry.iter().enumerate().skip(1) {
             self.store(line + index * 8, *word);
         }
@@ -198,8 +198,8 @@ impl ByzantineClient {
     }
 
     /// Returns the content of a slot if it is the completion of that position.
-    pub(crate) fn completion(&self, lane: usize, position: u32) -> Option<Completion> {
-        let line = RINGS + lane * RING_BYTES + (position - 1) as usize % SLOTS as usize * 64;
+    pub(crate) fn completion(&self, channel: usize, position: u32) -> Option<Completion> {
+        let line = RINGS + channel * RING_BYTES + (position - 1) as usize % SLOTS as usize * 64;
         let word = |index: usize| self.memory.load(line + index * 8, Ordering::Acquire).unwrap_or(0);
         let found = word(0);
         let there = found as u32 == position << 1 | 1;

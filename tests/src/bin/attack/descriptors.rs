@@ -40,7 +40,8 @@ pub(crate) fn punches_holes_in_memory(target: &Target) -> AttackResult {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     for turn in 0..500u64 {
         let into = ArenaRange { slot: 0, bytes: 4096 };
-        let get = Operation::Get { segment: target.held, offset: 0, into, inline: false, look: ReadOptions::default() };
+        let get =
+            Operation::Get { segment: target.held, offset: 0, into, inline: false, options: ReadOptions::default() };
         liar.post(&Request { timeout_us: 10_000, ..Request::new(RequestId(turn), get) }.encode());
         let _ = rustix::fs::fallocate(liar.memory.descriptor(), flags, 12288, 64 << 10);
         if turn % 32 == 31 {

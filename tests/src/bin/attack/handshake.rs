@@ -49,10 +49,11 @@ pub(crate) fn sends_wrong_layout_version(target: &Target) -> AttackResult {
 }
 
 pub(crate) fn requests_absurd_areas(target: &Target) -> AttackResult {
-    for (lanes, bytes) in [(0, 4096), (65, 4096), (u32::MAX, u64::MAX), (1, 0), (1, 1 << 62), (64, (256 << 20) + 1)] {
+    for (channels, bytes) in [(0, 4096), (65, 4096), (u32::MAX, u64::MAX), (1, 0), (1, 1 << 62), (64, (256 << 20) + 1)]
+    {
         let socket = open_socket(target)?;
-        send_packet(&socket, &hello(LAYOUT_VERSION, RCQ, lanes, bytes));
-        expect_failure(&format!("{lanes} lanes, {bytes} bytes"), !is_refusal(&receive_packet(&socket).0))?;
+        send_packet(&socket, &hello(LAYOUT_VERSION, RCQ, channels, bytes));
+        expect_failure(&format!("{channels} lanes, {bytes} bytes"), !is_refusal(&receive_packet(&socket).0))?;
     }
     Ok(())
 }

@@ -80,10 +80,10 @@ pub(crate) fn overflows_offset_plus_length(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     for offset in [4096, 4089, 1 << 32, 1 << 48, u64::MAX - 7, u64::MAX] {
         let into = ArenaRange { slot: 0, bytes: 8 };
-        let get = Operation::Get { segment: target.held, offset, into, inline: true, look: ReadOptions::default() };
+        let get = Operation::Get { segment: target.held, offset, into, inline: true, options: ReadOptions::default() };
         liar.is_denied(&format!("a get at {offset}"), get)?;
         let from = Payload::Arena(into);
-        let put = Operation::Put { segment: target.held, offset, from, terms: PutConditions::default() };
+        let put = Operation::Put { segment: target.held, offset, from, conditions: PutConditions::default() };
         liar.is_denied(&format!("a put at {offset}"), put)?;
         let change = AtomicOp::Add(1);
         let atomic = Operation::Atomic { segment: target.held, offset, change, token: None };
@@ -101,13 +101,13 @@ pub(crate) fn names_memory_outside_the_arena(target: &Target) -> AttackResult {
             offset: 0,
             into: range,
             inline: false,
-            look: ReadOptions::default(),
+            options: ReadOptions::default(),
         };
         liar.is_denied("a get", get)?;
         let from = Payload::Arena(range);
         liar.is_denied(
             "a put",
-            Operation::Put { segment: target.held, offset: 0, from, terms: PutConditions::default() },
+            Operation::Put { segment: target.held, offset: 0, from, conditions: PutConditions::default() },
         )?;
         liar.is_denied("an open", Operation::Open { name: range })?;
         liar.is_denied("an allocation", Operation::Allocate { spec_and_name: range })?;
@@ -116,42 +116,45 @@ pub(crate) fn names_memory_outside_the_arena(target: &Target) -> AttackResult {
         if slot > 15 {
             liar.is_denied("facts", Operation::Stat { segment: target.held, page: range })?;
         }
-        let (list, look) = (range, ReadOptions::default());
-        liar.is_denied("ranges", Operation::GetMany { segment: target.held, list, ranges: 1, look })?;
+        let (list, options) = (range, ReadOptions::default());
+        liar.is_denied("ranges", Operation::GetMany { segment: target.held, list, ranges: 1, options })?;
     }
     liar.look_around()
 }
 
 /// All requests on a segment.
 fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 13] {
-    let (look, terms, none) = (ReadOptions::default(), PutConditions::default(), None);
-    let under = PutConditions { token: Some(LockToken(token)), ..terms };
+    let (options, conditions, none) = (ReadOptions::default(), PutConditions::default(), None);
+    let under = PutConditions { token: Some(LockToken(token)), ..conditions };
     let into = ArenaRange { slot: 1, bytes: 64 };
-    let wish = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
+    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
     let held = Payload::Inline { bytes: [7; 16], length: 8 };
     [
-        ("a get", Operation::Get { segment, offset: 0, into, inline: false, look }),
-        ("a get in the answer", Operation::Get { segment, offset: 0, into: PAGE, inline: true, look }),
+        ("a get", Operation::Get { segment, offset: 0, into, inline: false, options }),
+        ("a get in the answer", Operation::Get { segment, offset: 0, into: PAGE, inline: true, options }),
         ("an older version", {
-            let look = ReadOptions { version: Some(Version(1)), ..look };
-            Operation::Get { segment, offset: 0, into, inline: false, look }
+            let options = ReadOptions { version: Some(Version(1)), ..options };
+            Operation::Get { segment, offset: 0, into, inline: false, options }
         }),
-        ("a get of ranges", Operation::GetMany { segment, list: ArenaRange { slot: 2, bytes: 64 }, ranges: 1, look }),
-        ("a put", Operation::Put { segment, offset: 0, from: held, terms }),
-        ("a put under a token", Operation::Put { segment, offset: 0, from: Payload::Arena(into), terms: under }),
+        (
+            "a get of ranges",
+            Operation::GetMany { segment, list: ArenaRange { slot: 2, bytes: 64 }, ranges: 1, options },
+        ),
+        ("a put", Operation::Put { segment, offset: 0, from: held, conditions }),
+        ("a put under a token", Operation::Put { segment, offset: 0, from: Payload::Arena(into), conditions: under }),
         ("an atomic", Operation::Atomic { segment, offset: 0, change: AtomicOp::Swap(0), token: none }),
-        ("a lock", Operation::Lock { segment, wish }),
+        ("a lock", Operation::Lock { segment, lock_request }),
         ("an unlock", Operation::Unlock { segment, token: LockToken(token) }),
         ("facts", Operation::Stat { segment, page: PAGE }),
         (
             "other permissions",
-            Operation::Permit { segment, permit: PermissionUpdate { mode: Some(0o666), owner: None } },
+            Operation::Permit { segment, update: PermissionUpdate { mode: Some(0o666), owner: None } },
         ),
         (
             "another owner",
             Operation::Permit {
                 segment,
-                permit: PermissionUpdate { mode: None, owner: Some(ddss_core::Principal { uid: 65534, gid: 65534 }) },
+                update: PermissionUpdate { mode: None, owner: Some(ddss_core::Principal { uid: 65534, gid: 65534 }) },
             },
         ),
         ("a release", Operation::Release { segment }),
@@ -189,9 +192,9 @@ pub(crate) fn uses_foreign_lock_token(target: &Target) -> AttackResult {
     let token = LockToken(target.token);
     let segment = target.held;
     liar.is_denied("an unlock", Operation::Unlock { segment, token })?;
-    let terms = PutConditions { token: Some(token), ..PutConditions::default() };
+    let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 8 });
-    liar.is_denied("a put", Operation::Put { segment, offset: 0, from, terms })?;
+    liar.is_denied("a put", Operation::Put { segment, offset: 0, from, conditions })?;
     liar.is_denied(
         "an atomic",
         Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: Some(token) },
@@ -223,7 +226,7 @@ pub(crate) fn releases_segment_in_use(target: &Target) -> AttackResult {
             offset: 0,
             into: ArenaRange { slot: 1, bytes: 4096 },
             inline: false,
-            look: ReadOptions::default(),
+            options: ReadOptions::default(),
         };
         let mut last = 0;
         for id in 0..40 {
@@ -238,14 +241,14 @@ pub(crate) fn releases_segment_in_use(target: &Target) -> AttackResult {
 pub(crate) fn puts_under_expired_lease(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     let segment = make(&mut liar, &own_name("lease"), Spec::new(64))?;
-    let wish = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
-    let locked = liar.ask(Operation::Lock { segment, wish })?;
+    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
+    let locked = liar.ask(Operation::Lock { segment, lock_request })?;
     expect_failure("no lock of its own", locked.outcome != Outcome::Done)?;
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     std::thread::sleep(std::time::Duration::from_millis(100));
-    let terms = PutConditions { token: Some(token), ..PutConditions::default() };
+    let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 8 });
-    liar.is_denied("a put under it", Operation::Put { segment, offset: 0, from, terms })?;
+    liar.is_denied("a put under it", Operation::Put { segment, offset: 0, from, conditions })?;
     liar.ask(Operation::Release { segment }).map(drop)
 }
 
@@ -299,7 +302,7 @@ pub(crate) fn allocates_absurd_sizes(target: &Target) -> AttackResult {
 
 pub(crate) fn sends_invalid_range_tables(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
-    let look = ReadOptions::default();
+    let options = ReadOptions::default();
     let range = |offset, bytes| Range { offset, bytes };
     let tables: [&[Range]; 5] = [
         &[range(4096, 1)],
@@ -317,10 +320,10 @@ pub(crate) fn sends_invalid_range_tables(target: &Target) -> AttackResult {
             }
             liar.arena().write(0, &bytes).map_err(|error| error.to_string())?;
             let list = ArenaRange { slot: 0, bytes: 8192 };
-            liar.is_denied("a get", Operation::GetMany { segment: target.held, list, ranges, look })?;
+            liar.is_denied("a get", Operation::GetMany { segment: target.held, list, ranges, options })?;
             liar.is_denied(
                 "a put",
-                Operation::PutMany { segment: target.held, list, ranges, terms: PutConditions::default() },
+                Operation::PutMany { segment: target.held, list, ranges, conditions: PutConditions::default() },
             )?;
         }
     }
@@ -344,8 +347,8 @@ pub(crate) fn changes_range_tables_during_read(target: &Target) -> AttackResult 
         let asked = (0..2000).try_for_each(|turn| {
             let (list, ranges) = (ArenaRange { slot: 0, bytes: 4096 + 64 }, 1);
             let operation = match turn % 2 {
-                0 => Operation::GetMany { segment, list, ranges, look: ReadOptions::default() },
-                _ => Operation::PutMany { segment, list, ranges, terms: PutConditions::default() },
+                0 => Operation::GetMany { segment, list, ranges, options: ReadOptions::default() },
+                _ => Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() },
             };
             liar.ask(operation).map(drop)
         });
@@ -375,15 +378,15 @@ pub(crate) fn lists_all_segments(target: &Target) -> AttackResult {
 
 pub(crate) fn floods_lock_queues(target: &Target) -> AttackResult {
     let (liar, _) = ByzantineClient::attach_as(target, RCQ, 64, 64 << 10)?;
-    let wish = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
-    for lane in 0..64 {
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+    for channel in 0..64 {
         for slot in 0..64u32 {
             let operation = match slot % 2 {
-                0 => Operation::Lock { segment: target.held, wish },
+                0 => Operation::Lock { segment: target.held, lock_request },
                 _ => Operation::Await { segment: target.held, above: Version(u64::MAX) },
             };
             let request = Request { timeout_us: 300_000, ..Request::new(RequestId(slot.into()), operation) };
-            liar.fill(lane, slot as usize, &request.encode(), slot + 1);
+            liar.fill(channel, slot as usize, &request.encode(), slot + 1);
         }
     }
     liar.ring();

@@ -120,17 +120,17 @@ pub(crate) fn fills_all_channels(target: &Target) -> AttackResult {
     let end = Instant::now() + Duration::from_millis(300);
     let mut position = 1;
     while Instant::now() < end {
-        for lane in 0..64 {
+        for channel in 0..64 {
             for slot in 0..16u32 {
                 let at = position + slot;
-                liar.fill(lane, (at - 1) as usize % SLOTS as usize, &null(1), at);
+                liar.fill(channel, (at - 1) as usize % SLOTS as usize, &null(1), at);
             }
         }
         liar.ring();
         position += 16;
         let end = Instant::now() + Duration::from_secs(20);
-        for lane in 0..64 {
-            while liar.completion(lane, position - 1).is_none() {
+        for channel in 0..64 {
+            while liar.completion(channel, position - 1).is_none() {
                 expect_failure("a lane is served no more", Instant::now() > end)?;
                 std::thread::yield_now();
             }
@@ -151,13 +151,13 @@ pub(crate) fn keeps_all_rings_full(target: &Target) -> AttackResult {
                 let mut rings = [(0u32, 0u32); LANES / 4];
                 while Instant::now() < end {
                     for (index, (asked, answered)) in rings.iter_mut().enumerate() {
-                        let lane = part * LANES / 4 + index;
-                        while *answered < *asked && liar.completion(lane, *answered + 1).is_some() {
+                        let channel = part * LANES / 4 + index;
+                        while *answered < *asked && liar.completion(channel, *answered + 1).is_some() {
                             *answered += 1;
                         }
                         while *asked - *answered < SLOTS {
                             *asked += 1;
-                            liar.fill(lane, (*asked - 1) as usize % SLOTS as usize, &null(1), *asked);
+                            liar.fill(channel, (*asked - 1) as usize % SLOTS as usize, &null(1), *asked);
                         }
                     }
                     liar.ring();
@@ -172,7 +172,7 @@ pub(crate) fn keeps_all_rings_full(target: &Target) -> AttackResult {
 fn leaves_puts(target: &Target) -> Result<ByzantineClient, String> {
     let mut liar = ByzantineClient::attach(target)?;
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 4096 });
-    let put = Operation::Put { segment: target.held, offset: 0, from, terms: PutConditions::default() };
+    let put = Operation::Put { segment: target.held, offset: 0, from, conditions: PutConditions::default() };
     for id in 0..u64::from(SLOTS) {
         liar.post(&Request { timeout_us: 200_000, ..Request::new(RequestId(id), put) }.encode());
     }

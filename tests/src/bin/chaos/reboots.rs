@@ -70,8 +70,8 @@ fn all_in_sync(field: &Cluster) -> Result<Option<String>, ddss::Error> {
     let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
     for segment in open_all(&client)? {
         let listing = segment.stat()?;
-        if listing.mirroring != ReplicationInfo::InSync {
-            return Ok(Some(format!("{} {:?} {:?}", listing.name, listing.mirroring, listing.degraded)));
+        if listing.replication != ReplicationInfo::InSync {
+            return Ok(Some(format!("{} {:?} {:?}", listing.name, listing.replication, listing.degraded)));
         }
     }
     Ok(None)

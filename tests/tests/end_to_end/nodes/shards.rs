@@ -16,7 +16,7 @@ use serde_json::Value;
 /// A machine that runs other tests takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn two_planes(options: DaemonOptions) -> DaemonOptions {
+fn two_shards(options: DaemonOptions) -> DaemonOptions {
     options.argument("--progress-threads").argument("2")
 }
 
@@ -24,7 +24,7 @@ fn pair() -> [Daemon; 2] {
     let (a, b) = (DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap());
     let a = a.peer(&b);
     let b = b.peer(&a);
-    [two_planes(a), two_planes(b)].map(|options| options.start().unwrap())
+    [two_shards(a), two_shards(b)].map(|options| options.start().unwrap())
 }
 
 fn client(daemon: &Daemon) -> Client {
@@ -48,15 +48,15 @@ fn refused(folder: &Path, words: &[&str]) -> (i32, String) {
     (ended.code().unwrap_or(-1), process.stderr())
 }
 
-fn planes_of(segments: &[Segment]) -> BTreeSet<u8> {
-    segments.iter().map(|segment| segment.id().plane()).collect()
+fn shards_of(segments: &[Segment]) -> BTreeSet<u8> {
+    segments.iter().map(|segment| segment.id().shard()).collect()
 }
 
 /// Waits until a client can allocate segments of both shards on a node.
 fn until_they_meet(client: &Client, home: u16) {
     let spec = Spec { placement: Placement::Node(ddss::NodeId(home)), ..Spec::new(8) };
-    for (plane, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
-        assert_eq!(usize::from(Shard::index_of(&Name::new(name).unwrap(), 2)), plane);
+    for (shard, name) in ["probe/b", "probe/a"].into_iter().enumerate() {
+        assert_eq!(usize::from(Shard::index_of(&Name::new(name).unwrap(), 2)), shard);
         let begin = Instant::now();
         while let Err(error) = client.allocate(name, spec).and_then(Segment::release) {
             assert!(begin.elapsed() < PATIENCE, "the nodes do not find each other: {error}");
@@ -69,14 +69,14 @@ fn until_they_meet(client: &Client, home: u16) {
 fn allocate(client: &Client, prefix: &str, spec: Spec) -> Vec<Segment> {
     let made = (0..6).map(|number| client.allocate(&format!("{prefix}{number}"), spec).unwrap());
     let made: Vec<_> = made.collect();
-    assert_eq!(planes_of(&made), BTreeSet::from([0, 1]), "both planes are used");
+    assert_eq!(shards_of(&made), BTreeSet::from([0, 1]), "both planes are used");
     made
 }
 
 // If this failed, a second progress thread would idle, or an operator would see one half of the node.
 #[test]
 fn both_shards_serve_calls_and_are_shown_by_commands() {
-    let daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
+    let daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let names: BTreeSet<String> =
         tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok()).collect();
@@ -88,7 +88,7 @@ fn both_shards_serve_calls_and_are_shown_by_commands() {
         segment.put(0, &pattern(number as u64, 1000)).unwrap();
         assert_eq!(segment.get(..).unwrap()[..], pattern(number as u64, 1000)[..]);
     }
-    let lock = segments.iter().find(|segment| segment.id().plane() == 1).unwrap().lock().unwrap();
+    let lock = segments.iter().find(|segment| segment.id().shard() == 1).unwrap().lock().unwrap();
     let listed: Vec<Value> = ddss(&daemon, &["ls", "s*"]).as_array().unwrap().clone();
     let listed: Vec<&str> = listed.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(listed, ["s0", "s1", "s2", "s3", "s4", "s5"]);
@@ -112,14 +112,14 @@ fn both_shards_serve_calls_and_are_shown_by_commands() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let clients = ddss(&daemon, &["clients"]);
-    let planes: BTreeSet<u64> = clients
+    let shards: BTreeSet<u64> = clients
         .as_array()
         .unwrap()
         .iter()
         .filter(|row| row["pid"] == std::process::id())
         .map(|row| row["shard"].as_u64().unwrap())
         .collect();
-    assert_eq!(planes, BTreeSet::from([0, 1]));
+    assert_eq!(shards, BTreeSet::from([0, 1]));
 }
 
 // If this failed, nodes with several threads would lose each other's names, or connect to the wrong shard.
@@ -166,7 +166,7 @@ fn two_nodes_connect_shard_by_shard() {
 // If this failed, a crash of a daemon with several threads would lose what one of them had acknowledged.
 #[test]
 fn kill_loses_no_data_of_any_shard() {
-    let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
+    let mut daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
     let client = client(&daemon);
     let segments = allocate(&client, "kept", Spec::new(5000));
     for round in 1..=3u64 {
@@ -191,7 +191,7 @@ fn kill_loses_no_data_of_any_shard() {
 // If this failed, a number that was changed in a file would hide half of all segments, or throw them away.
 #[test]
 fn shard_count_change_is_refused_while_segments_exist() {
-    let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
+    let mut daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
     let client = client(&daemon);
     let segments = allocate(&client, "stays", Spec::new(64));
     segments.iter().for_each(|segment| segment.put(0, b"still here").map(drop).unwrap());
@@ -224,7 +224,7 @@ fn shard_count_change_is_refused_while_segments_exist() {
 // If this failed, a boot would lose the files of all threads but the first, or have the daemon refuse what is its own.
 #[test]
 fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
-    let mut daemon = two_planes(DaemonOptions::new(1).unwrap()).start().unwrap();
+    let mut daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
     let segments = allocate(&client(&daemon), "file", Spec { storage: Storage::File, ..Spec::new(5000) });
     for (number, segment) in (0..).zip(&segments) {
         segment.put(0, &pattern(number, 5000)).unwrap();
@@ -248,7 +248,7 @@ fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
 // If this failed, a node with another shard count would join, and search for names in the wrong shard.
 #[test]
 fn nodes_with_different_shard_counts_refuse_to_connect_and_log_why() {
-    let first = two_planes(DaemonOptions::new(1).unwrap().clustered()).start().unwrap();
+    let first = two_shards(DaemonOptions::new(1).unwrap().clustered()).start().unwrap();
     let second = TempNode::new().unwrap();
     write_key(second.path(), ddss_testkit::TEST_KEY).unwrap();
     let join = first.listen().to_string();
@@ -272,7 +272,7 @@ fn replicas_take_over_in_every_shard() {
     let [a, b, c] = all;
     let b = b.peer(&a).peer(&c);
     let c = c.peer(&a).peer(&b);
-    let [mut a, b, _c] = [a, b, c].map(|options| two_planes(options).start().unwrap());
+    let [mut a, b, _c] = [a, b, c].map(|options| two_shards(options).start().unwrap());
     let far = client(&b);
     let home = Spec { placement: Placement::Node(ddss::NodeId(1)), copies: 2, ..Spec::new(64) };
     until_they_meet(&far, 1);

@@ -12,9 +12,11 @@ use crate::{ClientId, Failure, Message, Outcome, RequestId, SegmentId};
 impl Engine {
     /// Ends a waiting request of the caller's channel.
     pub(crate) fn cancel(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId, request: RequestId) {
-        let lane = caller.lane;
-        let here = self.is_home(segment) && self.cancel_at_home(now, segment, Requester::Client(lane, request));
-        if !here && let Some(step) = self.operations.first(|pending| pending.lane == lane && pending.request == request)
+        let channel = caller.channel;
+        let here = self.is_home(segment) && self.cancel_at_home(now, segment, Requester::Client(channel, request));
+        if !here
+            && let Some(step) =
+                self.operations.first(|pending| pending.channel == channel && pending.request == request)
         {
             self.cancel_remote(step);
         }
@@ -56,7 +58,7 @@ impl Engine {
 
     /// Cancels all remote waits of a client that is gone.
     pub(crate) fn cancel_all_remote(&mut self, client: ClientId) {
-        for step in self.operations.find(|pending| pending.lane.client == client) {
+        for step in self.operations.find(|pending| pending.channel.client == client) {
             self.cancel_remote(step);
         }
     }

@@ -30,7 +30,7 @@ impl Segments {
         }
         let is_plain = |segment: &&mut Segment| {
             (segment.lock_queue.is_free() || past_lock)
-                && segment.mirror.is_none()
+                && segment.replication.is_none()
                 && (segment.history_timestamps.is_empty() || unkept)
         };
         self.get_mut(id).ok().filter(is_plain)
@@ -46,14 +46,14 @@ impl Engine {
     /// Executes a get on the fast path, or returns `None`.
     #[inline]
     pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
-        let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, look } = transfer else {
+        let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, options } = transfer else {
             return None;
         };
-        if look.version.is_some() {
+        if options.version.is_some() {
             return None;
         }
         let segment = self.segments.fast_path_segment(segment)?;
-        let allowed = segment.permissions.allow(caller.who, Access::Read);
+        let allowed = segment.permissions.allow(caller.principal, Access::Read);
         if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
             return Some(Err(failure));
         }
@@ -61,10 +61,10 @@ impl Engine {
         let at = segment.at + Header::DATA_OFFSET;
         let done = Completion { version, timestamp, inline, ..Completion::bare(caller.request, Outcome::Done) };
         if inline {
-            self.reply(caller.lane, done, Some((at + offset, bytes as u8)));
+            self.reply(caller.channel, done, Some((at + offset, bytes as u8)));
         } else {
-            self.push_action(Action::CopyOut { at, parts: transfer.parts, client: caller.lane.client, into: range });
-            self.reply(caller.lane, done, None);
+            self.push_action(Action::CopyOut { at, parts: transfer.parts, client: caller.channel.client, into: range });
+            self.reply(caller.channel, done, None);
         }
         Some(Ok(()))
     }
@@ -77,20 +77,20 @@ impl Engine {
         caller: &LocalCaller,
         id: SegmentId,
         (offset, from): (u64, &Payload),
-        terms: &PutConditions,
+        conditions: &PutConditions,
     ) -> Option<FastResult> {
-        if terms.token.is_some() {
+        if conditions.token.is_some() {
             return None;
         }
         let bytes = from.length();
         let segment = self.segments.fast_path_segment(id)?;
-        let allowed = segment.permissions.allow(caller.who, Access::Write);
+        let allowed = segment.permissions.allow(caller.principal, Access::Write);
         if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
             return Some(Err(failure));
         }
-        let named = match terms.version {
+        let named = match conditions.version {
             Some(version) => version == segment.version,
-            None => !segment.spec.model.put_names_version(terms.asks),
+            None => !segment.spec.model.put_names_version(conditions.requested_model),
         };
         if !named {
             return Some(Err(Failure::VersionMismatch));
@@ -99,9 +99,9 @@ impl Engine {
         (segment.version, segment.timestamp) = (version, self.clock.next(now.wall_us));
         let (at, timestamp) = (segment.at, segment.timestamp);
         self.counters.commits += 1;
-        self.commit_immediately(Commit { at, offset, client: caller.lane.client, from: *from, version, timestamp });
+        self.commit_immediately(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };
-        self.reply(caller.lane, done, None);
+        self.reply(caller.channel, done, None);
         Some(Ok(()))
     }
 }

@@ -42,13 +42,13 @@ impl Segment {
 
 impl Engine {
     pub(crate) fn requester(caller: &LocalCaller) -> Requester {
-        Requester::Client(caller.lane, caller.request)
+        Requester::Client(caller.channel, caller.request)
     }
 
     /// Executes an operation, or queues it behind the lock. An error is the answer.
     pub(crate) fn submit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let mut segment = self.segments.get(id)?;
-        if segment.mirror.is_some() {
+        if segment.replication.is_some() {
             self.update_lock_gate(now, id);
             segment = self.segments.get(id)?;
         }
@@ -85,7 +85,7 @@ impl Engine {
     #[cold]
     pub(crate) fn mask_denial_in_doubt(&self, id: SegmentId, failure: Failure) -> Failure {
         let in_doubt =
-            self.segments.get(id).is_ok_and(|segment| segment.mirror.is_some() && segment.lock_queue.is_suspended);
+            self.segments.get(id).is_ok_and(|segment| segment.replication.is_some() && segment.lock_queue.is_suspended);
         if in_doubt && failure == Failure::PermissionDenied { Failure::NodeDown } else { failure }
     }
 
@@ -94,7 +94,7 @@ impl Engine {
         if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
-        let who = waiter.who;
+        let principal = waiter.principal;
         let inside = |parts: &RangeSet| match *parts {
             RangeSet::One { offset, bytes } => segment.check_range(offset, bytes),
             RangeSet::Many { .. } => {
@@ -103,28 +103,28 @@ impl Engine {
         };
         match &waiter.op {
             PendingOp::Get(get) => {
-                segment.permissions.allow(who, Access::Read)?;
+                segment.permissions.allow(principal, Access::Read)?;
                 inside(&get.parts)?;
                 Ok(true)
             }
-            PendingOp::Put { parts, terms, .. } => {
-                let allowed = segment.permissions.allow(who, Access::Write);
+            PendingOp::Put { parts, conditions, .. } => {
+                let allowed = segment.permissions.allow(principal, Access::Write);
                 if !planted!(self, UncheckedPermission) {
                     allowed?;
                 }
                 inside(parts)?;
-                if segment.spec.model.put_names_version(terms.asks) && terms.version.is_none() {
+                if segment.spec.model.put_names_version(conditions.requested_model) && conditions.version.is_none() {
                     return Err(Failure::VersionMismatch);
                 }
-                Ok(terms.token.is_none() && segment.spec.model.put_waits_for_lock(terms.asks))
+                Ok(conditions.token.is_none() && segment.spec.model.put_waits_for_lock(conditions.requested_model))
             }
             PendingOp::Atomic { offset, token, .. } => {
-                segment.permissions.allow(who, Access::Write)?;
+                segment.permissions.allow(principal, Access::Write)?;
                 segment.check_range(*offset, 8)?;
                 Ok(token.is_none())
             }
-            PendingOp::Lock(wish) => {
-                segment.permissions.allow(who, if wish.shared { Access::Read } else { Access::Write })?;
+            PendingOp::Lock(lock_request) => {
+                segment.permissions.allow(principal, if lock_request.shared { Access::Read } else { Access::Write })?;
                 Ok(true)
             }
         }
@@ -134,8 +134,8 @@ impl Engine {
         let Waiter { requester, deadline_us, .. } = waiter;
         match waiter.op {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
-            PendingOp::Put { parts, source, terms } => {
-                self.check_conditions(now, id, requester, terms)?;
+            PendingOp::Put { parts, source, conditions } => {
+                self.check_conditions(now, id, requester, conditions)?;
                 self.change(now, id, SegmentChange { requester, parts, source, word: 0, deadline_us })?;
             }
             PendingOp::Atomic { offset, change, token } => {
@@ -153,7 +153,7 @@ impl Engine {
                 });
                 self.push_action(Action::ReadWord { at });
             }
-            PendingOp::Lock(wish) => self.grant(now, id, requester, wish)?,
+            PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
         }
         Ok(())
     }
@@ -161,8 +161,8 @@ impl Engine {
     fn execute_get(&mut self, id: SegmentId, requester: Requester, get: Get) -> Result<(), Failure> {
         let Get { parts, sink, version, .. } = get;
         let (at, version, timestamp) = self.segments.get(id)?.find(version)?;
-        let (lane, request) = match requester {
-            Requester::Client(lane, request) => (lane, request),
+        let (channel, request) = match requester {
+            Requester::Client(channel, request) => (channel, request),
             Requester::Peer(node, step) => return self.serve_get(node, step, at, parts, (version, timestamp)),
         };
         let inline = sink == Destination::Inline;
@@ -171,13 +171,13 @@ impl Engine {
         let data = match (sink, parts) {
             (Destination::Inline, RangeSet::One { offset, bytes }) => Some((at + offset, bytes as u8)),
             (Destination::Arena(into), _) => {
-                self.push_action(Action::CopyOut { at, parts, client: lane.client, into });
+                self.push_action(Action::CopyOut { at, parts, client: channel.client, into });
                 None
             }
             _ => return Err(Failure::Malformed),
         };
         self.free_table(&parts);
-        self.reply(lane, done, data);
+        self.reply(channel, done, data);
         Ok(())
     }
 
@@ -186,17 +186,17 @@ impl Engine {
         now: Now,
         id: SegmentId,
         requester: Requester,
-        terms: PutConditions,
+        conditions: PutConditions,
     ) -> Result<(), Failure> {
-        if terms.token.is_none() && terms.version.is_none() {
+        if conditions.token.is_none() && conditions.version.is_none() {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        let token = terms.token.filter(|_| !planted!(self, UncheckedToken));
+        let token = conditions.token.filter(|_| !planted!(self, UncheckedToken));
         if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
-        if terms.version.is_some_and(|version| version != segment.version) && !planted!(self, UncheckedVersion) {
+        if conditions.version.is_some_and(|version| version != segment.version) && !planted!(self, UncheckedVersion) {
             return Err(Failure::VersionMismatch);
         }
         Ok(())
@@ -249,8 +249,8 @@ impl Engine {
 
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
     pub fn word_read(&mut self, word: u64) {
-        let look = self.pending_atomics.pop_front().expect("each look is answered once");
-        let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = look;
+        let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
+        let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = pending;
         let Ok(segment) = self.segments.get_mut(id) else {
             return self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
@@ -284,14 +284,14 @@ impl Engine {
         &mut self,
         now: Now,
         id: SegmentId,
-        who: Principal,
+        principal: Principal,
         watcher: Watcher,
     ) -> Result<(), Failure> {
-        if self.segments.get(id)?.mirror.is_some() {
+        if self.segments.get(id)?.replication.is_some() {
             self.check_home(now, id)?;
         }
         let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Access::Read)?;
+        segment.permissions.allow(principal, Access::Read)?;
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
         if fields.version > watcher.above {
             self.answer(watcher.requester, Outcome::Done, fields);
@@ -323,10 +323,10 @@ impl Engine {
     pub(crate) fn answer(&mut self, requester: Requester, outcome: Outcome, fields: ReplyFields) {
         let ReplyFields { version, timestamp, word } = fields;
         match requester {
-            Requester::Client(lane, request) => {
+            Requester::Client(channel, request) => {
                 let mut completion = Completion { version, timestamp, ..Completion::bare(request, outcome) };
                 completion.data[..8].copy_from_slice(&word.to_le_bytes());
-                self.reply(lane, completion, None);
+                self.reply(channel, completion, None);
             }
             Requester::Peer(_, 0) => {}
             Requester::Peer(node, step) => self.send(node, Message::Ended { step, outcome, version, timestamp, word }),

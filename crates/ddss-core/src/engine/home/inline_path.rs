@@ -42,17 +42,17 @@ pub struct InlineCommit {
 
 impl InlineResult {
     /// Converts to an action, for a caller that replies by actions.
-    pub fn action(&self, lane: ChannelId, entry: &Entry) -> Action {
+    pub fn action(&self, channel: ChannelId, entry: &Entry) -> Action {
         let &Self { at, bytes, version, timestamp } = self;
         let done =
             Completion { version, timestamp, inline: true, ..Completion::bare(RequestId(entry[1]), Outcome::Done) };
-        Action::Reply { lane, completion: done, data: Some((at, bytes)) }
+        Action::Reply { channel, completion: done, data: Some((at, bytes)) }
     }
 }
 
 impl InlineCommit {
     /// Converts to actions: the commit, and the reply behind it.
-    pub fn actions(&self, lane: ChannelId, entry: &Entry) -> [Action; 2] {
+    pub fn actions(&self, channel: ChannelId, entry: &Entry) -> [Action; 2] {
         let &Self { at, offset, bytes, words, version, timestamp } = self;
         let mut payload = [0; 16];
         for (place, byte) in payload.iter_mut().zip(words.iter().flat_map(|word| word.to_le_bytes())).take(bytes.into())
@@ -60,9 +60,13 @@ impl InlineCommit {
             *place = byte;
         }
         let from = Payload::Inline { bytes: payload, length: bytes };
-        let (parts, source) = (RangeSet::One { offset, bytes: bytes.into() }, CommitSource::Client(lane.client, from));
+        let (parts, source) =
+            (RangeSet::One { offset, bytes: bytes.into() }, CommitSource::Client(channel.client, from));
         let done = Completion { version, timestamp, ..Completion::bare(RequestId(entry[1]), Outcome::Done) };
-        [Action::Commit { at, parts, source, version, timestamp }, Action::Reply { lane, completion: done, data: None }]
+        [
+            Action::Commit { at, parts, source, version, timestamp },
+            Action::Reply { channel, completion: done, data: None },
+        ]
     }
 }
 
@@ -72,12 +76,12 @@ impl Segments {
     fn inline_segment(
         &mut self,
         client: &Client,
-        wish: Access,
+        access: Access,
         id: SegmentId,
         range: (u64, u32),
     ) -> Option<&mut Segment> {
         let segment = self.fast_path_segment(id)?;
-        let allowed = segment.permissions.allow(client.who, wish);
+        let allowed = segment.permissions.allow(client.principal, access);
         (allowed.is_ok() && segment.check_range(range.0, range.1).is_ok()).then_some(segment)
     }
 }
@@ -85,15 +89,15 @@ impl Segments {
 impl Engine {
     /// Returns the client if no action is queued and the segment is at home here.
     #[inline(always)]
-    fn inline_client(&self, lane: ChannelId, id: SegmentId) -> Option<Client> {
-        if self.has_no_actions() && self.is_home(id) { self.client(lane.client) } else { None }
+    fn inline_client(&self, channel: ChannelId, id: SegmentId) -> Option<Client> {
+        if self.has_no_actions() && self.is_home(id) { self.client(channel.client) } else { None }
     }
 
     /// Executes a get if it is an inline get on the fast path.
     #[inline(always)]
-    pub fn inline_get(&mut self, lane: ChannelId, entry: &Entry) -> Option<InlineResult> {
+    pub fn inline_get(&mut self, channel: ChannelId, entry: &Entry) -> Option<InlineResult> {
         let InlineGet { segment, offset, into } = InlineGet::of(entry)?;
-        let client = self.inline_client(lane, segment)?;
+        let client = self.inline_client(channel, segment)?;
         let segment = self.segments.inline_segment(&client, Access::Read, segment, (offset, into.bytes))?;
         if !into.fits(client.arena_bytes) {
             return None;
@@ -105,9 +109,9 @@ impl Engine {
 
     /// Commits a put if it is an inline put on the fast path.
     #[inline(always)]
-    pub fn inline_put(&mut self, now: Now, lane: ChannelId, entry: &Entry) -> Option<InlineCommit> {
+    pub fn inline_put(&mut self, now: Now, channel: ChannelId, entry: &Entry) -> Option<InlineCommit> {
         let InlinePut { segment, offset, bytes, words } = InlinePut::of(entry)?;
-        let client = self.inline_client(lane, segment)?;
+        let client = self.inline_client(channel, segment)?;
         let segment = self.segments.inline_segment(&client, Access::Write, segment, (offset, bytes.into()))?;
         if segment.spec.model.put_names_version(None) {
             return None;

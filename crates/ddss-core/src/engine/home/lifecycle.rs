@@ -18,7 +18,7 @@ impl Engine {
         &mut self,
         now: Now,
         requester: Requester,
-        who: Principal,
+        principal: Principal,
         name: Name,
         spec: Spec,
     ) -> Result<(), Failure> {
@@ -30,11 +30,11 @@ impl Engine {
             return Err(Failure::Unsupported);
         }
         self.drop_spare_replica_named(now, &name);
-        if self.refuse_over_quota(requester, who, &spec) {
+        if self.refuse_over_quota(requester, principal, &spec) {
             return Ok(());
         }
         let timestamp = self.clock.next(now.wall_us);
-        let permissions = Permissions { owner: who, mode: spec.mode };
+        let permissions = Permissions { owner: principal, mode: spec.mode };
         let record = self.segments.allocate(name, spec, permissions, timestamp, requester, None)?;
         self.format(record, timestamp);
         Ok(())
@@ -49,8 +49,8 @@ impl Engine {
             bytes: record.spec.bytes,
             locked: 0,
         };
-        let keeps = record.spec.keeps();
-        self.push_action(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, keeps) });
+        let history_len = record.spec.history_len();
+        self.push_action(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, history_len) });
     }
 
     /// Completes the creation of a segment: its memory is there, or cannot be had.
@@ -82,10 +82,10 @@ impl Engine {
         }
         self.begin_as_home(now, id);
         match requester {
-            Requester::Client(lane, request) => {
+            Requester::Client(channel, request) => {
                 if let Ok(segment) = self.segments.get(id) {
-                    let facts = segment.facts(id);
-                    self.finish_opened(lane, request, &facts);
+                    let info = segment.info(id);
+                    self.finish_opened(channel, request, &info);
                 }
             }
             // The creator learns of it, whatever its mode says about reading.
@@ -133,9 +133,9 @@ impl Engine {
     }
 
     /// Releases a segment: its name and id at once, its memory when no peer reads it any more.
-    pub(crate) fn release_at_home(&mut self, now: Now, who: Principal, id: SegmentId) -> Result<(), Failure> {
+    pub(crate) fn release_at_home(&mut self, now: Now, principal: Principal, id: SegmentId) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Access::Release)?;
+        segment.permissions.allow(principal, Access::Release)?;
         self.check_home(now, id)?;
         self.take_away(now, id)
     }
@@ -150,15 +150,17 @@ impl Engine {
         let slot = self.segments.slot_of(id)?;
         let segment = self.segments.get(id)?;
         let (at, history) = (segment.at, segment.history_offsets());
-        let mirror = segment.mirror.as_deref().filter(|mirror| matches!(mirror.role, Role::Home(_)));
-        let mirror = mirror.map(|mirror| mirror.node).filter(|node| !segment.window_holders.contains(node));
-        let mirror = mirror.filter(|&node| self.peers.is_up(node));
+        let replication =
+            segment.replication.as_deref().filter(|replication| matches!(replication.role, Role::Home(_)));
+        let replica =
+            replication.map(|replication| replication.node).filter(|node| !segment.window_holders.contains(node));
+        let replica = replica.filter(|&node| self.peers.is_up(node));
         self.push_action(Action::DeleteRecord { segment: slot });
         for at in std::iter::once(at).chain(history) {
             self.push_action(Action::EraseHeader { at });
         }
         self.fail_all_waiters(id, Failure::NotFound);
-        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)?.into_iter().chain(mirror) {
+        for node in self.segments.release(id, now.steady_us + Self::FORGET_US)?.into_iter().chain(replica) {
             self.send(node, Message::Forget { segment: id });
         }
         self.reclaim();

@@ -17,14 +17,14 @@ impl Engine {
         now: Now,
         id: SegmentId,
         requester: Requester,
-        wish: LockRequest,
+        lock_request: LockRequest,
     ) -> Result<(), Failure> {
         // The clock never gives a number twice, not even after a restart, which makes it a good token.
         let token = LockToken(self.clock.next(now.wall_us).0);
-        if self.segments.get(id)?.mirror.is_some() && self.forward_grant(now, id, requester, wish, token) {
+        if self.segments.get(id)?.replication.is_some() && self.forward_grant(now, id, requester, lock_request, token) {
             return Ok(());
         }
-        self.grant_now(now, id, requester, wish, token)
+        self.grant_now(now, id, requester, lock_request, token)
     }
 
     /// Records the grant and answers.
@@ -33,17 +33,18 @@ impl Engine {
         now: Now,
         id: SegmentId,
         requester: Requester,
-        wish: LockRequest,
+        lock_request: LockRequest,
         token: LockToken,
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
-        let until_us = now.steady_us.saturating_add(wish.lease_us.into());
-        if !segment.lock_queue.grant(Holder { token, owner: requester.owner(), shared: wish.shared, until_us }) {
+        let until_us = now.steady_us.saturating_add(lock_request.lease_us.into());
+        if !segment.lock_queue.grant(Holder { token, owner: requester.owner(), shared: lock_request.shared, until_us })
+        {
             return Err(Failure::Busy);
         }
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
         let at = segment.at;
-        if !wish.shared {
+        if !lock_request.shared {
             self.push_action(Action::SetLockHolder { at, holder: token });
         }
         self.counters.locks_granted += 1;
@@ -60,7 +61,7 @@ impl Engine {
         token: LockToken,
         owner: LockOwner,
     ) -> Result<ReplyFields, Failure> {
-        if self.segments.get(id)?.mirror.is_some() {
+        if self.segments.get(id)?.replication.is_some() {
             // An unlock that succeeds here after another home granted the lock would hide that the lock did not
             // exclude.
             self.check_home(now, id)?;
@@ -85,13 +86,13 @@ impl Engine {
     pub(crate) fn break_at_home(
         &mut self,
         now: Now,
-        who: Principal,
+        principal: Principal,
         id: SegmentId,
         requester: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
-        segment.permissions.allow(who, Access::Release)?;
-        if segment.mirror.is_some() {
+        segment.permissions.allow(principal, Access::Release)?;
+        if segment.replication.is_some() {
             self.check_home(now, id)?;
         }
         let segment = self.segments.get_mut(id)?;
@@ -106,11 +107,11 @@ impl Engine {
     /// Breaks a lock on behalf of a local client.
     pub(crate) fn break_lock(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         if self.is_home(segment) {
-            return self.break_at_home(now, caller.who, segment, Self::requester(caller));
+            return self.break_at_home(now, caller.principal, segment, Self::requester(caller));
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-        self.send(node, Message::Break { step, who: caller.who, segment });
+        self.send(node, Message::Break { step, principal: caller.principal, segment });
         Ok(())
     }
 

@@ -26,10 +26,10 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
         let left = holder.until_us.saturating_sub(now.steady_us);
         LockHolder { node, client, lease_left_us: u32::try_from(left).unwrap_or(u32::MAX) }
     });
-    let mirror = segment.mirror.as_deref();
+    let replication = segment.replication.as_deref();
     Listing {
         name: segment.name,
-        facts: segment.facts(segment.id),
+        info: segment.info(segment.id),
         version: segment.version,
         timestamp: segment.timestamp,
         holders: many(segment.lock_queue.holders()),
@@ -37,16 +37,16 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
         waiting: many(segment.lock_queue.waiting()),
         readers: many(segment.window_holders.len()),
         home: node,
-        mirror: mirror.map_or(NodeId::NOBODY, |mirror| mirror.node),
-        mirroring: mirror.map_or(ReplicationInfo::None, |mirror| mirror.mirroring()),
-        degraded: mirror.and_then(|mirror| mirror.degraded(is_up(mirror.node))),
+        replica: replication.map_or(NodeId::NONE, |replication| replication.node),
+        replication: replication.map_or(ReplicationInfo::None, |replication| replication.replication_info()),
+        degraded: replication.and_then(|replication| replication.degraded(is_up(replication.node))),
         holder,
     }
 }
 
 /// Hides a segment from a user with no permission to read, write or release it.
-fn may_hear(permissions: &Permissions, who: Principal) -> Result<(), Failure> {
-    let may = |wish| permissions.allow(who, wish);
+fn may_hear(permissions: &Permissions, principal: Principal) -> Result<(), Failure> {
+    let may = |access| permissions.allow(principal, access);
     may(Access::Read).or_else(|_| may(Access::Write)).or_else(|_| may(Access::Release))
 }
 
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Returns the next page of this node's segments, and whether there are more.
-    fn page(&self, now: Now, who: Principal, query: &ListQuery) -> (Bytes, bool) {
+    fn page(&self, now: Now, principal: Principal, query: &ListQuery) -> (Bytes, bool) {
         let mut page = Bytes::new();
         let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
         // The prefix itself may be a name, so it is looked up first.
@@ -74,7 +74,7 @@ impl Engine {
         let from = if after < prefix { prefix } else { after };
         let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
         for (_, segment) in exact.into_iter().chain(behind) {
-            if may_hear(&segment.permissions, who).is_ok() && !self.listing(now, segment).add_to(&mut page) {
+            if may_hear(&segment.permissions, principal).is_ok() && !self.listing(now, segment).add_to(&mut page) {
                 return (page, true);
             }
         }
@@ -93,15 +93,15 @@ impl Engine {
         let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
         let next = up.chain([self.node]).filter(|&node| node >= from).min();
         match next {
-            None => self.complete_page(caller.lane, caller.request, ListPage::default()),
+            None => self.complete_page(caller.channel, caller.request, ListPage::default()),
             Some(node) if node == self.node => {
-                let (bytes, more) = self.page(now, caller.who, query);
-                self.reply_page(caller.lane, caller.request, text, &bytes, (node, more));
+                let (bytes, more) = self.page(now, caller.principal, query);
+                self.reply_page(caller.channel, caller.request, text, &bytes, (node, more));
             }
             Some(node) => {
                 let step = self.begin(caller, WaitState::Page { node, into: text, list: true })?.to_bits();
                 let buffer = self.buffers.insert(&query.encode());
-                let message = Message::List { step, who: caller.who };
+                let message = Message::List { step, principal: caller.principal };
                 self.push_action(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
                 self.free_buffer(buffer);
             }
@@ -110,8 +110,8 @@ impl Engine {
     }
 
     /// Lists for a peer.
-    pub(crate) fn list_at_home(&mut self, now: Now, node: NodeId, step: u64, who: Principal, query: &ListQuery) {
-        let (page, more) = self.page(now, who, query);
+    pub(crate) fn list_at_home(&mut self, now: Now, node: NodeId, step: u64, principal: Principal, query: &ListQuery) {
+        let (page, more) = self.page(now, principal, query);
         self.send_page(node, step, &page, more);
     }
 
@@ -124,13 +124,13 @@ impl Engine {
         into: ArenaRange,
     ) -> Result<(), Failure> {
         if self.is_home(segment) {
-            let page = self.page_of_one(now, segment, caller.who)?;
-            self.reply_page(caller.lane, caller.request, into, &page, (self.node, false));
+            let page = self.page_of_one(now, segment, caller.principal)?;
+            self.reply_page(caller.channel, caller.request, into, &page, (self.node, false));
             return Ok(());
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Page { node, into, list: false })?.to_bits();
-        self.send(node, Message::Stat { step, who: caller.who, segment });
+        self.send(node, Message::Stat { step, principal: caller.principal, segment });
         Ok(())
     }
 
@@ -140,21 +140,21 @@ impl Engine {
         now: Now,
         node: NodeId,
         step: u64,
-        who: Principal,
+        principal: Principal,
         id: SegmentId,
     ) -> Result<(), Failure> {
-        let page = self.page_of_one(now, id, who)?;
+        let page = self.page_of_one(now, id, principal)?;
         self.send_page(node, step, &page, false);
         Ok(())
     }
 
-    fn page_of_one(&mut self, now: Now, id: SegmentId, who: Principal) -> Result<Bytes, Failure> {
+    fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<Bytes, Failure> {
         self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
         if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
-        may_hear(&segment.permissions, who).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        may_hear(&segment.permissions, principal).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
         let mut page = Bytes::new();
         assert!(self.listing(now, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
@@ -178,49 +178,56 @@ impl Engine {
         };
         let WaitState::Page { into, .. } = pending.wait else { return self.push_action(Action::Disconnect { node }) };
         self.end_pending(step);
-        self.reply_page(pending.lane, pending.request, into, page, (node, more));
+        self.reply_page(pending.channel, pending.request, into, page, (node, more));
     }
 
-    fn reply_page(&mut self, lane: ChannelId, request: RequestId, into: ArenaRange, page: &[u8], of: (NodeId, bool)) {
+    fn reply_page(
+        &mut self,
+        channel: ChannelId,
+        request: RequestId,
+        into: ArenaRange,
+        page: &[u8],
+        of: (NodeId, bool),
+    ) {
         let bytes = page.len() as u16;
         let buffer: BufferId = self.buffers.insert(page);
         let into = ArenaRange { bytes: bytes.into(), ..into };
-        self.push_action(Action::WriteOut { buffer, client: lane.client, into });
+        self.push_action(Action::WriteOut { buffer, client: channel.client, into });
         self.free_buffer(buffer);
-        self.complete_page(lane, request, ListPage { node: of.0, bytes, more: of.1 });
+        self.complete_page(channel, request, ListPage { node: of.0, bytes, more: of.1 });
     }
 
     /// Completes a list with a page. For a node that went away in between the page is empty.
-    pub(crate) fn complete_page(&mut self, lane: ChannelId, request: RequestId, page: ListPage) {
+    pub(crate) fn complete_page(&mut self, channel: ChannelId, request: RequestId, page: ListPage) {
         let done = Completion::bare(request, Outcome::Done);
-        self.reply(lane, Completion { data: page.encode(), ..done }, None);
+        self.reply(channel, Completion { data: page.encode(), ..done }, None);
     }
 
-    /// Changes the permissions of a segment at home here, if `who` may. If the set of readers changes, the segment
+    /// Changes the permissions of a segment at home here, if `principal` may. If the set of readers changes, the segment
     /// moves to their memory area, so that processes with the old area mapped no longer see it.
-    pub(crate) fn permit_at_home(
+    pub(crate) fn update_permissions_at_home(
         &mut self,
         now: Now,
-        who: Principal,
+        principal: Principal,
         id: SegmentId,
-        permit: PermissionUpdate,
+        update: PermissionUpdate,
         requester: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
         if segment.lock_queue.is_moving {
             return Err(Failure::Busy);
         }
-        let (spec, given_to) = (segment.spec, segment.permissions.changed(who, permit)?.owner);
+        let (spec, given_to) = (segment.spec, segment.permissions.changed(principal, update)?.owner);
         if given_to.uid != segment.permissions.owner.uid && self.refuse_over_quota(requester, given_to, &spec) {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        if segment.mirror.is_some() && self.defer_permit(now, who, id, permit, requester)? {
+        if segment.replication.is_some() && self.defer_update(now, principal, id, update, requester)? {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
         let old = segment.permissions;
-        let new = old.changed(who, permit)?;
+        let new = old.changed(principal, update)?;
         if new.audience() == old.audience() {
             self.segments.set_permissions(id, new)?;
             let record = self.segments.record(id)?;
@@ -264,47 +271,47 @@ impl Engine {
     fn announce_permissions(&mut self, id: SegmentId, requester: Requester) {
         let Ok(segment) = self.segments.get(id) else { return };
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
-        let (facts, readers) = (segment.facts(id), segment.window_holders.clone());
+        let (info, readers) = (segment.info(id), segment.window_holders.clone());
         for node in readers {
-            self.send(node, Message::Changed { facts });
+            self.send(node, Message::Changed { info });
         }
         self.answer(requester, Outcome::Done, fields);
     }
 
     /// Changes permissions on behalf of a local client.
-    pub(crate) fn permit(
+    pub(crate) fn update_permissions(
         &mut self,
         now: Now,
         caller: &LocalCaller,
         segment: SegmentId,
-        permit: PermissionUpdate,
+        update: PermissionUpdate,
     ) -> Result<(), Failure> {
         if self.is_home(segment) {
-            return self.permit_at_home(
+            return self.update_permissions_at_home(
                 now,
-                caller.who,
+                caller.principal,
                 segment,
-                permit,
-                Requester::Client(caller.lane, caller.request),
+                update,
+                Requester::Client(caller.channel, caller.request),
             );
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-        self.send(node, Message::Permit { step, who: caller.who, segment, permit });
+        self.send(node, Message::Permit { step, principal: caller.principal, segment, update });
         Ok(())
     }
 
     /// Handles a change of permissions at a remote home.
-    pub(crate) fn handle_info_change(&mut self, node: NodeId, facts: SegmentInfo) {
-        if self.home_of(facts.segment) != node {
-            if facts.copies > 1 {
+    pub(crate) fn handle_info_change(&mut self, node: NodeId, info: SegmentInfo) {
+        if self.home_of(info.segment) != node {
+            if info.copies > 1 {
                 // The sender is a former home.
                 return;
             }
             return self.push_action(Action::Disconnect { node });
         }
-        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&facts.segment)) {
-            remote.facts.permissions = facts.permissions;
+        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
+            remote.info.permissions = info.permissions;
         }
     }
 }

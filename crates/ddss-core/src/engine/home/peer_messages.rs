@@ -31,34 +31,41 @@ impl Engine {
                 self.push_action(Action::Disconnect { node });
                 return;
             }
-            Message::Lookup { step, who, name } => {
+            Message::Lookup { step, principal, name } => {
                 let found = self.segments.by_name(&name).ok_or(Failure::NotFound);
-                found.and_then(|id| self.describe_segment(node, step, who, id)).map_err(|failure| (step, failure))
+                found.and_then(|id| self.describe_segment(node, step, principal, id)).map_err(|failure| (step, failure))
             }
-            Message::Describe { step, who, segment } => {
-                self.describe_segment(node, step, who, segment).map_err(|failure| (step, failure))
+            Message::Describe { step, principal, segment } => {
+                self.describe_segment(node, step, principal, segment).map_err(|failure| (step, failure))
             }
-            Message::Allocate { step, who, spec, name } => {
-                let made = self.create_named(now, Requester::Peer(node, step), who, name, spec, TIMEOUT_DEFAULT_US);
+            Message::Allocate { step, principal, spec, name } => {
+                let made =
+                    self.create_named(now, Requester::Peer(node, step), principal, name, spec, TIMEOUT_DEFAULT_US);
                 made.map_err(|failure| (step, failure))
             }
-            Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us } => {
+            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
                 let requester = Requester::Peer(node, step);
                 let deadline_us = deadline(timeout_us);
                 let asked =
                     self.source_of_put(node, (offset, length), staged, ranges, tail).and_then(|(parts, source)| {
-                        let op = PendingOp::Put { parts, source, terms };
-                        let asked = self.submit_op(now, segment, Waiter { requester, who, op, deadline_us });
+                        let op = PendingOp::Put { parts, source, conditions };
+                        let asked = self.submit_op(now, segment, Waiter { requester, principal, op, deadline_us });
                         asked.inspect_err(|_| self.free_op_buffers(&op))
                     });
                 asked.map_err(|failure| (step, failure))
             }
-            Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us } => {
+            Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
                 let (requester, deadline_us) = (Requester::Peer(node, step), deadline(timeout_us));
-                let minds = self.lock_dependency_of_get(segment, &look);
+                let lock_dependency = self.lock_dependency_of_get(segment, &options);
                 let asked = self.ranges_of_message((offset, length), ranges, tail).and_then(|parts| {
-                    let get = Get { parts, sink: Destination::Peer, minds: minds?, version: look.version, token };
-                    let waiter = Waiter { requester, who, op: PendingOp::Get(get), deadline_us };
+                    let get = Get {
+                        parts,
+                        sink: Destination::Peer,
+                        lock_dependency: lock_dependency?,
+                        version: options.version,
+                        token,
+                    };
+                    let waiter = Waiter { requester, principal, op: PendingOp::Get(get), deadline_us };
                     self.submit_op(now, segment, waiter).inspect_err(|_| self.free_table(&parts))
                 });
                 asked.map_err(|failure| (step, failure))
@@ -73,49 +80,50 @@ impl Engine {
                 self.free_staging_place(node, number);
                 Ok(())
             }
-            Message::List { step, who } => {
+            Message::List { step, principal } => {
                 let query = ListQuery::decode(tail).map_err(|failure| (step, failure));
-                query.map(|query| self.list_at_home(now, node, step, who, &query))
+                query.map(|query| self.list_at_home(now, node, step, principal, &query))
             }
-            Message::Stat { step, who, segment } => {
-                self.stat_at_home(now, node, step, who, segment).map_err(|failure| (step, failure))
+            Message::Stat { step, principal, segment } => {
+                self.stat_at_home(now, node, step, principal, segment).map_err(|failure| (step, failure))
             }
             Message::Listed { step, more } => {
                 self.handle_page(node, StepId::from_bits(step), more, tail);
                 Ok(())
             }
-            Message::Permit { step, who, segment, permit } => {
+            Message::Permit { step, principal, segment, update } => {
                 let requester = Requester::Peer(node, step);
-                self.permit_at_home(now, who, segment, permit, requester).map_err(|failure| (step, failure))
+                self.update_permissions_at_home(now, principal, segment, update, requester)
+                    .map_err(|failure| (step, failure))
             }
-            Message::Break { step, who, segment } => {
-                self.break_at_home(now, who, segment, Requester::Peer(node, step)).map_err(|failure| (step, failure))
-            }
+            Message::Break { step, principal, segment } => self
+                .break_at_home(now, principal, segment, Requester::Peer(node, step))
+                .map_err(|failure| (step, failure)),
             Message::Cancel { step, segment } => {
                 self.cancel_at_home(now, segment, Requester::Peer(node, step));
                 Ok(())
             }
-            Message::Changed { facts } => {
-                self.handle_info_change(node, facts);
+            Message::Changed { info } => {
+                self.handle_info_change(node, info);
                 Ok(())
             }
-            Message::Atomic { step, who, segment, offset, change, token, timeout_us } => {
+            Message::Atomic { step, principal, segment, offset, change, token, timeout_us } => {
                 let op = PendingOp::Atomic { offset, change, token };
                 let waiter =
-                    Waiter { requester: Requester::Peer(node, step), who, op, deadline_us: deadline(timeout_us) };
+                    Waiter { requester: Requester::Peer(node, step), principal, op, deadline_us: deadline(timeout_us) };
                 let aligned = if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned) };
                 aligned.and_then(|()| self.submit_op(now, segment, waiter)).map_err(|failure| (step, failure))
             }
-            Message::Lock { step, who, segment, wish, timeout_us } => {
-                let op = PendingOp::Lock(wish);
+            Message::Lock { step, principal, segment, lock_request, timeout_us } => {
+                let op = PendingOp::Lock(lock_request);
                 let waiter =
-                    Waiter { requester: Requester::Peer(node, step), who, op, deadline_us: deadline(timeout_us) };
+                    Waiter { requester: Requester::Peer(node, step), principal, op, deadline_us: deadline(timeout_us) };
                 self.submit_op(now, segment, waiter).map_err(|failure| (step, failure))
             }
-            Message::Await { step, who, segment, above, timeout_us } => {
+            Message::Await { step, principal, segment, above, timeout_us } => {
                 let requester = Requester::Peer(node, step);
                 let watcher = Watcher { requester, above, deadline_us: deadline(timeout_us) };
-                self.await_at_home(now, segment, who, watcher).map_err(|failure| (step, failure))
+                self.await_at_home(now, segment, principal, watcher).map_err(|failure| (step, failure))
             }
             Message::Unlock { step, segment, token } => {
                 let unlocked = self.unlock_at_home(now, segment, token, LockOwner::Peer(node));
@@ -123,11 +131,11 @@ impl Engine {
                     .map(|fields| self.answer(Requester::Peer(node, step), Outcome::Done, fields))
                     .map_err(|failure| (step, failure))
             }
-            Message::Release { step, who, segment } => {
-                self.release_named(now, Requester::Peer(node, step), who, segment).map_err(|failure| (step, failure))
-            }
-            Message::Found { step, facts, window } => {
-                self.handle_found(now, node, StepId::from_bits(step), facts, window);
+            Message::Release { step, principal, segment } => self
+                .release_named(now, Requester::Peer(node, step), principal, segment)
+                .map_err(|failure| (step, failure)),
+            Message::Found { step, info, window } => {
+                self.handle_found(now, node, StepId::from_bits(step), info, window);
                 Ok(())
             }
             Message::Ended { step, outcome, version, timestamp, word } => {
@@ -136,11 +144,11 @@ impl Engine {
                 Ok(())
             }
             Message::Offer { .. }
-            | Message::Having { .. }
+            | Message::OfferAnswer { .. }
             | Message::Piece { .. }
             | Message::Whole { .. }
             | Message::Forward { .. }
-            | Message::Mirrored { .. } => {
+            | Message::Replicated { .. } => {
                 self.replica_message(now, node, message, tail);
                 Ok(())
             }
@@ -199,20 +207,27 @@ impl Engine {
     pub(crate) fn lock_dependency_of_get(
         &self,
         segment: SegmentId,
-        look: &ReadOptions,
+        options: &ReadOptions,
     ) -> Result<LockDependency, Failure> {
         let model = self.segments.get(segment)?.spec.model;
-        match model.get_rules(look.asks).minds {
-            _ if look.version.is_some() => Ok(LockDependency::Nobody),
-            LockDependency::Anyone if planted!(self, ReadTogether) => Ok(LockDependency::Alone),
-            minds => Ok(minds),
+        match model.get_rules(options.requested_model).lock_dependency {
+            _ if options.version.is_some() => Ok(LockDependency::None),
+            LockDependency::Any if planted!(self, ReadTogether) => Ok(LockDependency::Exclusive),
+            lock_dependency => Ok(lock_dependency),
         }
     }
 
     /// Gives a peer a window over a segment, if the user on whose behalf it asks may access the segment.
-    fn describe_segment(&mut self, node: NodeId, step: u64, who: Principal, id: SegmentId) -> Result<(), Failure> {
+    fn describe_segment(
+        &mut self,
+        node: NodeId,
+        step: u64,
+        principal: Principal,
+        id: SegmentId,
+    ) -> Result<(), Failure> {
         let permissions = self.segments.get(id)?.permissions;
-        let allowed = permissions.allow(who, Access::Read).or_else(|_| permissions.allow(who, Access::Write));
+        let allowed =
+            permissions.allow(principal, Access::Read).or_else(|_| permissions.allow(principal, Access::Write));
         allowed.map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
         self.send_description(node, step, id)
     }
@@ -225,8 +240,8 @@ impl Engine {
         if !segment.window_holders.contains(&node) {
             segment.window_holders.push(node);
         }
-        let (at, bytes, is_replicated) = (segment.at, segment.pool_bytes(), segment.mirror.is_some());
-        let message = Message::Found { step, facts: segment.facts(id), window: Default::default() };
+        let (at, bytes, is_replicated) = (segment.at, segment.pool_bytes(), segment.replication.is_some());
+        let message = Message::Found { step, info: segment.info(id), window: Default::default() };
         if is_replicated {
             // A window could outlive this node's time as the home, so there is none.
             self.send(node, message);

@@ -31,7 +31,7 @@ impl ClaimId {
 enum ClaimPurpose {
     Make {
         requester: Requester,
-        who: Principal,
+        principal: Principal,
         spec: Spec,
     },
     Release {
@@ -124,13 +124,13 @@ impl Engine {
         &mut self,
         now: Now,
         requester: Requester,
-        who: Principal,
+        principal: Principal,
         name: Name,
         spec: Spec,
         within_us: u32,
     ) -> Result<(), Failure> {
         let Some(directory) = &mut self.directory else {
-            return self.allocate_at_home(now, requester, who, name, spec);
+            return self.allocate_at_home(now, requester, principal, name, spec);
         };
         self.segments.admits(&name)?;
         let is_busy = directory.busy.contains(&name);
@@ -138,11 +138,11 @@ impl Engine {
             return Err(Failure::AlreadyExists);
         }
         // This check comes before the claim, so that no claim has to be undone.
-        if self.refuse_over_quota(requester, who, &spec) {
+        if self.refuse_over_quota(requester, principal, &spec) {
             return Ok(());
         }
         let Some(directory) = &mut self.directory else { return Err(Failure::Busy) };
-        let claim = directory.begin(name, ClaimPurpose::Make { requester, who, spec })?;
+        let claim = directory.begin(name, ClaimPurpose::Make { requester, principal, spec })?;
         self.push_action(Action::ClaimName { claim, name, within_us });
         Ok(())
     }
@@ -150,12 +150,12 @@ impl Engine {
     /// Handles the result of a claim.
     pub fn claimed(&mut self, now: Now, claim: ClaimId, result: Result<(), Failure>) {
         let Some((name, purpose)) = self.directory.as_mut().and_then(|directory| directory.end(claim)) else { return };
-        let ClaimPurpose::Make { requester, who, spec } = purpose else { return };
-        if result.is_ok() && self.refuse_over_quota(requester, who, &spec) {
+        let ClaimPurpose::Make { requester, principal, spec } = purpose else { return };
+        if result.is_ok() && self.refuse_over_quota(requester, principal, &spec) {
             return self.return_name(name);
         }
         let made = result.and_then(|()| {
-            let made = self.allocate_at_home(now, requester, who, name, spec);
+            let made = self.allocate_at_home(now, requester, principal, name, spec);
             made.inspect_err(|_| self.return_name(name))
         });
         if let Err(failure) = made {
@@ -177,14 +177,14 @@ impl Engine {
         &mut self,
         now: Now,
         requester: Requester,
-        who: Principal,
+        principal: Principal,
         id: SegmentId,
     ) -> Result<(), Failure> {
         let name = self.segments.get(id)?.name;
         if self.directory.as_ref().is_some_and(|directory| directory.has_no_majority) {
             return Err(Failure::NoMajority);
         }
-        self.release_at_home(now, who, id)?;
+        self.release_at_home(now, principal, id)?;
         let begun = self.directory.as_mut().map(|directory| directory.begin(name, ClaimPurpose::Release { requester }));
         match begun {
             Some(Ok(claim)) => self.push_action(Action::ReleaseName { claim, name }),
@@ -211,14 +211,14 @@ impl Engine {
         name: Name,
         then: Continuation,
     ) -> Result<(), Failure> {
-        let LocalCaller { lane, request, who, deadline_us, timeout_us } = caller;
+        let LocalCaller { channel, request, principal, deadline_us, timeout_us } = caller;
         match then {
             Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                self.create_named(now, Requester::Client(lane, request), who, name, spec, timeout_us)
+                self.create_named(now, Requester::Client(channel, request), principal, name, spec, timeout_us)
             }
             Continuation::Allocate(spec) => {
-                let (on, wait) = (NodeId::NOBODY, WaitState::Lookup);
-                let pending = Pending { lane, request, who, deadline_us, timeout_us, on, wait };
+                let (on, wait) = (NodeId::NONE, WaitState::Lookup);
+                let pending = Pending { channel, request, principal, deadline_us, timeout_us, on, wait };
                 self.allocate_remote(&pending, name, spec)
             }
             Continuation::Open => {
@@ -240,12 +240,12 @@ impl Engine {
     fn ask_presumed_home(&mut self, step: StepId, home: NodeId) {
         let reachable = self.peers.reachable(home).is_some();
         let Some(pending) = self.operations.get_mut(step) else { return };
-        let (pending, who) = (*pending, pending.who);
+        let (pending, principal) = (*pending, pending.principal);
         let Some(lookup) = self.lookups.get_mut(&step) else { return };
         if reachable {
             lookup.asked.add(home);
             let name = lookup.name;
-            return self.send(home, Message::Lookup { step: step.to_bits(), who, name });
+            return self.send(home, Message::Lookup { step: step.to_bits(), principal, name });
         }
         self.lookups.remove(&step);
         self.operations.remove(step);
@@ -291,13 +291,13 @@ impl Engine {
     fn open_at_home(&mut self, step: StepId, name: &Name) -> Result<(), Failure> {
         let id = self.segments.by_name(name).ok_or(Failure::NotFound)?;
         let segment = self.segments.get(id)?;
-        let facts = segment.facts(id);
+        let info = segment.info(id);
         let permissions = segment.permissions;
-        let who = self.operations.get_mut(step).ok_or(Failure::NotFound)?.who;
-        permissions.allow(who, Access::Read)?;
+        let principal = self.operations.get_mut(step).ok_or(Failure::NotFound)?.principal;
+        permissions.allow(principal, Access::Read)?;
         self.lookups.remove(&step);
         if let Some(pending) = self.operations.remove(step) {
-            self.finish_opened(pending.lane, pending.request, &facts);
+            self.finish_opened(pending.channel, pending.request, &info);
         }
         Ok(())
     }

@@ -47,11 +47,11 @@ impl Engine {
         now: Now,
         caller: &LocalCaller,
         transfer: &Transfer,
-        facts: &SegmentInfo,
+        info: &SegmentInfo,
         copy_us: u32,
     ) -> Result<bool, Failure> {
         let segment = transfer.segment;
-        if copy_us == 0 || facts.bytes > CACHED_BYTES_MAX || !matches!(facts.model, crate::Model::Temporal(_)) {
+        if copy_us == 0 || info.bytes > CACHED_BYTES_MAX || !matches!(info.model, crate::Model::Temporal(_)) {
             return Ok(false);
         }
         let copy = match self.read_cache.0.get(&segment) {
@@ -61,12 +61,12 @@ impl Engine {
             {
                 let copy = *copy;
                 self.counters.cache_hits += 1;
-                self.answer_from(&copy, caller.lane, caller.request, transfer);
+                self.answer_from(&copy, caller.channel, caller.request, transfer);
                 self.free_table(&transfer.parts);
                 return Ok(true);
             }
             Some(copy) => *copy,
-            None => match self.reserve_cached_copy(facts.bytes) {
+            None => match self.reserve_cached_copy(info.bytes) {
                 Some(copy) => copy,
                 None => return Ok(false),
             },
@@ -95,7 +95,7 @@ impl Engine {
         Some(CachedSegment { at, bytes, version, timestamp, read_start_us: 0, is_filling: true, is_invalidated: false })
     }
 
-    fn answer_from(&mut self, copy: &CachedSegment, lane: ChannelId, request: RequestId, transfer: &Transfer) {
+    fn answer_from(&mut self, copy: &CachedSegment, channel: ChannelId, request: RequestId, transfer: &Transfer) {
         let done = Completion::bare(request, Outcome::Done);
         let mut done = Completion { version: copy.version, timestamp: copy.timestamp, ..done };
         let data = match transfer.parts {
@@ -104,11 +104,11 @@ impl Engine {
                 Some((copy.at + offset, bytes as u8))
             }
             parts => {
-                self.push_action(Action::CopyOut { at: copy.at, parts, client: lane.client, into: transfer.range });
+                self.push_action(Action::CopyOut { at: copy.at, parts, client: channel.client, into: transfer.range });
                 None
             }
         };
-        self.reply(lane, done, data);
+        self.reply(channel, done, data);
     }
 
     /// Completes the fill of a cached copy.
@@ -123,7 +123,7 @@ impl Engine {
         (copy.version, copy.timestamp) = stamp;
         copy.is_filling = false;
         let copy = *copy;
-        self.answer_from(&copy, pending.lane, pending.request, transfer);
+        self.answer_from(&copy, pending.channel, pending.request, transfer);
         self.end_pending(step);
         if copy.is_invalidated {
             self.evict_cached(transfer.segment);

@@ -20,7 +20,7 @@ impl Engine {
     /// table.
     pub(crate) fn get_remote(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
-        let Some(facts) = self.known_segment(transfer.segment) else {
+        let Some(info) = self.known_segment(transfer.segment) else {
             // While a read of the old place is in flight, no new window is recorded: to ask again would bring no more.
             return if self.is_withdrawn(transfer.segment) {
                 self.begin_served_get(now, &caller, transfer)
@@ -28,25 +28,26 @@ impl Engine {
                 self.request_info(caller, transfer)
             };
         };
-        if facts.copies == 1 {
-            facts.permissions.allow(caller.who, Access::Read)?;
+        if info.copies == 1 {
+            info.permissions.allow(caller.principal, Access::Read)?;
         }
         for range in &self.ranges_of(&transfer.parts) {
-            check_range(facts.bytes, range.offset, range.bytes)?;
+            check_range(info.bytes, range.offset, range.bytes)?;
         }
-        let rules = facts.model.get_rules(transfer.look.asks);
-        let history_version = transfer.look.version.filter(|_| facts.keeps > 0);
-        let minds = if transfer.look.version.is_some() { LockDependency::Nobody } else { rules.minds };
-        let takes_trips = minds == LockDependency::Alone && !self.reads_overlap;
-        if facts.copies > 1 || minds == LockDependency::Anyone || takes_trips {
+        let rules = info.model.get_rules(transfer.options.requested_model);
+        let history_version = transfer.options.version.filter(|_| info.history_len > 0);
+        let lock_dependency =
+            if transfer.options.version.is_some() { LockDependency::None } else { rules.lock_dependency };
+        let takes_trips = lock_dependency == LockDependency::Exclusive && !self.reads_overlap;
+        if info.copies > 1 || lock_dependency == LockDependency::Any || takes_trips {
             return self.begin_served_get(now, &caller, transfer);
         }
-        if transfer.look.version.is_none() && self.get_cached(now, &caller, &transfer, &facts, rules.copy_us)? {
+        if transfer.options.version.is_none() && self.get_cached(now, &caller, &transfer, &info, rules.copy_us)? {
             return Ok(());
         }
         let fetching = PendingReads { transfer, tears: 0, history_version, refresh: false };
         let step = self.begin(&caller, WaitState::Fetch(fetching))?;
-        let target = FetchTarget::Arena(caller.lane.client, transfer.range);
+        let target = FetchTarget::Arena(caller.channel.client, transfer.range);
         self.fetch(step, &fetching, target).inspect_err(|_| {
             self.operations.remove(step);
         })
@@ -56,7 +57,7 @@ impl Engine {
     pub(crate) fn known_segment(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
-        (!remote.leaving).then_some(remote.facts)
+        (!remote.leaving).then_some(remote.info)
     }
 
     /// Returns true if the home has withdrawn a window that a read still uses.
@@ -74,8 +75,9 @@ impl Engine {
     }
 
     fn request_info(&mut self, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
-        let step = self.begin(&caller, WaitState::Facts { transfer })?;
-        let message = Message::Describe { step: step.to_bits(), who: caller.who, segment: transfer.segment };
+        let step = self.begin(&caller, WaitState::Info { transfer })?;
+        let message =
+            Message::Describe { step: step.to_bits(), principal: caller.principal, segment: transfer.segment };
         self.send(self.home_of(transfer.segment), message);
         Ok(())
     }
@@ -87,11 +89,12 @@ impl Engine {
         let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
         let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
         remote.reads += 1;
-        let (window, facts) = (remote.window, remote.facts);
-        let line =
-            history_version.and_then(|version| Header::history_offset(facts.bytes, facts.keeps, version)).unwrap_or(0);
+        let (window, info) = (remote.window, remote.info);
+        let line = history_version
+            .and_then(|version| Header::history_offset(info.bytes, info.history_len, version))
+            .unwrap_or(0);
         if refresh {
-            parts = RangeSet::One { offset: 0, bytes: facts.bytes as u32 };
+            parts = RangeSet::One { offset: 0, bytes: info.bytes as u32 };
         }
         self.push_action(Action::Fetch { node: home, step, window, line, parts, target });
         Ok(())
@@ -106,21 +109,22 @@ impl Engine {
         let WaitState::Fetch(fetching) = pending.wait else { return };
         let PendingReads { transfer, history_version, refresh, .. } = fetching;
         let segment = transfer.segment;
-        let facts = self.known_segment(segment);
+        let info = self.known_segment(segment);
         self.read_ended(segment);
         let in_time = now.steady_us < pending.deadline_us;
         let header = match result {
-            Ok((header, _)) if planted!(self, OneLook) => (header, header.state),
+            Ok((header, _)) if planted!(self, SingleStateRead) => (header, header.state),
             Ok((header, after)) if planted!(self, TornAccepted) => (Header { state: after & !1, ..header }, after & !1),
             Ok(read) => read,
             Err(failure) => return self.end_fetch(step, &fetching, failure),
         };
         // The info may be gone because the segment moves: then its home has to say whether the lock matters.
-        let minds = facts.map_or(LockDependency::Anyone, |facts| facts.model.get_rules(transfer.look.asks).minds);
-        let minds = if transfer.look.version.is_some() { LockDependency::Nobody } else { minds };
-        let own = self.remote_lock_token(pending.lane.client, segment).map_or(0, |token| token.0);
+        let lock_dependency = info
+            .map_or(LockDependency::Any, |info| info.model.get_rules(transfer.options.requested_model).lock_dependency);
+        let lock_dependency = if transfer.options.version.is_some() { LockDependency::None } else { lock_dependency };
+        let own = self.remote_lock_token(pending.channel.client, segment).map_or(0, |token| token.0);
         let locked =
-            ![0, own].contains(&header.0.locked) && minds > LockDependency::Nobody && history_version.is_none();
+            ![0, own].contains(&header.0.locked) && lock_dependency > LockDependency::None && history_version.is_none();
         let locked = locked && !planted!(self, UnseenLock);
         let proof = header.0.prove(segment, header.1);
         if let SnapshotCheck::Whole(_, timestamp) = proof {
@@ -157,7 +161,7 @@ impl Engine {
     fn finish_fetch(&mut self, step: StepId, pending: &Pending, transfer: &Transfer, stamp: (Version, Timestamp)) {
         let (version, timestamp) = stamp;
         self.end_pending(step);
-        let failure = match transfer.look.version {
+        let failure = match transfer.options.version {
             Some(wanted) if wanted < version => Some(Failure::VersionGone),
             Some(wanted) if wanted > version => Some(Failure::VersionMismatch),
             _ => None,
@@ -166,7 +170,7 @@ impl Engine {
             return self.finish(pending, Outcome::Failed(failure));
         }
         let done = Completion::bare(pending.request, Outcome::Done);
-        self.reply(pending.lane, Completion { version, timestamp, ..done }, None);
+        self.reply(pending.channel, Completion { version, timestamp, ..done }, None);
     }
 
     /// Retries a torn read: again, from the previous version, or executed by the home.
@@ -179,8 +183,10 @@ impl Engine {
         if tears > 0 {
             return self.request_served_get(now, step, pending, transfer);
         }
-        let older = self.known_segment(transfer.segment).is_some_and(|facts| {
-            facts.keeps > 0 && facts.model.get_rules(transfer.look.asks).older && transfer.look.version.is_none()
+        let older = self.known_segment(transfer.segment).is_some_and(|info| {
+            info.history_len > 0
+                && info.model.get_rules(transfer.options.requested_model).older
+                && transfer.options.version.is_none()
         });
         let history_version = if older { Some(Version(state >> 1)) } else { fetching.history_version };
         let again = PendingReads { tears: tears + 1, history_version, ..fetching };
@@ -189,8 +195,8 @@ impl Engine {
 
     /// Reads again after the home had no room to execute the get.
     pub(crate) fn fetch_again(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
-        let keeps = self.known_segment(transfer.segment).is_some_and(|facts| facts.keeps > 0);
-        let history_version = transfer.look.version.filter(|_| keeps);
+        let history_len = self.known_segment(transfer.segment).is_some_and(|info| info.history_len > 0);
+        let history_version = transfer.options.version.filter(|_| history_len);
         self.restart_fetch(now, step, pending, PendingReads { transfer, tears: 0, history_version, refresh: false });
     }
 
@@ -198,7 +204,7 @@ impl Engine {
         if let Some(pending) = self.operations.get_mut(step) {
             pending.wait = WaitState::Fetch(fetching);
         }
-        let target = FetchTarget::Arena(pending.lane.client, fetching.transfer.range);
+        let target = FetchTarget::Arena(pending.channel.client, fetching.transfer.range);
         if self.fetch(step, &fetching, target).is_err() {
             // The segment moves or is gone: the home knows.
             self.request_served_get(now, step, pending, fetching.transfer);

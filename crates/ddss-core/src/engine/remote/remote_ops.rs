@@ -49,9 +49,9 @@ impl Engine {
             if matches!(then, Continuation::Allocate(_)) {
                 return Err(Failure::AlreadyExists);
             }
-            segment.permissions.allow(caller.who, Access::Read)?;
-            let facts = segment.facts(id);
-            self.finish_opened(caller.lane, caller.request, &facts);
+            segment.permissions.allow(caller.principal, Access::Read)?;
+            let info = segment.info(id);
+            self.finish_opened(caller.channel, caller.request, &info);
             return Ok(());
         }
         if matches!(then, Continuation::Allocate(_)) && self.has_name(&name) {
@@ -68,7 +68,7 @@ impl Engine {
         let step = self.begin(&caller, WaitState::Lookup)?;
         self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
-            self.send(node, Message::Lookup { step: step.to_bits(), who: caller.who, name });
+            self.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
         }
         if asked.is_empty() {
             self.end_failed_lookup(now, step);
@@ -86,9 +86,13 @@ impl Engine {
         let outcome = match then {
             Continuation::Open if unreachable_peers > 0 => Err(Failure::NodeDown),
             Continuation::Open => Err(Failure::NotFound),
-            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
-                self.allocate_at_home(now, Requester::Client(pending.lane, pending.request), pending.who, name, spec)
-            }
+            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => self.allocate_at_home(
+                now,
+                Requester::Client(pending.channel, pending.request),
+                pending.principal,
+                name,
+                spec,
+            ),
             Continuation::Allocate(spec) => self.allocate_remote(&pending, name, spec),
         };
         if let Err(failure) = outcome {
@@ -101,14 +105,14 @@ impl Engine {
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
         let step = self.begin(&pending.caller(), WaitState::Allocate { home })?;
-        self.send(home, Message::Allocate { step: step.to_bits(), who: pending.who, spec, name });
+        self.send(home, Message::Allocate { step: step.to_bits(), principal: pending.principal, spec, name });
         Ok(())
     }
 
     pub(crate) fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
         let step = self.begin(&caller, WaitState::Release { home })?;
-        self.send(home, Message::Release { step: step.to_bits(), who: caller.who, segment });
+        self.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
         Ok(())
     }
 
@@ -119,29 +123,30 @@ impl Engine {
         segment: SegmentId,
         parts: RangeSet,
         from: Payload,
-        terms: PutConditions,
+        conditions: PutConditions,
     ) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
-        if let Some(facts) = self.known_segment(segment) {
+        if let Some(info) = self.known_segment(segment) {
             // The home of a replicated segment may have changed, and its permissions with it.
-            if facts.copies == 1 {
-                facts.permissions.allow(caller.who, Access::Write)?;
+            if info.copies == 1 {
+                info.permissions.allow(caller.principal, Access::Write)?;
             }
             for range in &self.ranges_of(&parts) {
-                check_range(facts.bytes, range.offset, range.bytes)?;
+                check_range(info.bytes, range.offset, range.bytes)?;
             }
-            let depends_on_lock = terms.token.is_none() && facts.model.put_waits_for_lock(terms.asks);
+            let depends_on_lock =
+                conditions.token.is_none() && info.model.put_waits_for_lock(conditions.requested_model);
             self.check_own_lock(&caller, segment, depends_on_lock)?;
         }
-        let (client, length) = (caller.lane.client, from.length());
+        let (client, length) = (caller.channel.client, from.length());
         let (offset, ranges, table) = match parts {
             RangeSet::One { offset, .. } => (offset, 0, None),
             RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Some(table)),
         };
-        let (who, timeout_us) = (caller.who, caller.timeout_us);
+        let (principal, timeout_us) = (caller.principal, caller.timeout_us);
         let put = |step: StepId, staged| {
             let step = step.to_bits();
-            Message::Put { step, who, segment, offset, length, staged, ranges, terms, timeout_us }
+            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us }
         };
         match from {
             Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX || table.is_some() => {
@@ -174,7 +179,7 @@ impl Engine {
 
     /// Refuses a call that would wait for a lock of its own client: the home knows only clients of its own node.
     fn check_own_lock(&self, caller: &LocalCaller, segment: SegmentId, depends_on_lock: bool) -> Result<(), Failure> {
-        if depends_on_lock && self.holds_remote_lock(caller.lane.client, segment) {
+        if depends_on_lock && self.holds_remote_lock(caller.channel.client, segment) {
             Err(Failure::OwnLock)
         } else {
             Ok(())
@@ -224,24 +229,24 @@ impl Engine {
         now: Now,
         node: NodeId,
         step: StepId,
-        facts: SegmentInfo,
+        info: SegmentInfo,
         window: RemoteWindow,
     ) {
-        let is_home = self.home_of(facts.segment) == node;
-        if facts.copies > 1 && !is_home {
+        let is_home = self.home_of(info.segment) == node;
+        if info.copies > 1 && !is_home {
             // The segment was taken over, and one of the two nodes has yet to learn it.
             return self.handle_ended(now, node, step, Outcome::Failed(Failure::Busy), ReplyFields::default());
         }
         let wraps = window.base.checked_add(window.bytes).is_none();
-        let known = facts.bytes <= SEGMENT_BYTES_MAX && facts.keeps <= HISTORY_MAX;
+        let known = info.bytes <= SEGMENT_BYTES_MAX && info.history_len <= HISTORY_MAX;
         // The size can be computed only from valid fields.
-        let takes = if known { Header::bytes_with(facts.bytes, facts.keeps) } else { u64::MAX };
-        let reaches = facts.copies > 1 || !wraps && window.bytes >= takes;
-        if !known || !is_home && facts.segment.home() != node || !reaches {
+        let takes = if known { Header::bytes_with(info.bytes, info.history_len) } else { u64::MAX };
+        let reaches = info.copies > 1 || !wraps && window.bytes >= takes;
+        if !known || !is_home && info.segment.home() != node || !reaches {
             self.push_action(Action::Disconnect { node });
             return;
         }
-        let noted = self.record_segment(node, facts, window);
+        let noted = self.record_segment(node, info, window);
         let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
             return;
@@ -249,17 +254,17 @@ impl Engine {
         match pending.wait {
             WaitState::Allocate { .. } => {
                 self.operations.remove(step);
-                self.finish_opened(pending.lane, pending.request, &facts);
+                self.finish_opened(pending.channel, pending.request, &info);
             }
             WaitState::Lookup => {
                 let Some(lookup) = self.take_lookup(step, node) else { return };
                 self.operations.remove(step);
                 match lookup.then {
-                    Continuation::Open => self.finish_opened(pending.lane, pending.request, &facts),
+                    Continuation::Open => self.finish_opened(pending.channel, pending.request, &info),
                     Continuation::Allocate(_) => self.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
                 }
             }
-            WaitState::Facts { transfer } => {
+            WaitState::Info { transfer } => {
                 let failure = if !noted {
                     Some(Failure::Busy)
                 } else if now.steady_us >= pending.deadline_us {
@@ -285,14 +290,14 @@ impl Engine {
     }
 
     /// Records a home's description; `false` if the table is full.
-    fn record_segment(&mut self, node: NodeId, facts: SegmentInfo, window: RemoteWindow) -> bool {
+    fn record_segment(&mut self, node: NodeId, info: SegmentInfo, window: RemoteWindow) -> bool {
         let Some(peer) = self.peers.reachable(node) else { return false };
-        if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&facts.segment) {
+        if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&info.segment) {
             return false;
         }
-        let fresh = RemoteSegment { facts, window, reads: 0, leaving: false };
-        let remote = peer.remotes.entry(facts.segment).or_insert(fresh);
-        (remote.facts, remote.window) = (facts, window);
+        let fresh = RemoteSegment { info, window, reads: 0, leaving: false };
+        let remote = peer.remotes.entry(info.segment).or_insert(fresh);
+        (remote.info, remote.window) = (info, window);
         true
     }
 
@@ -322,7 +327,7 @@ impl Engine {
             wait,
             WaitState::Lookup
                 | WaitState::Allocate { .. }
-                | WaitState::Facts { .. }
+                | WaitState::Info { .. }
                 | WaitState::Home(_)
                 | WaitState::Page { .. }
         );
@@ -345,7 +350,7 @@ impl Engine {
             WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(fields.word);
-                if !self.is_attached(pending.lane.client) {
+                if !self.is_attached(pending.channel.client) {
                     return self.release_remote_lock(pending.on, segment, token);
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
@@ -353,7 +358,7 @@ impl Engine {
                     segment,
                     home: node,
                     token,
-                    client: pending.lane.client,
+                    client: pending.channel.client,
                     until_us,
                 });
             }
@@ -365,35 +370,35 @@ impl Engine {
             }
             _ => {}
         }
-        self.answer(Requester::Client(pending.lane, pending.request), outcome, fields);
+        self.answer(Requester::Client(pending.channel, pending.request), outcome, fields);
     }
 
     /// Sends an atomic, a wait for a version, a lock or an unlock to the home.
     pub(crate) fn request_remote(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
-        let LocalCaller { who, timeout_us, .. } = caller;
+        let LocalCaller { principal, timeout_us, .. } = caller;
         match *operation {
             Operation::Atomic { segment, offset, change, token } => {
                 let home = self.reachable_home(segment)?;
                 self.check_own_lock(&caller, segment, token.is_none())?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-                self.send(home, Message::Atomic { step, who, segment, offset, change, token, timeout_us });
+                self.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
             }
             Operation::Await { segment, above } => {
                 let home = self.reachable_home(segment)?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: true })?.to_bits();
-                self.send(home, Message::Await { step, who, segment, above, timeout_us });
+                self.send(home, Message::Await { step, principal, segment, above, timeout_us });
             }
-            Operation::Lock { segment, wish } => {
+            Operation::Lock { segment, lock_request } => {
                 let home = self.reachable_home(segment)?;
                 if self.remote_locks.len() >= OPERATIONS_MAX {
                     return Err(Failure::Busy);
                 }
-                let step = self.begin(&caller, WaitState::Lock { segment, lease_us: wish.lease_us })?.to_bits();
-                self.send(home, Message::Lock { step, who, segment, wish, timeout_us });
+                let step = self.begin(&caller, WaitState::Lock { segment, lease_us: lock_request.lease_us })?.to_bits();
+                self.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
-                let key = (segment, token, caller.lane.client);
+                let key = (segment, token, caller.channel.client);
                 if !self.remote_locks.iter().any(|lock| (lock.segment, lock.token, lock.client) == key) {
                     return Err(Failure::LockLost);
                 }
@@ -428,9 +433,9 @@ impl Engine {
             WaitState::LateLock { .. } => return,
             // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
-                return self.complete_page(pending.lane, pending.request, ListPage { node, ..ListPage::default() });
+                return self.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
             }
-            WaitState::Facts { .. }
+            WaitState::Info { .. }
             | WaitState::Lookup
             | WaitState::Fetch(_)
             | WaitState::Home(_)
@@ -449,7 +454,7 @@ impl Engine {
 
 impl Pending {
     fn caller(&self) -> LocalCaller {
-        let Pending { lane, request, who, deadline_us, timeout_us, .. } = *self;
-        LocalCaller { lane, request, who, deadline_us, timeout_us }
+        let Pending { channel, request, principal, deadline_us, timeout_us, .. } = *self;
+        LocalCaller { channel, request, principal, deadline_us, timeout_us }
     }
 }

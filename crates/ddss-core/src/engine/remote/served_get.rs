@@ -154,7 +154,7 @@ impl Engine {
 
     /// Asks the home to execute a pending get.
     pub(crate) fn request_served_get(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
-        let Transfer { segment, parts, look, .. } = transfer;
+        let Transfer { segment, parts, options, .. } = transfer;
         let home = self.home_of(segment);
         if self.peers.reachable(home).is_none() {
             self.end_pending(step);
@@ -169,9 +169,9 @@ impl Engine {
             RangeSet::One { offset, .. } => (offset, 0, MessageBody::None),
             RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
         };
-        let (who, length, step) = (pending.who, parts.bytes(), step.to_bits());
-        let token = self.remote_lock_token(pending.lane.client, segment);
-        let message = Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us };
+        let (principal, length, step) = (pending.principal, parts.bytes(), step.to_bits());
+        let token = self.remote_lock_token(pending.channel.client, segment);
+        let message = Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us };
         self.push_action(Action::Send { node: home, message, tail });
     }
 
@@ -192,12 +192,12 @@ impl Engine {
         {
             return self.push_action(Action::Disconnect { node });
         }
-        let (client, into) = (pending.lane.client, transfer.range);
+        let (client, into) = (pending.channel.client, transfer.range);
         self.end_pending(step);
         let done = Completion { version, timestamp, ..Completion::bare(pending.request, Outcome::Done) };
         let early = planted!(self, EarlyCompletion);
         if early {
-            self.reply(pending.lane, done, None);
+            self.reply(pending.channel, done, None);
         }
         if is_staged {
             self.push_action(Action::Unstage { node, at: staged, client, into });
@@ -208,7 +208,7 @@ impl Engine {
             self.free_buffer(buffer);
         }
         if !early {
-            self.reply(pending.lane, done, None);
+            self.reply(pending.channel, done, None);
         }
     }
 
@@ -216,8 +216,9 @@ impl Engine {
     pub(crate) fn served_get_refused(&mut self, now: Now, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         let WaitState::Home(transfer) = pending.wait else { return };
-        let may_read = self.known_segment(transfer.segment).is_some_and(|facts| {
-            facts.copies == 1 && facts.model.get_rules(transfer.look.asks).minds < crate::LockDependency::Anyone
+        let may_read = self.known_segment(transfer.segment).is_some_and(|info| {
+            info.copies == 1
+                && info.model.get_rules(transfer.options.requested_model).lock_dependency < crate::LockDependency::Any
         });
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);

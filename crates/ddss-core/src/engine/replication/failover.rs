@@ -41,18 +41,18 @@ impl Engine {
         self.home_of(segment) == self.node
     }
 
-    pub(crate) fn replica_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
-        self.segments.get_mut(id).ok()?.mirror.as_deref_mut()
+    pub(crate) fn replication_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
+        self.segments.get_mut(id).ok()?.replication.as_deref_mut()
     }
 
     /// Updates which operations on a segment have to wait.
     pub(crate) fn update_lock_gate(&mut self, now: Now, id: SegmentId) {
         let lease_until_us = if planted!(self, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us };
         if let Ok(segment) = self.segments.get_mut(id)
-            && let Some(mirror) = &segment.mirror
+            && let Some(replication) = &segment.replication
         {
-            segment.lock_queue.is_suspended = !mirror.serves(now.steady_us, lease_until_us);
-            segment.lock_queue.puts_blocked = mirror.blocks_puts();
+            segment.lock_queue.is_suspended = !replication.serves(now.steady_us, lease_until_us);
+            segment.lock_queue.puts_blocked = replication.blocks_puts();
         }
     }
 
@@ -65,8 +65,8 @@ impl Engine {
 
     /// Makes this node the first home of a segment.
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        (mirror.role, mirror.epoch) = (Role::Home(SyncState::Alone), 1);
+        let Some(replication) = self.replication_of(id) else { return };
+        (replication.role, replication.epoch) = (Role::Home(SyncState::Alone), 1);
         self.start_transition(now, id);
     }
 
@@ -77,25 +77,25 @@ impl Engine {
     }
 
     /// Handles the cluster's decision about a replicated segment.
-    pub fn assign_role(&mut self, now: Now, duty: &RoleAssignment) {
-        let id = duty.segment;
+    pub fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
+        let id = assignment.segment;
         let known = self.replicas.assignments.get(&id);
-        if known.is_some_and(|known| (known.epoch, known.turn) > (duty.epoch, duty.turn)) {
+        if known.is_some_and(|known| (known.epoch, known.turn) > (assignment.epoch, assignment.turn)) {
             return;
         }
         let before = self.home_of(id);
-        self.replicas.assignments.insert(id, *duty);
-        if duty.home == id.home() {
+        self.replicas.assignments.insert(id, *assignment);
+        if assignment.home == id.home() {
             self.replicas.routes.remove(&id);
         } else {
-            self.replicas.routes.insert(id, duty.home);
+            self.replicas.routes.insert(id, assignment.home);
         }
-        if before != duty.home {
+        if before != assignment.home {
             // All its locks are broken.
             self.remote_locks.retain(|lock| lock.segment != id);
         }
         if !self.replicas.unconfirmed.contains(&id) {
-            self.follow_assignment(now, id, duty);
+            self.follow_assignment(now, id, assignment);
         }
     }
 
@@ -135,38 +135,42 @@ impl Engine {
     /// Determines this node's role for a segment that was restored at start.
     fn find_role(&mut self, now: Now, id: SegmentId) {
         let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
-        let duty = self.replicas.assignments.get(&id).copied();
-        let Some(mirror) = self.replica_of(id) else { return };
-        let Some(duty) = duty else {
+        let assignment = self.replicas.assignments.get(&id).copied();
+        let Some(replication) = self.replication_of(id) else { return };
+        let Some(assignment) = assignment else {
             return if is_adopted { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
         };
-        (mirror.epoch, mirror.turn) = (duty.epoch, duty.turn);
-        if duty.home != node {
-            (mirror.role, mirror.node) = (Role::Replica, duty.home);
+        (replication.epoch, replication.turn) = (assignment.epoch, assignment.turn);
+        if assignment.home != node {
+            (replication.role, replication.node) = (Role::Replica, assignment.home);
             self.fail_all_waiters(id, Failure::NodeDown);
-            return self.follow_assignment(now, id, &duty);
+            return self.follow_assignment(now, id, &assignment);
         }
-        mirror.node = duty.mirror;
+        replication.node = assignment.replica;
         // A forward in flight when this node ended is lost: home and replica start over.
-        mirror.role = Role::Home(if duty.paired { SyncState::Paired } else { SyncState::Alone });
-        if duty.paired { self.lose_replica(now, id) } else { self.start_transition(now, id) }
+        replication.role = Role::Home(if assignment.paired { SyncState::Paired } else { SyncState::Alone });
+        if assignment.paired { self.lose_replica(now, id) } else { self.start_transition(now, id) }
     }
 
-    fn follow_assignment(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+    fn follow_assignment(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         let node = self.node;
-        let Some(mirror) = self.replica_of(id) else { return };
-        if duty.epoch < mirror.epoch {
+        let Some(replication) = self.replication_of(id) else { return };
+        if assignment.epoch < replication.epoch {
             // A restarted node receives old decisions too, which a home may already have surpassed.
             return;
         }
-        match mirror.role {
-            Role::Home(_) if duty.home != node && duty.epoch > mirror.epoch => self.demote(now, id, duty),
-            Role::Home(_) if duty.epoch == mirror.epoch => self.proposal_accepted(now, id, duty),
-            Role::Replica if duty.home == node && duty.epoch > mirror.epoch => self.promote(now, id, duty),
-            Role::Replica if duty.paired && duty.mirror != node => self.give_up_replica(now, id),
+        match replication.role {
+            Role::Home(_) if assignment.home != node && assignment.epoch > replication.epoch => {
+                self.demote(now, id, assignment)
+            }
+            Role::Home(_) if assignment.epoch == replication.epoch => self.proposal_accepted(now, id, assignment),
+            Role::Replica if assignment.home == node && assignment.epoch > replication.epoch => {
+                self.promote(now, id, assignment)
+            }
+            Role::Replica if assignment.paired && assignment.replica != node => self.give_up_replica(now, id),
             Role::Replica => {
-                if duty.epoch > mirror.epoch {
-                    (mirror.epoch, mirror.node) = (duty.epoch, duty.home);
+                if assignment.epoch > replication.epoch {
+                    (replication.epoch, replication.node) = (assignment.epoch, assignment.home);
                 }
                 self.start_transition(now, id);
             }
@@ -175,15 +179,15 @@ impl Engine {
     }
 
     /// Handles the acceptance of this home's proposal.
-    fn proposal_accepted(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        if duty.turn < mirror.turn {
+    fn proposal_accepted(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
+        let Some(replication) = self.replication_of(id) else { return };
+        if assignment.turn < replication.turn {
             return;
         }
-        mirror.turn = duty.turn;
-        match mirror.role {
-            Role::Home(SyncState::Pairing) if duty.paired => mirror.role = Role::Home(SyncState::Paired),
-            Role::Home(SyncState::Parting) if !duty.paired => return self.parted(now, id),
+        replication.turn = assignment.turn;
+        match replication.role {
+            Role::Home(SyncState::Pairing) if assignment.paired => replication.role = Role::Home(SyncState::Paired),
+            Role::Home(SyncState::Parting) if !assignment.paired => return self.parted(now, id),
             _ => return,
         }
         self.update_lock_gate(now, id);
@@ -191,14 +195,18 @@ impl Engine {
     }
 
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
-    fn promote(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+    fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (at, stamp) = (segment.at, segment.timestamp);
-        let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        let floor = mirror.floor.max(stamp);
-        *mirror =
-            ReplicatedSegment { epoch: duty.epoch, turn: duty.turn, node: duty.mirror, ..ReplicatedSegment::default() };
-        (mirror.role, mirror.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
+        let Some(replication) = segment.replication.as_deref_mut() else { return };
+        let floor = replication.floor.max(stamp);
+        *replication = ReplicatedSegment {
+            epoch: assignment.epoch,
+            turn: assignment.turn,
+            node: assignment.replica,
+            ..ReplicatedSegment::default()
+        };
+        (replication.role, replication.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
         self.restore_clock(floor);
         self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
         self.update_lock_gate(now, id);
@@ -206,32 +214,32 @@ impl Engine {
     }
 
     /// Demotes this home: no pending operation takes effect here any more.
-    fn demote(&mut self, now: Now, id: SegmentId, duty: &RoleAssignment) {
+    fn demote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         self.end_forward(id, Outcome::Indeterminate(Failure::NodeDown));
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
-        let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        let permits = std::mem::take(&mut mirror.permits);
-        *mirror = ReplicatedSegment {
-            epoch: duty.epoch,
-            node: duty.home,
+        let Some(replication) = segment.replication.as_deref_mut() else { return };
+        let deferred_updates = std::mem::take(&mut replication.deferred_updates);
+        *replication = ReplicatedSegment {
+            epoch: assignment.epoch,
+            node: assignment.home,
             role: Role::Replica,
             ..ReplicatedSegment::default()
         };
         segment.lock_queue.puts_blocked = false;
         self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
-        for (_, _, requester) in permits {
+        for (_, _, requester) in deferred_updates {
             self.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
         }
-        self.follow_assignment(now, id, duty);
+        self.follow_assignment(now, id, assignment);
     }
 
     /// Marks a node as dead. Where this node is the replica of its segments, it asks to take over.
     pub fn node_dead(&mut self, now: Now, node: NodeId) {
         self.replicas.dead.insert(node);
         for id in self.segments.replicated() {
-            if self.replicas.assignments.get(&id).is_some_and(|duty| duty.home == node) {
+            if self.replicas.assignments.get(&id).is_some_and(|assignment| assignment.home == node) {
                 self.start_transition(now, id);
             }
         }
@@ -246,9 +254,9 @@ impl Engine {
     pub(crate) fn propose(&mut self, now: Now, id: SegmentId, word: ProposalKind) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let name = segment.name;
-        let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        mirror.retry_us = now.steady_us + Replicas::RETRY_US;
-        let (epoch, turn) = (mirror.epoch, mirror.turn);
+        let Some(replication) = segment.replication.as_deref_mut() else { return };
+        replication.retry_us = now.steady_us + Replicas::RETRY_US;
+        let (epoch, turn) = (replication.epoch, replication.turn);
         self.push_action(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
     }
 
@@ -265,12 +273,12 @@ impl Engine {
 
     fn continue_transition(&mut self, now: Now, id: SegmentId) {
         let may_take_over = self.may_take_over(id);
-        let Some(mirror) = self.replica_of(id) else {
+        let Some(replication) = self.replication_of(id) else {
             self.replicas.in_transition.remove(&id);
             return;
         };
-        let is_due = now.steady_us >= mirror.retry_us;
-        match mirror.role {
+        let is_due = now.steady_us >= replication.retry_us;
+        match replication.role {
             Role::Replica if may_take_over => {
                 if is_due {
                     self.propose(now, id, ProposalKind::TakeOver);
@@ -286,9 +294,9 @@ impl Engine {
             }
             Role::Home(SyncState::Copying(_)) => self.continue_resync(now, id),
             Role::Home(SyncState::Pairing) => {
-                let mirror = mirror.node;
+                let replica = replication.node;
                 if is_due {
-                    self.propose(now, id, ProposalKind::Pair(mirror));
+                    self.propose(now, id, ProposalKind::Pair(replica));
                 }
             }
             Role::Home(SyncState::Parting) => {
@@ -305,11 +313,14 @@ impl Engine {
 
     /// Returns true if this replica is complete and its home is out of office. The cluster checks again.
     fn may_take_over(&self, id: SegmentId) -> bool {
-        let (Ok(segment), Some(duty)) = (self.segments.get(id), self.replicas.assignments.get(&id)) else {
+        let (Ok(segment), Some(assignment)) = (self.segments.get(id), self.replicas.assignments.get(&id)) else {
             return false;
         };
         let is_whole = segment.timestamp.0 != 0;
-        is_whole && duty.paired && duty.mirror == self.node && (duty.vacant || self.replicas.dead.contains(&duty.home))
+        is_whole
+            && assignment.paired
+            && assignment.replica == self.node
+            && (assignment.vacant || self.replicas.dead.contains(&assignment.home))
     }
 
     /// Finds a replica for a home without one: the previous node, unless it is away for too long or refuses. No node is
@@ -318,13 +329,13 @@ impl Engine {
         let forgets = planted!(self, ForgottenRefusal);
         let Self { segments, replicas, peers, .. } = self;
         let Ok(segment) = segments.get_mut(id) else { return };
-        let (name, Some(mirror)) = (segment.name, segment.mirror.as_deref_mut()) else { return };
-        mirror.refusals.retain(|_, refused| !forgets && now.steady_us < refused.until_us);
-        let (old, refusals) = (mirror.node, &mirror.refusals);
+        let (name, Some(replication)) = (segment.name, segment.replication.as_deref_mut()) else { return };
+        replication.refusals.retain(|_, refused| !forgets && now.steady_us < refused.until_us);
+        let (old, refusals) = (replication.node, &replication.refusals);
         let is_free = |node: NodeId| replicas.can_serve(peers, node) && !refusals.contains_key(&node);
         // A node that returns, or has yet to learn its role, has nearly all data: it is worth waiting for.
         let is_awaited = refusals.get(&old).is_none_or(|refused| refused.why == Refusal::NotReady);
-        let is_patient = old != NodeId::NOBODY && now.steady_us < mirror.lost_us + replicas.patience_us;
+        let is_patient = old != NodeId::NONE && now.steady_us < replication.lost_us + replicas.patience_us;
         let chosen = if is_free(old) {
             Some(old)
         } else if is_awaited && is_patient {
@@ -335,7 +346,7 @@ impl Engine {
         };
         match chosen {
             Some(node) => self.offer(now, id, node),
-            None => mirror.retry_us = now.steady_us + Replicas::RETRY_US,
+            None => replication.retry_us = now.steady_us + Replicas::RETRY_US,
         }
     }
 }

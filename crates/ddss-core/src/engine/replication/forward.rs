@@ -11,7 +11,7 @@ use crate::engine::fault_injection::planted;
 use crate::engine::home::home_ops::ReplyFields;
 use crate::engine::remote::served_get::ServedGetId;
 use crate::engine::state::lock_queue::{LockOwner, Requester};
-use crate::limits::DEFERRED_PERMITS_MAX;
+use crate::limits::DEFERRED_UPDATES_MAX;
 use crate::model::segment::Principal;
 use crate::request::operation::{LockRequest, LockToken, PermissionUpdate};
 use crate::{Failure, Message, NodeId, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
@@ -56,11 +56,11 @@ impl Engine {
     /// Changes a segment that may have a replica. An error means that nothing happened.
     pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, word, .. } = change;
-        let mirror = self.segments.get(id)?.mirror.as_deref();
-        if mirror.is_some_and(|mirror| mirror.needs_acknowledgement()) {
+        let replication = self.segments.get(id)?.replication.as_deref();
+        if replication.is_some_and(|replication| replication.needs_acknowledgement()) {
             return self.forward_put(now, id, change);
         }
-        let is_replicated = mirror.is_some();
+        let is_replicated = replication.is_some();
         let (version, timestamp) = self.commit(now, id, parts, source)?;
         if is_replicated {
             self.note_dirty(now, id, &parts);
@@ -75,8 +75,8 @@ impl Engine {
         let SegmentChange { requester, parts, source, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
         let version = Version(segment.version.0 + 1);
-        let Some(mirror) = segment.mirror.as_deref() else { return Err(Failure::NodeDown) };
-        let (node, goes_out) = (mirror.node, !matches!(mirror.role, Role::Home(SyncState::Parting)));
+        let Some(replication) = segment.replication.as_deref() else { return Err(Failure::NodeDown) };
+        let (node, goes_out) = (replication.node, !matches!(replication.role, Role::Home(SyncState::Parting)));
         let bytes = parts.bytes();
         let (offset, ranges) = match parts {
             RangeSet::One { offset, .. } => (offset, 0),
@@ -138,9 +138,9 @@ impl Engine {
 
     /// Records the operation that waits for the replica; returns the epoch.
     fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
-        let Some(mirror) = self.replica_of(id) else { return 0 };
-        mirror.forward = Some(forward);
-        let epoch = mirror.epoch;
+        let Some(replication) = self.replication_of(id) else { return 0 };
+        replication.forward = Some(forward);
+        let epoch = replication.epoch;
         self.update_lock_gate(now, id);
         self.segments.mark_busy(id);
         epoch
@@ -148,10 +148,10 @@ impl Engine {
 
     /// Commits and answers before the replica has it: an injected bug.
     fn acknowledge_early(&mut self, now: Now, id: SegmentId) {
-        let Some(forward) = self.replica_of(id).and_then(|mirror| mirror.forward) else { return };
+        let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward) else { return };
         self.finish_forward(now, id, forward);
-        if let Some(mirror) = self.replica_of(id) {
-            mirror.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
+        if let Some(replication) = self.replication_of(id) {
+            replication.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
         }
     }
 
@@ -161,17 +161,19 @@ impl Engine {
         now: Now,
         id: SegmentId,
         requester: Requester,
-        wish: LockRequest,
+        lock_request: LockRequest,
         token: LockToken,
     ) -> bool {
         let Ok(segment) = self.segments.get(id) else { return false };
-        let Some(mirror) = segment.mirror.as_deref().filter(|mirror| mirror.needs_acknowledgement()) else {
+        let Some(replication) =
+            segment.replication.as_deref().filter(|replication| replication.needs_acknowledgement())
+        else {
             return false;
         };
-        let (version, node, timestamp) = (segment.version, mirror.node, Timestamp(token.0));
-        let goes_out = !matches!(mirror.role, Role::Home(SyncState::Parting));
-        let deadline_us = now.steady_us.saturating_add(wish.lease_us.into());
-        let (what, requester) = (ForwardKind::Grant(wish), Some(requester));
+        let (version, node, timestamp) = (segment.version, replication.node, Timestamp(token.0));
+        let goes_out = !matches!(replication.role, Role::Home(SyncState::Parting));
+        let deadline_us = now.steady_us.saturating_add(lock_request.lease_us.into());
+        let (what, requester) = (ForwardKind::Grant(lock_request), Some(requester));
         let forward =
             PendingForward { what, requester, version, timestamp, word: 0, place: None, served_get: None, deadline_us };
         let epoch = self.begin_forward(now, id, forward);
@@ -195,9 +197,9 @@ impl Engine {
         let floor = self.clock.last();
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let version = segment.version;
-        let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        mirror.role = Role::Home(SyncState::Joining(floor));
-        let (node, epoch) = (mirror.node, mirror.epoch);
+        let Some(replication) = segment.replication.as_deref_mut() else { return };
+        replication.role = Role::Home(SyncState::Joining(floor));
+        let (node, epoch) = (replication.node, replication.epoch);
         self.send_floor(node, id, epoch, version, floor);
         self.update_lock_gate(now, id);
     }
@@ -211,24 +213,24 @@ impl Engine {
         epoch: u32,
         what: (ReplicaAck, Timestamp),
     ) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        if mirror.node != node || mirror.epoch != epoch {
+        let Some(replication) = self.replication_of(id) else { return };
+        if replication.node != node || replication.epoch != epoch {
             return;
         }
-        let (stored, timestamp) = what;
-        if stored == ReplicaAck::Piece {
+        let (ack, timestamp) = what;
+        if ack == ReplicaAck::Piece {
             return self.piece_stored(now, id);
         }
-        match mirror.role {
+        match replication.role {
             Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
-                mirror.role = Role::Home(SyncState::Pairing);
-                mirror.turn += 1;
+                replication.role = Role::Home(SyncState::Pairing);
+                replication.turn += 1;
                 self.replicas.in_transition.insert(id);
                 self.propose(now, id, ProposalKind::Pair(node));
                 self.update_lock_gate(now, id);
             }
             Role::Home(_) => {
-                if let Some(forward) = mirror.forward.take_if(|forward| forward.timestamp == timestamp) {
+                if let Some(forward) = replication.forward.take_if(|forward| forward.timestamp == timestamp) {
                     self.finish_forward(now, id, forward);
                 }
             }
@@ -251,9 +253,9 @@ impl Engine {
                 }
                 self.notify_watchers(id, version, timestamp);
             }
-            ForwardKind::Grant(wish) => {
+            ForwardKind::Grant(lock_request) => {
                 if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
-                    let granted = self.grant_now(now, id, requester, wish, LockToken(timestamp.0));
+                    let granted = self.grant_now(now, id, requester, lock_request, LockToken(timestamp.0));
                     if let Err(failure) = granted {
                         self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                     }
@@ -285,7 +287,7 @@ impl Engine {
 
     /// Abandons the operation that waited for the replica.
     pub(crate) fn end_forward(&mut self, id: SegmentId, outcome: Outcome) {
-        let Some(forward) = self.replica_of(id).and_then(|mirror| mirror.forward.take()) else { return };
+        let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
         self.free_place(&forward);
         if let ForwardKind::Put(parts) = forward.what {
             self.free_table(&parts);
@@ -297,8 +299,8 @@ impl Engine {
 
     /// Answers a requester that waited too long for the replica: outcome unknown.
     pub(crate) fn expire_forward(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        let Some(forward) = mirror.forward.as_mut().filter(|forward| forward.deadline_us <= now.steady_us) else {
+        let Some(replication) = self.replication_of(id) else { return };
+        let Some(forward) = replication.forward.as_mut().filter(|forward| forward.deadline_us <= now.steady_us) else {
             return;
         };
         let failure = match forward.what {
@@ -316,8 +318,10 @@ impl Engine {
             return;
         }
         for id in self.segments.replicated() {
-            let mirror = self.replica_of(id);
-            if mirror.is_some_and(|mirror| mirror.node == node && matches!(mirror.role, Role::Home(_))) {
+            let replication = self.replication_of(id);
+            if replication
+                .is_some_and(|replication| replication.node == node && matches!(replication.role, Role::Home(_)))
+            {
                 self.lose_replica(now, id);
             }
         }
@@ -325,13 +329,13 @@ impl Engine {
 
     /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
     pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
-        let forgets = planted!(self, UnpartedMirror);
-        let Some(mirror) = self.replica_of(id) else { return };
-        match mirror.role {
+        let forgets = planted!(self, UnpartedReplica);
+        let Some(replication) = self.replication_of(id) else { return };
+        match replication.role {
             Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
-                mirror.lost_us = now.steady_us;
-                mirror.role = Role::Home(SyncState::Parting);
-                mirror.turn += 1;
+                replication.lost_us = now.steady_us;
+                replication.role = Role::Home(SyncState::Parting);
+                replication.turn += 1;
                 self.replicas.in_transition.insert(id);
                 self.propose(now, id, ProposalKind::Part);
                 self.update_lock_gate(now, id);
@@ -350,24 +354,24 @@ impl Engine {
     /// Handles a refusal: other nodes are asked before this one is asked again.
     pub(crate) fn replica_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
         let until_us = now.steady_us + self.replicas.pause_us(why);
-        let Some(mirror) = self.replica_of(id) else { return };
-        mirror.refusals.insert(mirror.node, Refused { why, until_us });
+        let Some(replication) = self.replication_of(id) else { return };
+        replication.refusals.insert(replication.node, Refused { why, until_us });
         self.become_alone(now, id);
     }
 
     /// Continues without a replica, and executes the operation that waited for it.
     pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        mirror.role = Role::Home(SyncState::Alone);
-        mirror.retry_us = now.steady_us;
-        let forward = mirror.forward.take();
-        let permits = std::mem::take(&mut mirror.permits);
+        let Some(replication) = self.replication_of(id) else { return };
+        replication.role = Role::Home(SyncState::Alone);
+        replication.retry_us = now.steady_us;
+        let forward = replication.forward.take();
+        let deferred_updates = std::mem::take(&mut replication.deferred_updates);
         self.replicas.in_transition.insert(id);
         if let Some(forward) = forward {
             self.finish_forward(now, id, forward);
         }
-        for (who, permit, requester) in permits {
-            if let Err(failure) = self.permit_at_home(now, who, id, permit, requester) {
+        for (principal, update, requester) in deferred_updates {
+            if let Err(failure) = self.update_permissions_at_home(now, principal, id, update, requester) {
                 self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
         }
@@ -377,25 +381,25 @@ impl Engine {
 
     /// Defers a change of permissions until the home is alone, so that no replica takes over with the old ones; `true`
     /// if deferred.
-    pub(crate) fn defer_permit(
+    pub(crate) fn defer_update(
         &mut self,
         now: Now,
-        who: Principal,
+        principal: Principal,
         id: SegmentId,
-        permit: PermissionUpdate,
+        update: PermissionUpdate,
         requester: Requester,
     ) -> Result<bool, Failure> {
-        let Some(mirror) = self.replica_of(id) else { return Ok(false) };
-        match mirror.role {
+        let Some(replication) = self.replication_of(id) else { return Ok(false) };
+        match replication.role {
             Role::Unconfirmed | Role::Replica => Err(Failure::NodeDown),
-            Role::Home(_) if mirror.fenced => Err(Failure::NodeDown),
+            Role::Home(_) if replication.fenced => Err(Failure::NodeDown),
             Role::Home(SyncState::Alone) => {
-                mirror.retry_us = now.steady_us + Replicas::RETRY_US;
+                replication.retry_us = now.steady_us + Replicas::RETRY_US;
                 Ok(false)
             }
-            _ if mirror.permits.len() == DEFERRED_PERMITS_MAX => Err(Failure::Busy),
+            _ if replication.deferred_updates.len() == DEFERRED_UPDATES_MAX => Err(Failure::Busy),
             _ => {
-                mirror.permits.push((who, permit, requester));
+                replication.deferred_updates.push((principal, update, requester));
                 self.lose_replica(now, id);
                 Ok(true)
             }
@@ -405,8 +409,11 @@ impl Engine {
     /// Answers everything that waits for the replica of a segment that is being released.
     pub(crate) fn end_replication(&mut self, id: SegmentId) {
         self.end_forward(id, Outcome::Failed(Failure::NotFound));
-        let permits = self.replica_of(id).map(|mirror| std::mem::take(&mut mirror.permits)).unwrap_or_default();
-        for (_, _, requester) in permits {
+        let deferred_updates = self
+            .replication_of(id)
+            .map(|replication| std::mem::take(&mut replication.deferred_updates))
+            .unwrap_or_default();
+        for (_, _, requester) in deferred_updates {
             self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         }
         self.replicas.in_transition.remove(&id);

@@ -41,7 +41,7 @@ impl Engine {
                     self.handle_offer(now, node, &ReplicaOffer { id, epoch, stamp, spec, permissions, name });
                 }
             }
-            Message::Having { segment, epoch, have } => self.offer_answered(now, node, segment, epoch, have),
+            Message::OfferAnswer { segment, epoch, reply } => self.offer_answered(now, node, segment, epoch, reply),
             Message::Piece { segment: id, epoch, offset, length, staged, number } => {
                 let parts = RangeSet::One { offset, bytes: length };
                 self.store_piece(node, ReplicaPiece { id, epoch, number }, parts, staged, tail);
@@ -58,24 +58,24 @@ impl Engine {
                 let bytes = if ranges == 0 { tail } else { &[] };
                 self.store_forwarded(now, node, sent, (version, timestamp), parts, (staged, bytes));
             }
-            Message::Mirrored { segment, epoch, stored, timestamp, number, .. } => {
+            Message::Replicated { segment, epoch, ack, timestamp, number, .. } => {
                 if number != Message::NOT_STAGED {
                     self.free_staging_place(node, number);
                 }
-                self.replica_acknowledged(now, node, segment, epoch, (stored, timestamp));
+                self.replica_acknowledged(now, node, segment, epoch, (ack, timestamp));
             }
             _ => {}
         }
     }
 
-    fn send_offer_reply(&mut self, node: NodeId, segment: SegmentId, epoch: u32, have: OfferReply) {
-        self.send(node, Message::Having { segment, epoch, have });
+    fn send_offer_reply(&mut self, node: NodeId, segment: SegmentId, epoch: u32, reply: OfferReply) {
+        self.send(node, Message::OfferAnswer { segment, epoch, reply });
     }
 
     /// Returns the newest epoch of a segment that this node knows.
     fn epoch_of(&mut self, id: SegmentId) -> u32 {
-        let decided = self.replicas.assignments.get(&id).map_or(0, |duty| duty.epoch);
-        self.replica_of(id).map_or(0, |mirror| mirror.epoch).max(decided)
+        let decided = self.replicas.assignments.get(&id).map_or(0, |assignment| assignment.epoch);
+        self.replication_of(id).map_or(0, |replication| replication.epoch).max(decided)
     }
 
     fn handle_offer(&mut self, now: Now, node: NodeId, handle_offer: &ReplicaOffer) {
@@ -104,8 +104,8 @@ impl Engine {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let is_whole = (segment.version, segment.timestamp) == stamp || is_stale && segment.timestamp.0 != 0;
-        if let Some(mirror) = segment.mirror.as_deref_mut() {
-            (mirror.epoch, mirror.node) = (epoch, node);
+        if let Some(replication) = segment.replication.as_deref_mut() {
+            (replication.epoch, replication.node) = (epoch, node);
         }
         if let Ok(record) = self.segments.record(id) {
             self.push_action(Action::RewriteRecord { record });
@@ -120,7 +120,7 @@ impl Engine {
     /// it is the node that the id names. Later that node may return without its memory.
     fn can_be_home(&self, node: NodeId, id: SegmentId, epoch: u32) -> bool {
         match self.replicas.assignments.get(&id) {
-            Some(duty) if duty.epoch == epoch => duty.home == node,
+            Some(assignment) if assignment.epoch == epoch => assignment.home == node,
             _ => epoch > 1 || id.home() == node,
         }
     }
@@ -149,16 +149,16 @@ impl Engine {
             Err(why) => return self.send_offer_reply(node, id, epoch, OfferReply::No(why)),
         };
         if let Some(segment) = self.segments.forming(id) {
-            let mirror = ReplicatedSegment { role: Role::Replica, epoch, node, ..ReplicatedSegment::default() };
-            segment.mirror = Some(Box::new(mirror));
+            let replication = ReplicatedSegment { role: Role::Replica, epoch, node, ..ReplicatedSegment::default() };
+            segment.replication = Some(Box::new(replication));
         }
         self.format(record, Timestamp(0));
     }
 
     /// Completes the creation of a replica.
     pub(crate) fn replica_formatted(&mut self, now: Now, id: SegmentId, made: bool) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        let (node, epoch) = (mirror.node, mirror.epoch);
+        let Some(replication) = self.replication_of(id) else { return };
+        let (node, epoch) = (replication.node, replication.epoch);
         if !made {
             self.drop_replica(now, id);
         }
@@ -168,8 +168,8 @@ impl Engine {
     /// Drops a replica since another node has that role. The home is told: it may have asked this node after the
     /// decision.
     pub(crate) fn give_up_replica(&mut self, now: Now, id: SegmentId) {
-        let Some(mirror) = self.replica_of(id) else { return };
-        let (home, epoch) = (mirror.node, mirror.epoch);
+        let Some(replication) = self.replication_of(id) else { return };
+        let (home, epoch) = (replication.node, replication.epoch);
         self.drop_replica(now, id);
         self.send_offer_reply(home, id, epoch, OfferReply::No(Refusal::NotReady));
     }
@@ -191,14 +191,14 @@ impl Engine {
     /// Drops a replica whose home released the segment. A replica that was never in sync is in no decision of the
     /// cluster, and goes with this message.
     pub(crate) fn drop_replica_of(&mut self, now: Now, home: NodeId, id: SegmentId) {
-        if self.replica_of(id).is_some_and(|mirror| mirror.node == home) && self.is_spare(id) {
+        if self.replication_of(id).is_some_and(|replication| replication.node == home) && self.is_spare(id) {
             self.drop_replica(now, id);
         }
     }
 
     /// Returns true if this node has a replica of the segment that may not take over.
     fn is_spare(&self, id: SegmentId) -> bool {
-        let may_take_over = |duty: &RoleAssignment| duty.paired && duty.mirror == self.node;
+        let may_take_over = |assignment: &RoleAssignment| assignment.paired && assignment.replica == self.node;
         self.segments.get(id).is_ok_and(|segment| segment.is_replica())
             && !self.replicas.assignments.get(&id).is_some_and(may_take_over)
     }
@@ -224,8 +224,10 @@ impl Engine {
         let newest = self.epoch_of(sent.id);
         let segment = self.segments.get(sent.id).ok().filter(|segment| segment.is_replica());
         let at = segment.map(|segment| segment.at);
-        let mirror = segment.and_then(|segment| segment.mirror.as_deref());
-        if at.is_some() && mirror.is_some_and(|mirror| (mirror.node, mirror.epoch) == (node, sent.epoch)) {
+        let replication = segment.and_then(|segment| segment.replication.as_deref());
+        if at.is_some()
+            && replication.is_some_and(|replication| (replication.node, replication.epoch) == (node, sent.epoch))
+        {
             return at;
         }
         if sent.number != Message::NOT_STAGED {
@@ -248,9 +250,9 @@ impl Engine {
         CommitSource::Staged { node, at: staged }
     }
 
-    fn acknowledge(&mut self, node: NodeId, sent: &ReplicaPiece, stored: ReplicaAck, stamp: (Version, Timestamp)) {
+    fn acknowledge(&mut self, node: NodeId, sent: &ReplicaPiece, ack: ReplicaAck, stamp: (Version, Timestamp)) {
         let (ReplicaPiece { id: segment, epoch, number }, (version, timestamp)) = (*sent, stamp);
-        self.send(node, Message::Mirrored { segment, epoch, stored, version, timestamp, number });
+        self.send(node, Message::Replicated { segment, epoch, ack, version, timestamp, number });
     }
 
     fn store_piece(&mut self, node: NodeId, sent: ReplicaPiece, parts: RangeSet, staged: u64, tail: &[u8]) {
@@ -310,8 +312,8 @@ impl Engine {
             }
             return self.send_offer_reply(node, sent.id, sent.epoch, OfferReply::Empty);
         }
-        if let Some(mirror) = segment.mirror.as_deref_mut() {
-            mirror.floor = mirror.floor.max(timestamp);
+        if let Some(replication) = segment.replication.as_deref_mut() {
+            replication.floor = replication.floor.max(timestamp);
         }
         if is_next {
             let source = self.source_of(node, staged, tail);

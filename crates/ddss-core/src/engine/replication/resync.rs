@@ -62,9 +62,10 @@ impl Engine {
     pub(crate) fn offer(&mut self, now: Now, id: SegmentId, node: NodeId) {
         let Self { replicas, segments, .. } = self;
         replicas.copying.retain(|&id| {
-            let mirror = segments.get(id).ok().and_then(|segment| segment.mirror.as_deref());
-            mirror
-                .is_some_and(|mirror| matches!(mirror.role, Role::Home(SyncState::Offered(_) | SyncState::Copying(_))))
+            let replication = segments.get(id).ok().and_then(|segment| segment.replication.as_deref());
+            replication.is_some_and(|replication| {
+                matches!(replication.role, Role::Home(SyncState::Offered(_) | SyncState::Copying(_)))
+            })
         });
         if replicas.copying.len() >= Replicas::COPYING_MAX {
             return;
@@ -72,43 +73,46 @@ impl Engine {
         let Ok(segment) = segments.get_mut(id) else { return };
         let (version, timestamp, name) = (segment.version, segment.timestamp, segment.name);
         let (spec, permissions) = (segment.spec, segment.permissions);
-        let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-        mirror.node = node;
-        mirror.retry_us = now.steady_us + replicas.answer_us();
+        let Some(replication) = segment.replication.as_deref_mut() else { return };
+        replication.node = node;
+        replication.retry_us = now.steady_us + replicas.answer_us();
         // Until the replica has answered, every change may have to be sent again.
         let copying = ResyncProgress { stamp: (version, timestamp), cursor: spec.bytes, ..ResyncProgress::default() };
-        mirror.role = Role::Home(SyncState::Offered(copying));
-        let epoch = mirror.epoch;
+        replication.role = Role::Home(SyncState::Offered(copying));
+        let epoch = replication.epoch;
         self.replicas.copying.insert(id);
         self.send(node, Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name });
     }
 
     /// Handles the answer to an offer.
-    pub(crate) fn offer_answered(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, have: OfferReply) {
+    pub(crate) fn offer_answered(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, reply: OfferReply) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (stamp, answer_us) = ((segment.version, segment.timestamp), now.steady_us + self.replicas.answer_us());
-        let Some(mirror) = segment.mirror.as_deref_mut().filter(|mirror| mirror.node == node) else { return };
-        if have == OfferReply::Fenced && epoch > mirror.epoch && matches!(mirror.role, Role::Home(_)) {
+        let Some(replication) = segment.replication.as_deref_mut().filter(|replication| replication.node == node)
+        else {
+            return;
+        };
+        if reply == OfferReply::Fenced && epoch > replication.epoch && matches!(replication.role, Role::Home(_)) {
             // The other node has taken over. The cluster's decision will say what becomes of pending operations.
-            mirror.fenced = true;
+            replication.fenced = true;
             return self.update_lock_gate(now, id);
         }
-        if epoch != mirror.epoch {
+        if epoch != replication.epoch {
             return;
         }
-        match (&mut mirror.role, have) {
+        match (&mut replication.role, reply) {
             (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) if copying.stamp == stamp => {
                 self.join(now, id)
             }
             (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) => {
                 let copying = std::mem::take(copying);
-                mirror.retry_us = answer_us;
-                mirror.role = Role::Home(SyncState::Copying(copying));
+                replication.retry_us = answer_us;
+                replication.role = Role::Home(SyncState::Copying(copying));
                 self.continue_resync(now, id);
             }
             (Role::Home(SyncState::Offered(_)), OfferReply::Empty) => {
-                mirror.retry_us = answer_us;
-                mirror.role = Role::Home(SyncState::Copying(ResyncProgress::default()));
+                replication.retry_us = answer_us;
+                replication.role = Role::Home(SyncState::Copying(ResyncProgress::default()));
                 self.continue_resync(now, id);
             }
             (Role::Home(SyncState::Offered(_)), OfferReply::No(why)) => self.replica_refused(now, id, why),
@@ -126,10 +130,10 @@ impl Engine {
     /// Records a put that was committed during a resync.
     pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &RangeSet) {
         let ranges = self.ranges_of(parts);
-        let Some(mirror) = self.replica_of(id) else { return };
-        if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut mirror.role {
+        let Some(replication) = self.replication_of(id) else { return };
+        if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut replication.role {
             ranges.iter().for_each(|range| copying.note(range));
-            if matches!(mirror.role, Role::Home(SyncState::Copying(_))) {
+            if matches!(replication.role, Role::Home(SyncState::Copying(_))) {
                 self.continue_resync(now, id);
             }
         }
@@ -141,9 +145,9 @@ impl Engine {
         loop {
             let Ok(segment) = self.segments.get_mut(id) else { return };
             let (size, data) = (segment.spec.bytes, segment.at + Header::DATA_OFFSET);
-            let Some(mirror) = segment.mirror.as_deref_mut() else { return };
-            let (node, epoch) = (mirror.node, mirror.epoch);
-            let Role::Home(SyncState::Copying(copying)) = &mut mirror.role else { return };
+            let Some(replication) = segment.replication.as_deref_mut() else { return };
+            let (node, epoch) = (replication.node, replication.epoch);
+            let Role::Home(SyncState::Copying(copying)) = &mut replication.role else { return };
             if copying.out >= RESYNC_PIECES_MAX {
                 break;
             }
@@ -155,8 +159,8 @@ impl Engine {
             };
             copying.out += 1;
             if !self.send_piece(node, id, epoch, data, (offset, bytes)) {
-                if let Some(mirror) = self.replica_of(id)
-                    && let Role::Home(SyncState::Copying(copying)) = &mut mirror.role
+                if let Some(replication) = self.replication_of(id)
+                    && let Role::Home(SyncState::Copying(copying)) = &mut replication.role
                 {
                     copying.out -= 1;
                     copying.put_back(offset, bytes);
@@ -200,11 +204,11 @@ impl Engine {
     /// Handles the acknowledgement of a piece.
     pub(crate) fn piece_stored(&mut self, now: Now, id: SegmentId) {
         let answer_us = now.steady_us + self.replicas.answer_us();
-        if let Some(mirror) = self.replica_of(id)
-            && let Role::Home(SyncState::Copying(copying)) = &mut mirror.role
+        if let Some(replication) = self.replication_of(id)
+            && let Role::Home(SyncState::Copying(copying)) = &mut replication.role
         {
             copying.out = copying.out.saturating_sub(1);
-            mirror.retry_us = answer_us;
+            replication.retry_us = answer_us;
             self.continue_resync(now, id);
             self.serve_lock_queue(now, id);
         }
@@ -213,8 +217,8 @@ impl Engine {
     fn finish_resync(&mut self, now: Now, id: SegmentId) {
         let Ok(segment) = self.segments.get(id) else { return };
         let (version, timestamp) = (segment.version, segment.timestamp);
-        let Some(mirror) = segment.mirror.as_deref() else { return };
-        let (node, epoch) = (mirror.node, mirror.epoch);
+        let Some(replication) = segment.replication.as_deref() else { return };
+        let (node, epoch) = (replication.node, replication.epoch);
         self.send(node, Message::Whole { segment: id, epoch, version, timestamp });
         self.join(now, id);
     }

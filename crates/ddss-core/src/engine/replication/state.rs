@@ -31,7 +31,7 @@ pub struct RoleAssignment {
     /// Home of the segment.
     pub home: NodeId,
     /// Replica of the segment, or the node that is to become it.
-    pub mirror: NodeId,
+    pub replica: NodeId,
     /// Number of the home in the order of homes, from 1 on.
     pub epoch: u32,
     /// Number of decisions that this home has proposed.
@@ -161,7 +161,7 @@ pub(crate) struct ReplicatedSegment {
     /// Operation on its way to the replica.
     pub(crate) forward: Option<PendingForward>,
     /// Permission changes that wait until the home is alone.
-    pub(crate) permits: Vec<(Principal, PermissionUpdate, Requester)>,
+    pub(crate) deferred_updates: Vec<(Principal, PermissionUpdate, Requester)>,
     /// Time to repeat an unanswered message.
     pub(crate) retry_us: u64,
     /// Time since which the in-sync replica is away.
@@ -222,7 +222,7 @@ impl ReplicatedSegment {
         )
     }
 
-    pub(crate) fn mirroring(&self) -> ReplicationInfo {
+    pub(crate) fn replication_info(&self) -> ReplicationInfo {
         match &self.role {
             Role::Unconfirmed => ReplicationInfo::Unsure,
             Role::Home(SyncState::Paired) => ReplicationInfo::InSync,
@@ -235,7 +235,7 @@ impl ReplicatedSegment {
 
     /// Returns why a segment is degraded, if a node was chosen for its replica.
     pub(crate) fn degraded(&self, is_up: bool) -> Option<DegradedReason> {
-        if self.node == NodeId::NOBODY || self.mirroring() != ReplicationInfo::Degraded {
+        if self.node == NodeId::NONE || self.replication_info() != ReplicationInfo::Degraded {
             return None;
         }
         Some(match self.refusals.get(&self.node) {

@@ -78,7 +78,7 @@ pub(crate) struct Areas {
 impl Areas {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let memory = StoragePool::new(bytes_max);
-        let own = memory.area(Audience::NOBODY, Storage::Memory);
+        let own = memory.area(Audience::NONE, Storage::Memory);
         Self { areas: vec![own], memory, files: StoragePool::default() }
     }
 
@@ -104,7 +104,7 @@ impl Areas {
         }
         let fresh = self.pool(storage).area(audience, storage);
         // An area without an audience only fills a gap before an area of the daemon's previous run.
-        let unused = self.areas.iter().skip(OWN_AREA + 1).position(|area| area.audience == Audience::NOBODY);
+        let unused = self.areas.iter().skip(OWN_AREA + 1).position(|area| area.audience == Audience::NONE);
         if let Some(index) = unused.map(|index| index + OWN_AREA + 1) {
             self.areas[index] = fresh;
             return Some(index);
@@ -136,9 +136,9 @@ impl Areas {
         }
         while self.areas.len() <= index {
             // The first segment that is restored into it sets its audience.
-            self.areas.push(self.memory.area(Audience::NOBODY, Storage::Memory));
+            self.areas.push(self.memory.area(Audience::NONE, Storage::Memory));
         }
-        if self.areas[index].audience == Audience::NOBODY {
+        if self.areas[index].audience == Audience::NONE {
             self.areas[index] = self.pool(storage).area(audience, storage);
         }
         let area = &mut self.areas[index];

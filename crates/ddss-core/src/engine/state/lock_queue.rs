@@ -23,7 +23,7 @@ pub(crate) enum Requester {
 impl Requester {
     pub(crate) fn owner(self) -> LockOwner {
         match self {
-            Requester::Client(lane, _) => LockOwner::Client(lane.client),
+            Requester::Client(channel, _) => LockOwner::Client(channel.client),
             Requester::Peer(node, _) => LockOwner::Peer(node),
         }
     }
@@ -40,7 +40,7 @@ pub(crate) enum LockOwner {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PendingOp {
     Get(Get),
-    Put { parts: RangeSet, source: CommitSource, terms: PutConditions },
+    Put { parts: RangeSet, source: CommitSource, conditions: PutConditions },
     Atomic { offset: u64, change: AtomicOp, token: Option<LockToken> },
     Lock(LockRequest),
 }
@@ -50,7 +50,7 @@ pub(crate) enum PendingOp {
 pub(crate) struct Get {
     pub(crate) parts: RangeSet,
     pub(crate) sink: Destination,
-    pub(crate) minds: LockDependency,
+    pub(crate) lock_dependency: LockDependency,
     pub(crate) version: Option<Version>,
     /// Lock that the requester holds: its own gets do not wait for it.
     pub(crate) token: Option<LockToken>,
@@ -71,7 +71,7 @@ pub(crate) enum Destination {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waiter {
     pub(crate) requester: Requester,
-    pub(crate) who: Principal,
+    pub(crate) principal: Principal,
     pub(crate) op: PendingOp,
     pub(crate) deadline_us: u64,
 }
@@ -158,7 +158,7 @@ impl LockQueue {
         match op {
             PendingOp::Get(get) => self.is_blocked(get, owner),
             _ if self.puts_blocked || self.is_moving => true,
-            PendingOp::Lock(wish) if wish.shared => self.is_exclusive() || !self.waiters.is_empty(),
+            PendingOp::Lock(lock_request) if lock_request.shared => self.is_exclusive() || !self.waiters.is_empty(),
             PendingOp::Lock(_) => !self.holders.is_empty() || !self.waiters.is_empty(),
             PendingOp::Put { .. } | PendingOp::Atomic { .. } => depends_on_lock && !self.holders.is_empty(),
         }
@@ -170,10 +170,10 @@ impl LockQueue {
         let own = |holder: &Holder| {
             Some(holder.token) == get.token || matches!(owner, LockOwner::Client(_)) && holder.owner == owner
         };
-        match get.minds {
-            LockDependency::Nobody => false,
-            LockDependency::Alone => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
-            LockDependency::Anyone => self.holders.iter().any(|holder| !own(holder)),
+        match get.lock_dependency {
+            LockDependency::None => false,
+            LockDependency::Exclusive => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
+            LockDependency::Any => self.holders.iter().any(|holder| !own(holder)),
         }
     }
 
@@ -212,9 +212,9 @@ impl LockQueue {
         }
         let first = self.waiters.front()?;
         let ready = match first.op {
-            PendingOp::Lock(wish) if wish.shared => !self.is_exclusive(),
+            PendingOp::Lock(lock_request) if lock_request.shared => !self.is_exclusive(),
             PendingOp::Get(get) => !self.is_blocked(&get, first.requester.owner()),
-            PendingOp::Put { terms: PutConditions { token: Some(_), .. }, .. }
+            PendingOp::Put { conditions: PutConditions { token: Some(_), .. }, .. }
             | PendingOp::Atomic { token: Some(_), .. } => true,
             PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
         };
@@ -336,8 +336,13 @@ mod tests {
     const NOBODY: Principal = Principal { uid: 0, gid: 0 };
 
     fn lock(node: u16, shared: bool) -> Waiter {
-        let wish = LockRequest { shared, no_wait: false, lease_us: 1 };
-        Waiter { requester: Requester::Peer(NodeId(node), 0), who: NOBODY, op: PendingOp::Lock(wish), deadline_us: 100 }
+        let lock_request = LockRequest { shared, no_wait: false, lease_us: 1 };
+        Waiter {
+            requester: Requester::Peer(NodeId(node), 0),
+            principal: NOBODY,
+            op: PendingOp::Lock(lock_request),
+            deadline_us: 100,
+        }
     }
 
     fn hold(node: u16, shared: bool) -> Holder {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Segment of another home, as its home described it.
 #[derive(Debug)]
 pub(crate) struct RemoteSegment {
-    pub(crate) facts: SegmentInfo,
+    pub(crate) info: SegmentInfo,
     pub(crate) window: RemoteWindow,
     /// Reads in flight.
     pub(crate) reads: u32,

@@ -55,7 +55,7 @@ pub(crate) struct Transfer {
     pub(crate) range: ArenaRange,
     /// True if the completion may carry the bytes instead.
     pub(crate) inline: bool,
-    pub(crate) look: ReadOptions,
+    pub(crate) options: ReadOptions,
 }
 
 /// Reads of a get in flight.
@@ -80,7 +80,7 @@ pub(crate) enum WaitState {
     /// A home that releases a segment.
     Release { home: NodeId },
     /// Segment info, to continue with this get.
-    Facts { transfer: Transfer },
+    Info { transfer: Transfer },
     /// Bytes of a get that this node reads by itself.
     Fetch(PendingReads),
     /// Bytes of a get that the home executes.
@@ -102,7 +102,7 @@ pub(crate) enum WaitState {
 impl WaitState {
     /// Returns the range table that is in use until the end.
     pub(crate) fn table(&self) -> Option<BufferId> {
-        let (WaitState::Facts { transfer }
+        let (WaitState::Info { transfer }
         | WaitState::Fetch(PendingReads { transfer, .. })
         | WaitState::Home(transfer)) = self
         else {
@@ -117,7 +117,7 @@ impl WaitState {
     /// Returns the segment of the operation.
     pub(crate) fn segment(&self) -> Option<SegmentId> {
         match *self {
-            WaitState::Facts { transfer }
+            WaitState::Info { transfer }
             | WaitState::Fetch(PendingReads { transfer, .. })
             | WaitState::Home(transfer) => Some(transfer.segment),
             WaitState::Put { segment, .. }
@@ -186,9 +186,9 @@ pub(crate) enum Continuation {
 /// One pending operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pending {
-    pub(crate) lane: ChannelId,
+    pub(crate) channel: ChannelId,
     pub(crate) request: RequestId,
-    pub(crate) who: Principal,
+    pub(crate) principal: Principal,
     pub(crate) deadline_us: u64,
     pub(crate) timeout_us: u32,
     /// Home that was asked.

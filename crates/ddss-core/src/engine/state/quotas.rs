@@ -66,7 +66,7 @@ pub(crate) struct Accounts {
 impl Accounts {
     /// Returns the memory that a segment takes.
     fn bytes_of(spec: &Spec) -> u64 {
-        Header::bytes_with(spec.bytes, spec.keeps()).next_multiple_of(BLOCK_BYTES as u64)
+        Header::bytes_with(spec.bytes, spec.history_len()).next_multiple_of(BLOCK_BYTES as u64)
     }
 
     /// Adds a segment to a user.
@@ -123,8 +123,10 @@ impl Engine {
 
     /// Answers a request for a segment that would exceed its owner's quota; `false` if it fits. The word of the answer
     /// is the usage, its version the limit.
-    pub(crate) fn refuse_over_quota(&mut self, requester: Requester, who: Principal, spec: &Spec) -> bool {
-        let Some((failure, used, allowed)) = self.segments.accounts.broken_by(who.uid, spec) else { return false };
+    pub(crate) fn refuse_over_quota(&mut self, requester: Requester, principal: Principal, spec: &Spec) -> bool {
+        let Some((failure, used, allowed)) = self.segments.accounts.broken_by(principal.uid, spec) else {
+            return false;
+        };
         self.counters.over_quota += 1;
         let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
         self.answer(requester, Outcome::Failed(failure), fields);

@@ -45,19 +45,19 @@ pub(crate) struct Segment {
     /// New place, new permissions and requester of a move in progress.
     pending_move: Option<(u64, Permissions, Requester)>,
     /// Replication state, if it has or is a replica.
-    pub(crate) mirror: Option<Box<ReplicatedSegment>>,
+    pub(crate) replication: Option<Box<ReplicatedSegment>>,
 }
 
 impl Segment {
     fn new(record: &Record, stamp: (Version, Timestamp)) -> Self {
         let Record { known_as: id, at, name, spec, permissions, .. } = *record;
         let ((version, timestamp), window_holders, lock_queue) = (stamp, Vec::new(), LockQueue::default());
-        let history_timestamps = match spec.keeps() {
+        let history_timestamps = match spec.history_len() {
             0 => Box::default(),
-            keeps => vec![timestamp; keeps as usize + 1].into(),
+            history_len => vec![timestamp; history_len as usize + 1].into(),
         };
         let (oldest, is_marked_busy, forming, pending_move) = (version, false, None, None);
-        let mirror = (spec.copies > 1).then(Box::default);
+        let replication = (spec.copies > 1).then(Box::default);
         Self {
             id,
             name,
@@ -73,23 +73,23 @@ impl Segment {
             is_marked_busy,
             forming,
             pending_move,
-            mirror,
+            replication,
         }
     }
 
     /// Returns true if it is the replica of another home.
     pub(crate) fn is_replica(&self) -> bool {
-        matches!(self.mirror.as_deref(), Some(ReplicatedSegment { role: Role::Replica, .. }))
+        matches!(self.replication.as_deref(), Some(ReplicatedSegment { role: Role::Replica, .. }))
     }
 
     /// Returns the bytes of the pool that it takes.
     pub(crate) fn pool_bytes(&self) -> u64 {
-        Header::bytes_with(self.spec.bytes, self.spec.keeps())
+        Header::bytes_with(self.spec.bytes, self.spec.history_len())
     }
 
     /// Returns the pool offset of a version in the history; `None` without a history.
     pub(crate) fn history_offset(&self, version: Version) -> Option<u64> {
-        Some(self.at + Header::history_offset(self.spec.bytes, self.spec.keeps(), version)?)
+        Some(self.at + Header::history_offset(self.spec.bytes, self.spec.history_len(), version)?)
     }
 
     /// Returns the pool offsets of all headers in the history.
@@ -116,7 +116,7 @@ impl Segment {
         if wanted > self.version {
             return Err(Failure::VersionMismatch);
         }
-        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.keeps()) {
+        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.history_len()) {
             return Err(Failure::VersionGone);
         }
         let line = self.history_offset(wanted).ok_or(Failure::VersionGone)?;
@@ -129,14 +129,14 @@ impl Segment {
         check_range(self.spec.bytes, offset, bytes)
     }
 
-    pub(crate) fn facts(&self, id: SegmentId) -> SegmentInfo {
+    pub(crate) fn info(&self, id: SegmentId) -> SegmentInfo {
         let Spec { bytes, model, copies, storage, .. } = self.spec;
         SegmentInfo {
             segment: id,
             bytes,
             model,
             permissions: self.permissions,
-            keeps: self.spec.keeps(),
+            history_len: self.spec.history_len(),
             copies,
             storage,
         }
@@ -175,7 +175,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Segments {
     node: NodeId,
-    plane: Shard,
+    shard: Shard,
     first_generation: u32,
     slots: Vec<Slot>,
     free: Vec<u16>,
@@ -199,12 +199,12 @@ impl Segments {
     pub(crate) fn new(config: &EngineConfig) -> Self {
         Self {
             node: config.node,
-            plane: config.plane,
+            shard: config.shard,
             first_generation: config.first_generation,
             slots: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
-            adopted: Adopted::new(SegmentId::new(config.node, 0, 0).on_plane(config.plane.index())),
+            adopted: Adopted::new(SegmentId::new(config.node, 0, 0).on_shard(config.shard.index())),
             replicated: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
@@ -250,7 +250,7 @@ impl Segments {
 
     /// Checks that a name belongs to this shard.
     pub(crate) fn admits(&self, name: &Name) -> Result<(), Failure> {
-        if self.plane.has(name) { Ok(()) } else { Err(Failure::WrongShard) }
+        if self.shard.has(name) { Ok(()) } else { Err(Failure::WrongShard) }
     }
 
     /// Returns true if another node was the segment's first home: it was taken over, or is a replica.
@@ -285,7 +285,7 @@ impl Segments {
     /// Returns all segments that have or are replicas.
     pub(crate) fn replicated(&self) -> Vec<SegmentId> {
         let segments = self.slots.iter().filter_map(|slot| slot.segment.as_ref());
-        segments.filter(|segment| segment.mirror.is_some()).map(|segment| segment.id).collect()
+        segments.filter(|segment| segment.replication.is_some()).map(|segment| segment.id).collect()
     }
 
     /// Returns the live segment of that id, to change it.
@@ -342,7 +342,7 @@ impl Segments {
 
     /// Allocates memory outside segments, in this node's own area.
     pub(crate) fn allocate_blocks(&mut self, bytes: u64) -> Option<u64> {
-        self.areas.take(Audience::NOBODY, Storage::Memory, bytes).ok()
+        self.areas.take(Audience::NONE, Storage::Memory, bytes).ok()
     }
 
     /// Frees memory outside segments.
@@ -352,7 +352,7 @@ impl Segments {
 
     /// Returns an id of this shard.
     fn own_id(&self, index: u16, generation: u32) -> SegmentId {
-        SegmentId::new(self.node, index, generation).on_plane(self.plane.index())
+        SegmentId::new(self.node, index, generation).on_shard(self.shard.index())
     }
 
     fn id_of(&self, index: u16) -> SegmentId {
@@ -378,7 +378,7 @@ impl Segments {
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::SegmentsFull);
         }
-        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
+        let bytes = Header::bytes_with(spec.bytes, spec.history_len());
         let at = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
@@ -398,7 +398,7 @@ impl Segments {
         let known_as = copy_of.unwrap_or(segment);
         let record = Record { segment, known_as, at, name, spec, permissions };
         let made = Segment::new(&record, (Version(0), timestamp));
-        self.replicated += usize::from(made.mirror.is_some());
+        self.replicated += usize::from(made.replication.is_some());
         self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(requester), ..made }));
         self.names.insert(name, index);
         if copy_of.is_some() {
@@ -481,7 +481,7 @@ impl Segments {
         {
             return Err(Failure::Malformed);
         }
-        let bytes = Header::bytes_with(spec.bytes, spec.keeps());
+        let bytes = Header::bytes_with(spec.bytes, spec.history_len());
         if bytes > self.areas.free_bytes(spec.storage) {
             return Err(Failure::NoSpace);
         }
@@ -492,7 +492,7 @@ impl Segments {
         self.free.retain(|&free| usize::from(free) != index);
         self.accounts.take(permissions.owner.uid, &spec);
         let segment = Segment::new(record, (version, timestamp));
-        self.replicated += usize::from(segment.mirror.is_some());
+        self.replicated += usize::from(segment.replication.is_some());
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
         if known_as != id {
@@ -524,7 +524,7 @@ impl Segments {
         let segment = slot.segment.take().ok_or(Failure::NotFound)?;
         self.names.remove(&segment.name);
         self.adopted.remove(segment.id);
-        self.replicated -= usize::from(segment.mirror.is_some());
+        self.replicated -= usize::from(segment.replication.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();
         let readers = segment.window_holders;

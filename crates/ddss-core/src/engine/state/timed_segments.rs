@@ -28,7 +28,7 @@ impl Segments {
             segment.is_marked_busy = !segment.lock_queue.is_idle();
             if segment.is_marked_busy {
                 // The right to act as the home of a replicated segment changes with time.
-                due_us = due_us.min(if segment.mirror.is_some() { 0 } else { segment.lock_queue.due_us() });
+                due_us = due_us.min(if segment.replication.is_some() { 0 } else { segment.lock_queue.due_us() });
             }
             segment.is_marked_busy
         });

@@ -13,15 +13,16 @@ pub(crate) struct NameOwner {
     /// The home's id of this claim; a name that is created again has another claim.
     pub(crate) claim: u64,
     /// The replica of the segment, if the cluster knows one.
-    #[serde(default)]
-    pub(crate) mirrored: Option<ReplicaRecord>,
+    #[serde(default, rename = "mirrored")]
+    pub(crate) roles: Option<ReplicaRecord>,
 }
 
 /// Decided roles of a replicated segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ReplicaRecord {
     pub(crate) segment: u64,
-    pub(crate) mirror: u16,
+    #[serde(rename = "mirror")]
+    pub(crate) replica: u16,
     /// Number of the home: each takeover increments it.
     pub(crate) epoch: u32,
     /// Number of decisions that this home has proposed.
@@ -52,7 +53,7 @@ pub(crate) enum DirectoryChange {
     Alive(u16),
     RoleAssigned {
         home: u16,
-        mirrored: ReplicaRecord,
+        roles: ReplicaRecord,
     },
     RoleReleased {
         segment: u64,
@@ -110,7 +111,7 @@ impl Directory {
         }
         match command {
             Command::Claim { name, home, claim } => {
-                let wanted = NameOwner { home: *home, claim: *claim, mirrored: None };
+                let wanted = NameOwner { home: *home, claim: *claim, roles: None };
                 match self.names.get(name) {
                     Some(&owner) if (owner.home, owner.claim) != (*home, *claim) => {
                         return CommandResult::Taken { home: owner.home };
@@ -125,15 +126,14 @@ impl Directory {
                 }
             }
             Command::Disclaim { name, claim } => {
-                if let Some(&NameOwner { home, mirrored, .. }) =
-                    self.names.get(name).filter(|owner| owner.claim == *claim)
+                if let Some(&NameOwner { home, roles, .. }) = self.names.get(name).filter(|owner| owner.claim == *claim)
                 {
                     self.names.remove(name);
                     if let Some(count) = self.counts.get_mut(&home) {
                         *count -= 1;
                     }
                     on_change(DirectoryChange::Name { name: name.clone(), home: None });
-                    if let Some(ReplicaRecord { segment, .. }) = mirrored {
+                    if let Some(ReplicaRecord { segment, .. }) = roles {
                         on_change(DirectoryChange::RoleReleased { segment });
                     }
                 }
@@ -162,12 +162,12 @@ impl Directory {
                 }
             }
             Command::Gone { node } => self.remove_node(*node, on_change),
-            Command::Pair { name, home, run, segment, epoch, turn, mirror } => {
+            Command::Pair { name, home, run, segment, epoch, turn, replica } => {
                 let report = HomeReport { home: *home, run: *run, epoch: *epoch, turn: *turn };
-                let (segment, mirror) = (*segment, *mirror);
-                let fresh = ReplicaRecord { segment, mirror, epoch: 1, turn: 0, paired: false, vacant: false };
+                let (segment, replica) = (*segment, *replica);
+                let fresh = ReplicaRecord { segment, replica, epoch: 1, turn: 0, paired: false, vacant: false };
                 return self.apply_home_report(name, report, Some(fresh), on_change, |old| ReplicaRecord {
-                    mirror,
+                    replica,
                     paired: true,
                     vacant: false,
                     ..old
@@ -185,10 +185,10 @@ impl Directory {
                 let Some(owner) = self.names.get_mut(name).filter(|owner| owner.home == *home) else {
                     return CommandResult::Refused;
                 };
-                let lost = owner.mirrored.as_mut().filter(|mirrored| mirrored.epoch == *epoch && mirrored.paired);
-                let Some(mirrored) = lost else { return CommandResult::Refused };
-                mirrored.vacant = true;
-                on_change(DirectoryChange::RoleAssigned { home: *home, mirrored: *mirrored });
+                let lost = owner.roles.as_mut().filter(|roles| roles.epoch == *epoch && roles.paired);
+                let Some(roles) = lost else { return CommandResult::Refused };
+                roles.vacant = true;
+                on_change(DirectoryChange::RoleAssigned { home: *home, roles: *roles });
             }
         }
         CommandResult::Done
@@ -205,15 +205,15 @@ impl Directory {
             if holder.home != node {
                 return true;
             }
-            if let Some(mirrored) = holder.mirrored.as_mut().filter(|mirrored| mirrored.paired) {
+            if let Some(roles) = holder.roles.as_mut().filter(|roles| roles.paired) {
                 vacant_count += 1;
-                mirrored.vacant = true;
-                on_change(DirectoryChange::RoleAssigned { home: node, mirrored: *mirrored });
+                roles.vacant = true;
+                on_change(DirectoryChange::RoleAssigned { home: node, roles: *roles });
                 return true;
             }
             lost_count += 1;
             on_change(DirectoryChange::Name { name: name.clone(), home: None });
-            if let Some(ReplicaRecord { segment, .. }) = holder.mirrored {
+            if let Some(ReplicaRecord { segment, .. }) = holder.roles {
                 on_change(DirectoryChange::RoleReleased { segment });
             }
             false
@@ -240,16 +240,16 @@ impl Directory {
         let Some(owner) = self.names.get_mut(name).filter(|owner| owner.home == home && is_this_run) else {
             return CommandResult::Refused;
         };
-        let Some(old) = owner.mirrored.or(fresh) else { return CommandResult::Refused };
+        let Some(old) = owner.roles.or(fresh) else { return CommandResult::Refused };
         if old.epoch == epoch && old.turn == turn {
             return CommandResult::Done;
         }
         if old.epoch != epoch || old.turn > turn {
             return CommandResult::Refused;
         }
-        let mirrored = ReplicaRecord { turn, ..change(old) };
-        owner.mirrored = Some(mirrored);
-        on_change(DirectoryChange::RoleAssigned { home, mirrored });
+        let roles = ReplicaRecord { turn, ..change(old) };
+        owner.roles = Some(roles);
+        on_change(DirectoryChange::RoleAssigned { home, roles });
         CommandResult::Done
     }
 
@@ -263,10 +263,10 @@ impl Directory {
         mut on_change: impl FnMut(DirectoryChange),
     ) -> CommandResult {
         let Some(owner) = self.names.get(name).copied() else { return CommandResult::Refused };
-        if (owner.home, owner.claim) == (node, claim) && owner.mirrored.is_some_and(|now| now.epoch == epoch + 1) {
+        if (owner.home, owner.claim) == (node, claim) && owner.roles.is_some_and(|now| now.epoch == epoch + 1) {
             return CommandResult::Done;
         }
-        let Some(old) = owner.mirrored.filter(|old| old.mirror == node && old.epoch == epoch && old.paired) else {
+        let Some(old) = owner.roles.filter(|old| old.replica == node && old.epoch == epoch && old.paired) else {
             return CommandResult::Refused;
         };
         if self.node_status(owner.home).alive && !old.vacant {
@@ -276,11 +276,11 @@ impl Directory {
             *count -= 1;
         }
         *self.counts.entry(node).or_default() += 1;
-        let mirrored =
-            ReplicaRecord { mirror: owner.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
-        self.names.insert(name.to_owned(), NameOwner { home: node, claim, mirrored: Some(mirrored) });
+        let roles =
+            ReplicaRecord { replica: owner.home, epoch: epoch + 1, turn: 0, paired: false, vacant: false, ..old };
+        self.names.insert(name.to_owned(), NameOwner { home: node, claim, roles: Some(roles) });
         on_change(DirectoryChange::Name { name: name.to_owned(), home: Some(node) });
-        on_change(DirectoryChange::RoleAssigned { home: node, mirrored });
+        on_change(DirectoryChange::RoleAssigned { home: node, roles });
         CommandResult::Done
     }
 
@@ -314,21 +314,20 @@ impl Directory {
     }
 
     /// Returns true if a node is the home of a replicated segment.
-    pub(crate) fn has_mirrors(&self, node: u16) -> bool {
-        self.names.values().any(|holder| holder.home == node && holder.mirrored.is_some())
+    pub(crate) fn has_replicas(&self, node: u16) -> bool {
+        self.names.values().any(|holder| holder.home == node && holder.roles.is_some())
     }
 
     /// Returns true if the directory has a status or names that would go with a node.
     pub(crate) fn has_state_of(&self, node: u16) -> bool {
-        let is_of_node =
-            |holder: &NameOwner| holder.home == node && !holder.mirrored.is_some_and(|mirrored| mirrored.vacant);
+        let is_of_node = |holder: &NameOwner| holder.home == node && !holder.roles.is_some_and(|roles| roles.vacant);
         self.lives.contains_key(&node) || self.names.values().any(is_of_node)
     }
 
     /// Returns the names of segments that exist only on a node and go with it. A dead replica does not count.
     pub(crate) fn names_only_at(&self, node: u16) -> impl Iterator<Item = &str> {
-        let is_kept = |mirrored: ReplicaRecord| mirrored.paired && self.node_status(mirrored.mirror).alive;
-        let is_lost = move |holder: &NameOwner| holder.home == node && !holder.mirrored.is_some_and(is_kept);
+        let is_kept = |roles: ReplicaRecord| roles.paired && self.node_status(roles.replica).alive;
+        let is_lost = move |holder: &NameOwner| holder.home == node && !holder.roles.is_some_and(is_kept);
         self.names.iter().filter(move |(_, holder)| is_lost(holder)).map(|(name, _)| name.as_str())
     }
 
@@ -369,7 +368,7 @@ mod tests {
         // A late disclaim of an older claim changes nothing.
         let disclaim = |claim| Command::Disclaim { name: "x".to_owned(), claim };
         directory.apply(&disclaim(6), |_| panic!("changed"));
-        assert_eq!(directory.holder("x"), Some(NameOwner { home: 1, claim: 7, mirrored: None }));
+        assert_eq!(directory.holder("x"), Some(NameOwner { home: 1, claim: 7, roles: None }));
         directory.apply(&disclaim(7), |change| changes.push(change));
         assert_eq!((changes.len(), directory.holder("x")), (2, None));
     }
@@ -407,7 +406,7 @@ mod tests {
     }
 
     /// Directory with a name of node 1, and three live nodes.
-    fn with_mirror() -> Directory {
+    fn with_replica() -> Directory {
         let mut directory = Directory::default();
         for node in 1..=3 {
             directory.apply(&Command::Alive { node, run: 10 + u32::from(node) }, |_| {});
@@ -417,7 +416,7 @@ mod tests {
     }
 
     fn pair(run: u32, epoch: u32, turn: u64) -> Command {
-        Command::Pair { name: "x".to_owned(), home: 1, run, segment: 77, epoch, turn, mirror: 2 }
+        Command::Pair { name: "x".to_owned(), home: 1, run, segment: 77, epoch, turn, replica: 2 }
     }
 
     fn part(turn: u64) -> Command {
@@ -437,7 +436,7 @@ mod tests {
     fn only_synced_replica_takes_over_and_only_from_dead_home() {
         // If this broke, two nodes would be the home of one segment, or a replica would take over without the newest
         // puts.
-        let mut directory = with_mirror();
+        let mut directory = with_replica();
         assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), CommandResult::Refused, "never paired");
         assert_eq!(directory.apply(&pair(11, 1, 1), |_| {}), CommandResult::Done);
         assert_eq!(directory.apply(&pair(11, 1, 1), |_| panic!("changed")), CommandResult::Done, "repeated");
@@ -452,8 +451,8 @@ mod tests {
         assert_eq!(directory.apply(&take_over(2, 1), |_| {}), CommandResult::Done);
         assert_eq!(directory.apply(&take_over(2, 1), |_| panic!("changed")), CommandResult::Done, "repeated");
         let owner = directory.holder("x").unwrap();
-        let now = owner.mirrored.unwrap();
-        assert_eq!((owner.home, owner.claim, now.mirror, now.epoch, now.paired), (2, 99, 1, 2, false));
+        let now = owner.roles.unwrap();
+        assert_eq!((owner.home, owner.claim, now.replica, now.epoch, now.paired), (2, 99, 1, 2, false));
         // Reports of the old home are refused.
         for late in [pair(11, 1, 9), part(9)] {
             assert_eq!(directory.apply(&late, |_| panic!("changed")), CommandResult::Refused);
@@ -466,11 +465,11 @@ mod tests {
     fn replica_takes_over_when_home_lost_segment_or_left() {
         // If this broke, a home that returns empty, or leaves, would delete the replica.
         for gone in [Command::Yield { name: "x".to_owned(), home: 1, epoch: 1 }, Command::Gone { node: 1 }] {
-            let mut directory = with_mirror();
+            let mut directory = with_replica();
             directory.apply(&pair(11, 1, 1), |_| {});
             directory.apply(&gone, |_| {});
             assert_eq!(directory.has_state_of(1), !matches!(gone, Command::Gone { .. }));
-            assert!(directory.holder("x").unwrap().mirrored.unwrap().vacant);
+            assert!(directory.holder("x").unwrap().roles.unwrap().vacant);
             assert_eq!(directory.apply(&take_over(2, 1), |_| {}), CommandResult::Done);
             assert_eq!(directory.holder("x").unwrap().home, 2);
         }
@@ -479,7 +478,7 @@ mod tests {
     #[test]
     fn segment_without_synced_live_replica_is_only_at_its_home() {
         // If this broke, a node would leave with the only bytes of a segment, without a warning.
-        let mut directory = with_mirror();
+        let mut directory = with_replica();
         assert_eq!((directory.names_only_at(1).count(), directory.names_only_at(2).count()), (1, 0), "no replica yet");
         directory.apply(&pair(11, 1, 1), |_| {});
         assert_eq!(directory.names_only_at(1).count(), 0);
@@ -538,7 +537,7 @@ mod tests {
     #[test]
     fn command_for_removed_node_is_refused() {
         // If this broke, a removed node that returns would take its old names from their new owners.
-        let mut directory = with_mirror();
+        let mut directory = with_replica();
         directory.apply(&pair(11, 1, 1), |_| {});
         directory.apply(&Command::Gone { node: 2 }, |_| {});
         let before = directory.clone();

@@ -28,8 +28,8 @@ pub(crate) fn control_address(data: SocketAddr) -> SocketAddr {
 }
 
 /// Returns the address of a shard, from the address of the first shard: the others follow the control plane.
-pub(crate) fn shard_address(data: SocketAddr, plane: u8) -> SocketAddr {
-    let behind = if plane == 0 { 0 } else { u16::from(plane) + 1 };
+pub(crate) fn shard_address(data: SocketAddr, shard: u8) -> SocketAddr {
+    let behind = if shard == 0 { 0 } else { u16::from(shard) + 1 };
     SocketAddr::new(data.ip(), data.port().wrapping_add(behind))
 }
 

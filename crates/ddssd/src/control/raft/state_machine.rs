@@ -61,10 +61,10 @@ impl StateMachine {
     }
 }
 
-fn role_assignment(home: u16, mirrored: ReplicaRecord) -> RoleAssignment {
-    let ReplicaRecord { segment, mirror, epoch, turn, paired, vacant } = mirrored;
-    let (home, mirror) = (NodeId(home), NodeId(mirror));
-    RoleAssignment { segment: SegmentId::from_bits(segment), home, mirror, epoch, turn, paired, vacant }
+fn role_assignment(home: u16, roles: ReplicaRecord) -> RoleAssignment {
+    let ReplicaRecord { segment, replica, epoch, turn, paired, vacant } = roles;
+    let (home, replica) = (NodeId(home), NodeId(replica));
+    RoleAssignment { segment: SegmentId::from_bits(segment), home, replica, epoch, turn, paired, vacant }
 }
 
 fn members(membership: &Membership) -> Vec<(u16, Member)> {
@@ -83,8 +83,8 @@ impl Inner {
             self.directory.names().filter_map(|(name, holder)| Some((Name::new(name).ok()?, NodeId(holder.home))));
         self.events.send(ControlEvent::Names(names.collect()));
         for (_, holder) in self.directory.names() {
-            if let Some(mirrored) = holder.mirrored {
-                self.events.send(ControlEvent::RoleAssigned(role_assignment(holder.home, mirrored)));
+            if let Some(roles) = holder.roles {
+                self.events.send(ControlEvent::RoleAssigned(role_assignment(holder.home, roles)));
             }
         }
         for node in self.directory.removed_nodes() {
@@ -119,8 +119,8 @@ impl Inner {
                         tracing::warn!(node, "a node was removed from the cluster: its messages are ignored");
                         events.send(ControlEvent::Removed(NodeId(node)));
                     }
-                    DirectoryChange::RoleAssigned { home, mirrored } => {
-                        events.send(ControlEvent::RoleAssigned(role_assignment(home, mirrored)))
+                    DirectoryChange::RoleAssigned { home, roles } => {
+                        events.send(ControlEvent::RoleAssigned(role_assignment(home, roles)))
                     }
                     DirectoryChange::RoleReleased { segment } => {
                         events.send(ControlEvent::RoleReleased(SegmentId::from_bits(segment)))

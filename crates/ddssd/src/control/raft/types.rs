@@ -61,7 +61,16 @@ pub(crate) enum Command {
     /// A node left for good. Its segments go with it, except those whose replicas take over.
     Gone { node: u16 },
     /// From the home, in this run: the replica has all acknowledged data and may take over.
-    Pair { name: String, home: u16, run: u32, segment: u64, epoch: u32, turn: u64, mirror: u16 },
+    Pair {
+        name: String,
+        home: u16,
+        run: u32,
+        segment: u64,
+        epoch: u32,
+        turn: u64,
+        #[serde(rename = "mirror")]
+        replica: u16,
+    },
     /// From the home: the replica may not take over.
     Part { name: String, home: u16, run: u32, epoch: u32, turn: u64 },
     /// From the replica: the home of that epoch is dead, or has lost the segment.
@@ -77,8 +86,8 @@ impl Command {
         match self {
             Command::Claim { name, home, .. } => Name::new(name).is_ok() && is_node(*home),
             Command::Disclaim { name, .. } => Name::new(name).is_ok(),
-            Command::Pair { name, home, mirror, .. } => {
-                Name::new(name).is_ok() && is_node(*home) && is_node(*mirror) && home != mirror
+            Command::Pair { name, home, replica, .. } => {
+                Name::new(name).is_ok() && is_node(*home) && is_node(*replica) && home != replica
             }
             Command::Part { name, home: node, .. }
             | Command::TakeOver { name, node, .. }
@@ -99,7 +108,7 @@ impl Command {
             | Command::Part { home: node, .. }
             | Command::TakeOver { node, .. }
             | Command::Yield { home: node, .. } => [Some(node), None],
-            Command::Pair { home, mirror, .. } => [Some(home), Some(mirror)],
+            Command::Pair { home, replica, .. } => [Some(home), Some(replica)],
             Command::Disclaim { .. } | Command::Dead { .. } | Command::Gone { .. } => [None; 2],
         }
     }

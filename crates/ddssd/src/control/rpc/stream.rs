@@ -140,7 +140,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     fn hello(node: u16) -> PeerHello {
-        PeerHello { node: NodeId(node), run: 1, planes: 1 }
+        PeerHello { node: NodeId(node), run: 1, shards: 1 }
     }
 
     fn block_on<T>(work: impl Future<Output = T>) -> T {

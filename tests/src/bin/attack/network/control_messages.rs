@@ -22,7 +22,7 @@ struct Stream {
 
 impl Stream {
     fn open(target: &Target) -> Result<Stream, String> {
-        let ours = PeerHello { node: NodeId(9), run: 1, planes: 1 };
+        let ours = PeerHello { node: NodeId(9), run: 1, shards: 1 };
         let (state, first) = noise::begin(&right_key(), CONTROL, &ours)?;
         let mut stream = dial(target.control)?;
         send(&mut stream, &first);

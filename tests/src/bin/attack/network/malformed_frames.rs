@@ -1,7 +1,7 @@
 //! Malformed frames and encrypted messages of an authenticated member. Each ends its own connection and nothing else.
 
 use super::frames::{self, frame, tagged, untagged};
-use super::member::{Member, WHO, plain};
+use super::member::{Member, PRINCIPAL, plain};
 use super::noise::DATA;
 use super::replay::recorded;
 use super::target::{Target, random_bytes, reset, send};
@@ -18,7 +18,7 @@ fn is_cut_for(target: &Target, words: impl FnOnce(&Member) -> Vec<u8>) -> Attack
 
 fn lookup() -> Result<Vec<u8>, String> {
     let name = Name::new("nothing").map_err(context("a name"))?;
-    Ok(plain(&Message::Lookup { step: 7, who: WHO, name }, &[]))
+    Ok(plain(&Message::Lookup { step: 7, principal: PRINCIPAL, name }, &[]))
 }
 
 pub(super) fn sends_unencrypted_messages(target: &Target) -> AttackResult {

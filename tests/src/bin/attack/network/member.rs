@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-pub(super) const WHO: Principal = Principal { uid: 0, gid: 0 };
+pub(super) const PRINCIPAL: Principal = Principal { uid: 0, gid: 0 };
 /// Bytes of a sealed message, with room.
 const SEALED_MAX: usize = 600;
 
@@ -162,15 +162,15 @@ impl Member {
     pub(super) fn make(&mut self, spec: Spec) -> Result<(SegmentId, RemoteWindow), String> {
         let name = format!("attack/{:016x}", u64::from_le_bytes(random_bytes(8).try_into().unwrap_or_default()));
         let name = Name::new(&name).map_err(context("a name"))?;
-        match self.ask(|step| Message::Allocate { step, who: WHO, spec, name }, &[])? {
-            Message::Found { facts, window, .. } => Ok((facts.segment, window)),
+        match self.ask(|step| Message::Allocate { step, principal: PRINCIPAL, spec, name }, &[])? {
+            Message::Found { info, window, .. } => Ok((info.segment, window)),
             other => Err(format!("no segment is made: {other:?}")),
         }
     }
 
     /// Lets a segment go, as a good member would.
     pub(super) fn release(&mut self, segment: SegmentId) -> AttackResult {
-        self.ask(|step| Message::Release { step, who: WHO, segment }, &[]).map(drop)
+        self.ask(|step| Message::Release { step, principal: PRINCIPAL, segment }, &[]).map(drop)
     }
 
     pub(super) fn read(&mut self, key: u32, address: u64, bytes: u32) {
@@ -186,7 +186,7 @@ impl Member {
     /// Expects that the member is still served.
     pub(super) fn ends_served(mut self) -> AttackResult {
         let name = Name::new("nothing").map_err(context("a name"))?;
-        self.ask(|step| Message::Lookup { step, who: WHO, name }, &[]).map(drop)
+        self.ask(|step| Message::Lookup { step, principal: PRINCIPAL, name }, &[]).map(drop)
     }
 
     /// Its connection ends, and nothing that it read came.

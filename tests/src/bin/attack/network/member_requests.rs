@@ -1,6 +1,6 @@
 //! Forbidden requests and false statements of an authenticated member.
 
-use super::member::{Member, Received, WHO, plain};
+use super::member::{Member, PRINCIPAL, Received, plain};
 use super::target::{Target, random_bytes};
 use crate::byzantine_client::{AttackResult, context, expect_failure};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
@@ -77,11 +77,11 @@ pub(super) fn writes_beyond_its_staging_memory(target: &Target) -> AttackResult 
 pub(super) fn reads_a_segment_that_it_released(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, window) = member.make(Spec::new(BYTES))?;
-    member.send_message(&plain(&Message::Release { step: 1, who: WHO, segment }, &[]))?;
+    member.send_message(&plain(&Message::Release { step: 1, principal: PRINCIPAL, segment }, &[]))?;
     // The member closes its reading side and continues.
     member.send_message(&plain(&Message::Forgotten { segment }, &[]))?;
     let name = Name::new("nothing").map_err(context("a name"))?;
-    member.ask(|step| Message::Lookup { step, who: WHO, name }, &[])?;
+    member.ask(|step| Message::Lookup { step, principal: PRINCIPAL, name }, &[])?;
     member.read(window.key, window.base, 64);
     member.expect_disconnect()
 }
@@ -117,45 +117,58 @@ pub(super) fn announces_invalid_staging_window(target: &Target) -> AttackResult 
 }
 
 pub(super) fn sends_invalid_segment_info(target: &Target) -> AttackResult {
-    let permissions = Permissions { owner: WHO, mode: 0o666 };
-    for (node, bytes, keeps) in [(3, 1 << 40, u32::MAX), (1, BYTES, 0), (2, BYTES, 0), (3, u64::MAX, 0)] {
-        let facts = SegmentInfo {
+    let permissions = Permissions { owner: PRINCIPAL, mode: 0o666 };
+    for (node, bytes, history_len) in [(3, 1 << 40, u32::MAX), (1, BYTES, 0), (2, BYTES, 0), (3, u64::MAX, 0)] {
+        let info = SegmentInfo {
             segment: SegmentId::new(NodeId(node), 0, 1),
             bytes,
             model: Model::Strict,
             permissions,
-            keeps,
+            history_len,
             copies: 1,
             storage: Storage::Memory,
         };
         let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
         let mut member = Member::authenticate(target)?;
-        member.send_message(&plain(&Message::Found { step: 1, facts, window }, &[]))?;
+        member.send_message(&plain(&Message::Found { step: 1, info, window }, &[]))?;
         member.expect_disconnect()?;
     }
     Ok(())
 }
 
 fn put(segment: SegmentId, offset: u64, length: u32, staged: u64) -> impl FnOnce(u64) -> Message {
-    let (terms, ranges, timeout_us) = (PutConditions::default(), 0, TIMEOUT_US);
-    move |step| Message::Put { step, who: WHO, segment, offset, length, staged, ranges, terms, timeout_us }
+    let (conditions, ranges, timeout_us) = (PutConditions::default(), 0, TIMEOUT_US);
+    move |step| Message::Put {
+        step,
+        principal: PRINCIPAL,
+        segment,
+        offset,
+        length,
+        staged,
+        ranges,
+        conditions,
+        timeout_us,
+    }
 }
 
-fn get(segment: SegmentId, who: Principal, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
-    let (look, token, ranges, timeout_us) = (ReadOptions::default(), None, 0, TIMEOUT_US);
-    move |step| Message::Get { step, who, segment, offset, length, ranges, look, token, timeout_us }
+fn get(segment: SegmentId, principal: Principal, offset: u64, length: u32) -> impl FnOnce(u64) -> Message {
+    let (options, token, ranges, timeout_us) = (ReadOptions::default(), None, 0, TIMEOUT_US);
+    move |step| Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us }
 }
 
 pub(super) fn requests_ranges_beyond_a_segment(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, _) = member.make(Spec::new(BYTES))?;
     for (offset, length) in [(4090, 16), (u64::MAX, 1), (u64::MAX - 7, 16), (4096, 1), (4000, u32::MAX), (1 << 63, 1)] {
-        member.is_denied(get(segment, WHO, offset, length), &[])?;
+        member.is_denied(get(segment, PRINCIPAL, offset, length), &[])?;
         let short = length.min(400);
         member.is_denied(put(segment, offset, short, Message::NOT_STAGED), &vec![7; short as usize])?;
         member.is_denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, 0), &[])?;
         let (change, token, timeout_us, offset) = (AtomicOp::Swap(7), None, TIMEOUT_US, offset.max(4096));
-        member.is_denied(|step| Message::Atomic { step, who: WHO, segment, offset, change, token, timeout_us }, &[])?;
+        member.is_denied(
+            |step| Message::Atomic { step, principal: PRINCIPAL, segment, offset, change, token, timeout_us },
+            &[],
+        )?;
     }
     member.release(segment)?;
     member.ends_served()
@@ -165,21 +178,30 @@ pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, token) = (target.held, LockToken(target.token));
     member.is_denied(|step| Message::Unlock { step, segment, token }, &[])?;
-    let (terms, staged, timeout_us) =
+    let (conditions, staged, timeout_us) =
         (PutConditions { token: Some(token), ..PutConditions::default() }, Message::NOT_STAGED, TIMEOUT_US);
-    let put =
-        |step| Message::Put { step, who: WHO, segment, offset: 0, length: 8, staged, ranges: 0, terms, timeout_us };
+    let put = |step| Message::Put {
+        step,
+        principal: PRINCIPAL,
+        segment,
+        offset: 0,
+        length: 8,
+        staged,
+        ranges: 0,
+        conditions,
+        timeout_us,
+    };
     member.is_denied(put, &[7; 8])?;
     member.ends_served()
 }
 
 pub(super) fn requests_for_unprivileged_user(target: &Target) -> AttackResult {
-    let (mut member, segment, who) = (Member::authenticate(target)?, target.secret, STRANGER);
-    member.is_denied(|step| Message::Describe { step, who, segment }, &[])?;
-    member.is_denied(|step| Message::Release { step, who, segment }, &[])?;
-    member.is_denied(|step| Message::Stat { step, who, segment }, &[])?;
-    member.is_denied(|step| Message::Break { step, who, segment }, &[])?;
-    member.is_denied(get(segment, who, 0, 64), &[])?;
+    let (mut member, segment, principal) = (Member::authenticate(target)?, target.secret, STRANGER);
+    member.is_denied(|step| Message::Describe { step, principal, segment }, &[])?;
+    member.is_denied(|step| Message::Release { step, principal, segment }, &[])?;
+    member.is_denied(|step| Message::Stat { step, principal, segment }, &[])?;
+    member.is_denied(|step| Message::Break { step, principal, segment }, &[])?;
+    member.is_denied(get(segment, principal, 0, 64), &[])?;
     member.ends_served()
 }
 
@@ -193,10 +215,10 @@ pub(super) fn names_absent_segments(target: &Target) -> AttackResult {
         SegmentId::from_bits(0),
         SegmentId::from_bits(u64::MAX),
     ] {
-        member.is_denied(get(segment, WHO, 0, 8), &[])?;
+        member.is_denied(get(segment, PRINCIPAL, 0, 8), &[])?;
         member.is_denied(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8])?;
-        member.is_denied(|step| Message::Describe { step, who: WHO, segment }, &[])?;
-        member.is_denied(|step| Message::Release { step, who: WHO, segment }, &[])?;
+        member.is_denied(|step| Message::Describe { step, principal: PRINCIPAL, segment }, &[])?;
+        member.is_denied(|step| Message::Release { step, principal: PRINCIPAL, segment }, &[])?;
     }
     member.ends_served()
 }
@@ -240,10 +262,11 @@ pub(super) fn sends_far_future_timestamps(target: &Target) -> AttackResult {
 pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, _) = member.make(Spec::new(8))?;
-    let wish = LockRequest { shared: false, no_wait: false, lease_us: 10_000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 10_000 };
     let (many, mut heard, mut busy) = (WAITERS_PER_SEGMENT_MAX as u64 + 200, 0, 0);
     for step in 0..many {
-        let lock = Message::Lock { step: 1 << 40 | step, who: WHO, segment, wish, timeout_us: LINE_US };
+        let lock =
+            Message::Lock { step: 1 << 40 | step, principal: PRINCIPAL, segment, lock_request, timeout_us: LINE_US };
         member.send_message(&plain(&lock, &[]))?;
     }
     // Each of them ends, those for which there was no room at once.
@@ -268,8 +291,8 @@ pub(super) fn fills_segment_memory(target: &Target) -> AttackResult {
         let name =
             format!("fill/{turn}/{}", random_bytes(4).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         let (name, spec) = (Name::new(&name).map_err(context("a name"))?, Spec::new(1 << 20));
-        match member.ask(|step| Message::Allocate { step, who: WHO, spec, name }, &[])? {
-            Message::Found { facts, .. } => made.push(facts.segment),
+        match member.ask(|step| Message::Allocate { step, principal: PRINCIPAL, spec, name }, &[])? {
+            Message::Found { info, .. } => made.push(info.segment),
             Message::Ended { outcome, .. } => {
                 expect_failure(&format!("refused by {outcome:?}"), outcome != Outcome::Failed(Failure::NoSpace))?;
                 refused = true;
@@ -289,7 +312,7 @@ pub(super) fn requests_without_end(target: &Target) -> AttackResult {
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
         for step in 1..=64 {
-            member.send_message(&plain(&Message::Lookup { step, who: WHO, name }, &[]))?;
+            member.send_message(&plain(&Message::Lookup { step, principal: PRINCIPAL, name }, &[]))?;
         }
         for _ in 0..64 {
             expect_failure("it was cut off for questions", matches!(member.receive()?, Received::Cut))?;
@@ -305,7 +328,7 @@ pub(super) fn requests_and_never_reads(target: &Target) -> AttackResult {
     let name = Name::new("nothing").map_err(context("a name"))?;
     let end = Instant::now() + Duration::from_secs(1);
     while Instant::now() < end {
-        let sealed = member.seal(&plain(&Message::Lookup { step: 7, who: WHO, name }, &[]))?;
+        let sealed = member.seal(&plain(&Message::Lookup { step: 7, principal: PRINCIPAL, name }, &[]))?;
         if !member.say_as_it_is(&sealed) {
             break;
         }

@@ -14,7 +14,7 @@ const CROWD: usize = 100;
 const REQUEST: &[u8; 16] = b"MPA ID Req Frame";
 
 pub(super) fn node_3() -> PeerHello {
-    PeerHello { node: NodeId(3), run: 7, planes: 1 }
+    PeerHello { node: NodeId(3), run: 7, shards: 1 }
 }
 
 /// A first message that is right but for its key.
