@@ -66,7 +66,7 @@
 
 mod client;
 #[cfg(not(loom))]
-mod handshake;
+mod client_handshake;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod loom_model;

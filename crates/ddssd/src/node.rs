@@ -3,7 +3,7 @@
 use crate::auth::KeyError;
 use crate::bootstrap::Bootstrap;
 use crate::config::config::Config;
-use crate::config::quotas::QuotaTable;
+use crate::config::quota_rules::QuotaTable;
 use crate::control::{BridgeEnd, ControlBridge, ControlConfig, ControlError, ControlPlane, has_left};
 use crate::cpu_placement;
 use crate::exit_code::ExitReason;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::channel::{Channel, ChannelState};
 use super::connection::Connection;
 use super::hangup_monitor::HangupMonitor;
-use crate::handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeRequest, Hello, Welcome};
+use crate::client_handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeRequest, Hello, Welcome};
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::shm::service_page::ServicePage;
 use crate::socket;

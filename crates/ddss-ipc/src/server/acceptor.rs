@@ -23,7 +23,7 @@ use super::event_token::EventToken;
 use super::listen_socket::ListenSocket;
 use super::server::IpcServer;
 use super::session::{ClientEvent, Credentials, Session, make_memory};
-use crate::handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
+use crate::client_handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
 use crate::shm::area_mapping::AreaAccess;
 use crate::shm::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
 use crate::shm::service_page::user_bucket;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::attachment::{AttachAttempt, AttachError};
-use crate::handshake::{HandshakeReply, HandshakeRequest};
+use crate::client_handshake::{HandshakeReply, HandshakeRequest};
 use crate::server::session::Credentials;
 use crate::socket;
 use crate::sys::{Access, SharedMemory};

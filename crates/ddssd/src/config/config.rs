@@ -1,13 +1,13 @@
 //! Configuration of a daemon. Every field has a working default; the flags of `ddssd` set these fields.
 
 use super::host_port::HostPort;
-use super::quotas::QuotaTable;
+use super::quota_rules::QuotaTable;
 use crate::auth::ClusterKey;
 use crate::control::shard_address;
 use crate::cpu_placement;
 use crate::node::StartError;
 use crate::peers::fabric::FabricChoice;
-use crate::storage::files::UncleanFiles;
+use crate::storage::file_segments::UncleanFiles;
 use crate::storage::state_dir::shard_folder;
 use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
 use ddss_core::{NodeId, Shard};

@@ -12,6 +12,6 @@ pub(crate) mod env_check;
 pub(crate) mod host_port;
 pub(crate) mod log_levels;
 pub(crate) mod preflight;
-pub(crate) mod quotas;
+pub(crate) mod quota_rules;
 pub(crate) mod settings;
 pub(crate) mod toml;

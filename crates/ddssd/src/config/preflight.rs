@@ -5,7 +5,7 @@ use crate::control::{Identity, control_address, has_left, shard_address};
 use crate::node::{Node, StartError};
 use crate::peers::fabric;
 use crate::shard::shard::check_shards;
-use crate::storage::files::Files;
+use crate::storage::file_segments::Files;
 use crate::storage::memory::{NodeMemory, PoolError};
 use crate::storage::registry::Registry;
 use crate::storage::state_dir;

@@ -1,10 +1,10 @@
 //! Memory of one shard: the areas that hold segments, the segment registry, and the undo log of the current commit.
 //!
-//! [Files](super::files) hold the same once more for file segments. A scratch line for each operation takes remote
+//! [Files](super::file_segments) hold the same once more for file segments. A scratch line for each operation takes remote
 //! headers. (The staging memory of each peer is in `peers/links.rs`.) This file executes the memory part of the
 //! engine's actions.
 
-use super::files::Files;
+use super::file_segments::Files;
 use super::registry::{Entry, Head, Registry, Unusable};
 use super::state_dir::StateDirError;
 use super::undo_log::UndoLog;

@@ -1,6 +1,6 @@
 //! Read-only inspection of the segments of a daemon that does not run, for operators' commands.
 
-use super::files::Files;
+use super::file_segments::Files;
 use super::memory::NodeMemory;
 use super::registry::{Entry, Registry};
 use super::state_dir::shard_folder;

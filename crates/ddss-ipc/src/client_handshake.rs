@@ -1,4 +1,4 @@
-//! The two frames of the handshake.
+//! The two frames of the handshake between a client and its daemon.
 //!
 //! Each is one packet of fixed size on a `SOCK_SEQPACKET` socket, so a frame arrives whole or not at all. A packet of
 //! another length is not a DDSS frame.
