@@ -1,4 +1,5 @@
-//! The page of log lines lists what the daemon logs: every line of the page is in the code, every warning and error is on the page.
+//! The page of log lines lists what the daemon logs: every line of the page is in the code, every warning and error is
+//! on the page. Texts that the other pages of the book quote are in the code.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::collections::BTreeSet;
@@ -83,6 +84,56 @@ fn log_page_and_code_have_the_same_lines() {
     let missing = code.difference(&page).filter(|(level, _)| level != "info");
     complaints.extend(missing.map(|(level, line)| format!("{PAGE} does not list {level} `{line}`")));
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+}
+
+/// Programs whose command lines are quoted like texts.
+const PROGRAMS: &[&str] = &["cargo", "ddss", "ddssd", "docker", "ip", "rdma", "scripts/vm", "systemctl"];
+
+/// The texts that a page of the book quotes: code spans of three or more plain words. An ellipsis and the number of a
+/// node stand for any text, so that the parts beside them are returned.
+fn quoted(page: &str) -> Vec<String> {
+    let is_text = |span: &&str| {
+        let words: Vec<&str> = span.split(' ').collect();
+        let is_plain = |word: &&str| word.chars().all(|letter| letter.is_alphabetic() || "':;,.…".contains(letter));
+        words.len() >= 3 && words.iter().all(|word| is_plain(&word)) && !PROGRAMS.contains(&words[0])
+    };
+    let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_text);
+    let parts = spans.flat_map(|span| span.split('…').flat_map(|part| part.split("node N")));
+    parts.map(|part| part.trim().to_owned()).filter(|part| part.contains(' ')).collect()
+}
+
+// If this failed, an operator would look for a message that no program writes.
+#[test]
+fn texts_that_the_book_quotes_are_in_the_code() {
+    let root = repo_lints::workspace_root();
+    let code: String = repo_lints::sources(&root).unwrap().iter().map(|source| joined_literals(&source.text)).collect();
+    let mut count = 0;
+    for folder in ["docs/book/src", "docs/book/src/concepts"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                for text in quoted(&fs::read_to_string(&path).unwrap()) {
+                    assert!(code.contains(&text), "{} quotes `{text}`: not in the code", path.display());
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 10, "only {count} texts were read");
+}
+
+/// A source whose string literals of several lines are joined to one.
+fn joined_literals(source: &str) -> String {
+    let mut pieces = source.split("\\\n");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |joined, piece| joined + piece.trim_start())
+}
+
+#[test]
+fn quoted_texts_are_told_from_commands_and_names() {
+    let page = "`the disk is full`, `ddss cluster remove`, `--a b c`, `two words`\n`cannot lock … bytes of it`, `node N is away`";
+    assert_eq!(quoted(page), ["the disk is full", "cannot lock", "bytes of it", "is away"]);
+    assert_eq!(joined_literals("\"a \\\n   b\""), "\"a b\"");
 }
 
 #[test]
