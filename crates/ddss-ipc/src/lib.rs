@@ -1,8 +1,8 @@
 //! IPC between the clients and the daemon of one node: shared memory, rings, queues, sleep and wake.
 //!
 //! `ddss` writes a request into the [`Channel`] of the calling thread. The progress thread of `ddssd` takes copies of
-//! requests from its [`IpcServer`], for the engine in `ddss-core`. This crate does not know what an
-//! [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other nodes.
+//! requests from its [`IpcServer`], for the engine in `ddss-core`; that thread is the *service* of the clients. This
+//! crate does not know what an [`Entry`](ddss_core::Entry) means, what a segment is, or that there are other nodes.
 //!
 //! ```text
 //!        client process                                  daemon

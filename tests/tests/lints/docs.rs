@@ -77,6 +77,23 @@ fn pages_stay_within_their_word_limits() {
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
 }
 
+// If this failed, a query of an operator would select nothing.
+#[test]
+fn documented_metric_labels_are_in_the_code() {
+    let root = repo_lints::workspace_root();
+    let page = fs::read_to_string(root.join("docs/book/src/reference/metrics.md")).unwrap();
+    let code = fs::read_to_string(root.join("crates/ddssd/src/metrics/exposition.rs")).unwrap();
+    let (_, table) = page.split_once("| metric | labels | meaning |").unwrap();
+    let rows = table.lines().take_while(|line| !line.starts_with("<!--")).filter(|line| line.starts_with("| `ddss_"));
+    let in_rows = rows.filter_map(|row| row.split(" | ").nth(1)).flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let in_text = page.split("label `").skip(1).filter_map(|rest| rest.split('`').next());
+    let labels: Vec<&str> = in_rows.chain(in_text).collect();
+    assert!(labels.len() > 8, "only {labels:?} were read");
+    for label in labels {
+        assert!(code.contains(&format!("{label}=\\\"")), "no metric has the label {label}");
+    }
+}
+
 // If this failed, a number would name two decisions, or a decision would be missing from the list.
 #[test]
 fn decisions_are_numbered_once_and_listed() {
@@ -146,7 +163,7 @@ fn documented_figures_have_their_command() {
 
 // If this failed, a page would show figures that were typed by hand, or keep old ones for ever.
 #[test]
-fn pages_have_the_places_that_figures_are_written_into() {
+fn pages_have_markers_for_generated_figures() {
     let measurements = "docs/notes/measurements.md";
     let places = ["ratios", "apart", "chaos", "demo"].map(|name| (measurements, name));
     for (page, name) in [("README.md", "figures")].into_iter().chain(places) {

@@ -95,7 +95,7 @@ fn quoted(page: &str) -> Vec<String> {
     let is_text = |span: &&str| {
         let words: Vec<&str> = span.split(' ').collect();
         let is_plain = |word: &&str| word.chars().all(|letter| letter.is_alphabetic() || "':;,.…".contains(letter));
-        words.len() >= 3 && words.iter().all(|word| is_plain(&word)) && !PROGRAMS.contains(&words[0])
+        words.len() >= 3 && words.iter().all(is_plain) && !PROGRAMS.contains(&words[0])
     };
     let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_text);
     let parts = spans.flat_map(|span| span.split('…').flat_map(|part| part.split("node N")));
@@ -130,7 +130,7 @@ fn joined_literals(source: &str) -> String {
 }
 
 #[test]
-fn quoted_texts_are_told_from_commands_and_names() {
+fn quoted_texts_are_separated_from_commands() {
     let page = "`the disk is full`, `ddss cluster remove`, `--a b c`, `two words`\n`cannot lock … bytes of it`, `node N is away`";
     assert_eq!(quoted(page), ["the disk is full", "cannot lock", "bytes of it", "is away"]);
     assert_eq!(joined_literals("\"a \\\n   b\""), "\"a b\"");
