@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use snow::resolvers::{BoxedCryptoResolver, DefaultResolver};
 use snow::{Builder, HandshakeState, TransportState};
 
-/// The daemon's.
+/// Cipher of the daemon.
 #[allow(unused_imports, reason = "its tests are no tests here")]
 #[path = "../../crates/ddssd/src/auth/cipher.rs"]
 mod cipher;
@@ -25,7 +25,7 @@ const PATTERNS: [(&str, &str); 3] = [
 type Pattern = (&'static str, &'static str);
 /// A small message, a put without bytes, and one with as many as a message takes.
 const SIZES: [usize; 3] = [16, 67, 480];
-/// More than any sealed message of these.
+/// Buffer size, larger than any sealed message here.
 const BUFFER_BYTES: usize = 1024;
 
 fn side((whose, pattern): Pattern, begins: bool) -> HandshakeState {
@@ -37,7 +37,7 @@ fn side((whose, pattern): Pattern, begins: bool) -> HandshakeState {
     made.expect("nothing else is needed")
 }
 
-/// Both sides of a connection that stands.
+/// Both sides of an established connection.
 fn handshake(pattern: Pattern) -> [TransportState; 2] {
     let (mut caller, mut called) = (side(pattern, true), side(pattern, false));
     let (mut sealed, mut plain) = ([0; BUFFER_BYTES], [0; BUFFER_BYTES]);

@@ -5,7 +5,7 @@ use ddss_benches::baseline::{Wait, tcp_ping_pong, tcp_stream, tcp_window};
 use ddss_benches::harness::Bench;
 use ddss_benches::system::{FabricOp, FabricPair, one_sided, read_window};
 
-/// Operations under way where many are: posted and awaited together, or one posted for each that ended.
+/// Operations in flight in the rows with many: posted and awaited together, or one posted for each that ended.
 const WINDOW: usize = 32;
 
 fn main() {

@@ -9,7 +9,7 @@ use ddss_benches::harness::Bench;
 use ddss_benches::system::{Cluster, Kind, PLACEMENTS, Task, call, near_get, ping, pipeline};
 
 const KINDS: [Kind; 2] = [Kind::Get, Kind::Put];
-/// Operations under way where many are.
+/// Operations in flight in the rows with many.
 const WINDOW: usize = 32;
 /// Transfers of this size or larger take longer than any wait for a core.
 const LARGE_BYTES: usize = 65_536;
@@ -31,7 +31,7 @@ fn sizes(bench: &Bench) -> Vec<usize> {
     sizes
 }
 
-/// Mapped memory of the same node, and no daemon that runs.
+/// Local reads from mapped memory, while the daemon is stopped.
 fn near(bench: &mut Bench) {
     let cluster = Cluster::single(bench.cores);
     let client = cluster.near_client();

@@ -15,7 +15,7 @@ use ddss_benches::system::{
 };
 use std::time::Duration;
 
-/// Between two requests of a trickle.
+/// Pause between two requests of a slow client.
 const TRICKLE_EVERY: Duration = Duration::from_micros(100);
 /// Interval between two paced requests, in microseconds.
 const PACES_US: [u64; 6] = [1000, 100, 30, 10, 3, 1];
@@ -48,7 +48,7 @@ fn main() {
     bench.finish();
 }
 
-/// For how long something runs by itself.
+/// Duration of a measurement that runs by itself.
 fn time(bench: &Bench, full_ms: u64) -> Duration {
     match (bench.options.bench, bench.options.quick) {
         (false, _) => Duration::from_millis(5),
@@ -57,7 +57,7 @@ fn time(bench: &Bench, full_ms: u64) -> Duration {
     }
 }
 
-/// A client that asks every so often.
+/// A client that calls at an interval.
 fn open_loop(bench: &mut Bench, cluster: &Cluster) {
     let mut limit = line_ping_pong(bench.cores);
     for strategy in [Strategy::Mq, Strategy::Auto] {
@@ -75,7 +75,7 @@ fn open_loop(bench: &mut Bench, cluster: &Cluster) {
     }
 }
 
-/// Clients side by side, as threads and as processes.
+/// Concurrent clients, as threads and as processes.
 fn several(bench: &mut Bench, cluster: &Cluster) {
     let (mut limit, cores, time) = (line_ping_pong(bench.cores), bench.cores, time(bench, 400));
     for count in [1, 2, 4, 8] {

@@ -12,9 +12,9 @@ use ddss_benches::baseline::{line_ping_pong, line_turns};
 use ddss_benches::harness::Bench;
 use ddss_benches::system::{Cluster, Crowd, run_crowd};
 
-/// Clients that are a large crowd.
+/// Number of clients in the row with many.
 const LARGE: usize = 128;
-/// Turns of threads that ask by bare lines; none: they keep their core until the scheduler takes it.
+/// Time slices of threads that use bare cache lines; none: they keep their core until the scheduler preempts them.
 const TURNS_US: [Option<u64>; 4] = [None, Some(1000), Some(300), Some(100)];
 
 fn main() {

@@ -51,7 +51,7 @@ fn sizes(bench: &Bench) -> &'static [usize] {
     if bench.options.quick { &QUICK_SIZES } else { &SIZES }
 }
 
-/// Mapped memory of the same node, and no daemon that runs.
+/// Local reads from mapped memory, while the daemon is stopped.
 fn near(bench: &mut Bench) {
     let cluster = Cluster::single(bench.cores);
     let client = cluster.near_client();

@@ -1,4 +1,4 @@
-//! The guard, with a load that got longer.
+//! Tests of the regression guard, with a planted longer path.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! The report, rendered from rows that were recorded.
+//! Tests of the report, rendered from recorded rows.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs;

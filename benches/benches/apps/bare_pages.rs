@@ -13,11 +13,11 @@ use ddss_apps::Error;
 use ddss_apps::storage::{PAGE_BYTES, Page, PageId, PageStore};
 use ddss_benches::harness::{Cores, Service, Turn};
 
-/// Bytes of a question: the number of a page.
+/// Bytes of a request: the number of a page.
 const QUESTION_BYTES: usize = 4;
-/// Questions that are under way at the same time, at the most.
+/// Maximum number of requests in flight.
 const WINDOW: usize = 64;
-/// Looks of the service within one turn.
+/// Polls of the service in one turn.
 const LOOKS_PER_TURN: u32 = 64;
 
 /// All pages, by their number.
@@ -31,7 +31,7 @@ pub(crate) struct BareServer {
 }
 
 impl BareServer {
-    /// Starts it, asleep, with its end of the connection where `enter` goes.
+    /// Starts the service, asleep, with its end of the connection in the namespace that `enter` selects.
     pub(crate) fn start(
         cores: Cores,
         address: IpAddr,
@@ -61,12 +61,12 @@ impl BareServer {
         BarePages { client: Rc::clone(&self.client), kept: Arc::clone(&self.kept), first, pages }
     }
 
-    /// Lets it answer.
+    /// Wakes the service.
     pub(crate) fn wake(&self) {
         self.service.wake();
     }
 
-    /// Gets it off its core.
+    /// Puts the service to sleep.
     pub(crate) fn rest(&self) {
         self.service.rest();
     }
@@ -98,7 +98,7 @@ impl Answerer {
         Turn::Again
     }
 
-    /// Answers all questions that came whole.
+    /// Answers all complete requests.
     fn answer(&mut self) -> io::Result<()> {
         let kept = self.kept.read().expect("writers do not panic");
         let (questions, rest) = self.input[..self.have].as_chunks::<QUESTION_BYTES>();

@@ -1,4 +1,4 @@
-//! Processes that commit checkpoints, more and more of them (Fig. 6).
+//! Checkpoint commits by an increasing number of processes (Fig. 6).
 //!
 //! Each is attached by itself, so its node sees as many clients as there are processes; they are threads of this one, which
 //! spares the machine 64 of them. The command `checkpoint` of `ddss-apps` runs real processes, and kills them.
@@ -19,7 +19,7 @@ use crate::testbed::{Nodes, Placed, Testbed, report_progress, with_retries};
 const STATE_BYTES: usize = 1024;
 /// Processes of one application.
 const TOGETHER: usize = 4;
-/// A process works so long at the most before it commits.
+/// Maximum working time of a process before it commits.
 const WORK: Duration = Duration::from_micros(10);
 
 /// Placement of segments and processes.

@@ -1,4 +1,4 @@
-//! Several ways to do the same, in turns, and their rows.
+//! Interleaved runs of several variants of a program, and their rows.
 
 use std::time::{Duration, Instant};
 
@@ -7,23 +7,23 @@ use ddss_benches::harness::{Bench, ExtraColumns, Row, Sample};
 /// Times of one run of a program.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Took {
-    /// All of it.
+    /// Total time.
     pub(crate) whole: Duration,
-    /// The part that went into sharing data.
+    /// Time spent on shared data.
     pub(crate) data: Duration,
     /// Number of accesses to shared data.
     pub(crate) operations: u64,
 }
 
-/// One way to run a program.
+/// Variant of a program.
 pub(crate) struct Way<'a> {
     /// The first column.
     pub(crate) name: &'static str,
     /// PATH/WAIT.
     pub(crate) path: String,
-    /// Pages or requests that one call has under way.
+    /// Pages or requests that one call has in flight.
     pub(crate) outstanding: usize,
-    /// Runs it once.
+    /// Runs the variant once.
     pub(crate) run: Box<dyn FnMut() -> Took + 'a>,
     /// Wakes the server threads before the measurement.
     pub(crate) wake: Box<dyn Fn() + 'a>,
@@ -38,9 +38,9 @@ pub(crate) struct Result {
     pub(crate) name: &'static str,
     /// PATH/WAIT.
     pub(crate) path: String,
-    /// Under way.
+    /// Operations in flight.
     pub(crate) outstanding: usize,
-    /// Median of all of it, in microseconds.
+    /// Median of the total time, in microseconds.
     pub(crate) whole_us: f64,
     /// Median of the part that shares data.
     pub(crate) data_us: f64,
@@ -49,7 +49,7 @@ pub(crate) struct Result {
 }
 
 impl Result {
-    /// The strategy, of a row of DDSS.
+    /// Returns the IPC strategy of a row of DDSS.
     pub(crate) fn wait(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
@@ -61,8 +61,8 @@ struct Samples {
     operations: u64,
 }
 
-/// Runs all variants in turns and writes two rows for each: the total, and the part for shared data. The first variant
-/// is the reference.
+/// Runs all variants in turns and writes two rows for each: the total time, and the time spent on shared data. The
+/// first variant is the reference.
 pub(crate) fn in_turns(
     bench: &mut Bench,
     op: &str,

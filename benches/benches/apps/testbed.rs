@@ -15,7 +15,7 @@ use ddss_benches::harness::{Cores, pin};
 use ddss_benches::system::{PLACEMENTS, Placement};
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
 
-/// Longer than anything that is measured: a call that ends by its deadline is no figure.
+/// Deadline of calls, longer than any measured call: a call that ends by its deadline is no figure.
 const CALL_MAX: Duration = Duration::from_secs(60);
 /// Time limit for two nodes to connect.
 const MEET_MAX: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ const MEET_MAX: Duration = Duration::from_secs(20);
 const POOL_BYTES: u64 = 64 << 20;
 /// In a namespace of its own every port is free.
 const FIRST_PORT: u16 = 7400;
-/// Looks that one choice takes.
+/// Number of short measurements for one choice.
 const LOOKS: usize = 300;
 /// Number of measurements of each placement.
 const ROUNDS: usize = 3;
@@ -52,7 +52,7 @@ pub(crate) struct Testbed {
     network: Option<NetworkNamespaces>,
 }
 
-/// A remark on standard error.
+/// Writes a note to standard error.
 pub(crate) fn report_progress(what: &str) {
     // Notes are a courtesy: a closed standard error is no reason to stop.
     drop(writeln!(io::stderr().lock(), "# {what}"));
@@ -81,7 +81,7 @@ impl Testbed {
         Testbed { path, cores, nfs, redis, ports: Cell::new(0), network }
     }
 
-    /// A daemon at one end, 1 or 2.
+    /// Returns the options of a daemon at one end, 1 or 2.
     pub(crate) fn daemon(&self, node: u16, end: u8, core: usize) -> DaemonOptions {
         let options = match &self.network {
             Some(network) => {
@@ -142,7 +142,7 @@ pub(crate) enum Rounds {
     /// A page, and sixteen at once, with processing between them. Meanwhile the server begins to sleep, or competes for
     /// a core.
     Pages,
-    /// A few bytes, one question after the other.
+    /// A few bytes in a closed loop.
     Records,
 }
 
@@ -153,8 +153,8 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// The pair that answers the quickest: one for all strategies, and another one for a strategy to which that makes a
-    /// difference.
+    /// Selects the pair of nodes with the lowest latency: one for all strategies, and another for a strategy with a
+    /// clear difference.
     pub(crate) fn place(&self, look: Rounds) -> Vec<Placed> {
         let strategies = [Strategy::Mq, Strategy::Rmq, Strategy::Rcq, Strategy::Auto];
         let mut looks = strategies.map(|_| self.placements.map(|_| Duration::MAX));
@@ -195,7 +195,7 @@ impl Rounds {
         }
     }
 
-    /// Asks once; how long it took.
+    /// Measures one request.
     fn ask(self, segment: &Segment, into: &mut [u8]) -> Duration {
         match self {
             Rounds::Pages => {
@@ -219,7 +219,7 @@ fn timed<T>(ask: impl FnOnce() -> Result<T, ddss::Error>) -> Duration {
     begin.elapsed()
 }
 
-/// Something is done with a page.
+/// Simulates the processing of a page.
 fn work() {
     let begin = Instant::now();
     while begin.elapsed() < WORK {
@@ -227,7 +227,7 @@ fn work() {
     }
 }
 
-/// A strategy, and the nodes on which it is the quickest.
+/// A strategy, and the nodes on which it has the lowest latency.
 pub(crate) struct Placed {
     /// The strategy.
     pub(crate) strategy: Strategy,
@@ -235,7 +235,7 @@ pub(crate) struct Placed {
     pub(crate) nodes: Rc<Nodes>,
 }
 
-/// All nodes once.
+/// Returns each pair of nodes once.
 pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
     let mut all: Vec<&Rc<Nodes>> = Vec::new();
     for Placed { nodes, .. } in placed {
@@ -246,7 +246,7 @@ pub(crate) fn distinct(placed: &[Placed]) -> Vec<&Rc<Nodes>> {
     all
 }
 
-/// The median of some looks.
+/// Returns the median of some measurements.
 fn median(nodes: &Nodes, strategy: Strategy, look: Rounds) -> Duration {
     let (segment, mut into) =
         (nodes.client(strategy).open("look").expect("it was made"), vec![0; TOGETHER * PAGE_BYTES]);
@@ -256,7 +256,7 @@ fn median(nodes: &Nodes, strategy: Strategy, look: Rounds) -> Duration {
     times[LOOKS / 2]
 }
 
-/// Two nodes. They stand still between [`rest`](Self::rest) and [`wake`](Self::wake).
+/// Two nodes. Their daemons are stopped between [`rest`](Self::rest) and [`wake`](Self::wake).
 pub(crate) struct Nodes {
     daemons: Vec<Daemon>,
     awake: Cell<bool>,
@@ -296,14 +296,14 @@ impl Nodes {
         builder.local_reads(false).timeout(CALL_MAX).connect().expect("a daemon that is ready takes clients")
     }
 
-    /// Lets all daemons run.
+    /// Resumes all daemons.
     pub(crate) fn wake(&self) {
         if !self.awake.replace(true) {
             self.daemons.iter().for_each(|daemon| daemon.resume().expect("our own process takes signals"));
         }
     }
 
-    /// Stops all daemons; returns when they stand still.
+    /// Stops all daemons (`SIGSTOP`); returns when they have stopped.
     pub(crate) fn rest(&self) {
         if self.awake.replace(false) {
             self.daemons.iter().for_each(|daemon| daemon.pause().expect("our own process takes signals"));

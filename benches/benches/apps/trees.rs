@@ -20,7 +20,7 @@ const PERCENTS: [usize; 5] = [20, 40, 60, 80, 100];
 const PLACES: [usize; 2] = [9500, 3300];
 /// Pages of a store: more than the trees take.
 const PAGES: u32 = 400;
-/// Pages that are read together where it is more than one; by a tree half of them, while it looks at the other half.
+/// Pages read together in the rows with more than one. A tree reads half of them while it processes the other half.
 const BATCH: usize = 16;
 
 type Store = Timed<Box<dyn PageStore>>;

@@ -11,7 +11,7 @@ use crate::testbed::{Testbed, report_progress};
 const EVERY: Duration = Duration::from_millis(10);
 /// Time that one point of a curve stands for.
 const PIECE: Duration = Duration::from_millis(200);
-/// Clients, each with one request under way.
+/// Clients, each with one request in flight.
 const CLIENTS: usize = 4;
 
 /// Measures all sizes, with the progress thread on the proxy's core and on another one.

@@ -16,7 +16,7 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::{NodeBuilder, ServiceName, ipc_threadsafe};
 
-/// Looks of the answering side within one turn.
+/// Polls of the answering side in one turn.
 const LOOKS_PER_TURN: u32 = 1024;
 
 /// A way out and a way in, on one thread.

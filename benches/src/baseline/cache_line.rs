@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 
-/// Looks of the service within one turn.
+/// Polls of the service in one turn.
 const LOOKS_PER_TURN: u32 = 1024;
 /// Number of lines, used one after the other. The cost of a line depends on its position in the processor: it varies by
 /// four tenths over these 64 (195 to 275 ns on the machine of docs/notes/figures.md), always in the same way. A ring uses all of
@@ -17,13 +17,13 @@ const LINES: u64 = 64;
 /// Round trips on a line before the next one.
 const TRIPS_PER_LINE: u64 = 64;
 
-/// A number on a cache line of its own. Odd is a question, even an answer.
+/// A number on a cache line of its own: odd is a request, even a reply.
 #[repr(align(64))]
 struct Line(AtomicU64);
 
 type Lines = [Line; LINES as usize];
 
-/// The line of a round trip, counted from zero.
+/// Returns the line of a round trip, counted from zero.
 fn line_of(lines: &Lines, trip: u64) -> &AtomicU64 {
     &lines[(trip / TRIPS_PER_LINE % LINES) as usize].0
 }

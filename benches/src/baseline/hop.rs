@@ -11,7 +11,7 @@ use rustix::thread::futex;
 use super::tcp::{Answerer, Over, QUESTION_BYTES, Wait, connected, write_all};
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
 
-/// Offers of its core by the thread between, within one turn.
+/// Number of yields of the forwarding thread in one turn.
 const OFFERS_PER_TURN: u32 = 64;
 /// The longest sleep, in case a wake-up gets lost.
 const SLEEP_MAX: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -34,7 +34,7 @@ impl HandOver {
     }
 }
 
-/// Counts of questions and of answers, each on a line of its own.
+/// Counts of requests and of replies, each on a line of its own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Count(AtomicU32);
@@ -45,7 +45,7 @@ struct Counts {
     answered: Count,
 }
 
-/// The thread between.
+/// The forwarding thread.
 struct Relay {
     counts: Arc<Counts>,
     passed_on: u32,

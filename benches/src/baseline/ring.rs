@@ -16,7 +16,7 @@ const ENTRY_WORDS: usize = 8;
 /// Entries that the consumer takes before it frees their slots. All at once, and the producer waits too long;
 /// a few, and the line with the index moves too often.
 const CONSUMED_MAX: u64 = 16;
-/// Looks of the consumer within one turn.
+/// Polls of the consumer in one turn.
 const LOOKS_PER_TURN: u32 = 1024;
 
 #[repr(align(64))]

@@ -16,18 +16,18 @@ use crate::system::{Repeated, run_threads};
 const LINES: u64 = 128;
 /// Polls the line of the last requester before all others, as the most likely next one.
 const LOOKS_AT_THE_LAST: u32 = 512;
-/// Looks of the service within one turn.
+/// Polls of the service in one turn.
 const LOOKS_PER_TURN: u32 = 64;
-/// The clock is looked at once in so many trips: reading it takes a tenth of one.
+/// Round trips between two readings of the clock: a reading takes a tenth of a round trip.
 const TRIPS_PER_READING: u64 = 8;
 
-/// A number on a cache line of its own. Odd is a question, even an answer.
+/// A number on a cache line of its own: odd is a request, even a reply.
 #[repr(align(64))]
 struct Line(AtomicU64);
 
 type Lines = [Line; LINES as usize];
 
-/// The line and the question of a trip, counted from zero.
+/// Returns the line and the request of a round trip, counted from zero.
 fn question(lines: &Lines, trip: u64) -> (&AtomicU64, u64) {
     (&lines[(trip % LINES) as usize].0, 2 * (trip / LINES) + 1)
 }
@@ -51,7 +51,7 @@ impl Answerer {
         Turn::Again
     }
 
-    /// Answers the next question of that one, if it is there.
+    /// Answers the next request of that thread, if there is one.
     fn answers(&mut self, one: usize) -> bool {
         let (line, question) = question(&self.all[one], self.trips[one]);
         let asked = line.load(Ordering::Acquire) == question;
@@ -77,7 +77,7 @@ pub fn line_turns(cores: Cores, threads: usize, turn: Option<Duration>, time: Du
     alone
 }
 
-/// Asks once and waits for the answer, by looking.
+/// Sends one request and polls for its reply.
 fn asks(all: Arc<[Lines]>, one: usize, turn: Option<Duration>) -> Repeated {
     let (mut trip, mut began) = (0, Instant::now());
     Box::new(move || {

@@ -12,11 +12,11 @@ use rustix::net::sockopt::set_tcp_congestion;
 use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 use crate::system::VethPair;
 
-/// Bytes of one question.
+/// Bytes of one request.
 pub(super) const QUESTION_BYTES: usize = 8;
-/// Questions that the service takes at once, at the most.
+/// Maximum number of requests that the service takes at once.
 const QUESTIONS_MAX: usize = 512;
-/// Looks of the service within one turn.
+/// Polls of the service in one turn.
 const LOOKS_PER_TURN: u32 = 64;
 
 /// Time limit of a blocking client.
@@ -25,9 +25,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Waiting method of both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// By asking the socket again.
+    /// Polls the socket.
     Spin,
-    /// In the kernel.
+    /// Blocks in the kernel.
     Block,
 }
 
@@ -85,12 +85,12 @@ impl Over<'_> {
     }
 }
 
-/// Over loopback: questions of 8 bytes and answers of `size_bytes`, `outstanding` at a time.
+/// Over loopback: requests of 8 bytes and replies of `size_bytes`, `outstanding` at a time.
 pub fn tcp_ping_pong(cores: Cores, wait: Wait, size_bytes: usize, outstanding: usize) -> Figure {
     tcp_ping_pong_over(Over::Loopback, cores, wait, size_bytes, outstanding)
 }
 
-/// Questions of 8 bytes and answers of `size_bytes`, `outstanding` at a time.
+/// Requests of 8 bytes and replies of `size_bytes`, `outstanding` at a time.
 pub fn tcp_ping_pong_over(over: Over<'_>, cores: Cores, wait: Wait, size_bytes: usize, outstanding: usize) -> Figure {
     assert!(outstanding <= QUESTIONS_MAX, "{outstanding} questions are more than the service takes");
     let (client, server) = connected(over, wait).expect("both ends are there");
@@ -146,7 +146,7 @@ impl Drop for PingPong {
 pub(super) struct Answerer {
     socket: TcpStream,
     input: Vec<u8>,
-    /// Bytes of a question that has not come whole yet.
+    /// Bytes of an incomplete request.
     rest_bytes: usize,
     answers: Vec<u8>,
     size_bytes: usize,

@@ -1,4 +1,5 @@
-//! A thread that sleeps in the kernel, woken by another core: the least that the first answer of an idle service costs.
+//! Wake-up of a thread that sleeps in the kernel, by another core: the minimal cost of the first reply of an idle
+//! service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +15,7 @@ pub(crate) const IDLE: Duration = Duration::from_micros(300);
 /// The longest sleep, in case a wake-up gets lost.
 const SLEEP_MAX: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// A number to sleep on: odd is a question, even an answer.
+/// The futex word: odd is a request, even a reply.
 #[derive(Default)]
 struct Shared {
     word: AtomicU32,

@@ -1,4 +1,4 @@
-//! Plain sockets that never wait for all of their answers: for each that came, the next question is out.
+//! Plain sockets with a sliding window: each reply is followed by the next request.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
@@ -20,7 +20,7 @@ struct Window {
     yields: bool,
 }
 
-/// Questions of 8 bytes and answers of `size_bytes` over loopback, `outstanding` under way at any time.
+/// Requests of 8 bytes and replies of `size_bytes` over loopback, `outstanding` in flight at any time.
 pub fn tcp_window(cores: Cores, size_bytes: usize, outstanding: usize) -> Figure {
     let (client, server) = connected(Over::Loopback, Wait::Spin).expect("both ends are there");
     let yields = cores.is_shared();

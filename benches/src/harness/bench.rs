@@ -11,7 +11,7 @@ use super::measure::Meter;
 use super::report::Report;
 use super::{Cores, Figure, Options, Plan, Row, StandaloneResult, pin};
 
-/// Two medians of a short look that lie closer together are the same.
+/// Ratio up to which two medians of a short measurement count as equal.
 const NOISE: f64 = 1.05;
 
 /// One run of one bench: pins the calling thread, measures families of figures, prints their rows.
@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// Says that something is left out, and why, where the reader sees it.
+    /// Reports to the reader that a measurement is skipped, and why.
     pub fn skip(&self, what: &str, why: &str) {
         ddss_testkit::skipped(what, why);
     }

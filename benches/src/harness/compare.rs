@@ -30,9 +30,9 @@ impl Plan {
     pub const FULL: Plan = Plan::of(7, Duration::from_millis(40), Duration::from_millis(12));
     /// For a curve of many points.
     pub const CURVE: Plan = Plan::of(5, Duration::from_millis(30), Duration::from_millis(8));
-    /// For a curve, in a look.
+    /// For a curve, with `--quick`.
     pub const QUICK_CURVE: Plan = Plan::of(2, Duration::from_millis(6), Duration::from_millis(3));
-    /// For a look.
+    /// For figures, with `--quick`.
     pub const QUICK: Plan = Plan::of(5, Duration::from_millis(20), Duration::from_millis(8));
     /// To see that everything runs; the numbers mean nothing.
     pub const SMOKE: Plan = Plan::of(1, Duration::from_micros(500), Duration::from_micros(200));
@@ -41,7 +41,7 @@ impl Plan {
         Plan { rounds, rounds_max: 2 * rounds, slice, probe }
     }
 
-    /// A short look, to choose between ways to do the same.
+    /// A short measurement, to choose between variants.
     pub(crate) fn for_a_choice(self) -> Plan {
         let short = Plan::of(5, Duration::from_millis(20), Duration::from_millis(5));
         Plan { rounds: short.rounds.min(self.rounds), slice: short.slice.min(self.slice), ..short }

@@ -13,7 +13,7 @@ use crate::baseline::line_ping_pong;
 
 /// Duration of one probe.
 const PROBE_TIME: Duration = Duration::from_micros(200);
-/// Looks of one figure that lie further apart than this are of two machines, so to speak.
+/// Ratio of two probes of one figure above which the core distance has changed.
 const DISTANCE_RATIO_MAX: f64 = 1.8;
 /// Total time in which a run continues at the wrong distance. It measures and discards meanwhile instead of waiting: an
 /// idle harness would let the compared threads go to sleep.

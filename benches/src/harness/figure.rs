@@ -38,7 +38,7 @@ pub struct Figure {
     pub size_bytes: usize,
     /// PATH/WAIT/tCLIENTS.
     pub mode: String,
-    /// Operations under way at the same time.
+    /// Operations in flight.
     pub outstanding: usize,
     /// The measured operation.
     pub trip: Box<dyn RoundTrip>,
@@ -49,7 +49,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure with one operation under way at a time.
+    /// Creates a figure with one operation in flight.
     pub fn new(
         name: &'static str,
         op: &'static str,
@@ -62,7 +62,7 @@ impl Figure {
         Figure { name, op, size_bytes, mode, outstanding: 1, trip, notes, laps_per_reading: 0 }
     }
 
-    /// The same with more operations under way.
+    /// Returns the same figure with more operations in flight.
     #[must_use]
     pub fn outstanding(mut self, count: usize) -> Figure {
         self.outstanding = count;

@@ -13,11 +13,11 @@ use super::Figure;
 
 /// A lap shorter than this is measured together with others.
 const LAP_MIN: Duration = Duration::from_nanos(50);
-/// Total duration of laps that are measured together, about.
+/// Approximate total duration of laps that are measured together.
 const LAPS_TOGETHER: Duration = Duration::from_micros(2);
-/// Laps that are measured together at the most.
+/// Maximum number of laps that are measured together.
 const LAPS_PER_READING_MAX: u32 = 4096;
-/// Readings of one slice at the most.
+/// Maximum number of readings of one slice.
 const READINGS_MAX: usize = 1 << 20;
 /// The longest lap that a histogram distinguishes, in picoseconds.
 const LAP_PS_MAX: u64 = 60_000_000_000_000;
@@ -36,7 +36,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample of nothing.
+    /// Creates an empty sample.
     pub fn empty() -> Sample {
         let laps_ps = Histogram::new_with_bounds(1, LAP_PS_MAX, 3).expect("the bounds are in order");
         Sample { laps_ps, operations: 0, elapsed: Duration::ZERO, laps_per_reading: 1 }
@@ -58,7 +58,7 @@ impl Sample {
         self.operations += count;
     }
 
-    /// Takes in another sample of the same thing.
+    /// Merges another sample of the same figure.
     pub fn add(&mut self, other: &Sample) {
         self.laps_ps.add(&other.laps_ps).expect("all histograms have the same bounds");
         self.operations += other.operations;

@@ -1,4 +1,4 @@
-//! The thread that answers.
+//! The service thread of a measurement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub enum Turn {
     Over,
 }
 
-/// A pinned thread that takes turns until it rests, and sleeps until it is woken.
+/// A pinned thread that runs turn after turn until it is put to sleep, and sleeps until it is woken.
 #[derive(Debug)]
 pub struct Service {
     state: Arc<State>,
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl Service {
-    /// Starts a service, asleep, on its core. A turn has to end by itself, soon.
+    /// Starts a service, asleep, on its core. A turn must end by itself within a short time.
     pub fn start(cores: Cores, mut turn: impl FnMut() -> Turn + Send + 'static) -> Service {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
@@ -55,13 +55,13 @@ impl Service {
         Service { state, thread: Some(thread), yields: cores.is_shared() }
     }
 
-    /// Lets it take turns.
+    /// Wakes the thread.
     pub fn wake(&self) {
         self.state.order.store(self.newest() | 1, Ordering::Release);
         self.unpark();
     }
 
-    /// Stops it, and returns when it has left its core.
+    /// Puts the thread to sleep, and returns when it has left its core.
     pub fn rest(&self) {
         let order = self.newest().next_multiple_of(2);
         self.state.order.store(order, Ordering::Release);

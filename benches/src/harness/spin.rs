@@ -1,11 +1,11 @@
-//! Waiting by looking again.
+//! Spin-waiting with a time limit.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An answer that takes longer than this does not come.
+/// Time limit for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Looks between two looks at the clock.
+/// Polls between two readings of the clock.
 const LOOKS_PER_READING: u32 = 1 << 16;
 
 /// A bounded wait. It panics without an answer, because a figure without answers is worthless.
@@ -17,13 +17,13 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// A wait that gives its core away between two looks if `yields`: where both sides share one core, the
-    /// other one can only answer then.
+    /// Creates a wait that yields its core between two polls if `yields`: where both sides share one core, the other
+    /// side can only answer then.
     pub fn new(yields: bool) -> Spinner {
         Spinner { yields, looks: 0, since: None }
     }
 
-    /// Between two looks.
+    /// Pauses between two polls; panics at the time limit.
     pub fn again(&mut self) {
         if self.yields {
             thread::yield_now();

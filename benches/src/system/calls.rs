@@ -17,7 +17,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in the rows.
+    /// Returns its name in the rows.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Get => "get",
@@ -59,7 +59,7 @@ struct InPlace {
     bytes: Vec<u8>,
 }
 
-/// A get of all of `segment`, which is at home on the client's own node, while the daemon there stands still.
+/// A get of all of `segment`, at home on the client's own node, while the daemon there is stopped.
 pub fn near_get(cluster: &Rc<Cluster>, segment: &Segment) -> Figure {
     cluster.rest();
     let size_bytes = usize::try_from(segment.bytes()).expect("a segment of a bench is small");

@@ -1,4 +1,4 @@
-//! Daemons that are off their cores while something else is measured.
+//! Daemons that are stopped while another figure is measured.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};

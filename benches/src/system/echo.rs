@@ -15,7 +15,7 @@ use ddss_ipc::{
 
 use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
 
-/// Looks of the server within one turn.
+/// Polls of the server in one turn.
 const LOOKS_PER_TURN: u32 = 256;
 /// Requests taken at once.
 const BATCH: usize = 256;

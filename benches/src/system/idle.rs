@@ -1,4 +1,4 @@
-//! A node that has nothing to do, or little.
+//! An idle node, and one with little load.
 
 use std::fs;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Many clients on one daemon, each on a thread of its own, each with one operation under way.
+//! Many clients on one daemon, each on a thread of its own with one operation in flight.
 //!
 //! Each client is attached by itself, so the daemon sees as many clients as there are threads. They share a process,
 //! which spares the machine 512 of them; the daemon is another process.

@@ -1,4 +1,5 @@
-//! A page that is slow to make, made once for all processes of all nodes. Run it several times, on several nodes.
+//! Example of the cache: a slow page is rendered once for all processes of all nodes. Run several at once, on several
+//! nodes.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! Two accounts and transfers between them, each under both locks. Run several at once: nobody sees half of a transfer who
-//! takes the locks as well.
+//! Example of the lock manager: transfers between two accounts, each under both locks. Run several at once: a process
+//! that holds both locks never sees half of a transfer.
 
 use std::error::Error;
 use std::io::{self, Write};

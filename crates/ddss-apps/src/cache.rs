@@ -32,15 +32,15 @@ use crate::Error;
 
 /// Number of segments of a cache: a write to one does not disturb reads of another.
 const STRIPES: u64 = 8;
-/// In front of key and value: when it was loaded (µs), how long both are, a checksum of the key is not needed.
+/// Bytes of the header in front of key and value: load time (µs) and both lengths. The key needs no checksum.
 const FRONT: usize = 16;
 
 /// Options of a cache. All clients of a cache must use the same `slots` and `entry_bytes_max`.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheOptions {
-    /// Entries at the most.
+    /// Maximum number of entries.
     pub slots: u64,
-    /// Bytes of a key and its value together, at the most.
+    /// Maximum size of a key and its value together, in bytes.
     pub entry_bytes_max: usize,
     /// Maximum age; an older value is loaded again.
     pub age_max: Duration,
@@ -86,7 +86,7 @@ fn now_us() -> u64 {
 }
 
 impl Cache {
-    /// Opens the cache of that name, wherever it is; makes it, spread over the nodes, if nobody has.
+    /// Opens the cache called `name`, or creates it, spread over the nodes.
     pub fn open(client: &Client, name: &str, options: CacheOptions) -> Result<Cache, Error> {
         let slot_bytes = (FRONT + options.entry_bytes_max) as u64;
         let bytes = options.slots.div_ceil(STRIPES).max(1) * slot_bytes;

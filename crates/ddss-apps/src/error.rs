@@ -4,14 +4,14 @@ use std::io;
 
 use crate::storage::PageId;
 
-/// Why a program on DDSS could not do what it was asked for.
+/// Error of an application on DDSS.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call of DDSS ended otherwise than done.
+    /// A call of DDSS failed, or its outcome is unknown.
     #[error(transparent)]
     Ddss(#[from] ddss::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}")]
     System {
         /// Action that failed.
@@ -20,7 +20,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A server said something else than its protocol has.
+    /// A server violated its protocol.
     #[error("unexpected reply of {server}: {answer}")]
     Protocol {
         /// Name of the program or server.
@@ -28,15 +28,15 @@ pub enum Error {
         /// Description of the problem.
         answer: String,
     },
-    /// Something that a program here needs is not on this machine.
+    /// A required program or file is missing on this machine.
     #[error("{what} is not available: {why}")]
     Missing {
         /// Description of the problem.
         what: &'static str,
-        /// Why not.
+        /// Cause.
         why: String,
     },
-    /// A page is not what a tree has at its place.
+    /// A page of a tree is damaged.
     #[error("{page} is broken: {why}")]
     Broken {
         /// Number of the page.
@@ -44,13 +44,13 @@ pub enum Error {
         /// Description of the damage.
         why: &'static str,
     },
-    /// Writers were so quick that a reader never saw one version of the tree to its end.
+    /// Concurrent writers changed the tree in every attempt of a reader.
     #[error("the tree was changed under each of {tries} tries to read it")]
     Restless {
         /// Number of attempts.
         tries: u32,
     },
-    /// There is no room left for pages.
+    /// The page store is full.
     #[error("all {pages} pages are in use")]
     Full {
         /// Number of pages of the store.
@@ -63,7 +63,7 @@ pub enum Error {
         key_bytes: usize,
         /// Bytes of the value.
         value_bytes: usize,
-        /// Valid values.
+        /// Valid range.
         bytes_max: usize,
     },
     /// A process found a state that no commit ever made.
@@ -75,7 +75,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` where the system refused something.
+    /// Creates the error of a failed system call, for `map_err`.
     pub fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |source| Error::System { what, source }

@@ -49,7 +49,7 @@ impl LockManager {
         open_or_allocate(&self.client, &format!("locks/{}/{name}", self.prefix), spec)
     }
 
-    /// Takes a lock, waiting in line for it until the client's deadline.
+    /// Takes a lock; waits in its lock queue until the client's deadline.
     pub fn acquire(&self, name: &str) -> Result<LockGuard, Error> {
         self.acquire_with(name, LockOptions::new())
     }
@@ -67,8 +67,8 @@ impl LockManager {
         }
     }
 
-    /// Takes several locks, one for each different name and in the order of the names, so that two who want the same ones
-    /// never wait for each other. If one cannot be had, none is held.
+    /// Takes several locks, one for each different name. The order of the names prevents deadlocks between callers. On
+    /// an error none is held.
     pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<LockGuard>, Error> {
         let mut names = names.to_vec();
         names.sort_unstable();

@@ -1,4 +1,4 @@
-//! Numbers that look random and come again with the same seed.
+//! Pseudo-random numbers, reproducible from a seed.
 
 /// A small generator (xorshift64*): for tests and for programs that simulate chance, not for secrets.
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! Processes that commit checkpoints and are killed all along. The long run of it is `cargo run --release -p ddss-apps
-//! --bin checkpoint`.
+//! Short checkpoint campaigns, in which processes are killed at random. The long campaign is `cargo run --release -p
+//! ddss-apps --bin checkpoint`.
 
 use std::time::Duration;
 

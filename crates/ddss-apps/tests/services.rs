@@ -18,7 +18,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap()
 }
 
-/// Nodes that have met.
+/// Starts nodes and waits until they are connected.
 fn pair() -> ([Daemon; 2], [Client; 2]) {
     let daemons = Daemon::pair().unwrap();
     let clients = [client(&daemons[0]), client(&daemons[1])];
@@ -33,7 +33,7 @@ fn pair() -> ([Daemon; 2], [Client; 2]) {
 
 // Otherwise two nodes would load the same twice, or somebody would get a value that is too old or another key's.
 #[test]
-fn a_cache_is_shared_and_keeps_its_bound_on_age() {
+fn cache_is_shared_and_respects_its_maximum_age() {
     let (_daemons, [here, there]) = pair();
     let options = CacheOptions { slots: 16, entry_bytes_max: 100, age_max: DEADLINE };
     let [mine, theirs] = [&here, &there].map(|client| Cache::open(client, "cache", options).unwrap());
@@ -69,7 +69,7 @@ fn a_cache_is_shared_and_keeps_its_bound_on_age() {
 
 // Otherwise two nodes could hold one lock, or two processes would wait for each other for ever.
 #[test]
-fn a_named_lock_has_one_holder_and_greater_tokens() {
+fn named_lock_has_one_holder_and_growing_tokens() {
     let (_daemons, [here, there]) = pair();
     let (mine, theirs) = (LockManager::new(&here, "accounts"), LockManager::new(&there, "accounts"));
     let first = mine.acquire("alice").unwrap();
@@ -96,7 +96,7 @@ fn a_named_lock_has_one_holder_and_greater_tokens() {
 
 // Otherwise somebody would decide by counters that are older than allowed, or not see that a service is silent.
 #[test]
-fn counters_are_read_from_all_nodes_within_their_bound() {
+fn counters_of_all_nodes_respect_their_maximum_age() {
     let (_daemons, [here, there]) = pair();
     let start = |client, name, served| Publisher::start(client, "web", name, &Load { active: 0, served }).unwrap();
     let (one, _two) = (start(&here, "one", 1), start(&there, "two", 2));
@@ -126,7 +126,7 @@ fn counters_are_read_from_all_nodes_within_their_bound() {
 
 // Otherwise one node that hangs would keep a service from the counters of all others, or have it decide by old ones.
 #[test]
-fn counters_of_a_node_that_hangs_make_no_others_old() {
+fn hung_node_does_not_delay_counters_of_other_nodes() {
     const TIMEOUT: Duration = Duration::from_millis(400);
     let (daemons, [here, there]) = pair();
     let start = |client, name, served| Publisher::start(client, "web", name, &Load { active: 0, served }).unwrap();
@@ -159,7 +159,7 @@ fn counters_of_a_node_that_hangs_make_no_others_old() {
 
 // Otherwise nobody could start from the examples.
 #[test]
-fn the_examples_do_what_they_say() {
+fn examples_verify_their_results() {
     let daemon = Daemon::start(1).unwrap();
     for (name, said) in [("locks", "alice has -900, bob has 1100"), ("cache", "")] {
         let program = ddss_testkit::example(name).unwrap();
@@ -172,7 +172,7 @@ fn the_examples_do_what_they_say() {
 
 // Otherwise the farm would measure a proxy that does not look at the loads, or that uses one server only.
 #[test]
-fn a_farm_answers_and_its_proxy_reads_the_loads() {
+fn web_farm_serves_requests_and_proxy_reads_loads() {
     let options = FarmOptions { servers: 3, progress: Progress::Shared, proxy_core: 0, other_core: 0 };
     let farm = Farm::start(options).unwrap();
     let watched = farm.watch(2, Some(Duration::from_millis(5)), Duration::from_millis(400)).unwrap();

@@ -1,4 +1,4 @@
-//! Selections over records on two nodes, with each sort of directory.
+//! Selections over records on two nodes, with each kind of directory.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 // Otherwise a selection would leave out records, or the directories would be compared by different answers.
 #[test]
-fn every_directory_leads_to_the_records_that_a_scan_finds() {
+fn every_directory_kind_finds_the_records_of_a_full_scan() {
     let daemons = Daemon::pair().unwrap();
     let connect = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(DEADLINE).connect().unwrap();
     let [here, there] = [connect(&daemons[0]), connect(&daemons[1])];

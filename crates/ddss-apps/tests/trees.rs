@@ -1,4 +1,4 @@
-//! Trees on pages of real stores: what they answer, who may read while somebody writes, and what a crash leaves.
+//! Trees on real page stores: results of queries, concurrent readers and a writer, and consistency after a crash.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ fn pair() -> [Daemon; 2] {
     [a.start().unwrap(), b.start().unwrap()]
 }
 
-/// Opens what another node made, as soon as the nodes know each other.
+/// Opens a segment of another node, as soon as the nodes are connected.
 fn patiently<T>(mut open: impl FnMut() -> Result<T, Error>) -> T {
     let begin = std::time::Instant::now();
     loop {
@@ -73,7 +73,7 @@ fn answers_are_those_of_a_scan(names: impl PageStore, positions: impl PageStore,
 
 // Otherwise a query over pages of another node would leave out places, or find some that are not there.
 #[test]
-fn trees_in_ddss_answer_what_a_plain_scan_answers() {
+fn trees_in_ddss_return_the_results_of_a_full_scan() {
     let daemons = pair();
     let [here, there] = [client(&daemons[0]), client(&daemons[1])];
     DdssPages::create(&there, "names", 400).unwrap();
@@ -89,7 +89,7 @@ fn trees_in_ddss_answer_what_a_plain_scan_answers() {
 
 // Otherwise DDSS would be compared with a tree that gives other answers.
 #[test]
-fn trees_over_nfs_and_redis_answer_what_a_plain_scan_answers() {
+fn trees_over_nfs_and_redis_return_the_results_of_a_full_scan() {
     let all = geonames::spread(&geonames::places().unwrap(), 3000);
     let here = Site { namespace: None, address: "127.0.0.1".parse().unwrap(), core: None };
     match RedisServer::start(&here) {
@@ -146,7 +146,7 @@ fn pages_come_together(mut store: NfsPages) {
 
 // Otherwise the trees would lose or invent entries after some thousand changes, and only then.
 #[test]
-fn random_changes_leave_what_a_map_would_have() {
+fn tree_equals_a_map_after_random_changes() {
     let daemon = Daemon::start(1).unwrap();
     let client = client(&daemon);
     let mut tree = BTree::create(DdssPages::create(&client, "random", 700).unwrap()).unwrap();
@@ -179,7 +179,7 @@ fn random_changes_leave_what_a_map_would_have() {
 
 // Otherwise a change that failed in the middle would be there in part, or a full store would break its tree.
 #[test]
-fn a_change_that_fails_did_not_happen_and_a_full_store_stays_a_tree() {
+fn failed_change_has_no_effect_and_full_store_stays_valid() {
     let daemon = Daemon::start(1).unwrap();
     let client = client(&daemon);
     let mut tree = RTree::create(DdssPages::create(&client, "small", 12).unwrap()).unwrap();
@@ -250,7 +250,7 @@ impl<S: PageStore> PageStore for Watched<S> {
 
 // Otherwise a query would wait for each page although it has others to look at, or look at none while it waits.
 #[test]
-fn while_a_query_looks_at_pages_the_next_ones_come() {
+fn query_prefetches_pages_while_it_processes_others() {
     let daemon = Daemon::start(1).unwrap();
     let client = client(&daemon);
     let all = geonames::places().unwrap();
@@ -278,7 +278,7 @@ fn while_a_query_looks_at_pages_the_next_ones_come() {
 
 // Otherwise a writer that was thought dead could come back and overwrite the tree of its successor.
 #[test]
-fn a_writer_that_lost_its_lock_is_refused() {
+fn writer_without_its_lock_is_refused() {
     let daemon = Daemon::start(1).unwrap();
     let (slow, quick) = (client(&daemon), client(&daemon));
     let short = LockOptions::new().lease(Duration::from_millis(5));
@@ -301,15 +301,15 @@ fn writer(folder: &Path, name: &str, sort: &str, seed: u64, round: u32) -> Proce
     Process::start(command, folder, &format!("{name}-{round}")).unwrap()
 }
 
-/// The last step that a writer said to have done.
+/// Returns the last step that a writer acknowledged.
 fn said(writer: &Process) -> u64 {
     let words = writer.stdout();
     // What stands behind the last end of a line was cut off.
     words.rsplit_once('\n').and_then(|(whole, _)| whole.lines().last()?.parse().ok()).unwrap_or(0)
 }
 
-/// Kills a writer on the other node again and again, while somebody reads all of its tree; what is there after each kill is
-/// what it acknowledged, or one step more.
+/// Kills a writer on the other node repeatedly, while a reader reads the whole tree. After each kill the tree has the
+/// acknowledged steps, or one more.
 fn kill_writers(sort: &str, check: impl Fn(&Client, u64) -> Result<u64, Error> + Sync) {
     let daemons = pair();
     let clients = [client(&daemons[0]), client(&daemons[1])];
@@ -352,7 +352,7 @@ fn kill_writers(sort: &str, check: impl Fn(&Client, u64) -> Result<u64, Error> +
 
 // Otherwise a writer's death could leave a tree with half of a change, or stop all writers after it.
 #[test]
-fn a_killed_writer_leaves_a_whole_b_tree() {
+fn b_tree_is_consistent_after_its_writer_is_killed() {
     kill_writers("btree", |client, seed| {
         let mut tree = BTree::open(DdssPages::open(client, "btree")?)?;
         tree.check()?;
@@ -362,7 +362,7 @@ fn a_killed_writer_leaves_a_whole_b_tree() {
 
 // Otherwise the same for places.
 #[test]
-fn a_killed_writer_leaves_a_whole_r_tree() {
+fn r_tree_is_consistent_after_its_writer_is_killed() {
     kill_writers("rtree", |client, seed| {
         let mut tree = RTree::open(DdssPages::open(client, "rtree")?)?;
         tree.check()?;

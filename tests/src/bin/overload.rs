@@ -1,4 +1,4 @@
-//! Overload of two nodes by ten times the load that fills them.
+//! Overload of two nodes by ten times the load that saturates them.
 //!
 //! It measures their memory against their limits, and checks that every call ends with a result for its caller.
 //!

@@ -29,7 +29,7 @@ impl Held {
         self.ending(folder, words, 0)
     }
 
-    /// The same of a command that ends with another code.
+    /// Does the same for a command that ends with another code.
     fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
         let schema = match words {
             ["cluster", part, ..] => format!("cluster-{part}"),
@@ -65,7 +65,8 @@ impl Held {
         lines.into_iter().rfind(|line| !line["error"].is_null()).unwrap_or_default()
     }
 
-    /// Every command was held against a schema, and every schema holds a command or is a part of another one.
+    /// Expects that every command was validated against a schema, and that every schema belongs to a command or is part
+    /// of another.
     fn is_whole(&self) {
         let text_only = |path: &Vec<String>| path.len() == 1 && TEXT_ONLY.contains(&&*path[0]);
         let all: BTreeSet<Vec<String>> = commands().unwrap().into_keys().filter(|path| !text_only(path)).collect();
@@ -165,7 +166,7 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!(shown["strategies"].as_array().unwrap().len(), 4);
 }
 
-/// A key, two more nodes that join with it; one leaves by itself, the other is taken out when it is dead.
+/// Creates a key; two more nodes join with it. One leaves by itself, the other is removed when it is dead.
 fn a_cluster_comes_and_goes(one: &Daemon, held: &Held) {
     let state = TempNode::new().unwrap();
     let token = held.of(one.folder(), &["cluster", "token"])[0]["token"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The demonstration, which is the first thing that people see.
+//! The command `demo`: its output, and the files that it leaves.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_testkit::binary;

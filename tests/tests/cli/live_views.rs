@@ -73,7 +73,7 @@ fn status_of_dead_daemon_is_shown_as_not_live() {
     }
 }
 
-/// Number of times that the threads of a process went to sleep.
+/// Returns the number of sleeps of all threads of a process.
 fn sleeps(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let texts = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default());
@@ -107,7 +107,7 @@ fn watch_and_lock_on_idle_segment_let_the_daemon_sleep() {
     watch.wait_until(Duration::from_secs(20), |process| process.stdout().lines().count() == 2).unwrap();
 }
 
-/// A terminal that a test can look at.
+/// A terminal whose screen the test reads.
 struct Terminal(String);
 
 impl Terminal {
@@ -127,7 +127,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
-    /// Waits until the screen shows it.
+    /// Waits until the screen shows a text.
     fn shows(&self, words: &str) -> String {
         let begin = Instant::now();
         loop {

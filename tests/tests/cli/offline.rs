@@ -20,7 +20,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().expect("the daemon serves")
 }
 
-/// Looks until it is so.
+/// Repeats a check until it holds.
 fn wait_for_status(folder: &Path, mut is_so: impl FnMut(&Status) -> bool) -> Status {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! The commands that look at segments and move their bytes, against real daemons.
+//! The commands that describe segments and transfer their bytes, against real daemons.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::process::{Command, Output};

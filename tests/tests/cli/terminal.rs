@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Time for which a node may be away.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A name that is as long as names may be.
+/// A name of the maximum length.
 fn long_name() -> String {
     format!("a/rather/long/name/{}", "of-a-segment/".repeat(8))
 }

@@ -1,5 +1,5 @@
-//! The commands where something is wrong: the daemon stands still, is dead, is another user's, or its page is nonsense. Each ends,
-//! with a sentence.
+//! Commands at an unhealthy daemon: stopped, dead, of another user, or with a corrupt status page. Each ends with a
+//! message.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs::{self, Permissions};
@@ -18,7 +18,7 @@ use ddss_testkit::{CommandOutput, Daemon, DaemonOptions, Process, TEST_KEY, Temp
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65534;
 
-/// All that ask a daemon, as a person types them.
+/// All commands that call a daemon.
 const ASKING: &[&str] = &[
     "ping",
     "ls",
@@ -46,7 +46,7 @@ const ASKING: &[&str] = &[
     "cluster leave",
 ];
 
-/// Runs it as that user; an error if it does not end.
+/// Runs the command as that user; returns an error if it does not end in time.
 fn ended(program: &Path, folder: &Path, scratch: &TempNode, words: &str, user: Option<u32>) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(words.split(' ')).env("DDSS_DIR", folder).current_dir(scratch.path());

@@ -1,4 +1,4 @@
-//! Every example runs and finds its own result right: against real daemons, and alone as from a fresh clone.
+//! Every example runs and verifies its own result: against real daemons, and alone as from a fresh clone.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::process::{Command, Output};

@@ -16,7 +16,7 @@ fn reply(client: &mut ScriptedClient, line: &str) -> String {
     client.ask(line).unwrap()
 }
 
-/// Asks again until it works; the last answer.
+/// Repeats a call until it succeeds; returns its result.
 fn soon(client: &mut ScriptedClient, line: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {

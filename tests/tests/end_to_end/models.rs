@@ -33,7 +33,7 @@ fn open(client: &Client, name: &str) -> Segment {
     }
 }
 
-/// The smallest executor there is: it asks again and again.
+/// A minimal executor that polls in a loop.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
@@ -241,7 +241,7 @@ fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
     assert!(strict.get(..).unwrap().version().0 <= unsure_of_strict);
 }
 
-/// The call ended for want of time. How many versions it may yet have made.
+/// Expects that the call timed out; returns the number of versions that it may have made.
 fn late<T: std::fmt::Debug>(call: Result<T, Error>) -> u64 {
     let error = call.unwrap_err();
     assert_eq!(error.failure(), Some(Failure::TimedOut), "{error}");

@@ -11,9 +11,9 @@ use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, Scripted
 use serde_json::{Value, json};
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
-/// A machine that runs other tests takes its time.
+/// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// A size that travels in a message, and one that goes through staging memory.
+/// Sizes of a put that travels in a message, and of one that goes through staging memory.
 const SIZES: [usize; 2] = [64, 100_000];
 
 fn client(daemon: &Daemon) -> ScriptedClient {
@@ -26,7 +26,7 @@ fn ddss(daemon: &Daemon, words: &[&str]) -> Value {
     serde_json::from_slice(&command.output().unwrap().stdout).unwrap_or(Value::Null)
 }
 
-/// Asks again until it is as it should be.
+/// Repeats a check until it holds.
 fn until(what: &str, mut good: impl FnMut() -> Result<(), String>) {
     let end = Instant::now() + PATIENCE;
     while let Err(said) = good() {
@@ -334,7 +334,7 @@ fn rolling_reboots_lose_no_replicated_segment() {
 
 // If this failed, a segment that was released while one of its nodes was down would come back with that node.
 #[test]
-fn segment_released_while_a_copy_is_down_does_not_return_with_it() {
+fn released_segment_stays_released_when_absent_replica_returns() {
     let mut daemons = three(&[]);
     for role in ["home", "replica"] {
         let name = format!("released/{role}");

@@ -1,4 +1,4 @@
-//! Clients on their daemon's own core, which yield to it while they wait, and one that stops there.
+//! Clients that share their daemon's core and yield to it while they wait, and one that stops there.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 
-/// A daemon and the core that it has.
+/// A daemon and its core.
 fn daemon() -> (Daemon, usize) {
     let allowed = sched_getaffinity(None).unwrap();
     let core = (0..CpuSet::MAX_CPU).find(|&core| allowed.is_set(core)).unwrap();

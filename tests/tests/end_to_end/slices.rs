@@ -1,4 +1,4 @@
-//! Long operations of a node run in slices, so that other calls are not delayed by all of them.
+//! Long operations of a node run in time slices, so that other calls are served in between.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};

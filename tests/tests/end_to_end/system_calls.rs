@@ -9,7 +9,7 @@ use ddss::{Client, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, skipped};
 
 const NAME: &str = "busy_progress_thread_makes_no_system_call";
-/// Gets and puts of one stretch, in which there has to be no system call at all.
+/// Gets and puts of one interval, in which no system call is permitted.
 const CALLS: usize = 100;
 /// Most intervals, and silent intervals that suffice. On a busy machine one side sometimes does not run, and the other
 /// sleeps. A client with a system call for each call, or each fiftieth, would have no silent interval.

@@ -1,5 +1,5 @@
-//! Calls that wait: they take no room from calls that do not, they end when their caller gives them up, and they come
-//! through the absence of their home or of the daemon.
+//! Calls that wait for a lock or a version: they leave channels to other calls, end when their caller drops them, and
+//! survive the absence of their home or of the daemon.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::future::Future;
@@ -15,9 +15,9 @@ use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, block_on};
 
-/// Longer than anything here takes.
+/// Time limit that no call here reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Calls of tasks that do not wait and are not made under a lock: so many at the same time.
+/// Number of concurrent calls of tasks that neither wait nor hold a lock.
 const PLACES: usize = 56;
 /// More calls than fit into the channel that tasks share.
 const MANY: usize = 64;
@@ -55,7 +55,7 @@ fn open_soon(client: &Client, name: &str) -> Segment {
     }
 }
 
-/// Polls each of them once: they are under way, or in line for room.
+/// Polls each future once: it is then in flight, or queued for a place.
 fn begin<T>(waits: &mut Waits<T>) {
     let mut context = Context::from_waker(Waker::noop());
     for wait in waits {
@@ -63,7 +63,7 @@ fn begin<T>(waits: &mut Waits<T>) {
     }
 }
 
-/// Waits for a version that does not come.
+/// Waits for a version that is never written.
 fn watchers(segment: &AsyncSegment, count: usize) -> Waits<bool> {
     let version = block_on(segment.stat()).unwrap().version;
     let wait = |segment: AsyncSegment| async move { segment.wait_newer_than(version).await.is_ok() };

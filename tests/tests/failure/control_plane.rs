@@ -1,4 +1,4 @@
-//! Control planes of real daemons: the streams between them, and the signs of a failing node.
+//! Control planes of real daemons: their streams, and the detection of failing nodes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use ddss_core::Failure;
 use ddss_testkit::{Daemon, DaemonOptions, TempNode, binary, free_tcp_port, skipped};
 use serde_json::Value;
 
-/// A machine that runs other tests takes its time.
+/// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client(daemon: &Daemon) -> Client {
@@ -29,7 +29,7 @@ fn ddss(daemon: &Daemon, words: &[&str]) -> (String, Value) {
     (text, serde_json::from_slice(&json).unwrap_or(Value::Null))
 }
 
-/// Asks again until it is as it should be.
+/// Repeats a check until it holds.
 fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -68,7 +68,7 @@ fn cluster(count: u16, more: impl Fn(u16, DaemonOptions) -> DaemonOptions) -> Ve
     daemons
 }
 
-/// The code and the text with which a monitor's question is answered.
+/// Returns the status code and the body of an HTTP request to the monitoring port.
 fn ready(monitor: SocketAddr) -> (u16, String) {
     let mut stream = TcpStream::connect(monitor).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -150,7 +150,7 @@ fn faulty(order: &Path, options: DaemonOptions) -> DaemonOptions {
     options.command_prefix(vec!["env".to_owned(), format!("DDSS_TEST_FAULT={}", order.display())])
 }
 
-/// The progress thread of that node hangs alone, then resumes: its replica takes over, and the node is alive again.
+/// Expects a failover when only the progress thread of that node hangs, and that the node is alive after it resumes.
 fn a_mirror_takes_over_from_a_hung_progress_thread_of(victim: usize) {
     if !cfg!(debug_assertions) {
         return skipped("hung progress thread", "only a debug build of the daemon has a part hang");

@@ -38,7 +38,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
 }
 
-/// Makes segments of that size, and puts something into each, until there is no room.
+/// Allocates and fills segments of that size until there is no room.
 fn fill(client: &Client, bytes: u64) -> (Vec<Segment>, ddss::Error) {
     let mut made = Vec::new();
     loop {
@@ -53,7 +53,7 @@ fn fill(client: &Client, bytes: u64) -> (Vec<Segment>, ddss::Error) {
     }
 }
 
-/// All of them are there, whole.
+/// Expects that all segments are complete.
 fn check(client: &Client, count: usize, bytes: u64) {
     for index in 0..count {
         let segment = client.open(&format!("fill/{index}")).unwrap();

@@ -1,4 +1,4 @@
-//! A host that vanishes silently: its connections end by themselves, also idle ones.
+//! A host that vanishes silently: its connections, also idle ones, end by timeout.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! More is asked of two nodes than they can do.
+//! Overload of two nodes: bounded memory, and every call ends.
 
 use std::process::Command;
 

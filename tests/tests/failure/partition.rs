@@ -12,10 +12,10 @@ use serde_json::Value;
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 /// Time limit: a loaded machine is slow, and TCP retries a healed path only after a while.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A call's deadline is 2 s; on a crowded machine its end is seen later. It never ends by TCP's own patience.
+/// Time limit of a call with a deadline of 2 s on a loaded machine, shorter than any timeout of TCP.
 const DEADLINE_AND_MORE: Duration = Duration::from_secs(8);
 
-/// Three nodes, each the home of one segment `of-N`.
+/// Starts three nodes, each the home of one segment `of-N`.
 struct Three {
     daemons: Vec<Daemon>,
     network: NetworkNamespaces,
@@ -112,7 +112,7 @@ impl Three {
     }
 }
 
-/// Calls end with an error that names the path, within their deadline.
+/// Expects that calls end with an error that names the path, within their deadline.
 fn ends_in_its_deadline(client: &mut ScriptedClient, call: &str) {
     let began = Instant::now();
     let said = client.ask(call).unwrap();
@@ -120,7 +120,7 @@ fn ends_in_its_deadline(client: &mut ScriptedClient, call: &str) {
     assert!(began.elapsed() < DEADLINE_AND_MORE, "{call} took {:?}: {said}", began.elapsed());
 }
 
-/// Calls between two others go on as if nothing were.
+/// Expects that calls between the two other nodes are not disturbed.
 fn keeps_working(client: &mut ScriptedClient) {
     for turn in 0..100 {
         let said = client.ask(&format!("put 0 4096 {turn}")).unwrap();

@@ -6,7 +6,7 @@ use ddss_testkit::{Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, b
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, and shorter than the drain of the daemons that shall not come to its end.
+/// Time limit that no call here reaches, below the drain time of the daemons that must not use it up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon, strategy: Strategy) -> Client {
@@ -21,7 +21,7 @@ fn is_soon(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until new calls are refused, which they are at once and by name.
+/// Waits until new calls are refused, at once and with the failure `GoingDown`.
 fn wait_until_it_refuses(one: &Segment) {
     is_soon("refuses what is new", || match one.put(0, &[0; 8]) {
         Ok(_) => false,
@@ -206,7 +206,7 @@ fn second_signal_stops_at_once_and_waiting_calls_fail() {
 // If this failed, a stop or a boot would wait for a name service that does not answer.
 #[test]
 fn daemon_stops_while_searching_for_its_cluster() {
-    /// Looking alone goes on for 10 s.
+    /// Time limit of the stop. The search alone would take 10 s.
     const SOON: Duration = Duration::from_secs(3);
     for place in ["no-such-host.invalid:7400", "192.0.2.1:7400"] {
         let node = TempNode::new().unwrap();

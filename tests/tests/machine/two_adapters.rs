@@ -13,12 +13,12 @@ use ddss_testkit::{Daemon, DaemonOptions, ScriptedClient, pattern, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Nodes 1 and 2 with one adapter each, as `fabric` says, each with the other as its peer.
+/// Starts nodes 1 and 2 with one adapter each, as `fabric` says, each with the other as its peer.
 fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
     pair_with(test, fabric, &[])
 }
 
-/// The same with more arguments.
+/// Does the same with more arguments.
 fn pair_with(test: &str, fabric: &str, more: &[&str]) -> Option<[Daemon; 2]> {
     Some(on_adapters(test, fabric, more)?.map(|options| options.start().unwrap()))
 }
@@ -56,7 +56,7 @@ fn reply(client: &mut ScriptedClient, line: &str) -> String {
     client.ask(line).unwrap()
 }
 
-/// Asks again until it works; the last answer.
+/// Repeats a call until it succeeds; returns its result.
 fn soon(client: &mut ScriptedClient, line: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -70,8 +70,8 @@ fn soon(client: &mut ScriptedClient, line: &str) -> String {
 
 // If this failed, nodes with adapters could not form a cluster.
 #[test]
-fn values_cross_rdma_adapters_whole() {
-    let Some([mut a, b]) = pair("values_cross_rdma_adapters_whole", "auto") else { return };
+fn values_read_over_rdma_adapters_are_whole() {
+    let Some([mut a, b]) = pair("values_read_over_rdma_adapters_are_whole", "auto") else { return };
     let log = a.process().stderr();
     let taken: Vec<&str> = log.lines().filter(|line| line.contains("fabric selected")).collect();
     assert!(matches!(taken[..], [line] if line.contains("rdma") && line.contains("it has the address")), "{log}");

@@ -12,13 +12,13 @@ use serde_json::Value;
 
 /// Time of observation while a member is away.
 const WATCHED: Duration = Duration::from_secs(12);
-/// Lines of one condition that may come at once, when it begins.
+/// Lines of one condition that are permitted at once, when it begins.
 const BURST: usize = 10;
 const SEGMENTS: usize = 60;
-/// A machine that runs other tests takes its time.
+/// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Three nodes, with segments on two of them each, in sync.
+/// Starts three nodes, with segments on two of them each, in sync.
 fn cluster() -> Vec<Daemon> {
     let options = |node| DaemonOptions::new(node).unwrap().argument("--log-json");
     let mut daemons = vec![options(1).clustered().start().unwrap()];
@@ -79,8 +79,8 @@ fn counted(log: &str, from: usize) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Watches the log of these daemons for a while: it grows by a line a second for each condition, behind the first ones. Counts the lines
-/// that were left out.
+/// Observes the log of these daemons: after the first lines it grows by at most a line a second for each condition.
+/// Counts the suppressed lines.
 fn watch(daemons: &mut [Daemon], change: impl FnOnce(&mut [Daemon]) -> usize) -> usize {
     let before: Vec<usize> = daemons.iter_mut().map(|daemon| daemon.process().stderr().lines().count()).collect();
     let began = Instant::now();

@@ -26,7 +26,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Says something; the code and the rest of the answer, if there is one.
+/// Sends bytes; returns the status code and the body of the answer, if there is one.
 fn http_request(address: SocketAddr, words: &[u8]) -> Option<(u16, String, String)> {
     let mut stream = connect(address);
     // The daemon closes a refused connection at once, so that a client cannot send everything.
@@ -106,7 +106,7 @@ fn node_is_ready_when_leader_is_known() {
     assert_eq!(get(address, "/health").0, 200, "it lives all the same");
 }
 
-/// Asks until it is not ready, and does that in between.
+/// Repeats the request until the node is not ready, and runs an action between requests.
 fn until_not_ready(address: SocketAddr, mut meanwhile: impl FnMut()) {
     let end = Instant::now() + PATIENCE;
     while get(address, "/ready").0 != 503 {

@@ -20,7 +20,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Every file below a folder, from there on.
+/// Returns the relative path of every file below a folder.
 fn files(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -55,7 +55,7 @@ const FILES: &[&str] = &[
     "usr/share/doc/ddss/copyright",
 ];
 
-/// All of them are there, with something in them.
+/// Expects that all files exist and are not empty.
 fn has_everything(root: &Path) {
     let found = files(root);
     for file in FILES {
@@ -150,7 +150,7 @@ fn package_installs_into_a_root_directory_and_uninstalls() {
     assert!(!root.join("usr/bin/ddssd").exists() && !root.join("etc/ddss/ddssd.conf").exists());
 }
 
-/// Starts the daemon as the packaged unit does, in a `/run` and `/dev/shm` of its own, and asks for it as several users do.
+/// Starts the daemon as the packaged unit does, in a `/run` and `/dev/shm` of its own, and calls it as several users.
 const PACKAGED: &str = r#"
     mount -t proc proc /proc && mount -t tmpfs -o mode=755 ddss /run && mount -t tmpfs -o mode=1777 ddss /dev/shm && mount -t tmpfs ddss /var/lib || exit 77
     mkdir -p /run/user/0 /run/user/65534 && chown 65534 /run/user/65534 || exit 77
@@ -254,7 +254,7 @@ fn tarball_programs_are_statically_linked() {
     assert!(out.contains("→ start a daemon with `ddssd`"), "{out}{err}");
 }
 
-/// `buildah`, with all that it keeps below a folder, and no privilege that a machine in a cloud has not.
+/// Returns a `buildah` command that stores its data below a folder and needs no privilege that a cloud machine lacks.
 fn buildah(scratch: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("buildah");
     command.arg("--root").arg(scratch.join("images")).arg("--runroot").arg(scratch.join("running"));
@@ -262,7 +262,7 @@ fn buildah(scratch: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A process of a container, which its starter leaves behind when it is killed.
+/// A process of a container, which survives a killed starter.
 struct Contained(u32);
 
 impl Drop for Contained {

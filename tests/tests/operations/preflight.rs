@@ -19,7 +19,7 @@ fn ddssd(folder: &Path, words: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Each file below a folder, with its length and the time of its last change.
+/// Returns each file below a folder with its length and modification time.
 fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -36,7 +36,7 @@ fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
     found
 }
 
-/// The folder of a daemon that was stopped; it holds one segment in memory and one in a file.
+/// Creates the folder of a stopped daemon, with one segment in memory and one in a file.
 fn abandoned() -> Daemon {
     let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(8 << 20).start().unwrap();
     let client = Client::builder().folder(daemon.folder()).connect().unwrap();

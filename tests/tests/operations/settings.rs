@@ -22,7 +22,7 @@ fn ddssd(folder: &Path, words: &[&str], environment: &[(&str, &str)]) -> (i32, S
 
 // If this failed, a daemon would ignore settings of its operator.
 #[test]
-fn flags_come_before_the_environment_and_that_before_the_file() {
+fn flags_override_environment_and_environment_overrides_file() {
     let node = TempNode::new().unwrap();
     std::fs::write(node.join("ddssd.conf"), "node = 3\nspin-us = 30\npool-bytes = 3000000\nlog = \"debug\"\n").unwrap();
     let environment = [("DDSS_SPIN_US", "20"), ("DDSS_NODE", "2")];

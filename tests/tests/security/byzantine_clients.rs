@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
 const SECRET: u64 = 0x5ec2_e79b_d13f_a46d;
-/// Long enough for anything that is going to happen on a loaded machine.
+/// Time limit on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Calls that the neighbour makes in each attack before it is over, and behind it.
+/// Calls of the legitimate client during each attack, and after it.
 const CALLS: u64 = 50;
 
 /// Name, and expected log text.
@@ -28,7 +28,7 @@ fn attacks() -> Vec<(String, String)> {
     text.lines().map(line).collect()
 }
 
-/// Waits for the end of an attacker; a stopped one is resumed after the neighbour has made its calls.
+/// Waits for the end of an attacker; a stopped one is resumed after the calls of the legitimate client.
 fn see_out(child: &mut Child, calls: &AtomicU64) -> ExitStatus {
     let (begin, before) = (Instant::now(), calls.load(Ordering::Acquire));
     let pid = rustix::process::Pid::from_child(child);

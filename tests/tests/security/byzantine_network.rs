@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
 const SECRET: u64 = 0x5ec2_e79b_d13f_a46d;
-/// Long enough for anything that is going to happen on a loaded machine.
+/// Time limit on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Calls that each neighbour makes after an attack.
+/// Calls of each legitimate client after an attack.
 const CALLS: u64 = 20;
 /// Permitted growth after an attacker is gone. The peer may be about to reconnect, for each shard.
 const DESCRIPTORS_MORE: usize = 8;
@@ -149,7 +149,7 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Vec<String> {
     faults
 }
 
-/// The attacked node had its honest peer, and has it no more.
+/// Returns true if the log line says that the attacked node lost its legitimate peer.
 fn loses_peer(line: &str) -> bool {
     line.contains("disconnected") && line.contains("node=2 ")
 }

@@ -21,7 +21,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
 }
 
-/// A program where every user can run it. It goes with this value.
+/// A copy of a program that every user can run; dropping it removes the copy.
 struct Tool(PathBuf);
 
 impl Tool {

@@ -1,4 +1,4 @@
-//! Checkpointing with processes that are killed all along: `checkpoint --help` tells more.
+//! Runs the checkpoint campaign, in which processes are killed at random; see `checkpoint --help`.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -19,7 +19,7 @@ state that somebody committed. Prints what happened; the exit status is 1 if any
 /// Commits between two reports. What is no commit is reported at once: a process far from its state is killed long before it
 /// has done so much.
 const REPORT_EVERY: u64 = 64;
-/// A process works so long at the most before it commits.
+/// Maximum working time of a process before it commits.
 const WORK: Duration = Duration::from_micros(20);
 /// Timeout of a call on a machine with many processes.
 const CALL_MAX: Duration = Duration::from_secs(60);
@@ -86,7 +86,7 @@ fn campaign(options: &[&str]) -> Result<Campaign, Box<dyn Error>> {
     Ok(campaign)
 }
 
-/// One process, until it is killed.
+/// Runs one process until it is killed.
 fn worker(folder: &str, name: &str, id: u64) -> Result<ExitCode, Box<dyn Error>> {
     let client = Client::builder().folder(folder).timeout(CALL_MAX).connect()?;
     let mut member = Member::join(client.open(name)?, id)?;

@@ -1,4 +1,4 @@
-//! Changes a tree step by step and says after each commit how many there were, until it is killed. A test does that.
+//! Writer of a tree that a test kills: it changes the tree step by step and prints the number of commits after each.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -1,4 +1,4 @@
-//! Response times of a web farm over time, while its proxy watches the servers' load: `web-farm --help` tells more.
+//! Measures the response times of a web farm while its proxy reads the servers' load; see `web-farm --help`.
 #![forbid(unsafe_code)]
 
 use std::env;

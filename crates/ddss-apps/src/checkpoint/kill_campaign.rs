@@ -1,4 +1,4 @@
-//! Many processes, killed all along.
+//! Campaign: many processes commit checkpoints and are killed at random.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +14,11 @@ use crate::{Error, Random};
 
 /// Maximum time until nodes are connected and processes have started.
 const BEGIN_MAX: Duration = Duration::from_secs(60);
-/// No commit for so long is an end.
+/// Time without any commit after which the campaign fails.
 const STILL_MAX: Duration = Duration::from_secs(60);
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 32 << 20;
-/// Between two looks at all processes.
+/// Interval between two checks of all processes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Placement of applications and processes.
@@ -57,7 +57,7 @@ impl Where {
     }
 }
 
-/// Processes that commit, and are killed.
+/// Parameters of a campaign.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// The program that runs one process: with `worker FOLDER NAME ID` it joins application NAME, until it is killed.
@@ -70,13 +70,13 @@ pub struct Campaign {
     pub place: Where,
     /// Bytes of a state.
     pub bytes: usize,
-    /// Number of commits that end the campaign,
+    /// Number of commits that end the campaign.
     pub commits: u64,
-    /// and not before so many processes were killed.
+    /// Number of kills before which the campaign does not end.
     pub kills: u64,
-    /// One process is killed so often, and another one takes its place.
+    /// Interval between two kills; a new process replaces the killed one.
     pub kill_every: Duration,
-    /// Sequence of processes to kill.
+    /// Seed of the sequence of killed processes.
     pub seed: u64,
 }
 
@@ -101,7 +101,7 @@ struct Worker {
 }
 
 impl Campaign {
-    /// Runs it.
+    /// Runs the campaign.
     pub fn run(&self) -> Result<Outcome, Error> {
         let (mut daemons, begin) = (self.daemons()?, Instant::now());
         let folders: Vec<PathBuf> = daemons.iter().map(|daemon| daemon.folder().to_path_buf()).collect();

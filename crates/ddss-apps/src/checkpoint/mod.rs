@@ -1,8 +1,8 @@
-//! Processes that work on one state together: each commits what it made of it if nobody came before, and goes back to the
-//! last commit if somebody did, or if it fails.
+//! Processes that work on one state together. A process commits its result if no other process committed first.
+//! Otherwise, or if it fails, it restarts from the last commit.
 //!
-//! The state is one segment whose model is `Version`: a put names the version that it is for, and does nothing if there is a
-//! newer one. So a commit needs no lock, nobody waits for a process that died, and half a state is never there.
+//! The state is one segment with the model `Version`: a put names the version that it replaces, and has no effect if
+//! there is a newer one. So a commit needs no lock, no process waits for a dead one, and no partial state is visible.
 //!
 //! * [`State`] proves itself: it carries its own version, a checksum, and a number that follows from all commits before.
 //! * [`Member`] is one process: it works, commits, fails now and then, and restarts from what is there.

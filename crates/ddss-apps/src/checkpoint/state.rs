@@ -1,12 +1,12 @@
-//! A state that proves itself.
+//! State of an application, with the data that proves its consistency.
 
 use ddss::Version;
 
 use crate::{Error, Random};
 
-/// Bytes of a state at the least.
+/// Minimum size of a state in bytes.
 pub(crate) const STATE_BYTES_MIN: usize = 64;
-/// In front of what the state consists of.
+/// Bytes of the header in front of the payload.
 const FRONT: usize = 40;
 
 /// State that a process commits.
@@ -38,7 +38,7 @@ impl State {
     /// Returns the state before the first commit.
     pub const EMPTY: State = State { version: Version(0), writer: 0, sequence: 0, chain: 0 };
 
-    /// The state that `writer` makes of this one.
+    /// Returns the next state, committed by `writer`.
     #[must_use]
     pub fn next(&self, writer: u64, sequence: u64) -> State {
         let chain = mix(mix(self.chain, writer), sequence);
@@ -50,7 +50,7 @@ impl State {
         *self == before.next(self.writer, self.sequence)
     }
 
-    /// Writes it over all of `bytes`.
+    /// Encodes the state into all of `bytes`.
     pub fn encode(&self, bytes: &mut [u8]) {
         let mut random = Random::new(mix(self.writer, self.sequence));
         for word in bytes[FRONT..].chunks_mut(8) {
@@ -64,7 +64,7 @@ impl State {
         bytes[32..FRONT].copy_from_slice(&check.to_le_bytes());
     }
 
-    /// Reads what a segment has that is at `version`, and proves that it is what somebody committed as that version.
+    /// Decodes the content of a segment at `version`, and verifies that a process committed it as that version.
     pub fn decode(bytes: &[u8], version: Version) -> Result<State, Error> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if version == Version(0) && bytes.iter().all(|&byte| byte == 0) {
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// Over everything but itself.
+/// Returns the checksum of all bytes except the checksum.
 fn check(bytes: &[u8]) -> u64 {
     let low = crc32c::crc32c(&bytes[..32]);
     u64::from(crc32c::crc32c_append(low, &bytes[FRONT..])) | (bytes.len() as u64) << 32
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_nobody_committed_is_seen() {
+    fn uncommitted_state_is_detected() {
         // Otherwise a restart from half a state would pass for one from a checkpoint.
         let state = State::EMPTY.next(7, 1).next(8, 1);
         assert!(state.follows(&State::EMPTY.next(7, 1)) && !state.follows(&State::EMPTY.next(7, 2)));

@@ -17,13 +17,13 @@ const HISTORY: u16 = 2;
 pub struct CommitCounts {
     /// Commits.
     pub commits: u64,
-    /// Commits that came too late.
+    /// Commits that were refused, because another process committed first.
     pub conflicts: u64,
-    /// Times that it failed, and forgot what it knew.
+    /// Simulated failures, in which the process loses its state.
     pub failures: u64,
-    /// States that were read to go on from, each proven consistent.
+    /// States that were read at restarts, each proven consistent.
     pub restarts: u64,
-    /// Restarts that went to the version before the newest one first, and proved that one follows from the other.
+    /// Restarts that also read the version before the newest one, and verified that one follows from the other.
     pub chains: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Makes the segment of an application whose state has so many bytes.
+    /// Allocates the segment of an application with a state of `bytes` bytes.
     pub fn allocate(client: &Client, name: &str, bytes: usize, placement: Placement) -> Result<Segment, Error> {
         let bytes = bytes.max(STATE_BYTES_MIN) as u64;
         Ok(client.allocate(name, Spec { model: Model::Version, placement, history: HISTORY, ..Spec::new(bytes) })?)
@@ -74,7 +74,7 @@ impl Member {
         self.tally
     }
 
-    /// Works for a random time of at most `work`, then commits or fails; tells how long what came after the work took.
+    /// Works for a random time of at most `work`, then commits or fails. Returns the duration of the commit or restart.
     pub fn turn(&mut self, work: Duration) -> Result<Duration, Error> {
         let until = Instant::now() + work.mul_f64(self.random.unit());
         while Instant::now() < until {
@@ -111,7 +111,7 @@ impl Member {
         }
     }
 
-    /// Goes on from the newest checkpoint.
+    /// Restarts from the newest checkpoint.
     fn restart(&mut self) -> Result<(), Error> {
         let stamp = self.segment.get_into(0, &mut self.bytes)?;
         let state = State::decode(&self.bytes, stamp.version)?;

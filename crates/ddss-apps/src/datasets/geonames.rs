@@ -8,13 +8,13 @@ use crate::Error;
 use crate::storage::PageStore;
 use crate::tree::{BTree, RTree, Rect};
 
-/// Names another file of places.
+/// Environment variable that names another file of places.
 pub const PLACES_VARIABLE: &str = "DDSS_PLACES";
 
-/// Every eighth place, which is part of the repository.
+/// File of the repository with every eighth place.
 const SOME: &str = include_str!("../../data/places.tsv");
 
-/// Places that are added in one commit: the lease of a writer ends.
+/// Number of places added in one commit, so that a commit ends before the writer's lease.
 const TOGETHER: usize = 1000;
 
 /// A place.
@@ -29,7 +29,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The key of the `index`-th place: its name, then what makes it the only one.
+    /// Returns the key of the `index`-th place: its name and a suffix that makes it unique.
     pub fn key(&self, index: usize) -> Vec<u8> {
         let mut key = self.name.clone().into_bytes();
         key.push(0);
@@ -46,7 +46,7 @@ impl Place {
         value
     }
 
-    /// Kilometres between two places given in degrees, on a sphere.
+    /// Returns the distance of two places in kilometres, on a sphere.
     pub fn distance_km(a: [f64; 2], b: [f64; 2]) -> f64 {
         let [a, b] = [a, b].map(|at| at.map(f64::to_radians));
         let half = |x: f64| (x / 2.0).sin().powi(2);
@@ -75,13 +75,13 @@ fn parse(text: &str) -> Result<Vec<Place>, Error> {
     all.collect()
 }
 
-/// Places that are spread over all of them, so many of them.
+/// Returns `count` places, evenly selected from all places.
 pub fn spread(all: &[Place], count: usize) -> Vec<Place> {
     let step = (all.len() / count.max(1)).max(1);
     all.iter().step_by(step).take(count).cloned().collect()
 }
 
-/// A new B-tree of places by name.
+/// Builds a B-tree of places by name.
 pub fn by_name<S: PageStore>(store: S, places: &[Place]) -> Result<BTree<S>, Error> {
     let mut tree = BTree::create(store)?;
     for (part, some) in places.chunks(TOGETHER).enumerate() {
@@ -93,7 +93,7 @@ pub fn by_name<S: PageStore>(store: S, places: &[Place]) -> Result<BTree<S>, Err
     Ok(tree)
 }
 
-/// A new R-tree of places by position.
+/// Builds an R-tree of places by position.
 pub fn by_position<S: PageStore>(store: S, places: &[Place]) -> Result<RTree<S>, Error> {
     let mut tree = RTree::create(store)?;
     for (part, some) in places.chunks(TOGETHER).enumerate() {
@@ -105,7 +105,7 @@ pub fn by_position<S: PageStore>(store: S, places: &[Place]) -> Result<RTree<S>,
     Ok(tree)
 }
 
-/// The key up to which `percent` of the places are, in the order of their names.
+/// Returns the key up to which `percent` of the places lie, in the order of their names.
 pub fn key_at(places: &[Place], percent: usize) -> Vec<u8> {
     let mut keys: Vec<Vec<u8>> = places.iter().enumerate().map(|(index, place)| place.key(index)).collect();
     keys.sort();
@@ -113,7 +113,7 @@ pub fn key_at(places: &[Place], percent: usize) -> Vec<u8> {
     keys.swap_remove(count - 1)
 }
 
-/// The area from the west on in which `percent` of the places are.
+/// Returns the westernmost area that contains `percent` of the places.
 pub fn area_of(places: &[Place], percent: usize) -> Rect {
     let mut east: Vec<f64> = places.iter().map(|place| place.at[0]).collect();
     east.sort_by(f64::total_cmp);

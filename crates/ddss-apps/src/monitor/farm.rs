@@ -31,7 +31,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Its word in the rows.
+    /// Returns its name in the rows.
     pub fn word(self) -> &'static str {
         match self {
             Progress::Shared => "shared",
@@ -40,9 +40,8 @@ impl Progress {
     }
 }
 
-/// A farm that is to be. All of it is on two cores, though each server and each client would have a machine of its own: with the
-/// progress thread on the proxy's core the other one has everybody else, and with one of its own that one has all nodes and
-/// nothing that a response goes through.
+/// Parameters of a farm on two cores. With the progress thread on the proxy's core, all other threads share the other
+/// core. With a core of its own, that core has all nodes and no part of a response's path.
 #[derive(Debug, Clone, Copy)]
 pub struct FarmOptions {
     /// Web servers.
@@ -51,12 +50,12 @@ pub struct FarmOptions {
     pub progress: Progress,
     /// The proxy's core.
     pub proxy_core: usize,
-    /// The other one: web servers' nodes, and whoever the proxy's core has not.
+    /// The other core: the web servers' nodes, and all threads that are not on the proxy's core.
     pub other_core: usize,
 }
 
 impl FarmOptions {
-    /// The core of web servers and clients: where the proxy's progress thread is not.
+    /// Returns the core of web servers and clients, without the proxy's progress thread.
     fn web_core(&self) -> usize {
         match self.progress {
             Progress::Shared => self.other_core,
@@ -106,7 +105,7 @@ fn pin(core: usize) -> Result<(), Error> {
     sched_setaffinity(None, &set).map_err(|error| Error::system(format!("moving to core {core}"))(error.into()))
 }
 
-/// Runs something on one core; the calling thread may run where it did, afterwards.
+/// Runs a closure on one core, then restores the affinity of the calling thread.
 fn on_core<T>(core: usize, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let asking = |error: rustix::io::Errno| Error::system("asking where this thread may run")(error.into());
     let before = sched_getaffinity(None).map_err(asking)?;
@@ -174,7 +173,7 @@ impl Farm {
         }
     }
 
-    /// Lets clients ask for the file, one request after the other each, while the proxy reads loads every so often, or never.
+    /// Runs clients that request the file in a closed loop, while the proxy reads the loads at an interval, or never.
     pub fn watch(&self, clients: usize, every: Option<Duration>, time: Duration) -> Result<Watched, Error> {
         let named: Vec<(String, SocketAddr)> =
             self.servers.iter().map(|(name, server)| (name.clone(), server.address())).collect();
@@ -217,7 +216,7 @@ impl Farm {
     }
 }
 
-/// One client.
+/// Runs one client.
 fn ask(proxy: SocketAddr, core: usize, begin: Instant, time: Duration) -> Result<Vec<Response>, Error> {
     pin(core)?;
     let what = || Error::system(format!("asking the proxy at {proxy}"));

@@ -1,4 +1,4 @@
-//! Counters that a service publishes, and everybody reads with a bound on their age; and a web farm that uses them.
+//! Counters that a service publishes and every process reads with a maximum age; and a web farm that uses them.
 //!
 //! # For a service
 //!

@@ -18,14 +18,14 @@ use crate::Error;
 #[derive(Debug)]
 struct Server {
     address: SocketAddr,
-    /// Requests under way there, as it published last.
+    /// Active requests of the server, as last published.
     active: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Servers {
     all: Vec<Server>,
-    /// Servers that are equally free take turns.
+    /// Round-robin position among servers of equal load.
     turn: AtomicUsize,
     over: AtomicBool,
     /// Readings of all loads.
@@ -41,7 +41,7 @@ impl Servers {
     }
 }
 
-/// A proxy. It ends when this is dropped.
+/// A running proxy, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     door: Door,
@@ -50,7 +50,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one for servers whose instances have these names; reads their loads every so often, or never.
+    /// Starts a proxy for the servers with these instance names. It reads their loads at an interval, or never.
     pub fn start(
         address: IpAddr,
         client: &Client,

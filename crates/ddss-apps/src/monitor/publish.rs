@@ -19,7 +19,7 @@ pub struct Publisher<T> {
 }
 
 impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
-    /// Publishes the first counters of an instance. One that died and came back goes on where it was.
+    /// Publishes the first counters of an instance. A restarted instance continues its segment.
     pub fn start(client: &Client, service: &str, instance: &str, first: &T) -> Result<Publisher<T>, Error> {
         // A reader takes the newest and waits for nobody; others may read.
         let spec = Spec { model: Model::Write, mode: 0o644, ..Spec::new(size_of::<T>() as u64) };
@@ -62,7 +62,8 @@ impl<T> Reading<T> {
         self.asked
     }
 
-    /// For how long nothing new came. An instance that publishes every 5 ms and was silent for a second is in trouble.
+    /// Returns the time since the last new publication. An instance that publishes every 5 ms and was silent for a
+    /// second has failed.
     pub fn silent_for(&self) -> Duration {
         self.asked.duration_since(self.changed)
     }
@@ -75,19 +76,19 @@ pub struct Watcher<T> {
     client: Client,
     service: String,
     segments: Vec<Segment>,
-    /// Until when each of them is not asked, because it did not answer.
+    /// Time until which each unresponsive instance is skipped.
     silent: Vec<Option<Instant>>,
     readings: Vec<Reading<T>>,
 }
 
 impl<T: FromBytes> Watcher<T> {
-    /// Watches nobody yet: [`discover`](Self::discover) does.
+    /// Creates a watcher without instances; [`discover`](Self::discover) finds them.
     pub fn new(client: &Client, service: &str) -> Watcher<T> {
         let (client, service) = (client.clone(), service.to_owned());
         Watcher { client, service, segments: Vec::new(), silent: Vec::new(), readings: Vec::new() }
     }
 
-    /// Looks which instances there are; returns how many. One that is new is read with the next reading.
+    /// Finds the instances of the service and returns their number. The next reading includes new ones.
     pub fn discover(&mut self) -> Result<usize, Error> {
         let mut segments = Vec::new();
         for listing in self.client.list(&prefix(&self.service))? {
@@ -99,9 +100,9 @@ impl<T: FromBytes> Watcher<T> {
         Ok(self.segments.len())
     }
 
-    /// The counters of all instances, none older than `age_max`: read anew if they are. An instance that does not answer
-    /// keeps its last reading, whose [`age`](Reading::age) tells; one that never did has none. It is asked again only
-    /// after some time, so that it does not keep the others' readings waiting each time.
+    /// Returns the counters of all instances, read again if they are older than `age_max`. An unresponsive instance
+    /// keeps its last reading, which shows its [`age`](Reading::age), and is skipped for some time, so that it does not
+    /// delay the others.
     pub fn read(&mut self, age_max: Duration) -> Result<&[Reading<T>], Error> {
         let is_young = !self.segments.is_empty()
             && (0..self.segments.len()).all(|index| {
@@ -123,9 +124,9 @@ impl<T: FromBytes> Watcher<T> {
         self.readings.iter().find(|reading| reading.instance == instance)
     }
 
-    /// Asks all who are not known to be silent; whether all of them answered.
+    /// Reads all instances that are not skipped; returns true if all of them answered.
     fn read_anew(&mut self) -> Result<bool, Error> {
-        /// An instance that did not answer is left alone for so many times as long as it was waited for.
+        /// Factor between the time that an unresponsive instance took and the time for which it is skipped.
         const REST: u32 = 16;
         let (asked, mut batch) = (Instant::now(), self.client.batch());
         let is_asked = |until: &Option<Instant>| until.is_none_or(|until| until <= asked);

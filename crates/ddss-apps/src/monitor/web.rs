@@ -1,4 +1,4 @@
-//! A web server with one file, and who asks for it.
+//! A web server with one file, and its HTTP client.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Pages in one segment.
+//! Page store in one segment.
 //!
 //! The version is one for the whole tree and not one for each page: a segment for each page would cost an open and a
 //! window each, and nothing could be committed over two of them. With one, up to 16 pages are read in one call and of
@@ -22,7 +22,7 @@ pub struct DdssPages {
 }
 
 impl DdssPages {
-    /// Makes a segment of so many pages, at home on the client's node.
+    /// Allocates a segment of `pages` pages, at home on the client's node.
     pub fn create(client: &Client, name: &str, pages: u32) -> Result<DdssPages, Error> {
         DdssPages::create_at(client, name, pages, Placement::Local)
     }

@@ -1,4 +1,4 @@
-//! Pages of 8 KiB, by number, behind one trait: what an index reads and writes, wherever it lies.
+//! Page stores: numbered pages of 8 KiB behind one trait, through which an index reads and writes.
 //!
 //! [`DdssPages`] keeps them in one segment, [`NfsPages`] in one file on a network file system, [`RedisPages`] under one
 //! key each. An index that is written against [`PageStore`] does not know which.

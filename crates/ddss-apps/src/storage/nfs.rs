@@ -1,4 +1,4 @@
-//! Pages in one file on a network file system: what an index does without DDSS.
+//! Page store in one file on NFS: the alternative without DDSS.
 //!
 //! The file is read and written through libnfs (NFS version 3), which keeps no copies: each page is one call to the server,
 //! several of which can be under way, so that readers on all nodes see what the writer wrote. The protocol does not promise that a read sees all of a write

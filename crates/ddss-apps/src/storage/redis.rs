@@ -1,4 +1,4 @@
-//! Pages in Redis, one key each, and the little of its protocol that this takes.
+//! Page store in Redis, one key for each page, with the part of its protocol that this needs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

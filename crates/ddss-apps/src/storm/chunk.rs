@@ -22,7 +22,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Records at places, so many of them, from the west to the east.
+    /// Returns `count` records at places, ordered from west to east.
     pub fn at(places: &[Place], count: usize) -> Vec<Record> {
         let record = |(number, place): (usize, &Place)| Record {
             longitude: place.at[0] as f32,

@@ -76,7 +76,7 @@ impl Storm {
         (0..CHUNKS).map(chunk).collect()
     }
 
-    /// Opens a data set that is spread over so many nodes.
+    /// Opens a data set that is spread over `nodes` nodes.
     pub fn open(client: &Client, set: &str, nodes: usize) -> Result<Storm, Error> {
         let data = (0..nodes).map(|part| client.open(&name(set, part))).collect::<Result<Vec<_>, _>>()?;
         Ok(Storm { data, bytes: Vec::new() })

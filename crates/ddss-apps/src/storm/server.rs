@@ -1,4 +1,4 @@
-//! A directory server that is asked over TCP, with one connection for each request, as STORM's is.
+//! A directory server over TCP, with one connection for each request, as in STORM.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

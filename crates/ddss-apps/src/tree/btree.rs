@@ -180,8 +180,8 @@ impl<S: PageStore> BTree<S> {
         self.fold(from, to, Vec::new, |all, key, value| all.push((key.to_vec(), value.to_vec())))
     }
 
-    /// Goes over the keys of a range in order, all of one version, and brings what `step` makes of them together. It begins
-    /// anew with what `begin` gives when writers were quicker.
+    /// Folds over the keys of a range in order, all of one version. It restarts with `begin` when concurrent writers
+    /// replaced a page.
     pub fn fold<A>(
         &mut self,
         from: Bound<&[u8]>,
@@ -207,8 +207,8 @@ impl<S: PageStore> BTree<S> {
         })
     }
 
-    /// Becomes the only writer, does what `change` says, and makes all of it visible at once; nothing of it if `change`
-    /// fails. What `change` reads is the newest version with its own changes.
+    /// Takes the writer's lock, runs `change`, and commits its changes as one version, or none of them if it fails.
+    /// `change` reads the newest version with its own changes.
     pub fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.pages.begin(children::<ByKey>)?;
         match change(self) {
@@ -278,7 +278,7 @@ impl<S: PageStore> BTree<S> {
         Ok(Some((self.pages.put_node::<ByKey>(page, level, items, pointer)?, before)))
     }
 
-    /// Looks at every page, and checks that the tree is one: for tests, and after a crash that one wants to see for oneself.
+    /// Verifies the structure of the tree on every page, for tests and after a crash.
     pub fn check(&mut self) -> Result<Census, Error> {
         self.pages.read(|pages| Census::of_btree(pages))
     }
@@ -300,7 +300,7 @@ fn is_behind(key: &[u8], to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// The children of an inner page that may have keys of the range.
+/// Finds the children of an inner page that may have keys of the range.
 fn pick(page: &Page, from: Bound<&[u8]>, to: Bound<&[u8]>, below: &mut Vec<PageId>) -> Result<(), &'static str> {
     let first = below.len();
     for cell in cells(page) {

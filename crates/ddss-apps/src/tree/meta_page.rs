@@ -131,7 +131,7 @@ impl Head {
         }
     }
 
-    /// Reads and checks a head of that sort of tree, of a store with so many pages.
+    /// Decodes and validates the head of a tree of that kind, in a store of `pages` pages.
     pub(crate) fn decode(page: &Page, of: u32, pages: u32) -> Result<Head, Error> {
         let broken = |why| Err(Error::Broken { page: HEAD, why });
         if word(page, 16) != MAGIC || !is_kind(page, Kind::Head) {
@@ -153,7 +153,7 @@ impl Head {
         Ok(Head { generation, root, height, items, next, leaked, of, free })
     }
 
-    /// A free page, if there is one. One that has not rested is only taken when there is no other.
+    /// Takes a free page, if there is one: preferably one that was freed long ago.
     pub(crate) fn take(&mut self, pages: u32) -> Option<PageId> {
         let rested = |commit: u32| (self.generation as u32).wrapping_sub(commit) >= REST_COMMITS;
         match self.free.front() {
@@ -166,7 +166,7 @@ impl Head {
         }
     }
 
-    /// Takes a page back that this version does not reach any more.
+    /// Frees a page that this version does not reach any more.
     pub(crate) fn give_back(&mut self, page: PageId) {
         if self.free.len() == FREE_MAX {
             self.free.pop_front();

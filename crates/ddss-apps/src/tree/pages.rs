@@ -7,7 +7,7 @@ use super::meta_page::{HEAD, Head, Kind};
 use crate::Error;
 use crate::storage::{Change, Page, PageId, PageStore, new_page};
 
-/// Pages that are on their way or looked at together, as long as nothing else is asked for.
+/// Default number of pages that are in flight or processed together.
 const BATCH: usize = 16;
 /// Fewer pages are not worth a call of their own.
 const CALL_MIN: usize = 4;
@@ -36,7 +36,7 @@ struct Session {
     fresh: BTreeMap<PageId, Box<Page>>,
     /// Fresh pages that are not needed after all.
     spare: Vec<PageId>,
-    /// A change ended in the middle: there is nothing here that may be committed.
+    /// True after a failed change: nothing here may be committed.
     spoiled: bool,
 }
 
@@ -125,7 +125,7 @@ impl<S: PageStore> Pages<S> {
         Err(Error::Restless { tries: TRIES_MAX })
     }
 
-    /// Becomes the only writer, and begins with the newest version.
+    /// Takes the writer's lock, and begins with the newest version.
     pub(crate) fn begin(&mut self, children: fn(&Page) -> Vec<PageId>) -> Result<(), Error> {
         self.store.begin_write()?;
         let begun = self.refresh().and_then(|()| {
@@ -138,7 +138,7 @@ impl<S: PageStore> Pages<S> {
         begun
     }
 
-    /// Keeps what a change came to. One that failed may have left half of it behind, which is never committed.
+    /// Records the result of a change. A failed change may be half done; it is never committed.
     pub(crate) fn settle<T>(&mut self, changed: Result<T, Error>) -> Result<T, Error> {
         if let (Some(session), true) = (&mut self.session, changed.is_err()) {
             session.spoiled = true;
@@ -171,7 +171,7 @@ impl<S: PageStore> Pages<S> {
         self.store.end_write()
     }
 
-    /// In which commit a page that is written now is born.
+    /// Returns the commit to which a page written now belongs.
     fn next_generation(&self) -> u64 {
         self.head.generation + 1
     }
@@ -198,9 +198,8 @@ impl<S: PageStore> Pages<S> {
         Err(Error::Broken { page: id, why: "it is not of the kind that its level has" })
     }
 
-    /// Goes from the root to the leaves, level by level: `pick` names the children of an inner page that are wanted, and
-    /// `visit` sees the leaves that are reached, from the left to the right. While it looks at some pages of a level, the
-    /// next ones are on their way.
+    /// Visits the tree level by level: `pick` selects the children of an inner page, and `visit` gets the leaves from
+    /// left to right. The next pages of a level are in flight while it processes others.
     pub(crate) fn sweep(
         &mut self,
         mut pick: impl FnMut(PageId, &Page, &mut Vec<PageId>) -> Result<(), Error>,
@@ -238,7 +237,7 @@ impl<S: PageStore> Pages<S> {
         swept
     }
 
-    /// Reads pages of one level, and does something `meanwhile`, unless there is an error.
+    /// Reads pages of one level, and runs `meanwhile` while they are in flight, unless there is an error.
     fn fetch_many(
         &mut self,
         ids: &[PageId],

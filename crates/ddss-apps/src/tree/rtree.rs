@@ -176,13 +176,12 @@ impl<S: PageStore> RTree<S> {
         self.len() == 0
     }
 
-    /// The values whose places have a point in common with `area`, all of one version, in no order.
+    /// Returns the values whose rectangles intersect `area`, all of one version, in no order.
     pub fn search(&mut self, area: Rect) -> Result<Vec<(Rect, u64)>, Error> {
         self.fold(area, Vec::new, |all, rect, value| all.push((rect, value)))
     }
 
-    /// Goes over those values, and brings what `step` makes of them together. It begins anew with what `begin` gives when
-    /// writers were quicker.
+    /// Folds over those values. It restarts with `begin` when concurrent writers replaced a page.
     pub fn fold<A>(
         &mut self,
         area: Rect,
@@ -206,8 +205,7 @@ impl<S: PageStore> RTree<S> {
         })
     }
 
-    /// Becomes the only writer, does what `change` says, and makes all of it visible at once; nothing of it if `change`
-    /// fails.
+    /// Takes the writer's lock, runs `change`, and commits its changes as one version, or none of them if it fails.
     pub fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.pages.begin(children::<ByPlace>)?;
         match change(self) {
@@ -219,7 +217,7 @@ impl<S: PageStore> RTree<S> {
         }
     }
 
-    /// Adds a value. The same one may be there several times. Within [`write`](Self::write) only.
+    /// Adds a value; duplicates are permitted. Valid within [`write`](Self::write) only.
     pub fn insert(&mut self, rect: Rect, value: u64) -> Result<(), Error> {
         let (root, height) = (self.pages.head().root, self.pages.head().height);
         let parts = self.insert_below(root, height, Entry { rect, value });
@@ -246,7 +244,8 @@ impl<S: PageStore> RTree<S> {
         self.pages.put_node::<ByPlace>(page, level, items, None)
     }
 
-    /// Takes a value away that is at just that place; tells whether it was there. Within [`write`](Self::write) only.
+    /// Removes a value with exactly that rectangle; returns true if it existed. Valid within [`write`](Self::write)
+    /// only.
     pub fn remove(&mut self, rect: Rect, value: u64) -> Result<bool, Error> {
         let (root, height) = (self.pages.head().root, self.pages.head().height);
         let parts = self.remove_below(root, height, Entry { rect, value });

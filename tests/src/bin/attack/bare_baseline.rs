@@ -13,11 +13,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// Request on the socket.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestLoad {
-    /// Its name in the rows.
+    /// Returns its name in the rows.
     pub(crate) name: &'static str,
     /// Bytes of an answer.
     answer_bytes: usize,
-    /// Questions that are under way.
+    /// Requests in flight.
     outstanding: usize,
 }
 
@@ -28,7 +28,7 @@ pub(crate) const REQUEST_LOADS: [RequestLoad; 2] = [
 ];
 const QUESTION_BYTES: usize = 64;
 
-/// Odd: a question; even: an answer.
+/// Odd: a request; even: a reply.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
@@ -62,7 +62,7 @@ impl Hub {
         Ok(Hub { line, knocks, over, thread: Some(thread), listener })
     }
 
-    /// A call of the neighbour.
+    /// Makes one call of the legitimate client.
     pub(crate) fn call(&self) {
         let question = self.line.0.load(Ordering::Relaxed) + 1;
         self.line.0.store(question, Ordering::Release);

@@ -1,4 +1,4 @@
-//! A client that breaks every rule.
+//! A client that sends arbitrary bytes by its own code, without the client crate.
 //!
 //! It implements the handshake by hand, writes where it likes, and searches all memory that it is given for foreign
 //! data.
@@ -134,7 +134,7 @@ pub(crate) fn is_refusal(frame: &[u8]) -> bool {
     frame.len() == 256 && frame[12] == 2
 }
 
-/// A client, all of it in the open.
+/// A client whose socket, rings and arena the attack writes directly.
 pub(crate) struct ByzantineClient {
     pub(crate) socket: OwnedFd,
     pub(crate) memory: SharedMemory,

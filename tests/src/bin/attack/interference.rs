@@ -1,4 +1,4 @@
-//! Latency of a legitimate client while its neighbour attacks the daemon, compared with a quiet daemon.
+//! Latency of a legitimate client while another client attacks the daemon, compared with a quiet daemon.
 //!
 //! The progress thread has a core of its own, as `ddssd` takes one on a machine with several; client and attacker share
 //! another core. So the client waits for the effect of the attack on the daemon, and not for the scheduler. During
@@ -67,7 +67,7 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Name of the control that only burns processor time, as any process of the machine may.
 pub(crate) const BURNS: &str = "burns";
 
-/// The attacked node, and from where.
+/// The attacked node, and the origin of the attack.
 enum Victim {
     /// Clients of the node.
     Local(Box<VictimNode>),

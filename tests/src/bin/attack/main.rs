@@ -38,7 +38,7 @@ struct Attack {
 
 macro_rules! attacks {
     ($($module:ident :: $name:ident: $tries:literal $(, $logged:literal)?;)*) => {
-        /// All of them.
+        /// All attacks.
         const ATTACKS: &[Attack] = &[$(Attack {
             name: stringify!($name), tries: $tries, logged: concat!("" $(, $logged)?), run: $module::$name,
         }),*];
@@ -104,7 +104,7 @@ fn number(word: &String) -> Result<u64, String> {
     word.parse::<u64>().map_err(|error| format!("{word}: {error}"))
 }
 
-/// Once, or again and again for so many seconds.
+/// Runs an attack once, or repeatedly for a number of seconds.
 fn repeat(seconds: Option<&String>, mut once: impl FnMut() -> AttackResult) -> AttackResult {
     let end = Instant::now() + Duration::from_secs(seconds.map_or(Ok(0), number)?);
     loop {

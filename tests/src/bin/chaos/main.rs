@@ -47,7 +47,7 @@ struct Wish {
     floor: u64,
     cut: Option<How>,
     rounds: u64,
-    /// Nodes that lose their memory, one after the other.
+    /// Nodes that are rebooted one after the other, with loss of memory.
     reboots: Option<u64>,
     /// Nodes that leave or are removed, one after the other.
     removals: Option<u64>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// The node that is cut off.
 const LOST: u16 = 3;
-/// Workers that go between the two other nodes, as fast as it goes.
+/// Workers that call between the two other nodes in a closed loop.
 const FAST: usize = 4;
 /// Pause of workers on or towards the partitioned node, so that they use equal processor time with and without the
 /// partition.

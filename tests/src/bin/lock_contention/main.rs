@@ -28,7 +28,7 @@ use steal_time::Watch;
 const CLIENTS: usize = 16;
 /// A call may wait for all others, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Ours and theirs take turns of that length.
+/// Length of the turns in which DDSS and the baseline alternate.
 const SLICE: Duration = Duration::from_secs(1);
 /// Work under the lock of each part; every part runs equally long.
 const WORKS: [Work; 3] = [Work::Sleep(Duration::ZERO), Work::Count, Work::Sleep(Duration::from_micros(100))];
@@ -96,7 +96,7 @@ struct Turn {
 
 /// A lock that goes from one to the next in the order in which they asked.
 trait Line: Send {
-    /// Takes the lock, notes the time, and lets it go after that work.
+    /// Takes the lock, records the times, and releases it after the work.
     fn turn(&mut self, work: Work) -> Result<Turn, Broken>;
 }
 

@@ -58,7 +58,7 @@ impl Watch {
     }
 }
 
-/// Has this thread run on that core whenever it wants to.
+/// Pins this thread to that core with priority.
 fn goes_first(core: usize) -> Result<(), Broken> {
     let mut only = CpuSet::new();
     only.set(core);

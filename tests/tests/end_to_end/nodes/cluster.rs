@@ -101,7 +101,7 @@ fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, String> {
     if code == 0 { Ok(serde_json::from_str(&out).unwrap()) } else { Err(format!("{code}: {why}")) }
 }
 
-/// Asks until the answer is good.
+/// Repeats a command until its answer is accepted.
 fn until(daemon: &Daemon, words: &[&str], good: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -122,7 +122,7 @@ fn client(daemon: &Daemon) -> ScriptedClient {
     ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap()
 }
 
-/// A node, and others that joined it one after the other.
+/// Starts a node, and others that join it one after the other.
 fn grown(count: usize) -> Vec<Daemon> {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     let address = daemons[0].listen();
@@ -135,7 +135,7 @@ fn grown(count: usize) -> Vec<Daemon> {
     daemons
 }
 
-/// All nodes are there and alive, and as many vote as should.
+/// Returns true if all nodes are alive members with the expected number of voters.
 fn is_complete(nodes: &Value, expected: usize) -> bool {
     let voters = [0, 1, 1, 3, 3, 5][expected.min(5)];
     nodes.as_array().unwrap().len() == expected && count(nodes, "alive") == expected && count(nodes, "voter") == voters

@@ -1,4 +1,5 @@
-//! One state folder for each number: copies of it, old copies of it, and voters that have lost theirs are refused.
+//! One state directory for each node number: copies, outdated originals, and voters without their directory are
+//! refused.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::path::Path;
@@ -15,7 +16,7 @@ fn client(folder: &Path) -> Client {
     Client::builder().folder(folder).timeout(Duration::from_secs(20)).connect().unwrap()
 }
 
-/// Asks again until it is as it should be.
+/// Repeats a check until it holds.
 fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -42,7 +43,7 @@ fn until_all_vote(daemon: &Daemon) {
     });
 }
 
-/// Three voters, of which the second one is the home of a segment.
+/// Starts three voters; the second one is the home of a segment.
 fn three() -> Vec<Daemon> {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     for node in 2..=3 {
@@ -53,7 +54,7 @@ fn three() -> Vec<Daemon> {
     daemons
 }
 
-/// A daemon in that folder, at a port of its own.
+/// Starts a daemon in that folder, at a port of its own.
 fn daemon_in(folder: &TempNode, more: &[&str]) -> Process {
     let ip = "127.0.0.2".parse().unwrap();
     let listen = format!("{ip}:{}", free_tcp_port(ip).unwrap());
@@ -95,7 +96,7 @@ fn has_its_names(daemons: &[Daemon]) {
 
 // If this failed, a copy of a state folder would take the names of living segments out of the directory.
 #[test]
-fn a_copied_state_folder_is_refused_while_its_node_runs() {
+fn copied_state_directory_is_refused_while_its_node_runs() {
     let daemons = three();
     let copy = TempNode::new().unwrap();
     copy_state(daemons[1].folder(), &copy);
@@ -106,7 +107,7 @@ fn a_copied_state_folder_is_refused_while_its_node_runs() {
 
 // If this failed, of two copies of one folder each would go on as the same node, with another memory of what it has promised.
 #[test]
-fn a_state_folder_that_was_copied_and_is_older_than_its_copy_is_refused() {
+fn original_state_directory_is_refused_after_its_copy_ran() {
     let mut daemons = three();
     let copy = TempNode::new().unwrap();
     daemons[1].kill().unwrap();
@@ -130,7 +131,7 @@ fn a_state_folder_that_was_copied_and_is_older_than_its_copy_is_refused() {
 
 // If this failed, a voter that has forgotten its vote would give another one, and two leaders could decide one thing twice.
 #[test]
-fn a_voter_that_has_lost_its_state_folder_is_refused_under_its_old_number() {
+fn voter_without_its_state_directory_is_refused_under_its_old_number() {
     let mut daemons = three();
     daemons[1].kill().unwrap();
     let [first, second] = [daemons[0].listen().to_string(), daemons[1].listen().to_string()];
@@ -163,7 +164,7 @@ fn a_voter_that_has_lost_its_state_folder_is_refused_under_its_old_number() {
 
 // If this failed, a node that was cut off while its place was taken would go on beside the one that took it.
 #[test]
-fn a_node_whose_copy_took_its_place_while_it_stood_still_ends() {
+fn stopped_node_exits_when_its_copy_has_taken_its_place() {
     let mut daemons = three();
     daemons[1].pause().unwrap();
     let copy = TempNode::new().unwrap();
@@ -190,7 +191,7 @@ fn a_node_whose_copy_took_its_place_while_it_stood_still_ends() {
 
 // If this failed, a node that is killed while it starts would be locked out of its own cluster.
 #[test]
-fn a_node_that_is_killed_again_and_again_as_it_starts_comes_back() {
+fn node_killed_repeatedly_during_start_recovers() {
     let mut daemons = three();
     for _ in 0..5 {
         daemons[1].kill().unwrap();

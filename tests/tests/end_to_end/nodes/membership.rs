@@ -1,4 +1,5 @@
-//! Nodes that leave a cluster or are removed from it: they stay out, learn it, and change nothing any more.
+//! Nodes that leave a cluster or are removed from it: they stay out, learn of their removal, and change nothing any
+//! more.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::process::Command;
@@ -27,7 +28,7 @@ fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, (i32, String)> {
     }
 }
 
-/// Asks until the answer is good.
+/// Repeats a command until its answer is accepted.
 fn until(daemon: &Daemon, words: &[&str], good: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -44,7 +45,7 @@ fn client(daemon: &Daemon) -> ScriptedClient {
     ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap()
 }
 
-/// Says it again until the answer begins with `ok`.
+/// Repeats a client command until the answer begins with `ok`.
 fn insist(client: &mut ScriptedClient, words: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -66,7 +67,7 @@ fn are_alive(nodes: &Value, expected: &[u64]) -> bool {
     members(nodes) == expected && nodes.as_array().unwrap().iter().all(|node| node["alive"] == true)
 }
 
-/// Nodes that bootstrap a cluster with equal arguments, as in the manual: each is in the list.
+/// Starts nodes that found a cluster with equal arguments; each is in its own list.
 fn founders(count: u16) -> Vec<Daemon> {
     let options: Vec<_> = (1..=count).map(|node| DaemonOptions::new(node).unwrap()).collect();
     let listens: Vec<_> = options.iter().map(DaemonOptions::listen).collect();

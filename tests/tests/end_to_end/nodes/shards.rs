@@ -13,7 +13,7 @@ use ddss_core::{Name, Shard};
 use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode, binary, pattern, write_key};
 use serde_json::Value;
 
-/// A machine that runs other tests takes its time.
+/// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn two_shards(options: DaemonOptions) -> DaemonOptions {

@@ -1,4 +1,4 @@
-//! iWARP by hand: start frames and frames, right or wrong in any place (drawn in `docs/protocol.md`).
+//! Encoder of iWARP start frames and frames, with valid or invalid fields (drawn in `docs/protocol.md`).
 
 use super::target::{PATIENCE, send};
 use crate::byzantine_client::{AttackResult, context};
@@ -55,7 +55,7 @@ pub(super) fn tagged(opcode: u8, key: u32, address: u64, payload: &[u8]) -> Vec<
     out
 }
 
-/// A read request: so many bytes from there.
+/// Encodes a read request.
 pub(super) fn read(number: u32, key: u32, address: u64, bytes: u32) -> Vec<u8> {
     let mut body = 0x5151_u32.to_be_bytes().to_vec();
     body.extend(0_u64.to_be_bytes());
@@ -72,7 +72,7 @@ pub(super) fn fetch_add(number: u32, key: u32, address: u64) -> Vec<u8> {
     frame(&untagged(10, 1, number, &body))
 }
 
-/// A write of some bytes to there.
+/// Encodes a write.
 pub(super) fn write(key: u32, address: u64, bytes: &[u8]) -> Vec<u8> {
     frame(&tagged(0, key, address, bytes))
 }

@@ -33,7 +33,7 @@ pub(super) enum Received {
     Message(Message),
     /// Bytes that were read.
     Read(Vec<u8>),
-    /// The connection is over.
+    /// The connection has ended.
     Cut,
 }
 

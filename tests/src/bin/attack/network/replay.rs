@@ -18,7 +18,7 @@ pub(super) fn recorded(purpose: &[u8; 10]) -> Result<[u8; HELLO_BYTES], String> 
     noise::begin(&noise::right_key(), purpose, &ours).map(|(_, first)| first)
 }
 
-/// Says it again until it is answered: the node may be calling the real node 3 in this moment.
+/// Sends the message again until it is answered: the node may be connecting to the real node 3 at this moment.
 fn say_again(target: &Target, hello: &[u8]) -> Result<TcpStream, String> {
     let begin = Instant::now();
     loop {
@@ -50,7 +50,7 @@ fn is_wait(error: std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
-/// Says an old first message, then that; and it comes to nothing.
+/// Sends a recorded first message, then these bytes, and expects no effect.
 fn followed_by(target: &Target, words: &[u8]) -> AttackResult {
     let mut stream = say_again(target, &recorded(DATA)?)?;
     send(&mut stream, words);
