@@ -17,7 +17,7 @@ use crate::harness::{Cores, StandaloneResult};
 
 /// The argument that makes a program a member.
 const FLAG: &str = "--member";
-/// A call that takes longer than this is none.
+/// Deadline of calls: a slower call counts as lost.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// Clients to start.

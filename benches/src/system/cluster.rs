@@ -16,7 +16,7 @@ use crate::harness::Cores;
 const PORT: u16 = 7400;
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 16 << 20;
-/// Longer than anything that is measured: a call that ends by its deadline is no figure.
+/// Deadline of calls, longer than any measured call: a call that ends by its deadline is no figure.
 const CALL_MAX: Duration = Duration::from_secs(60);
 /// Time limit for two nodes to connect.
 const MEET_MAX: Duration = Duration::from_secs(20);
@@ -67,7 +67,7 @@ impl Cluster {
         Cluster::start(vec![options.core(cores.service)])
     }
 
-    /// Two daemons, so placed.
+    /// Starts two daemons with this placement.
     pub fn pair(placement: Placement) -> Rc<Cluster> {
         let new = |node, core| DaemonOptions::new(node).expect("a free port is to be had").core(core);
         let (own, home) = (new(1, placement.own), new(2, placement.home));
@@ -76,7 +76,7 @@ impl Cluster {
         Cluster::start(vec![own, home])
     }
 
-    /// Two daemons, so placed, one in each of two namespaces.
+    /// Starts two daemons with this placement, one in each of two namespaces.
     pub fn between(placement: Placement, cable: &VethPair) -> Rc<Cluster> {
         // Several pairs may share a link, and a daemon takes more ports than the configured one.
         static PAIRS: AtomicU16 = AtomicU16::new(0);
@@ -91,7 +91,7 @@ impl Cluster {
         Cluster::start(vec![own, home])
     }
 
-    /// Two daemons on adapters with these addresses, so placed.
+    /// Starts two daemons with this placement, on adapters with these addresses.
     pub fn on_adapters(placement: Placement, own: IpAddr, home: IpAddr) -> Rc<Cluster> {
         let new = |node, at, core| {
             let options = DaemonOptions::on(node, at).expect("a free port is to be had").core(core);
@@ -173,12 +173,12 @@ impl Cluster {
         builder.connect().expect("a daemon that is ready takes clients")
     }
 
-    /// A segment of that size, filled, whose home is the last daemon, opened by `client`.
+    /// Returns a filled segment of that size with the last daemon as its home, opened by `client`.
     pub fn segment(&self, client: &Client, name: &str, bytes: usize) -> Segment {
         self.segment_at(self.daemons.len() - 1, client, name, bytes)
     }
 
-    /// The same with the daemon of that index as its home.
+    /// Does the same with the daemon of that index as its home.
     pub fn segment_at(&self, home: usize, client: &Client, name: &str, bytes: usize) -> Segment {
         self.wake();
         let home = self.attach(&self.daemons[home], Strategy::Auto);
@@ -194,14 +194,14 @@ impl Cluster {
         }
     }
 
-    /// Lets all daemons run.
+    /// Resumes all daemons.
     pub fn wake(&self) {
         if !self.awake.replace(true) {
             self.daemons.iter().for_each(|daemon| daemon.resume().expect("our own process takes signals"));
         }
     }
 
-    /// Stops all daemons; returns when they stand still.
+    /// Stops all daemons (`SIGSTOP`); returns when they have stopped.
     pub fn rest(&self) {
         if self.awake.replace(false) {
             self.daemons.iter().for_each(|daemon| daemon.pause().expect("our own process takes signals"));

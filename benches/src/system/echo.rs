@@ -19,7 +19,7 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
 const LOOKS_PER_TURN: u32 = 256;
 /// Requests taken at once.
 const BATCH: usize = 256;
-/// An answer that takes longer than this does not come.
+/// Time limit for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// A server that runs on the service's core.

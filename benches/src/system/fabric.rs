@@ -88,7 +88,7 @@ impl FabricPair {
         Rc::new(RefCell::new(pair))
     }
 
-    /// Polls until so many operations have ended well; the last one's outcome.
+    /// Polls until `left` operations have succeeded; returns the outcome of the last one.
     pub(super) fn finish(&mut self, mut left: usize) -> u64 {
         let mut last = 0;
         while left > 0 {
@@ -116,7 +116,7 @@ impl FabricPair {
     }
 }
 
-/// Accepts, and lets the other side into all of the home's memory.
+/// Accepts the connection, and exposes all of the home's memory to it.
 fn admit(home: &mut Iwarp, region: RegionId) -> Window {
     let window = until(home, |home, event| match event {
         Event::ConnectRequest { peer, .. } => {

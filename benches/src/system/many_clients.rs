@@ -16,7 +16,7 @@ use super::Cluster;
 use super::client_processes::CALL_MAX;
 use crate::harness::{Cores, ExtraColumns, Sample, StandaloneResult, pin};
 
-/// Memory of one client: nothing is carried.
+/// Arena of one client: its calls carry no bytes.
 const ARENA_BYTES: usize = 64 << 10;
 
 /// Number of clients whose time slices are as short as their start-up.
@@ -66,7 +66,7 @@ impl Share {
     }
 }
 
-/// Something that one client does again and again.
+/// Operation that one client repeats.
 pub type Task = Box<dyn FnMut() + Send>;
 
 /// Runs the clients on their daemon for that long; returns throughput, fairness and cost.
@@ -97,7 +97,7 @@ pub fn run_tasks(
     alone
 }
 
-/// The same for any server; `cpu_times` returns the processor time of the servers so far.
+/// Does the same for any server; `cpu_times` returns the processor time of the servers so far.
 pub(crate) fn run_threads(
     cores: Cores,
     reserved: bool,

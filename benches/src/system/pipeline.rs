@@ -14,13 +14,13 @@ use ddss_ipc::{AttachOptions, Attachment, Channel, WaitClass, WaitOutcome};
 use super::{Cluster, Kind};
 use crate::harness::{Figure, RoundTrip};
 
-/// An answer that takes longer than this does not come.
+/// Time limit for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Repeated request.
 #[derive(Debug, Clone, Copy)]
 pub enum Task {
-    /// Nothing.
+    /// A null call.
     Null,
     /// A get of that many bytes.
     Transfer(Kind, SegmentId, usize),

@@ -16,9 +16,9 @@ const WRITTEN: Duration = Duration::from_millis(20);
 /// A step with its times.
 #[derive(Debug)]
 pub struct Stepped {
-    /// Its name in the rows.
+    /// Name of the step in the rows.
     pub word: &'static str,
-    /// Its times.
+    /// Times of the step.
     pub alone: StandaloneResult,
 }
 

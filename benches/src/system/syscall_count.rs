@@ -19,9 +19,9 @@ const TRACER_MAX: Duration = Duration::from_secs(10);
 /// System calls for each operation.
 #[derive(Debug, Clone)]
 pub struct Calls {
-    /// Of the client's process.
+    /// System calls of the client's process.
     pub client: f64,
-    /// Of each daemon.
+    /// System calls of each daemon.
     pub daemons: Vec<f64>,
     /// The client's most frequent calls, in words.
     pub most: String,

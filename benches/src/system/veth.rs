@@ -17,7 +17,7 @@ pub struct VethPair {
 }
 
 impl VethPair {
-    /// Lays one; an error where this user or this kernel cannot, which is a reason to skip.
+    /// Creates the pair; returns an error where this user or this kernel cannot, so that the caller skips.
     pub fn create() -> io::Result<VethPair> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let cable = VethPair { name: format!("ddss-cable-{}-{}", id(), COUNT.fetch_add(1, Ordering::Relaxed)) };
@@ -45,7 +45,7 @@ impl VethPair {
         IpAddr::V4(Ipv4Addr::new(10, 78, 0, end))
     }
 
-    /// Does something in the namespace of an end, on a thread of its own. Sockets that it makes stay there.
+    /// Runs a closure in the namespace of an end, on a thread of its own. Its sockets stay in that namespace.
     pub fn at<T: Send>(&self, end: u8, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let namespace = File::open(format!("/run/netns/{}", self.inside(end)))?;
         let done = thread::scope(|scope| {

@@ -107,7 +107,7 @@ impl Cluster {
         Ok(command.spawn()?)
     }
 
-    /// Kills a worker and lets another one take its place.
+    /// Kills a worker and starts its replacement.
     pub(crate) fn replace(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
         let worker = &mut self.workers[index];
         worker.child.kill()?;
