@@ -107,7 +107,7 @@ fn as_json(sample: &SampleRow) -> Value {
         Outcome::Failed(failure) => format!("failed: {failure}"),
         Outcome::Indeterminate(failure) => format!("outcome unknown: {failure}"),
     };
-    json!({ "call": sample.kind.name(), "path": sample.location.name(), "outcome": end, "bytes": sample.bytes,
+    json!({ "call": sample.kind.name(), "location": sample.location.name(), "outcome": end, "bytes": sample.bytes,
         "client": sample.client.index, "segment": sample.segment.map(ddss::SegmentId::to_bits),
         "ended_us": sample.ended_us, "steps": steps })
 }

@@ -97,13 +97,13 @@ impl Interval<'_> {
         table.align_right(&[2, 3, 4, 5, 6]);
         for &kind in Kind::ALL {
             let mut rate = Some(self.rate(|status| calls(&status.operation(kind))));
-            for &path in Location::ALL {
-                let times = self.status().histogram(kind, path, Step::Total);
+            for &location in Location::ALL {
+                let times = self.status().histogram(kind, location, Step::Total);
                 let times = self
                     .before
-                    .map_or_else(|| times.clone(), |old| times.since(old.histogram(kind, path, Step::Total)));
+                    .map_or_else(|| times.clone(), |old| times.since(old.histogram(kind, location, Step::Total)));
                 if times.count() > 0 {
-                    let by = if path == Location::Here { "local" } else { "remote" };
+                    let by = if location == Location::Here { "local" } else { "remote" };
                     let mut row = vec![kind.name().to_owned(), by.to_owned()];
                     // Calls are counted by kind only, so the rate appears in the first row.
                     row.push(rate.take().map_or_else(String::new, format_count));
@@ -218,13 +218,15 @@ impl Interval<'_> {
         });
         let mut latency = Vec::new();
         for &kind in Kind::ALL {
-            for &path in Location::ALL {
-                let times = self.status().histogram(kind, path, Step::Total);
+            for &location in Location::ALL {
+                let times = self.status().histogram(kind, location, Step::Total);
                 let times = self
                     .before
-                    .map_or_else(|| times.clone(), |old| times.since(old.histogram(kind, path, Step::Total)));
+                    .map_or_else(|| times.clone(), |old| times.since(old.histogram(kind, location, Step::Total)));
                 if times.count() > 0 {
-                    latency.push(json!({ "call": kind.name(), "path": path.name(), "latency": latency_json(&times) }));
+                    latency.push(
+                        json!({ "call": kind.name(), "location": location.name(), "latency": latency_json(&times) }),
+                    );
                 }
             }
         }
