@@ -16,7 +16,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::epoll;
 
 use crate::events::Events;
@@ -28,7 +27,7 @@ use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;
 use crate::iwarp::socket;
-use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
+use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable};
 use crate::work::{PostError, PostErrorKind, Work};
 

@@ -1,5 +1,7 @@
 //! Selection of the fabric to the other nodes; one log line states the choice and the reason.
 
+use ddss_core::limits as core_limits;
+use ddss_verbs::limits as fabric_limits;
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,6 +9,13 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::node::StartError;
+
+// A fabric has limits of its own, and has to carry all that the engine may send.
+const _: () = assert!(core_limits::MESSAGE_BYTES_MAX <= fabric_limits::MESSAGE_BYTES_MAX);
+const _: () = assert!(core_limits::HELLO_BYTES_MAX <= fabric_limits::HELLO_BYTES_MAX);
+const _: () = assert!(core_limits::TRANSFER_BYTES_MAX as u64 <= fabric_limits::WORK_BYTES_MAX);
+// While two nodes settle on one of two connections, each has both.
+const _: () = assert!(2 * core_limits::NODES_MAX <= fabric_limits::PEERS_MAX);
 
 /// Fabric to the peers. All nodes of a cluster use the same one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ddss_core::limits::HELLO_BYTES_MAX;
-use ddss_core::select_eviction;
+use ddss_admission::select_eviction;
 use rustix::event::epoll;
 use tracing::debug;
 
@@ -18,7 +17,7 @@ use crate::fabric::{FabricError, PeerId};
 use crate::iwarp::connection::{Connection, Context};
 use crate::iwarp::peer::{Link, Peer};
 use crate::iwarp::socket;
-use crate::limits::HALF_OPEN_MAX;
+use crate::limits::{HALF_OPEN_MAX, HELLO_BYTES_MAX};
 
 /// Pause in accepting when the process has no descriptors left.
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
