@@ -1,7 +1,8 @@
 //! Command line arguments of `ddss`.
 
-use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
+use crate::demo::{DemoClientOptions, DemoOptions};
 use crate::examples;
+use crate::node_process::DemoNodeOptions;
 use crate::output::value_format::ValueFormat;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement, Storage};
@@ -163,7 +164,7 @@ pub(crate) enum ClusterCommand {
 #[derive(Args, Debug)]
 pub(crate) struct JoinOptions {
     /// Address on which a node of the cluster listens
-    pub(crate) address: ddssd::HostPort,
+    pub(crate) address: ddss_admin::HostPort,
     /// Token that `ddss cluster token` prints there; `-` reads it from standard input
     pub(crate) token: String,
     #[command(flatten)]

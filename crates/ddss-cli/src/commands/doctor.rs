@@ -64,7 +64,7 @@ fn daemon(options: &DoctorOptions) -> Finding {
         }
         Err(error) => {
             let start = "start a daemon with `ddssd`, or name its folder with --dir";
-            finding("daemon", State::Bad, ddssd::format_error_chain(&error), next_step(&error).unwrap_or(start))
+            finding("daemon", State::Bad, ddss_admin::format_error_chain(&error), next_step(&error).unwrap_or(start))
         }
     }
 }
@@ -102,7 +102,7 @@ const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
 
 /// Checks the daemon's memory folder: enough space, and not on a disk.
 fn shared_memory(options: &DoctorOptions) -> Finding {
-    let folder = ddssd::Settings::memory_folder(options.place.dir.clone());
+    let folder = ddss_admin::Settings::memory_folder(options.place.dir.clone());
     // A folder that does not exist yet will be created in its nearest existing ancestor.
     let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));

@@ -1,7 +1,8 @@
 //! Tests against a hostile peer: without the key, with a recorded handshake, or a member with invalid messages.
 
-use crate::auth::{Channel, ClusterKey, Initiator, Purpose};
+use crate::auth::{Channel, Initiator, Purpose};
 use crate::{AdminRequest, AdminResponse, Config, Node, PeerAddress};
+use ddss_admin::ClusterKey;
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{Message, Name, NodeId, Outcome, PeerHello, Principal, RemoteWindow, Timestamp};
 use ddss_verbs::{CloseReason, Event, Events, Fabric, Iwarp, IwarpConfig, PeerId, SendMode, Work};

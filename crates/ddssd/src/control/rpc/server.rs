@@ -3,8 +3,6 @@
 use super::batches::BATCH_CALLS_MAX;
 use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
 use super::types::{Call, Reply};
-use crate::config::config::PeerAddress;
-use crate::config::host_port::HostPort;
 use crate::control::handshake_limit::HandshakeLimit;
 use crate::control::majority::Majority;
 use crate::control::membership::decommission::Decommissioning;
@@ -15,6 +13,8 @@ use crate::control::raft::state_machine::StateMachine;
 use crate::control::raft::types::{Command, Member, Raft};
 use crate::control::replication::{FencedNodes, ProposalsInFlight};
 use crate::control::stall::Stall;
+use ddss_admin::HostPort;
+use ddss_admin::PeerAddress;
 use ddss_admission::select_eviction;
 use ddss_core::limits::NODES_MAX;
 use openraft::error::{ClientWriteError, RaftError};

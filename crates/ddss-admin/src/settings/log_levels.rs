@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Checked value of `--log`: an unknown word would silence the whole log.
 ///
 /// ```
-/// use ddssd::LogLevels;
+/// use ddss_admin::LogLevels;
 /// let levels: LogLevels = "warn,ddssd::peers=debug".parse()?;
 /// assert_eq!(levels.directives(), "info,openraft=error,warn,ddssd::peers=debug");
 /// assert_eq!("inof".parse::<LogLevels>().unwrap_err(), "\"inof\" is no level: did you mean `info`?");
