@@ -87,9 +87,9 @@ impl Rdma {
         })()
         .map_err(refused("add descriptors to epoll"))?;
         Ok(Self {
-            peers: PeerTable::default(),
+            peers: PeerTable::new(),
             listeners: Vec::new(),
-            regions: Regions::default(),
+            regions: Regions::new(),
             channel,
             cm_events,
             adapter,

@@ -58,7 +58,7 @@ impl Sim {
     }
 
     fn add(&mut self, link: usize, end: usize, stage: Stage, net: &State) -> PeerId {
-        let id = PeerId::new(self.peers.len() as u32, 1);
+        let id = PeerId { index: self.peers.len() as u32, generation: 1 };
         let deadline = Some(net.now + net.config.handshake_timeout);
         self.peers.push(Peer {
             id,

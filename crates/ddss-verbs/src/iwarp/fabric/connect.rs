@@ -43,7 +43,7 @@ impl Iwarp {
         if hello.len() > HELLO_BYTES_MAX {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
-        let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
+        let peer = self.peers.known(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
         if accept && !peer.has_options {
             socket::tune(&peer.socket).map_err(|error| FabricError::System("set socket options", error))?;
         }
@@ -122,7 +122,7 @@ impl Iwarp {
 
     /// Detaches a peer with a pending request, for adoption by another fabric. `None` if it is gone.
     pub(super) fn detach(&mut self, id: PeerId) -> Option<Box<Peer>> {
-        let is_waiting = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
+        let is_waiting = self.peers.known(id).is_some_and(|peer| peer.half_open && !peer.closing);
         let mut peer = is_waiting.then(|| self.peers.take(id.index)).flatten()?;
         self.watch(&mut peer, epoll::EventFlags::empty());
         self.set_deadline(&mut peer, None);
@@ -175,7 +175,7 @@ impl Iwarp {
         let slot = peer.id().index;
         peer.deadline = Some(Instant::now() + self.config.handshake_timeout);
         self.timed.push(slot);
-        self.peers.insert(peer);
+        self.peers.insert(peer.id(), Box::new(peer));
     }
 
     /// Stops watching the listeners: without free descriptors they stay readable and would keep the thread awake.
