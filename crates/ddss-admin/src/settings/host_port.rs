@@ -66,19 +66,7 @@ impl fmt::Display for HostPort {
     }
 }
 
-impl TryFrom<String> for HostPort {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<HostPort> for String {
-    fn from(address: HostPort) -> String {
-        address.to_string()
-    }
-}
+as_text!(HostPort);
 
 #[cfg(test)]
 mod tests {

@@ -96,19 +96,7 @@ impl FromStr for LogLevels {
     }
 }
 
-impl TryFrom<String> for LogLevels {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<LogLevels> for String {
-    fn from(levels: LogLevels) -> String {
-        levels.0
-    }
-}
+as_text!(LogLevels);
 
 impl fmt::Display for LogLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

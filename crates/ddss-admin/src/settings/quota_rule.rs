@@ -97,19 +97,7 @@ impl fmt::Display for QuotaRule {
     }
 }
 
-impl TryFrom<String> for QuotaRule {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<QuotaRule> for String {
-    fn from(rule: QuotaRule) -> String {
-        rule.to_string()
-    }
-}
+as_text!(QuotaRule);
 
 #[cfg(test)]
 mod tests {

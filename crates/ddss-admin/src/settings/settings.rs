@@ -171,19 +171,13 @@ impl std::str::FromStr for Mode {
     }
 }
 
-impl TryFrom<String> for Mode {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:o}", self.0)
     }
 }
 
-impl From<Mode> for String {
-    fn from(mode: Mode) -> String {
-        format!("{:o}", mode.0)
-    }
-}
+as_text!(Mode);
 
 impl Settings {
     /// Default listen port.
