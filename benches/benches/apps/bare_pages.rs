@@ -141,10 +141,6 @@ impl PageStore for BarePages {
         Ok(())
     }
 
-    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
-        self.read_pages_while(pages, into, &mut || ())
-    }
-
     fn read_pages_while(
         &mut self,
         pages: &[PageId],

@@ -1,7 +1,8 @@
 //! Command line arguments of `ddss`.
 
-use crate::demo::{DemoClientOptions, DemoNodeOptions, DemoOptions};
+use crate::demo::{DemoClientOptions, DemoOptions};
 use crate::examples;
+use crate::node_process::DemoNodeOptions;
 use crate::output::value_format::ValueFormat;
 use clap::{Args, Parser, Subcommand};
 use ddss::{Model, NodeId, Placement, Storage};
@@ -59,7 +60,7 @@ pub(crate) enum Command {
     Put(PutOptions),
     /// Show bytes with their offsets
     #[command(after_help = examples::HEXDUMP)]
-    Hexdump(HexdumpOptions),
+    Hexdump(RangeOptions),
     /// Print a line for each new version until interrupted
     #[command(after_help = examples::WATCH)]
     Watch(WatchOptions),
@@ -77,10 +78,10 @@ pub(crate) enum Command {
     History(HistoryOptions),
     /// Copy a segment into a file
     #[command(after_help = examples::EXPORT)]
-    Export(ExportOptions),
+    Export(FileOptions),
     /// Copy a file into a segment, which is allocated if it does not exist
     #[command(after_help = examples::IMPORT)]
-    Import(ImportOptions),
+    Import(FileOptions),
     /// Show the state of a node: its daemon, its segments and its cluster
     #[command(after_help = examples::STATUS)]
     Status(DaemonOptions),
@@ -107,7 +108,7 @@ pub(crate) enum Command {
     Ping(DaemonOptions),
     /// Check this machine: missing or slow parts, and advice for each
     #[command(after_help = examples::DOCTOR)]
-    Doctor(DoctorOptions),
+    Doctor(DaemonOptions),
     /// Measure this machine: calls under each strategy, local and remote gets and puts
     #[command(after_help = examples::BENCH)]
     Bench(BenchOptions),
@@ -163,7 +164,7 @@ pub(crate) enum ClusterCommand {
 #[derive(Args, Debug)]
 pub(crate) struct JoinOptions {
     /// Address on which a node of the cluster listens
-    pub(crate) address: ddssd::HostPort,
+    pub(crate) address: ddss_admin::HostPort,
     /// Token that `ddss cluster token` prints there; `-` reads it from standard input
     pub(crate) token: String,
     #[command(flatten)]
@@ -245,6 +246,7 @@ pub(crate) struct AllocateOptions {
     pub(crate) storage: Storage,
 }
 
+/// Pattern of names, and the daemon that is asked.
 #[derive(Args, Debug)]
 pub(crate) struct ListOptions {
     /// Name pattern: `*` matches any run of characters, `?` any one [default: all]
@@ -255,10 +257,8 @@ pub(crate) struct ListOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct LocksOptions {
-    /// Name pattern: `*` matches any run of characters, `?` any one [default: all]
-    pub(crate) pattern: Option<String>,
     #[command(flatten)]
-    pub(crate) place: DaemonOptions,
+    pub(crate) list: ListOptions,
     /// Break these locks, after confirmation
     #[arg(long = "break", requires = "pattern")]
     pub(crate) break_locks: bool,
@@ -267,8 +267,9 @@ pub(crate) struct LocksOptions {
     pub(crate) yes: bool,
 }
 
+/// Range of a segment's bytes.
 #[derive(Args, Debug)]
-pub(crate) struct HexdumpOptions {
+pub(crate) struct RangeOptions {
     #[command(flatten)]
     pub(crate) named: SegmentOptions,
     /// Offset of the first byte
@@ -306,16 +307,9 @@ pub(crate) struct HistoryOptions {
     pub(crate) length: Option<u64>,
 }
 
+/// Segment and the file that it is exported to or imported from.
 #[derive(Args, Debug)]
-pub(crate) struct ExportOptions {
-    #[command(flatten)]
-    pub(crate) named: SegmentOptions,
-    /// Path of the file
-    pub(crate) file: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ImportOptions {
+pub(crate) struct FileOptions {
     #[command(flatten)]
     pub(crate) named: SegmentOptions,
     /// Path of the file
@@ -341,12 +335,6 @@ pub(crate) struct ReleaseOptions {
     /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct DoctorOptions {
-    #[command(flatten)]
-    pub(crate) place: DaemonOptions,
 }
 
 #[derive(Args, Debug)]
@@ -422,7 +410,7 @@ impl TraceCall {
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchOptions {
-    /// Daemon to measure, with another node of its cluster [default: two nodes in this process]
+    /// Daemon to measure, with another node of its cluster [default: two nodes of its own]
     #[command(flatten)]
     pub(crate) place: DaemonOptions,
     /// Measuring time of each figure, in milliseconds
@@ -436,13 +424,7 @@ pub(crate) struct BenchOptions {
 #[derive(Args, Debug)]
 pub(crate) struct GetOptions {
     #[command(flatten)]
-    pub(crate) named: SegmentOptions,
-    /// Offset of the first byte
-    #[arg(long, default_value = "0", value_parser = size)]
-    pub(crate) offset: u64,
-    /// Number of bytes [default: to the end of the segment]
-    #[arg(long, value_parser = size)]
-    pub(crate) length: Option<u64>,
+    pub(crate) range: RangeOptions,
     /// Print the bytes in this format instead of writing them unchanged
     #[arg(long = "as", value_name = "KIND")]
     pub(crate) kind: Option<ValueFormat>,

@@ -97,7 +97,7 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn documented_commands_parse() {
     let ddss = Arguments::command();
-    let ddssd = ddssd::Arguments::command();
+    let ddssd = ddss_admin::Arguments::command();
     let mut counted = 0;
     let mut complaints = Vec::new();
     for (name, text) in texts() {

@@ -15,11 +15,11 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Client(#[from] ddss::Error),
     #[error(transparent)]
-    Key(#[from] ddssd::KeyError),
+    Key(#[from] ddss_admin::KeyError),
     #[error(transparent)]
-    StatusRead(#[from] ddssd::StatusReadError),
-    #[error("cannot start a node")]
-    Node(#[from] ddssd::StartError),
+    StatusRead(#[from] ddss_admin::StatusReadError),
+    #[error("cannot start a node: {0}")]
+    Node(String),
     #[error("cannot {tried}")]
     Io {
         tried: &'static str,
@@ -76,7 +76,7 @@ impl CommandError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Client(ddss::Error::NoDaemon { .. }) => 4,
-            Self::StatusRead(ddssd::StatusReadError::NotFound { .. }) => 4,
+            Self::StatusRead(ddss_admin::StatusReadError::NotFound { .. }) => 4,
             Self::DaemonEnded(_) => 4,
             Self::NoJsonOutput | Self::Client(ddss::Error::BadArgument { .. }) => 2,
             Self::Client(error) if error.is_indeterminate() => 3,

@@ -9,7 +9,7 @@ use std::path::Path;
 fn command(program: Program) -> clap::Command {
     match program {
         Program::Ddss => visible_commands(&Arguments::command()),
-        Program::Ddssd => ddssd::Arguments::command(),
+        Program::Ddssd => ddss_admin::Arguments::command(),
     }
 }
 

@@ -23,6 +23,7 @@ mod examples;
 mod generate;
 mod glob;
 mod hints;
+mod node_process;
 mod output;
 #[cfg(test)]
 mod reference_pages;
@@ -66,7 +67,7 @@ fn exit_code_of(ended: Result<(), CommandError>) -> ExitCode {
         Err(error) if error.is_closed_output() => ExitCode::from(SIGPIPE_EXIT_CODE),
         Err(error) => {
             output::terminal_text::print_error(
-                &ddssd::format_error_chain(&error),
+                &ddss_admin::format_error_chain(&error),
                 error.exit_code(),
                 hints::next_step(&error),
             );
@@ -79,7 +80,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let json = arguments.json;
     match &arguments.command {
         Command::Demo(options) => demo::run(options, json),
-        Command::DemoNode(options) => demo::run_node(options),
+        Command::DemoNode(options) => node_process::run(options),
         Command::DemoClient(options) => demo::run_client(options),
         Command::Ping(place) => connect::ping(place, json),
         Command::Allocate(options) => connect::allocate(options, json),

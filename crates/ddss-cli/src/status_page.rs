@@ -4,8 +4,8 @@ use crate::arguments::DaemonOptions;
 use crate::error::CommandError;
 use crate::output::table::{format_micros, format_timestamp};
 use crate::output::terminal_text::print_warning;
+use ddss_admin::Liveness;
 use ddss_core::status::Status;
-use ddssd::Liveness;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ pub(crate) struct StatusPage {
 
 /// Reads the status of all shards of the daemon, added up.
 pub(crate) fn read(place: &DaemonOptions) -> Result<StatusPage, CommandError> {
-    let all = ddssd::read_all_statuses(&place.folder())?;
+    let all = ddss_admin::read_all_statuses(&place.folder())?;
     let status = Status::sum(&all).expect("a daemon has at least one shard");
     let life = Liveness::of(&status);
     Ok(StatusPage { status, life })
@@ -25,7 +25,7 @@ pub(crate) fn read(place: &DaemonOptions) -> Result<StatusPage, CommandError> {
 
 /// Reads the status of each shard.
 pub(crate) fn read_shards(place: &DaemonOptions) -> Result<Vec<Status>, CommandError> {
-    Ok(ddssd::read_all_statuses(&place.folder())?)
+    Ok(ddss_admin::read_all_statuses(&place.folder())?)
 }
 
 impl StatusPage {

@@ -23,7 +23,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod admission;
 mod argument_error;
 mod clock;
 mod codec;
@@ -33,12 +32,10 @@ mod ids;
 pub mod limits;
 mod model;
 mod peer;
-mod rate_limiter;
 mod request;
 mod shard;
 pub mod status;
 
-pub use admission::select_eviction;
 pub use argument_error::BadArgument;
 pub use clock::HybridClock;
 pub use failure::{Failure, Outcome};
@@ -49,7 +46,6 @@ pub use model::segment::{Access, Audience, Header, Name, Permissions, Principal,
 pub use model::spec::{Placement, Spec, Storage};
 pub use peer::hello::{HelloError, PeerHello};
 pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, SegmentInfo};
-pub use rate_limiter::RateLimiter;
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use crate::events::Events;
+use crate::slab::SlotId;
 use crate::work::{PostError, Work};
 
 macro_rules! handle {
@@ -20,10 +21,6 @@ macro_rules! handle {
         }
 
         impl $name {
-            pub(crate) const fn new(index: u32, generation: u32) -> Self {
-                Self { index, generation }
-            }
-
             /// Returns the handle as one number, for tables and logs.
             #[must_use]
             pub const fn to_bits(self) -> u64 {
@@ -34,6 +31,20 @@ macro_rules! handle {
             #[must_use]
             pub const fn from_bits(bits: u64) -> Self {
                 Self { index: bits as u32, generation: (bits >> 32) as u32 }
+            }
+        }
+
+        impl SlotId for $name {
+            fn new(index: u32, generation: u32) -> Self {
+                Self { index, generation }
+            }
+
+            fn index(self) -> u32 {
+                self.index
+            }
+
+            fn generation(self) -> u32 {
+                self.generation
             }
         }
 

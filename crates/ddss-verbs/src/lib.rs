@@ -70,6 +70,7 @@ mod memory;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 pub mod sim;
+mod slab;
 mod sys;
 mod terminate_code;
 mod work;

@@ -1,9 +1,11 @@
 //! Every limit of a fabric, and the relations between them.
 
-use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, NODES_MAX, TRANSFER_BYTES_MAX};
-
 /// Peers of one fabric, connected or connecting.
-pub const PEERS_MAX: usize = 2 * NODES_MAX;
+pub const PEERS_MAX: usize = 2048;
+/// Bytes of one message.
+pub const MESSAGE_BYTES_MAX: usize = 512;
+/// Bytes of private data that the two ends exchange while they connect.
+pub const HELLO_BYTES_MAX: usize = 256;
 /// Peers with an unanswered connect request.
 pub const HALF_OPEN_MAX: usize = 64;
 /// Closed connections whose last bytes (such as a terminate message) are still being sent.
@@ -45,7 +47,6 @@ pub const SEND_BUDGET_BYTES: usize = 1 << 20;
 /// Events of one poll after which no further connection is served.
 pub const EVENTS_BUDGET: usize = 4096;
 
-const _: () = assert!(TRANSFER_BYTES_MAX as u64 <= WORK_BYTES_MAX);
 const _: () = assert!(
     EARLY_SEND_BYTES.is_multiple_of(8)
         && SEND_QUEUE_GATHERED_BYTES.is_multiple_of(8)

@@ -8,12 +8,12 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use crate::fabric::{FabricError, RegionId, Rights, Trust, Window};
 use crate::limits::{REGIONS_MAX, WINDOWS_PER_PEER_MAX};
+use crate::slab::Slab;
 use crate::sys::Mapping;
 use crate::terminate_code::TerminateCode;
 
-struct Slot {
-    generation: u32,
-    mapping: Option<Mapping>,
+struct Region {
+    mapping: Mapping,
     /// True if only the thread that polls the fabric writes the memory.
     exclusive: bool,
     /// Operations in flight that will still touch the mapping.
@@ -23,10 +23,12 @@ struct Slot {
 }
 
 /// All regions of one fabric.
-#[derive(Default)]
-pub(crate) struct RegionTable {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+pub(crate) struct RegionTable(Slab<RegionId, Region>);
+
+impl Default for RegionTable {
+    fn default() -> Self {
+        Self(Slab::new(REGIONS_MAX))
+    }
 }
 
 impl RegionTable {
@@ -37,49 +39,33 @@ impl RegionTable {
         offset: u64,
         bytes: u64,
     ) -> Result<RegionId, FabricError> {
-        if self.free.is_empty() && self.slots.len() >= REGIONS_MAX {
-            return Err(FabricError::Full("region"));
-        }
+        let id = self.0.next().ok_or(FabricError::Full("region"))?;
         let mapping = map(memory, trust, offset, bytes)?;
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, mapping: None, exclusive: false, holds: 0, deregistered: false });
-            self.slots.len() as u32 - 1
-        });
-        let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.mapping = Some(mapping);
-        slot.exclusive = trust == Trust::Exclusive;
-        slot.holds = 0;
-        slot.deregistered = false;
-        Ok(RegionId::new(index, slot.generation))
+        let exclusive = trust == Trust::Exclusive;
+        self.0.insert(id, Region { mapping, exclusive, holds: 0, deregistered: false });
+        Ok(id)
     }
 
     pub(crate) fn deregister(&mut self, region: RegionId) {
-        if let Some(slot) = self.slot(region) {
-            slot.deregistered = true;
-            self.unmap_if_unused(region.index);
+        if let Some(found) = self.0.get_mut(region) {
+            found.deregistered = true;
+            self.unmap_if_unused(region);
         }
     }
 
     /// Returns a region that new work may use.
     pub(crate) fn usable_mapping(&self, region: RegionId) -> Option<&Mapping> {
-        let slot = self.slots.get(region.index as usize)?;
-        if slot.generation != region.generation || slot.deregistered {
-            return None;
-        }
-        slot.mapping.as_ref()
+        self.0.get(region).filter(|found| !found.deregistered).map(|found| &found.mapping)
     }
 
     /// Returns the mapping of a region on which the caller has a hold.
     pub(crate) fn mapping(&self, region: RegionId) -> &Mapping {
-        let slot = &self.slots[region.index as usize];
-        assert_eq!(slot.generation, region.generation, "a region with a hold cannot have been reused: {region}");
-        slot.mapping.as_ref().expect("a region with a hold stays mapped")
+        &self.0.get(region).expect("a region with a hold stays mapped and is not reused").mapping
     }
 
     /// Returns true if only the polling thread writes the region.
     pub(crate) fn is_exclusive(&self, region: RegionId) -> bool {
-        self.slots[region.index as usize].exclusive
+        self.0.get(region).is_some_and(|found| found.exclusive)
     }
 
     /// Returns whether a range lies inside a region that new work may use. `None` if there is no such region.
@@ -90,38 +76,29 @@ impl RegionTable {
 
     /// Keeps a region mapped until [`release`](Self::release).
     pub(crate) fn hold(&mut self, region: RegionId) {
-        let slot = self.slot(region).expect("only a usable region gets a hold");
-        slot.holds += 1;
+        self.0.get_mut(region).expect("only a usable region gets a hold").holds += 1;
     }
 
     pub(crate) fn release(&mut self, region: RegionId) {
-        let slot = self.slot(region).expect("a region with a hold has not been reused");
-        slot.holds = slot.holds.checked_sub(1).expect("a region is released once for each hold");
-        if slot.deregistered {
-            self.unmap_if_unused(region.index);
-        }
+        let found = self.0.get_mut(region).expect("a region with a hold has not been reused");
+        found.holds = found.holds.checked_sub(1).expect("a region is released once for each hold");
+        self.unmap_if_unused(region);
     }
 
     /// Returns the number of mappings, including deregistered regions with holds.
     pub(crate) fn mapped_count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.mapping.is_some()).count()
+        self.0.len()
     }
 
     /// Returns the number of holds that were not released.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn hold_count(&self) -> u32 {
-        self.slots.iter().map(|slot| slot.holds).sum()
+        self.0.iter().map(|region| region.holds).sum()
     }
 
-    fn slot(&mut self, region: RegionId) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(region.index as usize)?;
-        (slot.generation == region.generation && slot.mapping.is_some()).then_some(slot)
-    }
-
-    fn unmap_if_unused(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        if slot.deregistered && slot.holds == 0 && slot.mapping.take().is_some() {
-            self.free.push(index);
+    fn unmap_if_unused(&mut self, region: RegionId) {
+        if self.0.get(region).is_some_and(|found| found.deregistered && found.holds == 0) {
+            self.0.remove(region);
         }
     }
 }

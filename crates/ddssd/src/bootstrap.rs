@@ -1,14 +1,14 @@
 //! Entry of a node into a cluster: its listeners, its number, and its right to found a cluster.
 
-use crate::auth::ClusterKey;
 use crate::config::config::Config;
-use crate::config::host_port::HostPort;
 use crate::control::{
     Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, has_left, join, shard_address,
 };
 use crate::node::StartError;
 use crate::shard::event_loop::EventLoop;
 use crate::storage::state_dir;
+use ddss_admin::ClusterKey;
+use ddss_admin::HostPort;
 use ddss_core::NodeId;
 use ddss_verbs::Fabric;
 use std::io;

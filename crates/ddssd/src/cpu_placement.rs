@@ -3,8 +3,8 @@
 //! Several daemons on one machine spread out: each claims a core by an abstract socket name, which the kernel releases
 //! when the daemon ends in any way.
 
-use crate::config::config::CoreChoice;
 use crate::node::StartError;
+use ddss_admin::CoreChoice;
 use ddss_runtime::{Topology, allowed_cores};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

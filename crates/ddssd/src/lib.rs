@@ -4,8 +4,7 @@
 //! (`ddss-ipc`) and the network (`ddss-verbs`), and executes the decisions of the engine (`ddss-core`). The control
 //! plane (membership, directory of names, failover) runs on threads of its own.
 //!
-//! This crate holds the daemon `ddssd` and what the command line needs to know of it. Applications do not depend on
-//! it: they use the crate `ddss`. Tests of such an application start an [`EphemeralNode`].
+//! This crate holds the daemon `ddssd`. Applications do not depend on it: they use the crate `ddss`. Tests of such an application start an [`EphemeralNode`].
 //!
 //! # Where to read
 //!
@@ -38,8 +37,6 @@ mod config;
 mod control;
 mod cpu_placement;
 mod ephemeral;
-mod error_chain;
-mod exit_code;
 mod log_throttle;
 mod metrics;
 mod node;
@@ -52,32 +49,26 @@ mod supervisor;
 mod systemd;
 mod tests;
 
-pub use config::arguments::Arguments;
-pub use config::byte_size::ByteSize;
-pub use config::config::{
-    Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, STATE_VARIABLE, default_state_folder,
+pub use config::config::Config;
+pub use config::env_check::unknown_variables;
+pub use config::quota_table::QuotaTable;
+pub use control::ControlError;
+pub use ddss_admin::storage::{
+    JOIN_FILE_NAME, OfflineError, OfflineNode, OfflineSegment, STATE_VARIABLE, default_state_folder,
+};
+pub use ddss_admin::{
+    ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, Arguments, ByteSize, ClusterKey, CoreChoice, ExitReason,
+    FabricChoice, HostPort, KeyError, LogLevels, MetricsAddress, Mode, NodeReport, PeerAddress, QuotaRule, Settings,
+    SettingsError, UncleanFiles, format_error_chain,
 };
 pub use ddss_ipc::{
     Liveness, STATUS_NAME, StatusReadError, client_folder, default_folder, read_all_statuses, read_status,
 };
-
-pub use auth::{ClusterKey, KeyError};
-pub use config::env_check::unknown_variables;
-pub use config::host_port::HostPort;
-pub use config::log_levels::LogLevels;
-pub use config::quota_rules::{QuotaRule, QuotaTable};
-pub use config::settings::{Mode, Settings, SettingsError};
-pub use control::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, ControlError, NodeReport};
 pub use ephemeral::EphemeralNode;
-pub use error_chain::format_error_chain;
-pub use exit_code::ExitReason;
 pub use log_throttle::LogThrottle;
 pub use node::{FailureWatch, Node, StartError};
-pub use peers::fabric::FabricChoice;
 pub use privileges::drop_privileges;
-pub use storage::file_segments::UncleanFiles;
 pub use storage::memory::PoolError;
-pub use storage::offline::{OfflineError, OfflineNode, OfflineSegment};
 pub use storage::state_dir::StateDirError;
 pub use supervisor::Departure;
 pub use systemd::{notify, watchdog_interval};

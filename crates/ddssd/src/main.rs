@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use ddssd::{
-    Arguments, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, Settings, StartError,
+    Arguments, Config, Departure, ExitReason, FailureWatch, LogThrottle, Node, QuotaTable, Settings, StartError,
     drop_privileges, format_error_chain, notify, unknown_variables, watchdog_interval,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -69,7 +69,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         return Ok(());
     }
     let filter = log_filter(&settings)?;
-    let mut config = settings.clone().into_config()?;
+    let mut config = Config::from_settings(settings.clone())?;
     config.inherit_socket = true;
     if arguments.check_config {
         Node::check(&config)?;

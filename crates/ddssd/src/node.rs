@@ -1,12 +1,10 @@
 //! A running node: starts the parts in dependency order and stops them in reverse order.
 
-use crate::auth::KeyError;
 use crate::bootstrap::Bootstrap;
 use crate::config::config::Config;
-use crate::config::quota_rules::QuotaTable;
+use crate::config::quota_table::QuotaTable;
 use crate::control::{BridgeEnd, ControlBridge, ControlConfig, ControlError, ControlPlane, has_left};
 use crate::cpu_placement;
-use crate::exit_code::ExitReason;
 use crate::metrics::Metrics;
 use crate::peers::fabric;
 use crate::shard::drain::Drain;
@@ -16,6 +14,8 @@ use crate::storage::memory::PoolError;
 use crate::storage::state_dir;
 use crate::storage::state_dir::{StateDirError, StateDirLock};
 use crate::supervisor::{Departure, Supervisor};
+use ddss_admin::ExitReason;
+use ddss_admin::KeyError;
 use ddss_core::limits::PLANES_MAX;
 use ddss_core::status::{DaemonState, Gauge};
 use ddss_core::{NodeId, Shard};

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_testkit::binary;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 // If this failed, the first command of a new user would fail, or leave a directory behind.
 #[test]
@@ -22,11 +24,60 @@ fn demo_shows_its_steps_and_leaves_no_files() {
     assert!(remote.count() == 1, "a client of the other node used a segment of the daemon that was killed: {out}");
     assert_eq!(out.matches("by the same handle as before").count(), 2, "{out}");
     let left = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
-    let left_over = |name: &str| {
-        name.strip_prefix("ddss-demo-").is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists())
-    };
+    let left_over =
+        |name: &str| name.strip_prefix("ddss-demo-").is_some_and(|pid| !Path::new("/proc").join(pid).exists());
     assert!(
         left.map(|entry| entry.file_name()).all(|name| !left_over(&name.to_string_lossy())),
         "a folder stayed behind"
     );
+}
+
+/// Waits until `what` returns a value.
+fn wait<T>(mut what: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = what() {
+            return found;
+        }
+        assert!(Instant::now() < end, "the wait has a deadline");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// If this failed, a killed measurement would leave daemons behind, with a core and memory each.
+#[test]
+fn nodes_of_killed_program_end() {
+    let mut bench = Command::new(binary("ddss").unwrap());
+    let mut bench = bench.args(["bench", "--measure-ms", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = bench.id();
+    let file =
+        |process: u32, name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+    let is_daemon = |process: &u32| file(*process, "comm").trim() == "ddssd";
+    let nodes = wait(|| {
+        let children = file(pid, &format!("task/{pid}/children"));
+        let nodes: Vec<u32> = children.split_whitespace().flat_map(str::parse).filter(is_daemon).collect();
+        (nodes.len() == 2).then_some(nodes)
+    });
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    // A zombie has ended: only its new parent has not asked yet.
+    let has_ended = |process: &u32| {
+        let status = file(*process, "stat");
+        status.is_empty() || status.contains(") Z ")
+    };
+    wait(|| nodes.iter().all(has_ended).then_some(()));
+    let _ = std::fs::remove_dir_all(format!("/dev/shm/ddss-bench-{pid}"));
+}
+
+// If this failed, a user who built only one of the two programs would not learn about the other.
+#[test]
+fn missing_daemon_program_is_named_with_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("ddss");
+    std::fs::copy(binary("ddss").unwrap(), &alone).unwrap();
+    let run = Command::new(&alone).arg("demo").env("PATH", folder.path()).output().unwrap();
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot start a node: cannot run the program ddssd"), "{error}");
+    assert!(error.contains("cargo build --release --bin ddssd"), "{error}");
 }

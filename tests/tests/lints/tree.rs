@@ -13,13 +13,16 @@ use ddss_testkit::repo_lints::{self, MemberDependency, MemberRule, PermittedDepe
 /// Permitted dependencies of each member.
 const RULES: &[MemberRule] = &[
     rule("ddss-core", &[], &[]),
-    rule("ddss-ipc", &["ddss-core"], &[]),
-    rule("ddss-verbs", &["ddss-core"], &[]),
-    rule("ddss-runtime", &["ddss-core"], &[]),
+    // Without dependencies, so that the fabric stands alone.
+    rule("ddss-admission", &[], &[]),
+    rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
+    rule("ddss-verbs", &["ddss-admission"], &[]),
+    rule("ddss-runtime", &[], &[]),
     // The examples of the client crate start a daemon of their own.
     rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
-    rule("ddssd", &["ddss-core", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
-    rule("ddss-cli", &["ddss", "ddssd", "ddss-core"], &[]),
+    rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
+    rule("ddssd", &["ddss-core", "ddss-admin", "ddss-admission", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
+    rule("ddss-cli", &["ddss", "ddss-admin", "ddss-core"], &[]),
     rule("ddss-sim", &["ddss-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss"], &[]),
@@ -91,8 +94,18 @@ const COLD_LOCKS: &[(&str, &str, &str)] = &[
 ];
 
 /// Members that have `#![forbid(unsafe_code)]` in their library and in each of their programs.
-const FORBID_UNSAFE: &[&str] =
-    &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
+const FORBID_UNSAFE: &[&str] = &[
+    "ddss-core",
+    "ddss-admin",
+    "ddss-admission",
+    "ddss",
+    "ddssd",
+    "ddss-cli",
+    "ddss-sim",
+    "ddss-tests",
+    "ddss-benches",
+    "ddss-examples",
+];
 
 /// Lines of a file of Rust.
 const FILE_LINES_MAX: usize = 600;
@@ -128,11 +141,12 @@ fn planted_dependency_is_refused() {
         ("ddss-core", "ddss-ipc"),
         ("ddss-ipc", "ddss-verbs"),
         ("ddss-verbs", "ddss-ipc"),
-        ("ddss-runtime", "ddss-ipc"),
+        ("ddss-verbs", "ddss-core"),
+        ("ddss-runtime", "ddss-core"),
         ("ddss", "ddss-verbs"),
         ("ddss", "ddssd"),
         ("ddssd", "ddss"),
-        ("ddss-cli", "ddss-verbs"),
+        ("ddss-cli", "ddssd"),
         ("ddss-sim", "ddss-verbs"),
         ("ddssd", "ddss-tests"),
     ] {

@@ -59,10 +59,6 @@ impl PageStore for NfsPages {
         Err(Error::Broken { page, why: "its checksum does not fit" })
     }
 
-    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
-        self.read_pages_while(pages, into, &mut || ())
-    }
-
     fn read_pages_while(
         &mut self,
         pages: &[PageId],

@@ -137,10 +137,6 @@ impl PageStore for RedisPages {
         self.client.set(&key, bytes)
     }
 
-    fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
-        self.read_pages_while(pages, into, &mut || ())
-    }
-
     fn read_pages_while(
         &mut self,
         pages: &[PageId],

@@ -52,7 +52,7 @@ pub trait PageStore {
 
     /// Reads several pages, in the fewest trips that the store can do.
     fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
-        pages.iter().zip(into).try_for_each(|(&page, into)| self.read_page(page, into))
+        self.read_pages_while(pages, into, &mut || ())
     }
 
     /// Reads several pages, and `meanwhile` runs, once: while they are on their way, if the store can do that.
@@ -63,7 +63,7 @@ pub trait PageStore {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         meanwhile();
-        self.read_pages(pages, into)
+        pages.iter().zip(into).try_for_each(|(&page, into)| self.read_page(page, into))
     }
 
     /// Writes pages to which nothing points, and then the one that points to them: who sees the last one sees all.

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use super::meta_page::{START, count, quarter};
-use super::node::{Shape, children};
-use super::pages::Pages;
+use super::node::Shape;
+use super::operations::Tree;
 use super::verify::Census;
 use crate::Error;
 use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
@@ -44,7 +44,9 @@ fn page_of(value: &[u8]) -> Option<PageId> {
     value.try_into().ok().map(|bytes| PageId(u32::from_le_bytes(bytes)))
 }
 
-pub(crate) struct ByKey;
+/// Kind of tree with values by key.
+#[derive(Debug)]
+pub struct ByKey;
 
 impl Shape for ByKey {
     type Item = Cell;
@@ -130,45 +132,9 @@ type Edited = (Vec<Cell>, Option<Vec<u8>>);
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// A B-tree on pages. The [module](super) describes its concurrency.
-#[derive(Debug)]
-pub struct BTree<S> {
-    pages: Pages<S>,
-}
+pub type BTree<S> = Tree<ByKey, S>;
 
 impl<S: PageStore> BTree<S> {
-    /// Creates an empty tree, which overwrites the store.
-    pub fn create(store: S) -> Result<Self, Error> {
-        Ok(Self { pages: Pages::create(store, ByKey::SORT)? })
-    }
-
-    /// Opens an existing tree.
-    pub fn open(store: S) -> Result<Self, Error> {
-        Ok(Self { pages: Pages::open(store, ByKey::SORT)? })
-    }
-
-    /// Sets the number of pages that are in flight or processed together: one half arrives while the other is processed. 1 reads one
-    /// after the other.
-    #[must_use]
-    pub fn batch(mut self, pages: usize) -> Self {
-        self.pages.set_batch(pages);
-        self
-    }
-
-    /// Returns the store.
-    pub fn store_mut(&mut self) -> &mut S {
-        self.pages.store_mut()
-    }
-
-    /// Returns the number of keys in the version that was read last.
-    pub fn len(&self) -> u64 {
-        self.pages.head().items
-    }
-
-    /// Returns true if that version has no key.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the value of a key.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let only = Bound::Included(key);
@@ -205,19 +171,6 @@ impl<S: PageStore> BTree<S> {
             })?;
             Ok(all)
         })
-    }
-
-    /// Takes the writer's lock, runs `change`, and commits its changes as one version, or none of them if it fails.
-    /// `change` reads the newest version with its own changes.
-    pub fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        self.pages.begin(children::<ByKey>)?;
-        match change(self) {
-            Ok(done) => self.pages.commit().map(|()| done),
-            Err(error) => {
-                self.pages.abandon()?;
-                Err(error)
-            }
-        }
     }
 
     /// Inserts or replaces the value of a key, and returns the previous value. Valid within [`write`](Self::write) only.

@@ -17,10 +17,12 @@ mod btree;
 pub mod crash_workload;
 mod meta_page;
 mod node;
+mod operations;
 mod pages;
 mod rtree;
 mod verify;
 
 pub use btree::{BTree, KEY_BYTES_MAX, Pair, VALUE_BYTES_MAX};
+pub use operations::Tree;
 pub use rtree::{RTree, Rect};
 pub use verify::Census;

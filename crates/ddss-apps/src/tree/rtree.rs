@@ -1,8 +1,8 @@
 //! An R-tree: values by position.
 
 use super::meta_page::{START, count, word};
-use super::node::{Shape, children};
-use super::pages::Pages;
+use super::node::Shape;
+use super::operations::Tree;
 use super::verify::Census;
 use crate::Error;
 use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
@@ -77,7 +77,9 @@ pub(crate) fn entries(page: &Page) -> impl Iterator<Item = Entry> {
     })
 }
 
-pub(crate) struct ByPlace;
+/// Kind of tree with values by position.
+#[derive(Debug)]
+pub struct ByPlace;
 
 fn around(items: &[Entry]) -> Rect {
     items[1..].iter().fold(items[0].rect, |all, item| all.with(&item.rect))
@@ -137,45 +139,9 @@ impl Shape for ByPlace {
 }
 
 /// An R-tree on pages. The [module](super) describes its concurrency.
-#[derive(Debug)]
-pub struct RTree<S> {
-    pages: Pages<S>,
-}
+pub type RTree<S> = Tree<ByPlace, S>;
 
 impl<S: PageStore> RTree<S> {
-    /// Creates an empty tree, which overwrites the store.
-    pub fn create(store: S) -> Result<Self, Error> {
-        Ok(Self { pages: Pages::create(store, ByPlace::SORT)? })
-    }
-
-    /// Opens an existing tree.
-    pub fn open(store: S) -> Result<Self, Error> {
-        Ok(Self { pages: Pages::open(store, ByPlace::SORT)? })
-    }
-
-    /// Sets the number of pages that are in flight or processed together: one half arrives while the other is processed. 1 reads one
-    /// after the other.
-    #[must_use]
-    pub fn batch(mut self, pages: usize) -> Self {
-        self.pages.set_batch(pages);
-        self
-    }
-
-    /// Returns the store.
-    pub fn store_mut(&mut self) -> &mut S {
-        self.pages.store_mut()
-    }
-
-    /// Returns the number of values in the version that was read last.
-    pub fn len(&self) -> u64 {
-        self.pages.head().items
-    }
-
-    /// Returns true if that version has no value.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the values whose rectangles intersect `area`, all of one version, in no order.
     pub fn search(&mut self, area: Rect) -> Result<Vec<(Rect, u64)>, Error> {
         self.fold(area, Vec::new, |all, rect, value| all.push((rect, value)))
@@ -203,18 +169,6 @@ impl<S: PageStore> RTree<S> {
             })?;
             Ok(all)
         })
-    }
-
-    /// Takes the writer's lock, runs `change`, and commits its changes as one version, or none of them if it fails.
-    pub fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        self.pages.begin(children::<ByPlace>)?;
-        match change(self) {
-            Ok(done) => self.pages.commit().map(|()| done),
-            Err(error) => {
-                self.pages.abandon()?;
-                Err(error)
-            }
-        }
     }
 
     /// Adds a value; duplicates are permitted. Valid within [`write`](Self::write) only.

@@ -1,10 +1,11 @@
-//! Nodes that `bench` measures: two nodes in this process, or a running daemon.
+//! Nodes that `bench` measures: two nodes that end with this process, or a running daemon.
 
 use crate::arguments::BenchOptions;
 use crate::commands::cluster;
 use crate::error::CommandError;
+use crate::node_process::NodeProcess;
 use ddss::{Client, NodeId, Placement, Segment, Spec, Strategy};
-use ddssd::{ClusterKey, Config, CoreChoice, Node, StartError};
+use ddss_admin::{ClusterKey, CoreChoice};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ pub(super) const BYTES: u64 = 64 << 10;
 pub(super) struct BenchSetup {
     // Drop order: segments before the nodes, and the nodes before their folder.
     segments: Vec<Segment>,
-    _services: Vec<Node>,
+    nodes: Vec<NodeProcess>,
     folder: PathBuf,
     own: Option<PathBuf>,
     other: Option<NodeId>,
@@ -30,7 +31,7 @@ impl BenchSetup {
                 let seen = cluster::fetch(&options.place).ok();
                 let alive = seen.as_ref().and_then(|seen| seen.other());
                 let folder = folder.clone();
-                Ok(Self { segments: Vec::new(), _services: Vec::new(), folder, own: None, other: alive.map(NodeId) })
+                Ok(Self { segments: Vec::new(), nodes: Vec::new(), folder, own: None, other: alive.map(NodeId) })
             }
             None => Self::start(),
         }
@@ -42,23 +43,28 @@ impl BenchSetup {
         let own = base.join(format!("ddss-bench-{}", std::process::id()));
         let mut setup = Self {
             segments: Vec::new(),
-            _services: Vec::new(),
+            nodes: Vec::new(),
             folder: own.join("1"),
             own: Some(own.clone()),
             other: Some(NodeId(2)),
         };
-        let key = ClusterKey::generate().map_err(StartError::from)?;
+        std::fs::create_dir_all(&own).map_err(CommandError::file("create the folder", &own))?;
+        let key_file = own.join("key");
+        ClusterKey::generate()?.write(&key_file)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for number in 1..=2usize {
-            let mut config = Config::single(&own.join(number.to_string()));
-            config.node = NodeId(number as u16);
-            config.listen = std::net::SocketAddr::from(([127, 0, 0, number as u8], 0));
-            config.key = Some(key.clone());
-            config.join = setup._services.first().and_then(Node::address).map(Into::into);
-            config.pool_bytes = 4 << 20;
             // With three cores each node has its own; with two, node 2 shares the core of the client.
-            config.core = if cores > 1 { CoreChoice::Core(cores - number) } else { CoreChoice::Unpinned };
-            setup._services.push(Node::start(config)?);
+            let core = if cores > 1 { CoreChoice::Core(cores - number) } else { CoreChoice::Unpinned };
+            let mut arguments = vec![
+                format!("--node={number}"),
+                format!("--listen=127.0.0.{number}:0"),
+                format!("--key-file={}", key_file.display()),
+                format!("--core={core}"),
+                format!("--pool-bytes={}", 4 << 20),
+                "--discard".to_owned(),
+            ];
+            arguments.extend(setup.nodes.first().map(|first| format!("--join={}", first.address())));
+            setup.nodes.push(NodeProcess::start(&own.join(number.to_string()), &arguments)?);
         }
         Ok(setup)
     }
@@ -96,7 +102,7 @@ impl Drop for BenchSetup {
             // A failed release cannot be reported from `drop`; own nodes discard their segments anyway.
             let _ = segment.release();
         }
-        self._services.clear();
+        self.nodes.clear();
         if let Some(folder) = &self.own {
             let _ = std::fs::remove_dir_all(folder);
         }

@@ -5,7 +5,8 @@ use crate::error::{CommandError, QUERY_CLUSTER};
 use crate::output::table::Table;
 use crate::output::terminal_text::print_sentence;
 use ddss::Client;
-use ddssd::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
+use ddss_admin::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
+use ddss_admin::{AdminRequest, AdminResponse, ClusterKey, NodeReport};
 use serde_json::json;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -76,7 +77,7 @@ impl ClusterView {
 
 impl DaemonOptions {
     pub(crate) fn folder(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(ddssd::client_folder)
+        self.dir.clone().unwrap_or_else(ddss::client_folder)
     }
 }
 
@@ -180,7 +181,7 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
     place.make_folder()?;
     key.write(&place.key_path())?;
     place.give_to_folder_owner(&place.key_path())?;
-    let path = place.folder().join(ddssd::JOIN_FILE_NAME);
+    let path = place.folder().join(JOIN_FILE_NAME);
     // A symbolic link at this path must not redirect the write.
     let _ = std::fs::remove_file(&path);
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -202,10 +203,10 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
 impl StateOptions {
     /// Returns the folder that the daemon itself would use.
     fn folder(&self) -> PathBuf {
-        let state = self.state_dir.clone().or_else(|| path_variable(ddssd::STATE_VARIABLE));
+        let state = self.state_dir.clone().or_else(|| path_variable(STATE_VARIABLE));
         state.unwrap_or_else(|| {
             let folder = self.place.dir.clone().or_else(|| path_variable("DDSS_DIR"));
-            ddssd::default_state_folder(folder.as_deref())
+            default_state_folder(folder.as_deref())
         })
     }
 

@@ -1,9 +1,7 @@
 //! The commands that move bytes: get, put, hexdump, export, import, watch, and release.
 
 use super::segments::find_segments;
-use crate::arguments::{
-    ExportOptions, GetOptions, HexdumpOptions, ImportOptions, PutOptions, ReleaseOptions, WatchOptions,
-};
+use crate::arguments::{FileOptions, GetOptions, PutOptions, RangeOptions, ReleaseOptions, WatchOptions};
 use crate::confirm::confirm;
 use crate::connect::{connect, open};
 use crate::error::{CommandError, WRITE_STDOUT};
@@ -24,14 +22,15 @@ pub(crate) fn stamp_json(stamp: Stamp) -> Value {
 }
 
 pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> {
-    let segment = open(&options.named)?;
-    if options.length.is_none() && options.offset > segment.bytes() {
-        return Err(out_of_range(&segment, options.offset));
+    let RangeOptions { named, offset, length } = &options.range;
+    let segment = open(named)?;
+    if length.is_none() && *offset > segment.bytes() {
+        return Err(out_of_range(&segment, *offset));
     }
-    let end = options.length.map_or(segment.bytes(), |length| options.offset.saturating_add(length));
+    let end = length.map_or(segment.bytes(), |length| offset.saturating_add(length));
     let value = match options.version {
-        Some(version) => segment.get_at(ddss::Version(version), options.offset..end)?,
-        None => segment.get(options.offset..end)?,
+        Some(version) => segment.get_at(ddss::Version(version), *offset..end)?,
+        None => segment.get(*offset..end)?,
     };
     if json {
         let mut answer = stamp_json(value.stamp());
@@ -46,7 +45,7 @@ pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> 
         println!("{}", kind.format(&value)?);
         return Ok(());
     }
-    to_stdout(&value, &options.named.name)
+    to_stdout(&value, &named.name)
 }
 
 /// Writes bytes to standard output. A pipe gets them unchanged. A terminal gets only text, with a final line end for the prompt.
@@ -117,7 +116,7 @@ fn dump_line(offset: u64, bytes: &[u8]) -> String {
     format!("{offset:08x}  {:<24} {:<24} |{text}|", hex(left), hex(right))
 }
 
-pub(crate) fn hexdump(options: &HexdumpOptions, json: bool) -> Result<(), CommandError> {
+pub(crate) fn hexdump(options: &RangeOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&options.named)?;
     let end = options.offset + resolve_length(&segment, options.offset, options.length, u64::MAX)?;
     let mut out = std::io::stdout().lock();
@@ -187,7 +186,7 @@ impl Drop for Progress {
     }
 }
 
-pub(crate) fn export(options: &ExportOptions, json: bool) -> Result<(), CommandError> {
+pub(crate) fn export(options: &FileOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&options.named)?;
     let mut file = File::create(&options.file).map_err(CommandError::file("create", &options.file))?;
     let progress = Progress::new(segment.bytes());
@@ -211,7 +210,7 @@ pub(crate) fn export(options: &ExportOptions, json: bool) -> Result<(), CommandE
     if whole { Ok(()) } else { Err(CommandError::MixedVersions) }
 }
 
-pub(crate) fn import(options: &ImportOptions, json: bool) -> Result<(), CommandError> {
+pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandError> {
     // Only a regular file is opened: opening a named pipe would block until a writer comes.
     let found = std::fs::metadata(&options.file).map_err(CommandError::file("open", &options.file))?;
     if !found.is_file() {

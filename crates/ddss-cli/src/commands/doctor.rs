@@ -1,6 +1,6 @@
 //! The command `doctor`: checks this machine for a node and its clients, with advice for each problem.
 
-use crate::arguments::DoctorOptions;
+use crate::arguments::DaemonOptions;
 use crate::connect::connect;
 use crate::error::CommandError;
 use crate::hints::next_step;
@@ -51,8 +51,8 @@ fn number(path: &str) -> Option<u64> {
     read(path)?.split_whitespace().next()?.parse().ok()
 }
 
-fn daemon(options: &DoctorOptions) -> Finding {
-    let asked = connect(&options.place).and_then(|client| {
+fn daemon(options: &DaemonOptions) -> Finding {
+    let asked = connect(options).and_then(|client| {
         client.ping()?;
         let began = Instant::now();
         client.ping()?;
@@ -64,7 +64,7 @@ fn daemon(options: &DoctorOptions) -> Finding {
         }
         Err(error) => {
             let start = "start a daemon with `ddssd`, or name its folder with --dir";
-            finding("daemon", State::Bad, ddssd::format_error_chain(&error), next_step(&error).unwrap_or(start))
+            finding("daemon", State::Bad, ddss_admin::format_error_chain(&error), next_step(&error).unwrap_or(start))
         }
     }
 }
@@ -101,8 +101,8 @@ fn locked_memory() -> Finding {
 const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
 
 /// Checks the daemon's memory folder: enough space, and not on a disk.
-fn shared_memory(options: &DoctorOptions) -> Finding {
-    let folder = ddssd::Settings::memory_folder(options.place.dir.clone());
+fn shared_memory(options: &DaemonOptions) -> Finding {
+    let folder = ddss_admin::Settings::memory_folder(options.dir.clone());
     // A folder that does not exist yet will be created in its nearest existing ancestor.
     let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));
@@ -216,8 +216,8 @@ fn adapter(name: &str, installed: bool) -> Finding {
 }
 
 /// Checks whether the progress thread is pinned to a core.
-fn pinning(options: &DoctorOptions) -> Option<Finding> {
-    let page = crate::status_page::read(&options.place).ok()?;
+fn pinning(options: &DaemonOptions) -> Option<Finding> {
+    let page = crate::status_page::read(options).ok()?;
     let advice = "the thread migrates between cores: start ddssd with --core auto, or with a core number";
     Some(match page.status.daemon.core {
         Some(core) => finding("progress thread", State::Good, format!("on core {core}"), ""),
@@ -241,7 +241,7 @@ fn print(findings: &[Finding]) {
     }
 }
 
-pub(crate) fn run(options: &DoctorOptions, json: bool) -> Result<(), CommandError> {
+pub(crate) fn run(options: &DaemonOptions, json: bool) -> Result<(), CommandError> {
     let mut findings = vec![daemon(options)];
     findings.extend(pinning(options));
     findings.extend([cores(), shared_memory(options)]);

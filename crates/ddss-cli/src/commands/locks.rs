@@ -10,12 +10,12 @@ use ddss::{Listing, LockHolder};
 use serde_json::{Value, json};
 
 pub(crate) fn locks(options: &LocksOptions, json: bool) -> Result<(), CommandError> {
-    let mut found = find_segments(&options.place, options.pattern.as_deref())?;
+    let mut found = find_segments(&options.list.place, options.list.pattern.as_deref())?;
     found.retain(|listing| listing.holders > 0 || listing.waiting > 0);
     if options.break_locks {
         return break_locks(options, &found, json);
     }
-    warn_missing_nodes(&options.place);
+    warn_missing_nodes(&options.list.place);
     if json {
         println!("{}", Value::Array(found.iter().map(as_json).collect()));
         return Ok(());
@@ -55,7 +55,7 @@ fn break_locks(options: &LocksOptions, found: &[Listing], json: bool) -> Result<
         let what = if count == 1 { "this lock".to_owned() } else { format!("these {count} locks") };
         confirm(&format!("Break {what}? Later puts of the holder under it are refused."), options.yes)?;
     }
-    let client = connect(&options.place)?;
+    let client = connect(&options.list.place)?;
     let mut rows = Vec::new();
     for listing in held {
         let broken = client.open(listing.name.as_str())?.break_lock()?;
@@ -67,7 +67,7 @@ fn break_locks(options: &LocksOptions, found: &[Listing], json: bool) -> Result<
     if json {
         println!("{}", Value::Array(rows));
     } else if rows.is_empty() {
-        println!("no lock is held on {}", options.pattern.as_deref().unwrap_or("any segment"));
+        println!("no lock is held on {}", options.list.pattern.as_deref().unwrap_or("any segment"));
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use crate::arguments::DaemonOptions;
 use crate::error::CommandError;
 use crate::output::table::{Table, format_bytes};
 use crate::output::terminal_text::{print_field, print_warning};
+use ddss_admin::Settings;
+use ddss_admin::storage::{OfflineNode, OfflineSegment};
 use ddss_core::Timestamp;
-use ddssd::{OfflineNode, OfflineSegment, Settings};
 use serde_json::{Value, json};
 
 /// Inspects the files of a daemon that does not run. Returns them with the error with which the command still ends.

@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::output::table::format_bytes;
 use crate::output::terminal_text::print_field;
 use ddss::Client;
-use ddssd::OfflineNode;
+use ddss_admin::storage::OfflineNode;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
@@ -94,7 +94,7 @@ fn alive(client: &Client, place: &DaemonOptions, json: bool) -> Result<(), Comma
     match cluster {
         Ok(seen) => print_field("cluster", seen.describe()),
         Err(CommandError::NoCluster { .. }) => print_field("cluster", "none: this node belongs to no cluster"),
-        Err(error) => print_field("cluster", ddssd::format_error_chain(&error)),
+        Err(error) => print_field("cluster", ddss_admin::format_error_chain(&error)),
     }
     Ok(())
 }

@@ -2,13 +2,16 @@
 
 use super::child::ChildProcess;
 use crate::error::CommandError;
-use ddssd::ClusterKey;
+use crate::node_process::NodeProcess;
+use ddss_admin::{ClusterKey, CoreChoice};
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 /// File name of the cluster key, beside the folders of the nodes.
-pub(super) const KEY_FILE: &str = "key";
+const KEY_FILE: &str = "key";
+/// Size of all segments of a node.
+const POOL_BYTES: u64 = 16 << 20;
 
 /// A node process.
 pub(super) struct DemoNode {
@@ -16,7 +19,7 @@ pub(super) struct DemoNode {
     pub(super) address: SocketAddr,
     /// Description of the core of its progress thread.
     pub(super) core: String,
-    process: ChildProcess,
+    process: NodeProcess,
 }
 
 /// Both nodes and their folder. Dropping it kills the nodes and removes the folder.
@@ -60,7 +63,7 @@ impl DemoCluster {
 
     /// Stops both nodes in the regular way.
     pub(super) fn stop(self) -> Result<(), CommandError> {
-        self.nodes.into_iter().try_for_each(|node| node.process.finish())
+        self.nodes.into_iter().try_for_each(|node| node.process.stop())
     }
 }
 
@@ -70,20 +73,27 @@ fn folder_of(folder: &Path, node: u16) -> PathBuf {
 
 fn start(folder: &Path, number: u16, addresses: [SocketAddr; 2]) -> Result<DemoNode, CommandError> {
     let (index, other) = (usize::from(number) - 1, 2 - usize::from(number));
-    let mut process = ChildProcess::start(
-        "demo-node",
-        [
-            OsString::from("--folder"),
-            folder_of(folder, number).into(),
-            format!("--node={number}").into(),
-            format!("--listen={}", addresses[index]).into(),
-            format!("--peer={}={}", other + 1, addresses[other]).into(),
+    let own = folder_of(folder, number);
+    let process = NodeProcess::start(
+        &own,
+        &[
+            format!("--node={number}"),
+            format!("--listen={}", addresses[index]),
+            format!("--peer={}={}", other + 1, addresses[other]),
+            format!("--key-file={}", folder.join(KEY_FILE).display()),
+            format!("--core={}", core_for(number)),
+            format!("--pool-bytes={POOL_BYTES}"),
         ],
     )?;
-    let started = process.receive("started")?;
-    let core = started["core"].as_u64();
+    let core = ddss_admin::read_status(&own)?.daemon.core;
     let core = core.map_or_else(|| "not pinned to a core".to_owned(), |core| format!("progress thread on core {core}"));
     Ok(DemoNode { number, address: addresses[index], core, process })
+}
+
+/// Chooses the core of a node, so that the progress threads are spread evenly.
+fn core_for(node: u16) -> CoreChoice {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 1 { CoreChoice::Core(cores - 1 - (usize::from(node) - 1) % cores) } else { CoreChoice::Unpinned }
 }
 
 /// Returns an address with a free port and a free port above it: a node uses two.

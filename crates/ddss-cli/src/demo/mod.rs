@@ -4,16 +4,14 @@
 //! - `script`: the steps in their order, and their output.
 //! - `cluster`: starts the two nodes and their clients.
 //! - `child`: a child process and its line protocol.
-//! - `node`, `client`: the programs in the child processes.
+//! - `client`: the program in a client process. The nodes are `ddssd` processes.
 
 mod arguments;
 mod child;
 mod client;
 mod cluster;
-mod node;
 mod script;
 
-pub(crate) use arguments::{DemoClientOptions, DemoNodeOptions, DemoOptions};
+pub(crate) use arguments::{DemoClientOptions, DemoOptions};
 pub(crate) use client::run as run_client;
-pub(crate) use node::run as run_node;
 pub(crate) use script::run;

@@ -134,7 +134,7 @@ impl<'a> Screen<'a> {
         self.read_at = Instant::now();
         let page = match read(&self.options.place) {
             Ok(page) => page,
-            Err(error) => return self.error = Some(ddssd::format_error_chain(&error)),
+            Err(error) => return self.error = Some(ddss_admin::format_error_chain(&error)),
         };
         self.error = None;
         let same = page.status.daemon.run == self.page.status.daemon.run;

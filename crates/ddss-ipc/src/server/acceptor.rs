@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ddss_admission::RateLimiter;
+use ddss_core::ClientId;
 use ddss_core::limits::CLIENTS_MAX;
-use ddss_core::{ClientId, RateLimiter};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 

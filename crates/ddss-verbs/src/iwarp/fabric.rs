@@ -16,7 +16,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::epoll;
 
 use crate::events::Events;
@@ -28,7 +27,7 @@ use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;
 use crate::iwarp::socket;
-use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
+use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable};
 use crate::work::{PostError, PostErrorKind, Work};
 
@@ -87,7 +86,7 @@ impl Iwarp {
             listen_resume_at: None,
             memory: RegionTable::default(),
             keys: KeySource::default(),
-            peers: PeerTable::default(),
+            peers: PeerTable::new(PEERS_MAX),
             scratch: Scratch::new(),
             dirty: Vec::new(),
             dirty_now: Vec::new(),
@@ -161,7 +160,7 @@ impl Fabric for Iwarp {
     }
 
     fn take_admission_token(&mut self, peer: PeerId) -> Option<AdmissionToken> {
-        self.peers.get_mut(peer)?.admission_token.take()
+        self.peers.known(peer)?.admission_token.take()
     }
 
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
@@ -177,7 +176,7 @@ impl Fabric for Iwarp {
     }
 
     fn close(&mut self, peer: PeerId) {
-        if let Some(found) = self.peers.get_mut(peer)
+        if let Some(found) = self.peers.known(peer)
             && !found.closing
         {
             found.closing = true;
@@ -207,12 +206,12 @@ impl Fabric for Iwarp {
         bytes: u64,
         rights: Rights,
     ) -> Result<Window, FabricError> {
-        let found = self.peers.get_mut(peer).ok_or(FabricError::UnknownPeer(peer))?;
+        let found = self.peers.known(peer).ok_or(FabricError::UnknownPeer(peer))?;
         found.connection.windows.expose(&self.memory, &mut self.keys, region, offset, bytes, rights)
     }
 
     fn withdraw(&mut self, peer: PeerId, key: u32) {
-        if let Some(found) = self.peers.get_mut(peer) {
+        if let Some(found) = self.peers.known(peer) {
             found.connection.withdraw(key, &mut self.memory);
         }
     }
@@ -220,7 +219,7 @@ impl Fabric for Iwarp {
     fn post(&mut self, work: &[Work<'_>]) -> Result<(), PostError> {
         for (index, work) in work.iter().enumerate() {
             let id = work.peer();
-            let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.closing) else {
+            let Some(peer) = self.peers.known(id).filter(|peer| !peer.closing) else {
                 return Err(PostError { index, kind: PostErrorKind::UnknownPeer });
             };
             peer.connection.post(work, &mut self.memory).map_err(|kind| PostError { index, kind })?;
@@ -233,7 +232,7 @@ impl Fabric for Iwarp {
     }
 
     fn abandon(&mut self, peer: PeerId, tag: u64) -> bool {
-        let Some(found) = self.peers.get_mut(peer) else { return false };
+        let Some(found) = self.peers.known(peer) else { return false };
         if !found.connection.abandon(tag, &mut self.memory) {
             return false;
         }
@@ -273,11 +272,9 @@ impl Drop for Iwarp {
     fn drop(&mut self) {
         // A waiting peer learns of the end from the end of the stream; unsent bytes are lost.
         let mut events = Events::new();
-        for slot in self.peers.slots() {
-            if let Some(mut peer) = self.peers.take(slot) {
-                let mut cx = Context { memory: &mut self.memory, events: &mut events };
-                peer.abort(crate::events::CloseReason::Local, &mut cx);
-            }
+        for peer in self.peers.iter_mut() {
+            let mut cx = Context { memory: &mut self.memory, events: &mut events };
+            peer.abort(crate::events::CloseReason::Local, &mut cx);
         }
     }
 }

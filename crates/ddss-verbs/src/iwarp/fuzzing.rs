@@ -97,7 +97,7 @@ impl Side {
         let (memory, regions) = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(register);
         let region = regions[usize::from(!connects)];
         memory.mapping(region).copy_in(0, &[GUARD; MEMORY_BYTES as usize]);
-        let id = PeerId::new(0, 1);
+        let id = PeerId { index: 0, generation: 1 };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let config = Arc::new(config.clone());
         let mut connection = if connects {

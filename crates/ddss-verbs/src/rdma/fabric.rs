@@ -7,7 +7,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::epoll;
 
 use super::config::RdmaConfig;
@@ -21,7 +20,7 @@ use super::regions::Regions;
 use super::send_queue::PendingWork;
 use crate::events::Events;
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
-use crate::limits::WORK_BYTES_MAX;
+use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, WORK_BYTES_MAX};
 use crate::sys::rdma_core::{Adapter, AdapterAttributes, Channel, CmEventChannel, Endpoint, PortState};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
@@ -88,9 +87,9 @@ impl Rdma {
         })()
         .map_err(refused("add descriptors to epoll"))?;
         Ok(Self {
-            peers: PeerTable::default(),
+            peers: PeerTable::new(),
             listeners: Vec::new(),
-            regions: Regions::default(),
+            regions: Regions::new(),
             channel,
             cm_events,
             adapter,

@@ -20,8 +20,7 @@
 //! InfiniBand's manager pads it. Its request has no room for that: there the 56 bytes are the hello, or, with *flow
 //! control* set (a bit that is carried and means nothing to the adapter), a shorter hello and its length at the end.
 
-use ddss_core::limits::MESSAGE_BYTES_MAX;
-
+use crate::limits::MESSAGE_BYTES_MAX;
 use crate::terminate_code::TerminateCode;
 
 /// Bytes of the header of a frame.

@@ -15,9 +15,9 @@ use super::peer_resources::PeerResources;
 use super::send_queue::SendQueue;
 use crate::events::{CloseReason, Events};
 use crate::fabric::PeerId;
+use crate::limits::MESSAGE_BYTES_MAX;
 use crate::sys::rdma_core::{Endpoint, FailureCause, FinishedWork, ReceivedMessage};
 use crate::terminate_code::TerminateCode;
-use ddss_core::limits::MESSAGE_BYTES_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {

@@ -6,23 +6,20 @@ use std::sync::Arc;
 use crate::fabric::{FabricError, RegionId, Trust};
 use crate::limits::REGIONS_MAX;
 use crate::memory;
+use crate::slab::Slab;
 use crate::sys::Mapping;
 
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    mapping: Option<Arc<Mapping>>,
-}
-
 /// All regions of one fabric. A deregistered region stays mapped while operations on it are in flight.
-#[derive(Default)]
 pub(super) struct Regions {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    regions: Slab<RegionId, Arc<Mapping>>,
     bytes: u64,
 }
 
 impl Regions {
+    pub(super) fn new() -> Self {
+        Self { regions: Slab::new(REGIONS_MAX), bytes: 0 }
+    }
+
     pub(super) fn register(
         &mut self,
         memory: BorrowedFd<'_>,
@@ -30,41 +27,24 @@ impl Regions {
         offset: u64,
         bytes: u64,
     ) -> Result<RegionId, FabricError> {
-        if self.free.is_empty() && self.slots.len() >= REGIONS_MAX {
-            return Err(FabricError::Full("region"));
-        }
+        let id = self.regions.next().ok_or(FabricError::Full("region"))?;
         let mapping = memory::map(memory, trust, offset, bytes)?;
         check_lock_limit(self.bytes.saturating_add(bytes))?;
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
-        let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.mapping = Some(Arc::new(mapping));
+        self.regions.insert(id, Arc::new(mapping));
         self.bytes += bytes;
-        Ok(RegionId::new(index, slot.generation))
+        Ok(id)
     }
 
     /// Removes a region; returns whether it existed.
     pub(super) fn deregister(&mut self, region: RegionId) -> bool {
-        let Some(slot) = self.slots.get_mut(region.index as usize) else { return false };
-        if slot.generation != region.generation {
-            return false;
-        }
-        let Some(mapping) = slot.mapping.take() else { return false };
-        self.bytes -= mapping.bytes() as u64;
-        self.free.push(region.index);
-        true
+        let removed = self.regions.remove(region);
+        self.bytes -= removed.as_ref().map_or(0, |mapping| mapping.bytes() as u64);
+        removed.is_some()
     }
 
     /// Returns a region that new work may use.
     pub(super) fn get(&self, region: RegionId) -> Option<&Arc<Mapping>> {
-        let slot = self.slots.get(region.index as usize)?;
-        if slot.generation != region.generation {
-            return None;
-        }
-        slot.mapping.as_ref()
+        self.regions.get(region)
     }
 }
 

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use ddss_core::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::net::{Packet, SimNet, State};
@@ -13,7 +12,7 @@ use super::peer::{Context, Peer, Pending, Stage, draw_piece_bytes};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
 use crate::iwarp::AtomicKind;
-use crate::limits::{BACKLOG_MAX, PEERS_MAX, WORK_BYTES_MAX};
+use crate::limits::{BACKLOG_MAX, HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable, Windows};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
@@ -59,7 +58,7 @@ impl Sim {
     }
 
     fn add(&mut self, link: usize, end: usize, stage: Stage, net: &State) -> PeerId {
-        let id = PeerId::new(self.peers.len() as u32, 1);
+        let id = PeerId { index: self.peers.len() as u32, generation: 1 };
         let deadline = Some(net.now + net.config.handshake_timeout);
         self.peers.push(Peer {
             id,

@@ -22,7 +22,7 @@
 
 use super::channel::Channel;
 use super::cipher::Primitives;
-use super::key::ClusterKey;
+use ddss_admin::ClusterKey;
 use ddss_core::{HelloError, NodeId, PeerHello};
 use snow::{Builder, HandshakeState};
 use std::fmt;

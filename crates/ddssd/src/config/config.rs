@@ -1,145 +1,19 @@
-//! Configuration of a daemon. Every field has a working default; the flags of `ddssd` set these fields.
+//! Configuration of a daemon. Every field has a working default; the [`Settings`] set these fields.
 
-use super::host_port::HostPort;
-use super::quota_rules::QuotaTable;
-use crate::auth::ClusterKey;
+use super::quota_table::QuotaTable;
 use crate::control::shard_address;
 use crate::cpu_placement;
 use crate::node::StartError;
-use crate::peers::fabric::FabricChoice;
-use crate::storage::file_segments::UncleanFiles;
-use crate::storage::state_dir::shard_folder;
+use ddss_admin::storage::shard_folder;
+use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
 use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::IdleConfig;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// Cores of the progress threads.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum CoreChoice {
-    /// The last cores that no other daemon of this machine has claimed, and never the first; spread over the memory
-    /// nodes.
-    #[default]
-    Auto,
-    /// This core, for a single progress thread.
-    Core(usize),
-    /// These cores, one for each progress thread.
-    Cores(Vec<usize>),
-    /// Unpinned: the kernel places the threads.
-    Unpinned,
-}
-
-impl FromStr for CoreChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(CoreChoice::Auto),
-            "none" => Ok(CoreChoice::Unpinned),
-            numbers => {
-                let cores: Result<Vec<usize>, _> = numbers.split(',').map(str::parse).collect();
-                match cores.as_deref() {
-                    Ok([core]) => Ok(CoreChoice::Core(*core)),
-                    Ok(cores) => Ok(CoreChoice::Cores(cores.to_vec())),
-                    Err(_) => {
-                        Err(format!("{text:?} is no core: give a number, auto, or none (with several threads: 2,3)"))
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl fmt::Display for CoreChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CoreChoice::Auto => f.write_str("auto"),
-            CoreChoice::Core(core) => write!(f, "{core}"),
-            CoreChoice::Cores(cores) => {
-                f.write_str(&cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
-            }
-            CoreChoice::Unpinned => f.write_str("none"),
-        }
-    }
-}
-
-/// Another node and its listen address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PeerAddress {
-    /// Node number.
-    pub node: NodeId,
-    /// Address of its first shard.
-    pub address: SocketAddr,
-}
-
-impl FromStr for PeerAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no peer: give NODE=ADDRESS:PORT, as in 2=127.0.0.2:7400");
-        let (node, address) = text.split_once('=').ok_or_else(wrong)?;
-        let node = NodeId(node.parse().map_err(|_| wrong())?);
-        let address = address.parse().map_err(|_| wrong())?;
-        if node == NodeId::NONE { Err("node numbers begin at 1".to_owned()) } else { Ok(Self { node, address }) }
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.node.0, self.address)
-    }
-}
-
-/// Address of the metrics endpoint: an address and a port, or a loopback port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct MetricsAddress(pub SocketAddr);
-
-impl FromStr for MetricsAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let port = || text.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-        let wrong = |_| format!("{text:?} is no address: give IP:PORT, or a port of this machine alone, as in 7480");
-        text.parse().or_else(|_| port()).map(Self).map_err(wrong)
-    }
-}
-
-impl fmt::Display for MetricsAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Serializes types in files as on a command line.
-macro_rules! as_text {
-    ($($kind:ty),*) => {$(
-        impl TryFrom<String> for $kind {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-
-        impl From<$kind> for String {
-            fn from(value: $kind) -> String {
-                value.to_string()
-            }
-        }
-    )*};
-}
-
-as_text!(CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles);
 
 /// Configuration of a daemon.
 #[derive(Clone, Debug)]
@@ -200,16 +74,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Default listen port.
-    pub const PORT: u16 = 7400;
-    /// Default pool size. Pages are taken as segments are allocated.
-    pub const POOL_BYTES: u64 = 256 << 20;
-
-    /// Default size of all segments in files. Pages are taken as segments are allocated.
-    pub const FILE_BYTES: u64 = 1 << 30;
-    /// Default grace period: as long as a call without a deadline.
-    pub const DRAIN: Duration = Duration::from_secs(2);
-
     /// Returns the configuration of a standalone node, reachable only from this machine, with all files in one folder.
     pub fn single(folder: &Path) -> Self {
         Self {
@@ -228,11 +92,11 @@ impl Config {
             progress_threads: 1,
             core: CoreChoice::Auto,
             pace: IdleConfig::default(),
-            pool_bytes: Self::POOL_BYTES,
-            file_bytes: Self::FILE_BYTES,
+            pool_bytes: Settings::POOL_BYTES,
+            file_bytes: Settings::FILE_BYTES,
             unclean_files: UncleanFiles::Refuse,
             discard: true,
-            drain: Self::DRAIN,
+            drain: Settings::DRAIN,
             stop_requested: Arc::default(),
             inherit_socket: false,
             socket_mode: 0o600,
@@ -240,6 +104,43 @@ impl Config {
             metrics: None,
             status_mode: 0o600,
         }
+    }
+
+    /// Makes the configuration of these settings; reads the key.
+    pub fn from_settings(settings: Settings) -> Result<Self, StartError> {
+        let named = settings.node.is_some();
+        let all = settings.resolved();
+        let folder = all.dir.unwrap_or_else(ddss_ipc::default_folder);
+        let mut config = Config::single(&folder);
+        config.state_folder = all.state_dir.unwrap_or(config.state_folder);
+        config.key = all.key_file.map(|path| ClusterKey::read(&path)).transpose()?;
+        if config.key.is_none() && (all.listen.is_some() || all.peer.is_some() || all.join.is_some()) {
+            return Err(StartError::NoKey { state_folder: config.state_folder });
+        }
+        config.node = NodeId(all.node.unwrap_or(1));
+        config.is_node_named = named;
+        config.advertise = all.advertise;
+        config.join = all.join;
+        config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
+        config.listen = all.listen.unwrap_or(config.listen);
+        config.peers = all.peer.unwrap_or_default();
+        config.fabric = all.fabric.unwrap_or(config.fabric);
+        config.fence_reads = all.fence_reads;
+        config.progress_threads = all.progress_threads.unwrap_or(1);
+        config.core = all.core.unwrap_or_default();
+        config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
+        config.pace.busy = all.busy.unwrap_or_default();
+        config.pool_bytes = all.pool_bytes.map_or(Settings::POOL_BYTES, |size| size.0);
+        config.file_bytes = all.file_bytes.map_or(Settings::FILE_BYTES, |size| size.0);
+        config.unclean_files = all.unclean_files.unwrap_or_default();
+        config.discard = all.discard.unwrap_or_default();
+        config.drain = all.drain_ms.map_or(config.drain, Duration::from_millis);
+        config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
+        config.quotas = QuotaTable::new(&all.quota.unwrap_or_default()).map_err(StartError::Quota)?;
+        config.metrics = all.metrics_listen.map(|address| address.0);
+        config.status_mode = all.status_mode.map_or(config.status_mode, |mode| mode.0);
+        config.check()?;
+        Ok(config)
     }
 
     /// Checks the values, without access to the system's state.
@@ -287,43 +188,21 @@ impl Config {
     }
 }
 
-/// File in the state folder with the address to join, for a node that has not joined yet.
-pub const JOIN_FILE_NAME: &str = "join";
-
-/// Environment variable that names the state folder.
-pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
-
-/// Returns the default state folder: below the daemon's folder if that was named, else the user's usual state folder
-/// (socket folders are often emptied at boot).
-pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
-    let user_state = || {
-        let named = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
-        named.or_else(home).map(|base| base.join("ddss"))
-    };
-    match folder {
-        Some(folder) => folder.join("state"),
-        None if rustix::process::getuid().is_root() => "/var/lib/ddss".into(),
-        None => user_state().unwrap_or_else(|| ddss_ipc::default_folder().join("state")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn peer_address_and_core_choice_parse() {
-        // If this broke, a cluster could not be configured, or a typo would be taken for a node.
-        let peer: PeerAddress = "2=127.0.0.2:7400".parse().unwrap();
-        assert_eq!((peer.node, peer.address.port()), (NodeId(2), 7400));
-        for wrong in ["", "2", "x=127.0.0.1:1", "2=localhost", "2=127.0.0.1", "0=127.0.0.1:1", "70000=127.0.0.1:1"] {
-            assert!(wrong.parse::<PeerAddress>().is_err(), "{wrong:?}");
-        }
-        assert_eq!("3".parse(), Ok(CoreChoice::Core(3)));
-        let two: CoreChoice = "2,3".parse().unwrap();
-        assert_eq!((two.to_string().as_str(), two), ("2,3", CoreChoice::Cores(vec![2, 3])));
-        assert_eq!("none".parse(), Ok(CoreChoice::Unpinned));
-        assert!("fast".parse::<CoreChoice>().is_err());
+    fn configuration_needs_key_for_other_nodes() {
+        // If this broke, a node would wait for peers that can never trust it.
+        let peer = "2=127.0.0.2:7400".parse().unwrap();
+        let settings = Settings { dir: Some("/nowhere".into()), peer: Some(vec![peer]), ..Settings::default() };
+        assert!(matches!(Config::from_settings(settings), Err(StartError::NoKey { .. })));
+    }
+
+    #[test]
+    fn shown_defaults_are_those_of_the_configuration() {
+        // If this broke, --print-config would show another spin time than that of an embedded node.
+        assert_eq!(Config::single(Path::new("/nowhere")).pace.spin, Settings::SPIN);
     }
 }

@@ -1,8 +1,8 @@
 //! Warnings about environment variables that look like settings of DDSS but are none, such as typos.
 
-use super::arguments::Arguments;
-use crate::error_chain::distance;
 use clap::CommandFactory;
+use ddss_admin::Arguments;
+use ddss_admin::distance;
 
 const PREFIX: &str = "DDSS_";
 /// Variables of clients, of the applications that come with DDSS, and of its tests.

@@ -1,17 +1,12 @@
-//! Settings of the daemon.
+//! Configuration of the daemon.
 //!
-//! `arguments.rs` is the command line and `settings.rs` merges flags, environment and file into the `Config` of
-//! `config.rs`. The other files parse and check single values: sizes, addresses, log levels, quotas. `preflight.rs`
-//! checks a configuration against the system without a start.
+//! `config.rs` makes it of the settings of `ddss-admin`. `quota_table.rs` is the table of quotas, with names resolved by
+//! `accounts.rs`; `name_resolution.rs` resolves nodes to join. `env_check.rs` finds mistyped variables, and
+//! `preflight.rs` checks a configuration against the system without a start.
 
 pub(crate) mod accounts;
-pub(crate) mod arguments;
-pub(crate) mod byte_size;
 pub(crate) mod config;
 pub(crate) mod env_check;
-pub(crate) mod host_port;
-pub(crate) mod log_levels;
+pub(crate) mod name_resolution;
 pub(crate) mod preflight;
-pub(crate) mod quota_rules;
-pub(crate) mod settings;
-pub(crate) mod toml;
+pub(crate) mod quota_table;

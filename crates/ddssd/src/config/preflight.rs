@@ -6,10 +6,10 @@ use crate::node::{Node, StartError};
 use crate::peers::fabric;
 use crate::shard::shard::check_shards;
 use crate::storage::file_segments::Files;
-use crate::storage::memory::{NodeMemory, PoolError};
-use crate::storage::registry::Registry;
+use crate::storage::memory::PoolError;
 use crate::storage::state_dir;
-use crate::storage::state_dir::{StateDirLock, shard_folder};
+use crate::storage::state_dir::StateDirLock;
+use ddss_admin::storage::{Registry, file_folder, shard_folder};
 use ddss_core::{NodeId, Shard};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io;
@@ -66,7 +66,7 @@ fn check_folders(config: &Config) -> Result<(), StartError> {
         StateDirLock::check(path)?;
     }
     for shard in Shard::all(config.progress_threads) {
-        StateDirLock::check(&Files::folder(&config.state_folder, shard.index()))?;
+        StateDirLock::check(&file_folder(&config.state_folder, shard.index()))?;
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn check_folders(config: &Config) -> Result<(), StartError> {
 fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartError> {
     check_shards(config)?;
     for shard in Shard::all(config.progress_threads) {
-        let files = Files::folder(&config.state_folder, shard.index());
+        let files = file_folder(&config.state_folder, shard.index());
         Files::check(&files, config.unclean_files)?;
         for path in [shard_folder(&config.memory_folder, shard.index()), files] {
             let found = found_node(&path);
@@ -89,7 +89,7 @@ fn check_segments(config: &Config, node: Option<NodeId>) -> Result<(), StartErro
 
 /// Returns the owner of the segments in a folder.
 fn found_node(folder: &std::path::Path) -> Option<NodeId> {
-    let path: PathBuf = folder.join(NodeMemory::REGISTRY_NAME);
+    let path: PathBuf = folder.join(Registry::FILE_NAME);
     Some(Registry::open_existing(&path).ok()?.node())
 }
 

@@ -1,4 +1,4 @@
-//! Admin socket: the operator's requests to a running daemon about its cluster.
+//! Server of the admin socket: the operator's requests to a running daemon about its cluster.
 //!
 //! One line of JSON in, one line out. The socket lies beside the clients' socket; only the daemon's user and root may
 //! use it.
@@ -8,10 +8,9 @@ use super::membership::identity::{delete_cluster_state, remove_file_if_present};
 use super::raft::types::Member;
 use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};
-use crate::config::config::JOIN_FILE_NAME;
-use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use ddss_admin::storage::JOIN_FILE_NAME;
+use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -19,91 +18,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-/// File name of the socket in the daemon's folder.
-pub const ADMIN_SOCKET_NAME: &str = "ddssd.admin";
-
-/// Maximum time of one response.
-const RESPONSE_MAX: Duration = Duration::from_secs(10);
 /// Maximum time to remove a node: a new leader may have to be found, and a lease has to expire.
 const REMOVE_MAX: Duration = Duration::from_secs(9);
 /// Maximum size of a request.
 const REQUEST_BYTES_MAX: u64 = 4096;
-
-/// A request of the operator.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum AdminRequest {
-    /// Reports the state of the cluster.
-    Status,
-    /// Removes this node from the cluster for good.
-    Leave {
-        /// Leaves even if segments are lost.
-        force: bool,
-    },
-    /// Removes a node that will not come back.
-    Remove {
-        /// Id of the node.
-        node: u16,
-        /// Removes the node even if it is alive or segments are lost.
-        #[serde(default)]
-        force: bool,
-    },
-}
-
-/// A response to the operator.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum AdminResponse {
-    /// State of the cluster as this node sees it.
-    Status {
-        /// Id of this node.
-        node: u16,
-        /// The leader, if this node knows one.
-        leader: Option<u16>,
-        /// All nodes of the cluster.
-        nodes: Vec<NodeReport>,
-        /// Number of names in the directory.
-        names: usize,
-        /// True if a majority of the voters is reachable, as far as this node knows.
-        majority: bool,
-    },
-    /// The node is no longer a member.
-    Left {
-        /// Number of segments that were lost with the node.
-        dropped: usize,
-    },
-    /// The request was refused, with the reason.
-    Refused(String),
-}
-
-/// One node of a cluster.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NodeReport {
-    /// Node id.
-    pub node: u16,
-    /// Address of its data plane; its control plane listens one port above.
-    pub address: SocketAddr,
-    /// True if the node votes.
-    pub voter: bool,
-    /// True if the cluster has agreed that the node is alive.
-    pub alive: bool,
-    /// Number of times that the cluster has found the node alive anew.
-    pub epoch: u64,
-}
-
-impl AdminRequest {
-    /// Sends the request to the daemon that works in `folder`.
-    pub fn ask(&self, folder: &Path) -> io::Result<AdminResponse> {
-        let mut stream = std::os::unix::net::UnixStream::connect(folder.join(ADMIN_SOCKET_NAME))?;
-        stream.set_read_timeout(Some(RESPONSE_MAX * 2))?;
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        stream.write_all(&line)?;
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer)?;
-        Ok(serde_json::from_str(&answer)?)
-    }
-}
 
 /// Opens the socket and serves requests until the runtime ends.
 pub(super) fn serve_admin_socket(context: &Context, folder: &Path, state_folder: &Path) -> io::Result<()> {
@@ -119,7 +37,7 @@ pub(super) fn serve_admin_socket(context: &Context, folder: &Path, state_folder:
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (context, state_folder) = (context.clone(), state_folder.clone());
-            tokio::spawn(tokio::time::timeout(RESPONSE_MAX, async move {
+            tokio::spawn(tokio::time::timeout(AdminRequest::RESPONSE_MAX, async move {
                 if let Err(error) = serve_connection(&context, stream, state_folder).await {
                     tracing::debug!(%error, "an admin request failed");
                 }

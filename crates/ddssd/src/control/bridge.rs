@@ -3,7 +3,7 @@
 //! The engine's tables bound the requests; the decisions of the cluster bound the events.
 
 use super::raft::network::shard_address;
-use crate::config::config::PeerAddress;
+use ddss_admin::PeerAddress;
 use ddss_core::engine::{ClaimId, Proposal, RoleAssignment, StepId};
 use ddss_core::{Failure, Name, NodeId, SegmentId, Shard};
 use rustix::event::{EventfdFlags, eventfd};

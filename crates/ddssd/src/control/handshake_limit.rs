@@ -3,7 +3,7 @@
 //! Half a handshake costs as much as some log entries, on the thread that decides for the cluster. A peer that has
 //! recorded one valid first message could otherwise replay it without end.
 
-use ddss_core::RateLimiter;
+use ddss_admission::RateLimiter;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

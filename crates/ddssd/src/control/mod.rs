@@ -24,7 +24,6 @@ mod rpc;
 mod runtime;
 mod stall;
 
-pub use admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
 pub use runtime::ControlError;
 
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};

@@ -18,11 +18,13 @@ use super::rpc::server::{Context, serve};
 use super::rpc::stream::CONNECT_MAX;
 use super::rpc::types::{Call, Reply};
 use super::stall::detect_stalls;
-use crate::auth::{ClusterKey, HandshakeError};
-use crate::config::config::PeerAddress;
-use crate::config::host_port::HostPort;
+use crate::auth::HandshakeError;
+use crate::config::name_resolution::resolve;
 use crate::status::StatusPage;
 use crate::supervisor::Supervisor;
+use ddss_admin::ClusterKey;
+use ddss_admin::HostPort;
+use ddss_admin::PeerAddress;
 use ddss_core::engine::ClaimId;
 use ddss_core::{Failure, Name, NodeId, PeerHello};
 use openraft::{Config, SnapshotPolicy};
@@ -278,7 +280,7 @@ async fn check_start(
     let mut known: Vec<_> = known.into_iter().collect();
     if let Some(place) = config.join.as_ref().filter(|_| has_no_state) {
         // The node id does not matter here.
-        let found = place.resolve(RESOLVE_MAX).await.unwrap_or_default();
+        let found = resolve(place, RESOLVE_MAX).await.unwrap_or_default();
         known.extend(found.into_iter().map(|address| (NodeId::NONE.0, Member { address })));
     }
     let candidate = StartCheck { node, ours, registration, has_no_state };
@@ -388,7 +390,7 @@ impl Context {
     async fn resolve_join_address(&self, remaining: Duration) -> Option<Member> {
         let place = self.join_address.as_ref().filter(|_| self.leader().is_none())?;
         let turn = self.next_member.load(Ordering::Relaxed);
-        let found = place.resolve(remaining.min(RESOLVE_MAX)).await.inspect_err(|error| {
+        let found = resolve(place, remaining.min(RESOLVE_MAX)).await.inspect_err(|error| {
             tracing::debug!(%error, %place, "cannot resolve the address where this node joined");
         });
         let found = found.ok()?;
@@ -477,7 +479,7 @@ pub(crate) fn join(
             let mut why = Vec::new();
             let places = match leader.take() {
                 Some(leader) => vec![leader.address],
-                None => address.resolve(RESOLVE_MAX).await.unwrap_or_else(|error| {
+                None => resolve(address, RESOLVE_MAX).await.unwrap_or_else(|error| {
                     why.push(format!("its address cannot be found: {error}"));
                     Vec::new()
                 }),

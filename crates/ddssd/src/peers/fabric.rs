@@ -1,54 +1,19 @@
 //! Selection of the fabric to the other nodes; one log line states the choice and the reason.
 
+use ddss_admin::{FabricChoice, format_error_chain};
+use ddss_core::limits as core_limits;
+use ddss_verbs::limits as fabric_limits;
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::SocketAddr;
-use std::str::FromStr;
 
 use crate::node::StartError;
 
-/// Fabric to the peers. All nodes of a cluster use the same one.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum FabricChoice {
-    /// The RDMA adapter that has the listen address, if there is one; otherwise iWARP in user space.
-    #[default]
-    Auto,
-    /// iWARP in user space, over TCP.
-    Iwarp,
-    /// The RDMA adapter that has the listen address; without one the node does not start.
-    Rdma,
-    /// The RDMA adapter of this name; without it the node does not start.
-    Adapter(String),
-}
-
-impl FromStr for FabricChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(FabricChoice::Auto),
-            "iwarp" => Ok(FabricChoice::Iwarp),
-            "rdma" => Ok(FabricChoice::Rdma),
-            _ => match text.split_once(':') {
-                Some(("rdma", name)) if !name.is_empty() => Ok(FabricChoice::Adapter(name.to_owned())),
-                _ => Err(format!("{text:?} is no fabric: give auto, iwarp, rdma, or rdma:NAME as in rdma:mlx5_0")),
-            },
-        }
-    }
-}
-
-impl fmt::Display for FabricChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FabricChoice::Auto => f.write_str("auto"),
-            FabricChoice::Iwarp => f.write_str("iwarp"),
-            FabricChoice::Rdma => f.write_str("rdma"),
-            FabricChoice::Adapter(name) => write!(f, "rdma:{name}"),
-        }
-    }
-}
+// A fabric has limits of its own, and has to carry all that the engine may send.
+const _: () = assert!(core_limits::MESSAGE_BYTES_MAX <= fabric_limits::MESSAGE_BYTES_MAX);
+const _: () = assert!(core_limits::HELLO_BYTES_MAX <= fabric_limits::HELLO_BYTES_MAX);
+const _: () = assert!(core_limits::TRANSFER_BYTES_MAX as u64 <= fabric_limits::WORK_BYTES_MAX);
+// While two nodes settle on one of two connections, each has both.
+const _: () = assert!(2 * core_limits::NODES_MAX <= fabric_limits::PEERS_MAX);
 
 /// Opens the fabric for a node that listens on `address`; `fences` as in
 /// [`Config::fence_reads`](crate::Config::fence_reads).
@@ -70,7 +35,7 @@ pub(crate) fn open(
         }
         FabricChoice::Auto => match adapter(None, "it has the address on which this node listens") {
             Ok(fabric) => return Ok(fabric),
-            Err(error) => crate::error_chain::format_error_chain(error.as_ref()),
+            Err(error) => format_error_chain(error.as_ref()),
         },
     };
     let fabric = Iwarp::new(IwarpConfig::default()).map_err(StartError::Network)?;

@@ -10,9 +10,10 @@
 //!   answer ◄─── HandshakeResult ────── and a wake-up, if the progress thread sleeps
 //! ```
 
-use crate::auth::{Answer, ClusterKey, Purpose, respond};
+use crate::auth::{Answer, Purpose, respond};
 use crate::supervisor::CriticalTask;
 use arrayvec::ArrayVec;
+use ddss_admin::ClusterKey;
 use ddss_core::PeerHello;
 use ddss_core::limits::HELLO_BYTES_MAX;
 use ddss_ipc::Inbox;

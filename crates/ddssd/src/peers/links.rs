@@ -14,11 +14,12 @@
 //! replaces an older one: its hello could be a replay.
 
 use super::handshake_worker::HandshakeWorker;
-use crate::auth::{Channel, ClusterKey, Initiator, SEAL_BYTES};
-use crate::config::config::PeerAddress;
+use crate::auth::{Channel, Initiator, SEAL_BYTES};
 use crate::shard::inflight_reads::Tag;
 use crate::status::wall_us;
 use arrayvec::ArrayVec;
+use ddss_admin::ClusterKey;
+use ddss_admin::PeerAddress;
 use ddss_core::limits::{MESSAGE_BYTES_MAX, STAGING_BYTES};
 use ddss_core::status::PeerRow;
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};

@@ -16,7 +16,7 @@ use super::executor::ActionExecutor;
 use super::inflight_reads::{InflightReads, Tag};
 use super::latency_estimate::LatencyEstimate;
 use crate::config::config::Config;
-use crate::config::quota_rules::SharedQuotas;
+use crate::config::quota_table::SharedQuotas;
 use crate::control::ControlBridge;
 use crate::node::StartError;
 use crate::peers::handshake_worker::{HandshakeCounts, HandshakeWorker};

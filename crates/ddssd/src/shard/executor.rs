@@ -4,13 +4,13 @@ use super::background::{BackgroundTask, BackgroundTasks};
 use super::client_arena::{CHECKED, ClientArena, arena_of};
 use super::inflight_reads::{InflightReads, Tag};
 use super::latency_estimate::LatencyEstimate;
-use crate::config::config::PeerAddress;
 use crate::control::{ControlBridge, ControlEvent, ControlRequest};
 use crate::peers::links::Links;
 use crate::status::Recorder;
 use crate::storage::area_access::AreaAudiences;
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
+use ddss_admin::PeerAddress;
 use ddss_core::engine::{
     Action, BufferId, CommitSource, Engine, MessageBody, Now, RangeSet, ServedGetId, StepId, area_of, offset_of,
 };

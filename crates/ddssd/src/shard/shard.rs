@@ -6,7 +6,7 @@ use super::drain::Drain;
 use super::event_loop::{EventLoop, EventLoopParts};
 use crate::auth::Purpose;
 use crate::config::config::Config;
-use crate::config::quota_rules::{QuotaTable, SharedQuotas};
+use crate::config::quota_table::{QuotaTable, SharedQuotas};
 use crate::control::ControlBridge;
 use crate::cpu_placement::CorePlacement;
 use crate::node::StartError;
@@ -15,10 +15,10 @@ use crate::status::{PageIdentity, Recorder, StatusPage, allow_readers};
 use crate::storage::area_access::AreaAudiences;
 use crate::storage::file_segments::Files;
 use crate::storage::memory::{NodeMemory, PoolError};
-use crate::storage::registry::{Entry, Head, Registry};
 use crate::storage::state_dir;
-use crate::storage::state_dir::{StateDirError, StateDirLock, shard_folder};
+use crate::storage::state_dir::{StateDirError, StateDirLock};
 use crate::supervisor::Supervisor;
+use ddss_admin::storage::{Entry, Head, Registry, file_folder, shard_folder};
 use ddss_core::limits::{CLIENTS_MAX, PLANES_MAX};
 use ddss_core::status::DaemonState;
 use ddss_core::{Name, PeerHello, Shard};
@@ -70,7 +70,7 @@ impl PreparedShard {
         let mut memory = on_memory_node(placement.memory, || {
             NodeMemory::open(&config.memory_folder, config.node, config.pool_bytes)
         })?;
-        let in_files = Files::folder(&config.state_folder, shard.index());
+        let in_files = file_folder(&config.state_folder, shard.index());
         memory.enable_files(Files::open(in_files, config.node, config.file_bytes, config.unclean_files)?);
         let unusable = |source| StateDirError::Unusable { path: config.memory_folder.clone(), source };
         allow_readers(&config.memory_folder, config.status_mode).map_err(unusable)?;
@@ -279,7 +279,7 @@ impl RunningShard {
         if self.config.discard {
             let Config { folder, memory_folder, state_folder, .. } = &self.config;
             NodeMemory::discard(memory_folder);
-            Files::discard(&Files::folder(state_folder, self.shard.index()));
+            Files::discard(&file_folder(state_folder, self.shard.index()));
             StatusPage::discard(folder, memory_folder, self.shard.index());
             if self.shard.index() > 0 {
                 // Remove the folder that was made for this shard; it stays if it holds other files.
@@ -294,7 +294,7 @@ impl RunningShard {
 /// the files: it may have created their folder after its start.
 pub(crate) fn discard_all(config: &Config) -> Result<(), StateDirError> {
     let shards = || 0..PLANES_MAX as u8;
-    let in_files = shards().map(|shard| Files::folder(&config.state_folder, shard)).filter(|folder| folder.exists());
+    let in_files = shards().map(|shard| file_folder(&config.state_folder, shard)).filter(|folder| folder.exists());
     // Locked until the folders are empty; each shard of this daemon locks its own again.
     let _locks = in_files.map(|folder| StateDirLock::lock_folder(&folder)).collect::<Result<Vec<_>, _>>()?;
     shards().for_each(|shard| discard(config, shard));
@@ -303,7 +303,7 @@ pub(crate) fn discard_all(config: &Config) -> Result<(), StateDirError> {
 
 fn discard(config: &Config, shard: u8) {
     let memory_folder = shard_folder(&config.memory_folder, shard);
-    Files::discard(&Files::folder(&config.state_folder, shard));
+    Files::discard(&file_folder(&config.state_folder, shard));
     if !memory_folder.exists() {
         return;
     }
@@ -320,15 +320,15 @@ fn discard(config: &Config, shard: u8) {
 /// the number may change.
 pub(crate) fn check_shards(config: &Config) -> Result<(), PoolError> {
     let registry_folders = |shard: u8| {
-        let folders = [shard_folder(&config.memory_folder, shard), Files::folder(&config.state_folder, shard)];
-        folders.into_iter().filter(|folder| folder.join(NodeMemory::REGISTRY_NAME).exists())
+        let folders = [shard_folder(&config.memory_folder, shard), file_folder(&config.state_folder, shard)];
+        folders.into_iter().filter(|folder| folder.join(Registry::FILE_NAME).exists())
     };
     // Check the format of every registry before any of them is opened.
     (0..PLANES_MAX as u8).flat_map(registry_folders).try_for_each(|folder| NodeMemory::check_registry(&folder))?;
     let mut found: Vec<(u8, Option<Name>)> = Vec::new();
     for shard in 0..PLANES_MAX as u8 {
         for folder in registry_folders(shard) {
-            let path = folder.join(NodeMemory::REGISTRY_NAME);
+            let path = folder.join(Registry::FILE_NAME);
             if Registry::head(&path).is_ok_and(|head| head == Head::Unclaimed) {
                 continue;
             }

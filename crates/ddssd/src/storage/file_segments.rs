@@ -13,51 +13,16 @@
 //! the machine ended first: the disk may hold a mix of several puts.
 
 use super::memory::{NodeMemory, PoolError};
-use super::registry::{Registry, Unusable};
 use super::state_dir;
-use super::state_dir::{StateDirLock, shard_folder};
+use super::state_dir::StateDirLock;
 use super::undo_log::UndoLog;
+use ddss_admin::UncleanFiles;
+use ddss_admin::storage::{Registry, Unusable, area_path};
 use ddss_core::NodeId;
 use ddss_ipc::{MemoryError, SharedMemory};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-
-/// Treatment of file segments after the machine ended before the daemon did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum UncleanFiles {
-    /// Refuse to start.
-    #[default]
-    Refuse,
-    /// Keep the bytes on the disk: a segment may hold a mix of several puts.
-    Keep,
-    /// Discard the segments.
-    Drop,
-}
-
-impl UncleanFiles {
-    const ALL: [(Self, &str); 3] = [(Self::Refuse, "refuse"), (Self::Keep, "keep"), (Self::Drop, "drop")];
-}
-
-impl FromStr for UncleanFiles {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|(_, word)| *word == text);
-        known.map(|(what, _)| what).ok_or_else(|| format!("{text:?} is none of refuse, keep and drop"))
-    }
-}
-
-impl fmt::Display for UncleanFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = Self::ALL.into_iter().find(|(what, _)| what == self).map_or("refuse", |(_, word)| word);
-        f.write_str(word)
-    }
-}
 
 /// Storage of file segments; the folder may not exist yet.
 #[derive(Debug)]
@@ -78,15 +43,10 @@ struct Open {
 impl Files {
     const MARK_NAME: &str = "boot";
 
-    /// Returns the folder of one shard's file segments, below the state folder.
-    pub(crate) fn folder(state_folder: &Path, shard: u8) -> PathBuf {
-        shard_folder(&state_folder.join("segments"), shard)
-    }
-
     /// Opens the existing files, if there are any.
     pub(crate) fn open(folder: PathBuf, node: NodeId, bytes: u64, unclean: UncleanFiles) -> Result<Self, PoolError> {
         let mut files = Self { folder, node, bytes, open: None };
-        if files.folder.join(NodeMemory::REGISTRY_NAME).exists() {
+        if files.folder.join(Registry::FILE_NAME).exists() {
             Self::check(&files.folder, unclean)?;
             match (Self::is_unclean(&files.folder), unclean) {
                 (true, UncleanFiles::Keep) => {
@@ -118,7 +78,7 @@ impl Files {
 
     /// Returns the path of an area.
     pub(crate) fn area_path(&self, area: usize) -> PathBuf {
-        NodeMemory::area_path(&self.folder, area)
+        area_path(&self.folder, area)
     }
 
     fn open_folder(&mut self) -> Result<&Open, PoolError> {
@@ -128,7 +88,7 @@ impl Files {
             state_dir::make(&self.folder).map_err(PoolError::Folder)?;
             let lock = StateDirLock::lock_folder(&self.folder).map_err(PoolError::Folder)?;
             NodeMemory::check_registry(&self.folder)?;
-            let registry = at(NodeMemory::REGISTRY_NAME);
+            let registry = at(Registry::FILE_NAME);
             let registry = Registry::open(&registry).map_err(file(registry.clone()))?;
             registry.claim(self.node).map_err(|unusable| match unusable {
                 Unusable::Version(found) => PoolError::other_release(&self.folder, found, String::new()),
@@ -168,7 +128,7 @@ impl Files {
 
     /// Refuses files in an unknown state, unless `unclean` says how to treat them.
     pub(crate) fn check(folder: &Path, unclean: UncleanFiles) -> Result<(), PoolError> {
-        let is_there = folder.join(NodeMemory::REGISTRY_NAME).exists();
+        let is_there = folder.join(Registry::FILE_NAME).exists();
         if is_there && unclean == UncleanFiles::Refuse && Self::is_unclean(folder) {
             return Err(PoolError::Unclean { path: folder.to_owned() });
         }
@@ -208,14 +168,15 @@ fn current_boot_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddss_admin::storage::file_folder;
 
     #[test]
     fn files_after_machine_crash_are_refused_unless_configured() {
         // If this broke, a get after a power loss could silently return a mix of several puts.
         let state = std::env::temp_dir().join(format!("ddssd-files-{}", std::process::id()));
-        let find = |unclean| Files::open(Files::folder(&state, 0), NodeId(1), 1 << 20, unclean);
-        let mark = |text: &str| std::fs::write(Files::folder(&state, 0).join(Files::MARK_NAME), text).unwrap();
-        let there = || Files::folder(&state, 0).join(NodeMemory::REGISTRY_NAME).exists();
+        let find = |unclean| Files::open(file_folder(&state, 0), NodeId(1), 1 << 20, unclean);
+        let mark = |text: &str| std::fs::write(file_folder(&state, 0).join(Files::MARK_NAME), text).unwrap();
+        let there = || file_folder(&state, 0).join(Registry::FILE_NAME).exists();
         std::fs::create_dir_all(&state).unwrap();
         let mut files = find(UncleanFiles::Refuse).unwrap();
         assert!(!there(), "no file segment exists yet");

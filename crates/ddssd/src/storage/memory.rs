@@ -5,9 +5,9 @@
 //! engine's actions.
 
 use super::file_segments::Files;
-use super::registry::{Entry, Head, Registry, Unusable};
 use super::state_dir::StateDirError;
 use super::undo_log::UndoLog;
+use ddss_admin::storage::{Entry, Head, Registry, Unusable, area_path};
 use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
 use ddss_core::{
@@ -139,7 +139,6 @@ const _: () = assert!(OWN_AREA == 0);
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
-    pub(crate) const REGISTRY_NAME: &str = "register";
     pub(crate) const UNDO_NAME: &str = "undo";
     /// Offset in a scratch line of the state word that is read after the bytes.
     const STATE_AFTER: u64 = 48;
@@ -149,7 +148,7 @@ impl NodeMemory {
         let at = |name: &str| folder.join(name);
         let file = |path: PathBuf| move |source| PoolError::File { path, source };
         Self::check_registry(folder)?;
-        let registry = Registry::open(&at(Self::REGISTRY_NAME)).map_err(file(at(Self::REGISTRY_NAME)))?;
+        let registry = Registry::open(&at(Registry::FILE_NAME)).map_err(file(at(Registry::FILE_NAME)))?;
         registry.claim(node).map_err(|unusable| match unusable {
             Unusable::Version(found) => PoolError::other_release(folder, found, String::new()),
             Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
@@ -166,8 +165,8 @@ impl NodeMemory {
 
     /// Refuses a registry that is truncated or of another format, before anything is created or opened in the folder.
     pub(crate) fn check_registry(folder: &Path) -> Result<(), PoolError> {
-        let path = folder.join(Self::REGISTRY_NAME);
-        let has_areas = || (0..AREAS_MAX).any(|area| Self::area_path(folder, area).exists());
+        let path = folder.join(Registry::FILE_NAME);
+        let has_areas = || (0..AREAS_MAX).any(|area| area_path(folder, area).exists());
         let is_truncated = match Registry::head(&path) {
             Ok(Head::Other { version, release }) => return Err(PoolError::other_release(folder, version, release)),
             Ok(Head::Foreign) => return Err(PoolError::NotARegistry { path }),
@@ -208,10 +207,10 @@ impl NodeMemory {
     /// Discards all segments and named files. A client with a mapping sees that its segment is gone; the memory is
     /// freed with the last mapping.
     pub(crate) fn discard(folder: &Path) {
-        if let Ok(registry) = Registry::open_existing(&folder.join(Self::REGISTRY_NAME)) {
+        if let Ok(registry) = Registry::open_existing(&folder.join(Registry::FILE_NAME)) {
             for entry in registry.entries() {
                 let Entry::Live(record) = entry else { continue };
-                let path = Self::area_path(folder, area_of(record.at));
+                let path = area_path(folder, area_of(record.at));
                 let Ok(area) = SharedMemory::open_file(&path) else { continue };
                 // A place outside of the area has no header.
                 let line = (offset_of(record.at) + Header::SEGMENT_OFFSET) as usize;
@@ -219,17 +218,12 @@ impl NodeMemory {
             }
         }
         // Another process may have removed the files already.
-        for name in [Self::REGISTRY_NAME, Self::UNDO_NAME] {
+        for name in [Registry::FILE_NAME, Self::UNDO_NAME] {
             let _ = std::fs::remove_file(folder.join(name));
         }
         for area in 0..AREAS_MAX {
-            let _ = std::fs::remove_file(Self::area_path(folder, area));
+            let _ = std::fs::remove_file(area_path(folder, area));
         }
-    }
-
-    /// Returns the path of an area.
-    pub(crate) fn area_path(folder: &Path, area: usize) -> PathBuf {
-        folder.join(format!("area-{area}"))
     }
 
     /// Returns the path and size of an area of a storage kind.
@@ -239,7 +233,7 @@ impl NodeMemory {
                 let bytes = usize::try_from(files.bytes()).unwrap_or(usize::MAX / 2);
                 (files.area_path(area), bytes.next_multiple_of(BLOCK_BYTES))
             }
-            _ => (Self::area_path(&self.folder, area), self.area_bytes),
+            _ => (area_path(&self.folder, area), self.area_bytes),
         }
     }
 

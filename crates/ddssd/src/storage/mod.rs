@@ -9,8 +9,6 @@ pub(crate) mod area_access;
 pub(crate) mod file_segments;
 pub(crate) mod history;
 pub(crate) mod memory;
-pub(crate) mod offline;
 pub(crate) mod recovery;
-pub(crate) mod registry;
 pub(crate) mod state_dir;
 pub(crate) mod undo_log;

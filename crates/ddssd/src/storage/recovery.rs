@@ -3,7 +3,7 @@
 //! Volatile state is gone: locks, lock queues, windows, and memory without an owner.
 
 use super::memory::{NodeMemory, PoolError};
-use super::registry::Entry;
+use ddss_admin::storage::{Entry, area_path};
 use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
 use ddss_core::{Audience, Failure, Header, LockToken, Record, Storage, Timestamp, Version};
@@ -65,7 +65,7 @@ pub(crate) fn restore(
     engine.restore_clock(floor);
     for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {
         clear_unused(memory, area, taken)
-            .map_err(|source| PoolError::File { path: NodeMemory::area_path(folder, area), source })?;
+            .map_err(|source| PoolError::File { path: area_path(folder, area), source })?;
     }
     Ok(found)
 }

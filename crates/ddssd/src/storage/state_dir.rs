@@ -33,11 +33,6 @@ pub enum StateDirError {
     },
 }
 
-/// Returns the memory folder of one shard; the first shard uses the daemon's memory folder itself.
-pub(crate) fn shard_folder(memory_folder: &Path, shard: u8) -> PathBuf {
-    if shard == 0 { memory_folder.to_owned() } else { memory_folder.join(format!("plane-{shard}")) }
-}
-
 /// Lock on a folder. The kernel releases it when the process ends in any way.
 #[derive(Debug)]
 pub(crate) struct StateDirLock {

@@ -1,8 +1,8 @@
 //! The progress thread allocates nothing for client calls: measured in every round of whole nodes.
 
-use crate::auth::ClusterKey;
 use crate::shard::event_loop::EventLoop;
 use crate::{Config, Node};
+use ddss_admin::ClusterKey;
 use ddss_core::{
     ArenaRange, AtomicOp, Completion, LockRequest, LockToken, Model, NodeId, OpenedSegment, Operation, Outcome,
     Payload, PutConditions, Ranges, ReadOptions, Request, RequestId, SegmentId, Spec,

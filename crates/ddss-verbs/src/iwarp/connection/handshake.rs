@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ddss_core::limits::HELLO_BYTES_MAX;
-
 use super::{Connection, ConnectionError, Context, Stage};
 use crate::events::CloseReason;
 use crate::fabric::PeerId;
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::{Enhanced, NegotiatedTerms, ReadyMessage, StartError, StartFrame, StartKind};
+use crate::limits::HELLO_BYTES_MAX;
 use crate::terminate_code::TerminateCode;
 
 /// The peer's request, until the owner has answered.

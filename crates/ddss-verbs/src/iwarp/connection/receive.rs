@@ -1,7 +1,5 @@
 //! Received frames: each is checked, header by header, and then placed.
 
-use ddss_core::limits::MESSAGE_BYTES_MAX;
-
 use super::placement::{LARGE_BYTES, Target};
 use super::responder::Response;
 use super::{Connection, ConnectionError, Context, Stage};
@@ -12,6 +10,7 @@ use crate::iwarp::mpa::{self, Frame};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
+use crate::limits::MESSAGE_BYTES_MAX;
 use crate::terminate_code::TerminateCode;
 
 /// A segment is summed while it is copied from this length on.

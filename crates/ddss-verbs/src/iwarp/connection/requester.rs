@@ -2,15 +2,13 @@
 
 use std::collections::VecDeque;
 
-use ddss_core::limits::MESSAGE_BYTES_MAX;
-
 use super::responder::{Source, Stream};
 use super::{Connection, Context, Stage};
 use crate::fabric::{PeerId, RegionId};
 use crate::iwarp::ddp::{TAGGED_BYTES, Tagged, UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::rdmap::{ATOMIC_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest};
 use crate::iwarp::send_queue::Payload;
-use crate::limits::{BACKLOG_MAX, EARLY_SEND_BYTES, SEND_QUEUE_BYTES, WORK_BYTES_MAX};
+use crate::limits::{BACKLOG_MAX, EARLY_SEND_BYTES, MESSAGE_BYTES_MAX, SEND_QUEUE_BYTES, WORK_BYTES_MAX};
 use crate::memory::RegionTable;
 use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, PostErrorKind, RemoteRange, SendMode, Work};

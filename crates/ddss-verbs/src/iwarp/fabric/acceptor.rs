@@ -23,6 +23,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ddss_admission::RateLimiter;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use tracing::{debug, error};
 
@@ -32,8 +33,7 @@ use crate::events::{Event, Events};
 use crate::fabric::{Admission, AdmissionFilter, AdmissionToken, Fabric, FabricError, PeerId};
 use crate::iwarp::peer::Peer;
 use crate::iwarp::socket;
-use ddss_core::RateLimiter;
-use ddss_core::limits::HELLO_BYTES_MAX;
+use crate::limits::HELLO_BYTES_MAX;
 
 /// Admitted peers that the polling thread has not adopted yet.
 const ADMITTED_MAX: usize = 16;

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ddss_core::limits::HELLO_BYTES_MAX;
-use ddss_core::select_eviction;
+use ddss_admission::select_eviction;
 use rustix::event::epoll;
 use tracing::debug;
 
@@ -18,7 +17,7 @@ use crate::fabric::{FabricError, PeerId};
 use crate::iwarp::connection::{Connection, Context};
 use crate::iwarp::peer::{Link, Peer};
 use crate::iwarp::socket;
-use crate::limits::HALF_OPEN_MAX;
+use crate::limits::{HALF_OPEN_MAX, HELLO_BYTES_MAX};
 
 /// Pause in accepting when the process has no descriptors left.
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
@@ -44,7 +43,7 @@ impl Iwarp {
         if hello.len() > HELLO_BYTES_MAX {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
-        let peer = self.peers.get_mut(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
+        let peer = self.peers.known(id).filter(|peer| !peer.closing).ok_or(FabricError::UnknownPeer(id))?;
         if accept && !peer.has_options {
             socket::tune(&peer.socket).map_err(|error| FabricError::System("set socket options", error))?;
         }
@@ -123,7 +122,7 @@ impl Iwarp {
 
     /// Detaches a peer with a pending request, for adoption by another fabric. `None` if it is gone.
     pub(super) fn detach(&mut self, id: PeerId) -> Option<Box<Peer>> {
-        let is_waiting = self.peers.get_mut(id).is_some_and(|peer| peer.half_open && !peer.closing);
+        let is_waiting = self.peers.known(id).is_some_and(|peer| peer.half_open && !peer.closing);
         let mut peer = is_waiting.then(|| self.peers.take(id.index)).flatten()?;
         self.watch(&mut peer, epoll::EventFlags::empty());
         self.set_deadline(&mut peer, None);
@@ -176,7 +175,7 @@ impl Iwarp {
         let slot = peer.id().index;
         peer.deadline = Some(Instant::now() + self.config.handshake_timeout);
         self.timed.push(slot);
-        self.peers.insert(peer);
+        self.peers.insert(peer.id(), Box::new(peer));
     }
 
     /// Stops watching the listeners: without free descriptors they stay readable and would keep the thread awake.

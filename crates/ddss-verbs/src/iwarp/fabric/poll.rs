@@ -89,7 +89,7 @@ impl Iwarp {
                 if peer.watched.is_empty() {
                     self.watch(&mut peer, epoll::EventFlags::IN);
                 }
-                self.peers.put(peer);
+                self.peers.put_back(peer);
             }
         }
         if !self.closing.is_empty() || !self.abandoned.is_empty() {
@@ -100,9 +100,9 @@ impl Iwarp {
             if peer.blocked {
                 self.watch(&mut peer, epoll::EventFlags::IN | epoll::EventFlags::OUT);
                 peer.dirty = false;
-                self.peers.put(peer);
+                self.peers.put_back(peer);
             } else {
-                self.peers.put(peer);
+                self.peers.put_back(peer);
                 self.dirty.push(slot);
                 return false;
             }
@@ -212,7 +212,7 @@ impl Iwarp {
                 if half_open_served > HALF_OPEN_PER_WAIT {
                     // The socket stays ready, behind those that were served.
                     self.has_connect_backlog = true;
-                    self.peers.put(peer);
+                    self.peers.put_back(peer);
                     continue;
                 }
             }
@@ -290,7 +290,7 @@ impl Iwarp {
         } else if peer.watched.contains(epoll::EventFlags::OUT) && peer.link != Link::Connecting {
             self.watch(&mut peer, epoll::EventFlags::IN);
         }
-        self.peers.put(peer);
+        self.peers.put_back(peer);
     }
 
     fn remove(&mut self, peer: Box<Peer>) {

@@ -3,10 +3,10 @@
 //! The lists count only for the founding. Afterwards a node becomes a member only by a join: a list that re-added its
 //! nodes would undo each removal.
 
-use crate::config::config::PeerAddress;
 use crate::control::raft::types::Member;
 use crate::control::rpc::server::{Context, not_now_reply, write_error_reply};
 use crate::control::rpc::types::Reply;
+use ddss_admin::PeerAddress;
 use openraft::ChangeMembers;
 use std::collections::BTreeMap;
 

@@ -2,12 +2,12 @@
 //! between control planes.
 
 use super::types::{Group, Member};
-use crate::auth::ClusterKey;
 use crate::control::membership::removal::Removal;
 use crate::control::rpc::batches::CallBatches;
 use crate::control::rpc::stream::{RpcStream, with_timeout};
 use crate::control::rpc::stream_pool::StreamPool;
 use crate::control::rpc::types::{Call, Reply};
+use ddss_admin::ClusterKey;
 use ddss_core::{NodeId, PeerHello};
 use openraft::error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Timeout, Unreachable};
 use openraft::network::RPCOption;

@@ -9,8 +9,9 @@
 //!   u16      \______________________ sealed ______________________/
 //! ```
 
-use crate::auth::{Channel, ClusterKey, HELLO_BYTES, Initiator, Purpose, SEAL_BYTES, agree, respond};
+use crate::auth::{Channel, HELLO_BYTES, Initiator, Purpose, SEAL_BYTES, agree, respond};
 use crate::control::handshake_limit::HandshakeLimit;
+use ddss_admin::ClusterKey;
 use ddss_core::PeerHello;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

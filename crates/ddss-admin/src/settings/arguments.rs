@@ -1,4 +1,4 @@
-//! Command line of `ddssd`. It is part of the library, so that the manual page and the completions are generated from
+//! Command line of `ddssd`. It is part of a library, so that the manual page and the completions are generated from
 //! the same text as the help.
 
 use super::settings::Settings;

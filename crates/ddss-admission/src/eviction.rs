@@ -7,8 +7,8 @@ use std::net::IpAddr;
 ///
 /// ```
 /// let [crowd, other] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-/// assert_eq!(ddss_core::select_eviction([other, crowd, crowd]), Some(1));
-/// assert_eq!(ddss_core::select_eviction([]), None);
+/// assert_eq!(ddss_admission::select_eviction([other, crowd, crowd]), Some(1));
+/// assert_eq!(ddss_admission::select_eviction([]), None);
 /// ```
 pub fn select_eviction(waiting: impl IntoIterator<Item = IpAddr>) -> Option<usize> {
     // Address, number of connections, index of its first one.

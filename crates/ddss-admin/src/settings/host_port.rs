@@ -2,17 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// A host name or IP address, and a port.
 ///
 /// ```
-/// let address: ddssd::HostPort = "node-1.example:7400".parse()?;
+/// let address: ddss_admin::HostPort = "node-1.example:7400".parse()?;
 /// assert_eq!(address.to_string(), "node-1.example:7400");
-/// assert!("[::1]:7400".parse::<ddssd::HostPort>().is_ok() && "::1:7400".parse::<ddssd::HostPort>().is_err());
+/// assert!("[::1]:7400".parse::<ddss_admin::HostPort>().is_ok() && "::1:7400".parse::<ddss_admin::HostPort>().is_err());
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -23,25 +21,17 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Addresses of one name that are tried.
-    const ADDRESSES_MAX: usize = 16;
     /// Longest host name (RFC 1035).
     const HOST_BYTES_MAX: usize = 253;
 
-    /// Resolves the current addresses.
-    pub(crate) async fn resolve(&self, limit: Duration) -> io::Result<Vec<SocketAddr>> {
-        if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(ip, self.port)]);
-        }
-        let late =
-            |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer of the name service within {limit:?}"));
-        let found = tokio::time::timeout(limit, tokio::net::lookup_host((self.host.as_str(), self.port)));
-        let found: Vec<_> = found.await.map_err(late)??.take(Self::ADDRESSES_MAX).collect();
-        if found.is_empty() {
-            Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
-        } else {
-            Ok(found)
-        }
+    /// Returns the host name or the IP address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 }
 
@@ -76,19 +66,7 @@ impl fmt::Display for HostPort {
     }
 }
 
-impl TryFrom<String> for HostPort {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<HostPort> for String {
-    fn from(address: HostPort) -> String {
-        address.to_string()
-    }
-}
+as_text!(HostPort);
 
 #[cfg(test)]
 mod tests {
@@ -104,14 +82,5 @@ mod tests {
         for wrong in ["", "host", ":7400", "host:", "host:0", "host:70000", "::1:7400", "a b:1", "http://a:1", &long] {
             assert!(wrong.parse::<HostPort>().is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn names_are_resolved_and_addresses_are_not() {
-        // If this broke, a node could be joined by its address only, or not without a name service.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let find = |text: &str| runtime.block_on(text.parse::<HostPort>().unwrap().resolve(Duration::from_secs(20)));
-        assert_eq!(find("127.0.0.9:7").unwrap(), ["127.0.0.9:7".parse().unwrap()]);
-        assert!(find("localhost:7").unwrap().iter().all(|address| address.ip().is_loopback() && address.port() == 7));
     }
 }

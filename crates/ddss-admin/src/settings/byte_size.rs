@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// A number of bytes.
 ///
 /// ```
-/// use ddssd::ByteSize;
+/// use ddss_admin::ByteSize;
 /// assert_eq!("4G".parse(), Ok(ByteSize(4 << 30)));
 /// assert_eq!("1536k".parse(), Ok(ByteSize(1536 << 10)));
 /// assert!("4Q".parse::<ByteSize>().is_err());

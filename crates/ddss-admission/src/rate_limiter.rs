@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// let mut pace = ddss_core::RateLimiter::new(2, Duration::from_millis(10), 64);
+/// let mut pace = ddss_admission::RateLimiter::new(2, Duration::from_millis(10), 64);
 /// let now = Duration::from_secs(1);
 /// for _ in 0..3 {
 ///     assert_eq!(pace.turn_of("crowd", now), now);

@@ -1,9 +1,7 @@
 //! Read-only inspection of the segments of a daemon that does not run, for operators' commands.
 
-use super::file_segments::Files;
-use super::memory::NodeMemory;
+use super::layout::{area_path, file_folder, shard_folder};
 use super::registry::{Entry, Registry};
-use super::state_dir::shard_folder;
 use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, PLANES_MAX};
 use ddss_core::{Header, NodeId, Record};
@@ -45,7 +43,7 @@ pub struct OfflineSegment {
 impl OfflineNode {
     /// Reads the memory folder of a daemon, and the file segments below its state folder.
     pub fn read_all(memory_folder: &Path, state_folder: &Path) -> Result<Self, OfflineError> {
-        let in_files = Self::read_memory(&Files::folder(state_folder, 0));
+        let in_files = Self::read_memory(&file_folder(state_folder, 0));
         match (Self::read_memory(memory_folder), in_files) {
             (Ok(mut all), Ok(in_files)) if all.node == in_files.node => {
                 all.segments.extend(in_files.segments);
@@ -70,7 +68,7 @@ impl OfflineNode {
     }
 
     fn read_shard(memory_folder: &Path) -> Result<Self, OfflineError> {
-        let path = memory_folder.join(NodeMemory::REGISTRY_NAME);
+        let path = memory_folder.join(Registry::FILE_NAME);
         let registry = Registry::open_existing(&path).map_err(|source| OfflineError { path, source })?;
         let mut records: Vec<Record> = registry
             .entries()
@@ -93,7 +91,7 @@ impl OfflineNode {
 
 fn open_area(folder: &Path, area: usize) -> Option<SharedMemory> {
     let known = (OWN_AREA + 1..AREAS_MAX).contains(&area);
-    known.then(|| SharedMemory::open_file(&NodeMemory::area_path(folder, area)).ok())?
+    known.then(|| SharedMemory::open_file(&area_path(folder, area)).ok())?
 }
 
 /// Returns the header at the record's place, if it belongs to that segment.
@@ -108,25 +106,4 @@ fn header_at(area: &SharedMemory, record: &Record) -> Option<Header> {
         locked: word(Header::LOCKED_OFFSET)?,
     };
     (header.segment == record.segment.to_bits()).then_some(header)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Config, Node};
-
-    #[test]
-    fn stopped_daemons_segments_are_read_without_change() {
-        // If this broke, an operator could not see a dead daemon's memory, or would change it by looking.
-        let folder = std::env::temp_dir().join(format!("ddssd-offline-{}", std::process::id()));
-        let mut config = Config::single(&folder);
-        (config.discard, config.pool_bytes) = (false, 1 << 20);
-        let memory = config.memory_folder.clone();
-        Node::start(config).unwrap().stop().unwrap();
-        let empty = OfflineNode::read_memory(&memory).unwrap();
-        assert_eq!((empty.node, empty.segments.len()), (NodeId(1), 0));
-        std::fs::remove_dir_all(&folder).unwrap();
-        let told = OfflineNode::read_memory(&memory).unwrap_err().to_string();
-        assert!(told.contains("no segments of a daemon in"), "{told}");
-    }
 }

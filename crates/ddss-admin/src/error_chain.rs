@@ -6,7 +6,7 @@ use std::error::Error;
 ///
 /// ```
 /// let error = std::io::Error::other("the disk is full");
-/// assert_eq!(ddssd::format_error_chain(&error), "the disk is full");
+/// assert_eq!(ddss_admin::format_error_chain(&error), "the disk is full");
 /// ```
 pub fn format_error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -22,7 +22,7 @@ pub fn format_error_chain(error: &dyn Error) -> String {
 }
 
 /// Returns the edit distance between two words.
-pub(crate) fn distance(one: &str, other: &str) -> usize {
+pub fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, letter) in one.chars().enumerate() {

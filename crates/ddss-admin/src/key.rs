@@ -58,12 +58,12 @@ pub enum KeyError {
 /// Key of a cluster. Every holder is a node of the cluster.
 ///
 /// ```
-/// use ddssd::ClusterKey;
+/// use ddss_admin::ClusterKey;
 /// let key = ClusterKey::generate()?;
 /// let token = key.token();
 /// assert_eq!(token.parse::<ClusterKey>()?, key);
 /// assert!(!format!("{key:?}").contains(&token), "a key never gets into a log");
-/// # Ok::<(), ddssd::KeyError>(())
+/// # Ok::<(), ddss_admin::KeyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterKey([u8; Self::BYTES]);
@@ -84,7 +84,7 @@ impl ClusterKey {
     }
 
     /// Returns the raw bytes.
-    pub(super) fn bytes(&self) -> &[u8; Self::BYTES] {
+    pub fn bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
 
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn key_is_never_overwritten_and_exposed_file_is_refused() {
         // If this broke, a second init could lose a cluster's secret, or a publicly readable key would be used.
-        let folder = std::env::temp_dir().join(format!("ddssd-key-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("ddss-admin-key-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(ClusterKey::FILE_NAME);
         assert!(matches!(ClusterKey::read(&path), Err(KeyError::Unreadable { .. })));

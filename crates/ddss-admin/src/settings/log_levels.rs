@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Checked value of `--log`: an unknown word would silence the whole log.
 ///
 /// ```
-/// use ddssd::LogLevels;
+/// use ddss_admin::LogLevels;
 /// let levels: LogLevels = "warn,ddssd::peers=debug".parse()?;
 /// assert_eq!(levels.directives(), "info,openraft=error,warn,ddssd::peers=debug");
 /// assert_eq!("inof".parse::<LogLevels>().unwrap_err(), "\"inof\" is no level: did you mean `info`?");
@@ -96,19 +96,7 @@ impl FromStr for LogLevels {
     }
 }
 
-impl TryFrom<String> for LogLevels {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<LogLevels> for String {
-    fn from(levels: LogLevels) -> String {
-        levels.0
-    }
-}
+as_text!(LogLevels);
 
 impl fmt::Display for LogLevels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

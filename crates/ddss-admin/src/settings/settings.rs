@@ -2,19 +2,15 @@
 //! serves all of them, so that each setting has one name and one meaning.
 
 use super::byte_size::ByteSize;
-use super::config::{Config, CoreChoice, JOIN_FILE_NAME, MetricsAddress, PeerAddress, default_state_folder};
+use super::choices::{CoreChoice, FabricChoice, MetricsAddress, PeerAddress, UncleanFiles};
 use super::host_port::HostPort;
 use super::log_levels::LogLevels;
-use super::quota_rules::{QuotaRule, QuotaTable};
+use super::quota_rule::QuotaRule;
 use super::toml::expand_tables;
-use crate::auth::ClusterKey;
 use crate::error_chain::distance;
-use crate::node::StartError;
-use crate::peers::fabric::FabricChoice;
-use crate::storage::file_segments::UncleanFiles;
+use crate::key::ClusterKey;
+use crate::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use clap::Args;
-use ddss_core::NodeId;
-use ddss_runtime::IdleConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -86,7 +82,7 @@ settings! {
     #[arg(long, env = "DDSS_MEMORY_DIR", value_name = "DIR")]
     memory_dir: PathBuf,
     /// Folder of what survives a restart [default: DIR/state with --dir, else /var/lib/ddss for root, else ~/.local/state/ddss]
-    #[arg(long, env = super::config::STATE_VARIABLE, value_name = "DIR")]
+    #[arg(long, env = STATE_VARIABLE, value_name = "DIR")]
     state_dir: PathBuf,
     /// The cluster's key; without one this node is alone [default: cluster.key in the state folder, if it is there]
     #[arg(long, env = "DDSS_KEY_FILE", value_name = "FILE")]
@@ -175,21 +171,25 @@ impl std::str::FromStr for Mode {
     }
 }
 
-impl TryFrom<String> for Mode {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:o}", self.0)
     }
 }
 
-impl From<Mode> for String {
-    fn from(mode: Mode) -> String {
-        format!("{:o}", mode.0)
-    }
-}
+as_text!(Mode);
 
 impl Settings {
+    /// Default listen port.
+    pub const PORT: u16 = 7400;
+    /// Default size of all segments in memory. Pages are taken as segments are allocated.
+    pub const POOL_BYTES: u64 = 256 << 20;
+    /// Default size of all segments in files. Pages are taken as segments are allocated.
+    pub const FILE_BYTES: u64 = 1 << 30;
+    /// Default grace period: as long as a call without a deadline.
+    pub const DRAIN: Duration = Duration::from_secs(2);
+    /// Default time that the progress thread spins before it sleeps.
+    pub const SPIN: Duration = Duration::from_micros(50);
     /// Name of the default settings file in the daemon's folder.
     pub const FILE_NAME: &str = "ddssd.conf";
     /// Size limit of a settings file; a longer file is something else.
@@ -252,7 +252,7 @@ impl Settings {
         };
         let state_folder = self.state_folder();
         let key_file = Some(state_folder.join(ClusterKey::FILE_NAME)).filter(|path| path.exists());
-        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Config::PORT);
+        let listen = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Self::PORT);
         let join = std::fs::read_to_string(state_folder.join(JOIN_FILE_NAME)).ok();
         let clustered = self.key_file.is_some() || key_file.is_some();
         let defaults = Settings {
@@ -268,13 +268,13 @@ impl Settings {
             fence_reads: None,
             progress_threads: Some(1),
             core: Some(CoreChoice::Auto),
-            spin_us: Some(IdleConfig::default().spin.as_micros() as u64),
+            spin_us: Some(Self::SPIN.as_micros() as u64),
             busy: Some(false),
-            pool_bytes: Some(ByteSize(Config::POOL_BYTES)),
-            file_bytes: Some(ByteSize(Config::FILE_BYTES)),
+            pool_bytes: Some(ByteSize(Self::POOL_BYTES)),
+            file_bytes: Some(ByteSize(Self::FILE_BYTES)),
             unclean_files: Some(UncleanFiles::Refuse),
             discard: Some(false),
-            drain_ms: Some(Config::DRAIN.as_millis() as u64),
+            drain_ms: Some(Self::DRAIN.as_millis() as u64),
             socket_mode: Some(Mode(0o600)),
             quota: None,
             metrics_listen: None,
@@ -301,7 +301,7 @@ impl Settings {
         let dir = dir.or_else(|| Some(folder.clone()).filter(|folder| *folder != ddss_ipc::default_folder()));
         let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from).or_else(|| last_memory_folder(&folder));
         let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
-        let state_dir = named(super::config::STATE_VARIABLE).map(PathBuf::from);
+        let state_dir = named(STATE_VARIABLE).map(PathBuf::from);
         let told = Settings { dir, memory_dir, state_dir, node, ..Settings::default() };
         let file = told.file(None).and_then(|path| Settings::read(&path).ok());
         let all = told.or(file.unwrap_or_default()).resolved();
@@ -326,43 +326,6 @@ impl Settings {
             text.push_str(&format!("# {name} = {value}\n"));
         }
         Ok(text)
-    }
-
-    /// Converts the settings to a configuration; reads the key.
-    pub fn into_config(self) -> Result<Config, StartError> {
-        let named = self.node.is_some();
-        let all = self.resolved();
-        let folder = all.dir.unwrap_or_else(ddss_ipc::default_folder);
-        let mut config = Config::single(&folder);
-        config.state_folder = all.state_dir.unwrap_or(config.state_folder);
-        config.key = all.key_file.map(|path| ClusterKey::read(&path)).transpose()?;
-        if config.key.is_none() && (all.listen.is_some() || all.peer.is_some() || all.join.is_some()) {
-            return Err(StartError::NoKey { state_folder: config.state_folder });
-        }
-        config.node = NodeId(all.node.unwrap_or(1));
-        config.is_node_named = named;
-        config.advertise = all.advertise;
-        config.join = all.join;
-        config.memory_folder = all.memory_dir.unwrap_or(config.memory_folder);
-        config.listen = all.listen.unwrap_or(config.listen);
-        config.peers = all.peer.unwrap_or_default();
-        config.fabric = all.fabric.unwrap_or(config.fabric);
-        config.fence_reads = all.fence_reads;
-        config.progress_threads = all.progress_threads.unwrap_or(1);
-        config.core = all.core.unwrap_or_default();
-        config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
-        config.pace.busy = all.busy.unwrap_or_default();
-        config.pool_bytes = all.pool_bytes.map_or(Config::POOL_BYTES, |size| size.0);
-        config.file_bytes = all.file_bytes.map_or(Config::FILE_BYTES, |size| size.0);
-        config.unclean_files = all.unclean_files.unwrap_or_default();
-        config.discard = all.discard.unwrap_or_default();
-        config.drain = all.drain_ms.map_or(config.drain, Duration::from_millis);
-        config.socket_mode = all.socket_mode.map_or(config.socket_mode, |mode| mode.0);
-        config.quotas = QuotaTable::new(&all.quota.unwrap_or_default()).map_err(StartError::Quota)?;
-        config.metrics = all.metrics_listen.map(|address| address.0);
-        config.status_mode = all.status_mode.map_or(config.status_mode, |mode| mode.0);
-        config.check()?;
-        Ok(config)
     }
 }
 
@@ -422,7 +385,7 @@ mod tests {
         let all = flags.or(file).resolved();
         assert_eq!((all.node, all.spin_us, all.busy), (Some(9), Some(7), Some(true)));
         assert_eq!(all.memory_dir.as_deref(), Some(Path::new("/nowhere/memory")));
-        assert_eq!(all.pool_bytes, Some(ByteSize(Config::POOL_BYTES)));
+        assert_eq!(all.pool_bytes, Some(ByteSize(Settings::POOL_BYTES)));
         let shown = all.to_toml().unwrap();
         assert_eq!(Settings::parse(&shown).unwrap(), all, "{shown}");
         // Each setting stands there once: unset ones as comments, in their written form.
@@ -433,7 +396,6 @@ mod tests {
         for unset in ["# advertise = \"IP:PORT\"", "# quota = [\"RULE\"]", "# key-file = \"FILE\""] {
             assert!(shown.lines().any(|line| line == unset), "{unset}: {shown}");
         }
-        assert!(matches!(all.into_config(), Err(StartError::NoKey { .. })));
     }
 
     #[test]

@@ -21,14 +21,14 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Segment registry of one shard.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub struct Registry {
     memory: SharedMemory,
     floor: u64,
 }
 
 /// Reason why an existing registry is unusable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unusable {
+pub enum Unusable {
     /// It is not a registry, or has the format of another release.
     Version(u64),
     /// It belongs to another node.
@@ -37,13 +37,18 @@ pub(crate) enum Unusable {
 
 /// Format of a registry file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Head {
+pub enum Head {
     /// Format of this release.
     Current,
     /// No format yet: a daemon died while it created the file.
     Unclaimed,
     /// Format of another release, with its name if the file holds one.
-    Other { version: u64, release: String },
+    Other {
+        /// Number of the format.
+        version: u64,
+        /// Name of the release, or empty.
+        release: String,
+    },
     /// Not a registry.
     Foreign,
     /// Truncated within its header.
@@ -52,7 +57,8 @@ pub(crate) enum Head {
 
 /// Entry of one index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
+pub enum Entry {
+    /// A segment.
     Live(Record),
     /// Unused; the last id that was in use.
     Free(SegmentId),
@@ -64,7 +70,10 @@ const CHECKED: &str = "the registry has room for every index";
 
 impl Registry {
     const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
-    pub(crate) const VERSION: u64 = 1;
+    /// Format of this release.
+    pub const VERSION: u64 = 1;
+    /// Name of the file in the folder of a shard.
+    pub const FILE_NAME: &str = "register";
     const MAGIC_AT: usize = 0;
     const VERSION_AT: usize = 8;
     const NODE_AT: usize = 16;
@@ -81,13 +90,13 @@ impl Registry {
 
     /// Returns true if the file at `path` is truncated. A registry is created at its full length, before any area; a
     /// daemon that died in between leaves an empty file.
-    pub(crate) fn is_truncated(path: &Path, has_areas: bool) -> bool {
+    pub fn is_truncated(path: &Path, has_areas: bool) -> bool {
         let found = path.metadata().map(|found| found.len());
         found.is_ok_and(|found| found < Self::BYTES as u64 && (found > 0 || has_areas))
     }
 
     /// Reads the format of the registry at `path`, and nothing else: the rest may have another layout.
-    pub(crate) fn head(path: &Path) -> io::Result<Head> {
+    pub fn head(path: &Path) -> io::Result<Head> {
         let mut head = Vec::new();
         File::open(path)?.take((Self::RELEASE_AT + Self::RELEASE_BYTES) as u64).read_to_end(&mut head)?;
         let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
@@ -106,7 +115,7 @@ impl Registry {
     }
 
     /// Opens the registry at `path`, or creates it.
-    pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
+    pub fn open(path: &Path) -> Result<Self, MemoryError> {
         let memory = SharedMemory::open_sparse_file(path, Self::BYTES)?;
         let mut registry = Self { memory, floor: 0 };
         registry.memory.reserve(0, Self::RECORDS_AT)?;
@@ -115,7 +124,7 @@ impl Registry {
     }
 
     /// Opens the registry at `path`, if there is one of this release.
-    pub(crate) fn open_existing(path: &Path) -> Result<Self, MemoryError> {
+    pub fn open_existing(path: &Path) -> Result<Self, MemoryError> {
         let memory = SharedMemory::open_file(path)?;
         if memory.len() < Self::BYTES {
             return Err(MemoryError::TooSmall { wanted: Self::BYTES, found: memory.len() as u64 });
@@ -136,7 +145,7 @@ impl Registry {
     }
 
     /// Checks that the registry belongs to this node and format; claims a fresh one.
-    pub(crate) fn claim(&self, node: NodeId) -> Result<(), Unusable> {
+    pub fn claim(&self, node: NodeId) -> Result<(), Unusable> {
         let found = (self.word(Self::MAGIC_AT), self.word(Self::VERSION_AT));
         if found == (0, 0) {
             self.write_release();
@@ -172,7 +181,7 @@ impl Registry {
     }
 
     /// Returns all entries in the order of their indexes.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let in_use = usize::try_from(self.word(Self::IN_USE_AT)).unwrap_or(usize::MAX);
         (0..in_use.min(SEGMENTS_PER_NODE_MAX)).map(|index| {
             let at = Self::record_at(index);
@@ -189,7 +198,7 @@ impl Registry {
     }
 
     /// Writes a record. Fails only if memory is short, and then writes nothing.
-    pub(crate) fn write(&self, record: &Record) -> Result<(), MemoryError> {
+    pub fn write(&self, record: &Record) -> Result<(), MemoryError> {
         let index = usize::from(record.segment.index());
         let at = Self::record_at(index);
         self.memory.reserve(at, Record::BYTES)?;
@@ -203,7 +212,7 @@ impl Registry {
     }
 
     /// Replaces a record atomically.
-    pub(crate) fn rewrite(&self, record: &Record) {
+    pub fn rewrite(&self, record: &Record) {
         self.memory.write(Self::INTENT_AT, &record.encode()).expect(CHECKED);
         fence(Ordering::Release);
         self.set(Self::INTENT_AT + Record::STATE_OFFSET, Record::LIVE, Ordering::Release);
@@ -211,7 +220,7 @@ impl Registry {
     }
 
     /// Returns the record that was being rewritten when the daemon died.
-    pub(crate) fn intent(&self) -> Option<Record> {
+    pub fn intent(&self) -> Option<Record> {
         let mut bytes = [0; Record::BYTES];
         self.memory.read(Self::INTENT_AT, &mut bytes).expect(CHECKED);
         let live = self.word(Self::INTENT_AT + Record::STATE_OFFSET) == Record::LIVE;
@@ -219,7 +228,7 @@ impl Registry {
     }
 
     /// Returns the owner of the registry.
-    pub(crate) fn node(&self) -> NodeId {
+    pub fn node(&self) -> NodeId {
         NodeId(self.word(Self::NODE_AT) as u16)
     }
 
@@ -243,31 +252,31 @@ impl Registry {
     }
 
     /// Returns the memory of the registry.
-    pub(crate) fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
     /// Returns true if the segment has a live record.
-    pub(crate) fn has_record(&self, segment: SegmentId) -> bool {
+    pub fn has_record(&self, segment: SegmentId) -> bool {
         let at = Self::record_at(usize::from(segment.index()));
         self.word(at + Record::STATE_OFFSET) == Record::LIVE
             && self.word(at + Record::SEGMENT_OFFSET) == segment.to_bits()
     }
 
     /// Removes a segment's record; its id stays used.
-    pub(crate) fn remove(&self, segment: SegmentId) {
+    pub fn remove(&self, segment: SegmentId) {
         let at = Self::record_at(usize::from(segment.index()));
         self.set(at + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
     }
 
     /// Returns a bound that no issued timestamp or token exceeds.
-    pub(crate) fn floor(&self) -> Timestamp {
+    pub fn floor(&self) -> Timestamp {
         Timestamp(self.floor)
     }
 
     /// Keeps the floor above every timestamp that may be issued soon.
     #[inline]
-    pub(crate) fn raise_floor(&mut self, wall_us: u64, last: Timestamp) {
+    pub fn raise_floor(&mut self, wall_us: u64, last: Timestamp) {
         let soon = (wall_us + Self::FLOOR_AHEAD_US / 2) << Timestamp::COUNTER_BITS;
         if soon.max(last.0) > self.floor {
             let ahead = Self::FLOOR_AHEAD_US << Timestamp::COUNTER_BITS;
@@ -285,7 +294,7 @@ mod tests {
     #[test]
     fn registry_survives_restart() {
         // If this broke, a restart would lose segments, or give one segment's id to another.
-        let path = std::env::temp_dir().join(format!("ddssd-registry-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("ddss-admin-registry-{}", std::process::id()));
         let record = |index, generation| Record {
             segment: SegmentId::new(NodeId(1), index, generation),
             known_as: SegmentId::new(NodeId(1), index, generation),
@@ -318,7 +327,7 @@ mod tests {
     fn interrupted_rewrite_is_completed_after_crash() {
         // If this broke, a crash in the middle of a chmod would lose the segment, or leave it open to a user who lost
         // access.
-        let path = std::env::temp_dir().join(format!("ddssd-intent-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("ddss-admin-intent-{}", std::process::id()));
         let record = |mode| Record {
             segment: SegmentId::new(NodeId(1), 4, 9),
             known_as: SegmentId::new(NodeId(1), 4, 9),

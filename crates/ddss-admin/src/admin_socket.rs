@@ -1,0 +1,92 @@
+//! Requests of the operator to a running daemon about its cluster.
+//!
+//! One line of JSON in, one line out. The socket lies beside the clients' socket; only the daemon's user and root may
+//! use it.
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// File name of the socket in the daemon's folder.
+pub const ADMIN_SOCKET_NAME: &str = "ddssd.admin";
+
+/// A request of the operator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AdminRequest {
+    /// Reports the state of the cluster.
+    Status,
+    /// Removes this node from the cluster for good.
+    Leave {
+        /// Leaves even if segments are lost.
+        force: bool,
+    },
+    /// Removes a node that will not come back.
+    Remove {
+        /// Id of the node.
+        node: u16,
+        /// Removes the node even if it is alive or segments are lost.
+        #[serde(default)]
+        force: bool,
+    },
+}
+
+/// A response to the operator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum AdminResponse {
+    /// State of the cluster as this node sees it.
+    Status {
+        /// Id of this node.
+        node: u16,
+        /// The leader, if this node knows one.
+        leader: Option<u16>,
+        /// All nodes of the cluster.
+        nodes: Vec<NodeReport>,
+        /// Number of names in the directory.
+        names: usize,
+        /// True if a majority of the voters is reachable, as far as this node knows.
+        majority: bool,
+    },
+    /// The node is no longer a member.
+    Left {
+        /// Number of segments that were lost with the node.
+        dropped: usize,
+    },
+    /// The request was refused, with the reason.
+    Refused(String),
+}
+
+/// One node of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Node id.
+    pub node: u16,
+    /// Address of its data plane; its control plane listens one port above.
+    pub address: SocketAddr,
+    /// True if the node votes.
+    pub voter: bool,
+    /// True if the cluster has agreed that the node is alive.
+    pub alive: bool,
+    /// Number of times that the cluster has found the node alive anew.
+    pub epoch: u64,
+}
+
+impl AdminRequest {
+    /// Maximum time of one response.
+    pub const RESPONSE_MAX: Duration = Duration::from_secs(10);
+
+    /// Sends the request to the daemon that works in `folder`.
+    pub fn ask(&self, folder: &Path) -> io::Result<AdminResponse> {
+        let mut stream = UnixStream::connect(folder.join(ADMIN_SOCKET_NAME))?;
+        stream.set_read_timeout(Some(Self::RESPONSE_MAX * 2))?;
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+}

@@ -1,0 +1,12 @@
+//! Stored segments of a daemon: where its files are, and what they hold.
+//!
+//! `layout.rs` names the files, `registry.rs` is the persistent table of segments, and `offline.rs` reads the segments
+//! of a daemon that does not run.
+
+mod layout;
+mod offline;
+mod registry;
+
+pub use layout::{JOIN_FILE_NAME, STATE_VARIABLE, area_path, default_state_folder, file_folder, shard_folder};
+pub use offline::{OfflineError, OfflineNode, OfflineSegment};
+pub use registry::{Entry, Head, Registry, Unusable};
