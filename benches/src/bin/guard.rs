@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::regression::{CountError, Recorded, WORKLOADS, compare, instructions, run_workload};
+use ddss_benches::regression::{
+    CountError, Recorded, WORKLOADS, callgrind_options, compare, instructions, run_workload,
+};
 use ddss_benches::report::{Machine, Rows, run};
 
 /// Argument before a workload and its rounds: valgrind runs this program again with it.
@@ -94,7 +96,7 @@ fn judge(wishes: &Wishes) -> Result<bool, String> {
     let text = std::fs::read_to_string(&path).map_err(|error| format!("reading {}: {error}", path.display()))?;
     let mut kept = Recorded::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     if !wishes.ratios && !cfg!(rustix_use_libc) {
-        println!("skipped: rings-null: not built for valgrind; scripts/guard does that");
+        println!("skipped: rings-null, client-*: not built for valgrind; scripts/guard does that");
         kept.numbers.retain(|name, _| countable().any(|countable| countable == name));
     }
     if let Some(only) = &wishes.only {
@@ -123,14 +125,15 @@ enum Skip {
 /// The loads that can be counted. valgrind does not know how rustix finds the kernel's own clock, which the rings read now
 /// and then: for that it has to be built with `--cfg rustix_use_libc`.
 fn countable() -> impl Iterator<Item = &'static str> {
-    WORKLOADS.into_iter().map(|(name, _)| name).filter(|name| cfg!(rustix_use_libc) || *name != "rings-null")
+    let uses_rings = |name: &str| name == "rings-null" || name.starts_with("client-");
+    WORKLOADS.into_iter().map(|(name, _)| name).filter(move |name| cfg!(rustix_use_libc) || !uses_rings(name))
 }
 
 fn counts(only: Option<&str>) -> Result<BTreeMap<String, f64>, Skip> {
     let program = std::env::current_exe().map_err(|error| Skip::Failed(error.to_string()))?;
     let mut counts = BTreeMap::new();
     for name in countable().filter(|name| only.is_none_or(|only| only == *name)) {
-        let count = instructions(&program, &[LOAD, name]).map_err(|error| match error {
+        let count = instructions(&program, &[LOAD, name], callgrind_options(name)).map_err(|error| match error {
             CountError::NoValgrind(_) => Skip::Because(error.to_string()),
             failed @ CountError::Failed(_) => Skip::Failed(format!("{name}: {failed}")),
         })?;

@@ -29,16 +29,16 @@ impl fmt::Display for CountError {
 impl std::error::Error for CountError {}
 
 /// Counts the instructions of one round of a workload: `program` runs with `words`, and the number of rounds behind
-/// them.
-pub fn instructions(program: &Path, words: &[&str]) -> Result<f64, CountError> {
-    let [short, long] = ROUNDS.map(|rounds| collected(program, words, rounds));
+/// them. `options` are further options of callgrind.
+pub fn instructions(program: &Path, words: &[&str], options: &[&str]) -> Result<f64, CountError> {
+    let [short, long] = ROUNDS.map(|rounds| collected(program, words, options, rounds));
     let more = long?.saturating_sub(short?);
     Ok(more as f64 / (ROUNDS[1] - ROUNDS[0]) as f64)
 }
 
-fn collected(program: &Path, words: &[&str], rounds: u64) -> Result<u64, CountError> {
+fn collected(program: &Path, words: &[&str], options: &[&str], rounds: u64) -> Result<u64, CountError> {
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).args(words);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(options).arg(program).args(words);
     command.arg(rounds.to_string()).stdin(Stdio::null());
     let output = command.output().map_err(CountError::NoValgrind)?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use super::client_calls::{COUNTED, Caller, ClientCall};
 use ddss::{NodeId, SegmentId, Spec, Strategy};
 use ddss_core::engine::{Action, Engine, EngineConfig, MessageBody, Now, StepId};
 use ddss_core::{
@@ -28,7 +29,7 @@ const LOOKS_MAX: u32 = 1_000_000;
 const ATTACH_MAX: Duration = Duration::from_secs(20);
 
 /// The workloads, with one round of each.
-pub const WORKLOADS: [(&str, &str); 10] = [
+pub const WORKLOADS: [(&str, &str); 15] = [
     ("codec", "a request and a completion, encoded and decoded"),
     ("engine-null", "a question that asks for nothing, through the engine"),
     ("engine-small", "a get and a put of 8 bytes at home, as their ring entries stand there"),
@@ -36,10 +37,20 @@ pub const WORKLOADS: [(&str, &str); 10] = [
     ("engine-put", "a put of 64 bytes at home, through the engine"),
     ("engine-get-far", "a get of 64 bytes from another node, through the engines of both"),
     ("rings-null", "a question through the rings of a client, and its answer back"),
+    ("client-null", "a ping of a blocking client, without the wait for its answer"),
+    ("client-get-8", "a get of 8 bytes of a blocking client, without the wait"),
+    ("client-get-4096", "a get of 4096 bytes of a blocking client, without the wait"),
+    ("client-put-8", "a put of 8 bytes of a blocking client, without the wait"),
+    ("client-put-4096", "a put of 4096 bytes of a blocking client, without the wait"),
     ("iwarp-read-8", "a read of 8 bytes between two fabrics over loopback, both ends"),
     ("iwarp-read-4096", "a read of 4096 bytes, with its checksum at both ends"),
     ("iwarp-write-8", "a write of 8 bytes, and the read behind it that proves it placed"),
 ];
+
+/// Returns the options of callgrind for a workload.
+pub fn callgrind_options(name: &str) -> &'static [&'static str] {
+    if name.starts_with("client-") { &COUNTED } else { &[] }
+}
 
 /// Runs that many rounds of the workload.
 pub type Workload = Box<dyn FnMut(u64)>;
@@ -53,6 +64,10 @@ pub fn workload(name: &str) -> Option<Workload> {
     let fabrics = |bytes: u64, writes: bool| -> Workload {
         let mut fabrics = Fabrics::connect();
         Box::new(move |rounds| fabrics.repeat(rounds, bytes, writes))
+    };
+    let calls = |call: ClientCall| -> Workload {
+        let mut caller = Caller::connect();
+        Box::new(move |rounds| caller.repeat(call, rounds))
     };
     Some(match name {
         "codec" => Box::new(|rounds| (0..rounds).for_each(codec)),
@@ -68,6 +83,11 @@ pub fn workload(name: &str) -> Option<Workload> {
         }),
         "engine-get-far" => engines(1, get),
         "rings-null" => rings(),
+        "client-null" => calls(ClientCall::Null),
+        "client-get-8" => calls(ClientCall::Get(8)),
+        "client-get-4096" => calls(ClientCall::Get(4096)),
+        "client-put-8" => calls(ClientCall::Put(8)),
+        "client-put-4096" => calls(ClientCall::Put(4096)),
         "iwarp-read-8" => fabrics(8, false),
         "iwarp-read-4096" => fabrics(4096, false),
         "iwarp-write-8" => fabrics(8, true),

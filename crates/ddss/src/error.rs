@@ -149,24 +149,19 @@ impl Error {
         move |refused| Error::BadArgument { action, target: target.to_owned(), refused }
     }
 
-    /// Converts a completion whose data says more than its outcome.
-    pub(crate) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Result<(), Self> {
+    /// Builds the error of an unsuccessful completion.
+    #[cold]
+    pub(crate) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Self {
+        let target = target.to_owned();
         match completion.outcome {
             Outcome::Failed(failure @ (Failure::QuotaBytes | Failure::QuotaSegments)) => {
                 let used = u64::from_le_bytes(std::array::from_fn(|byte| completion.data[byte]));
                 let allowed = completion.version.0;
-                Err(Error::OverQuota { action, target: target.to_owned(), failure, used, allowed })
+                Error::OverQuota { action, target, failure, used, allowed }
             }
-            outcome => Self::of(outcome, action, target),
-        }
-    }
-
-    pub(crate) fn of(outcome: Outcome, action: &'static str, target: &str) -> Result<(), Self> {
-        let target = || target.to_owned();
-        match outcome {
-            Outcome::Done => Ok(()),
-            Outcome::Failed(failure) => Err(Error::Failed { action, target: target(), failure }),
-            Outcome::Indeterminate(failure) => Err(Error::Indeterminate { action, target: target(), failure }),
+            Outcome::Failed(failure) => Error::Failed { action, target, failure },
+            Outcome::Indeterminate(failure) => Error::Indeterminate { action, target, failure },
+            Outcome::Done => unreachable!("only an unsuccessful completion has an error"),
         }
     }
 }

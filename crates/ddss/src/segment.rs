@@ -1,18 +1,19 @@
 //! The handle of a segment: get, put, release.
 
 use crate::api::local_read::{LocalReadRules, MappedSegment};
-use crate::call::priority::Priority;
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
 use crate::session::Inner;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{
-    Failure, LockToken, Model, OpenedSegment, Operation, Outcome, Payload, PutConditions, ReadOptions, SegmentId,
-    Version,
+    ArenaRange, Completion, Failure, LockToken, Model, OpenedSegment, Operation, Payload, PutConditions, ReadOptions,
+    SegmentId, Version,
 };
-use ddss_ipc::WaitClass;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +76,12 @@ impl SegmentLocation {
         PutConditions { version, token, requested_model }
     }
 
+    /// Returns offset and length of a range to read.
+    pub(crate) fn place(&self, range: impl RangeBounds<u64>) -> Result<(u64, usize), Error> {
+        let (offset, end) = bounds(range, self.bytes);
+        Ok((offset, self.check("get", offset, end)?))
+    }
+
     /// Checks a range before anything is sent; no sum here can overflow.
     pub(crate) fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
         let target = || self.name.to_string();
@@ -86,10 +93,60 @@ impl SegmentLocation {
             _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
         }
     }
+
+    /// Plans a get of a range that was checked.
+    #[inline]
+    pub(crate) fn plan_get(&self, offset: u64, length: usize, version: Option<Version>) -> CallPlan<'_> {
+        let (segment, into, inline) = (self.id, ArenaRange::NOWHERE, length <= INLINE_REPLY_BYTES_MAX);
+        let operation = Operation::Get { segment, offset, into, inline, options: self.read_options(version) };
+        self.plan("get", operation).receives(length)
+    }
+
+    /// Plans a get, and decodes its reply into the caller's bytes.
+    #[inline]
+    pub(crate) fn get<'a>(
+        &'a self,
+        offset: u64,
+        into: &'a mut [u8],
+        version: Option<Version>,
+    ) -> Result<PlannedCall<'a, impl Decoder<Stamp>>, Error> {
+        let length = self.check("get", offset, u128::from(offset) + into.len() as u128)?;
+        Ok(self.plan_get(offset, length, version).returns(|completion, reply| {
+            reply.read(0, into);
+            Stamp::of(completion)
+        }))
+    }
+
+    /// Plans a put of a range that was checked.
+    #[inline]
+    pub(crate) fn plan_put<'a>(&'a self, offset: u64, bytes: &'a [u8], conditions: PutConditions) -> CallPlan<'a> {
+        let inline = Payload::inline(bytes).filter(|_| conditions.allow_inline());
+        let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
+        let (segment, from) = (self.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
+        self.plan("put", Operation::Put { segment, offset, from, conditions }).sends(outgoing)
+    }
+
+    /// Plans a put.
+    #[inline]
+    pub(crate) fn put<'a>(
+        &'a self,
+        offset: u64,
+        bytes: &'a [u8],
+        conditions: PutConditions,
+    ) -> Result<PlannedCall<'a, impl Decoder<Stamp>>, Error> {
+        self.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        Ok(self.plan_put(offset, bytes, conditions).returns(|completion, _| Stamp::of(completion)))
+    }
+
+    /// Plans an operation without bytes.
+    #[inline]
+    pub(crate) fn plan(&self, action: &'static str, operation: Operation) -> CallPlan<'_> {
+        CallPlan::new(action, &self.name, operation)
+    }
 }
 
 /// Returns the first byte of a range and the end behind its last.
-pub(crate) fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
+fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
         Bound::Excluded(&before) => before.saturating_add(1),
@@ -126,26 +183,6 @@ impl Segment {
     /// Maximum bytes that one get or put moves.
     pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
 
-    pub(crate) fn new(client: Client, name: &str, opened: OpenedSegment) -> Self {
-        let location = SegmentLocation::new(&client.0, name, opened);
-        Self { client, location }
-    }
-
-    /// Returns the segment's name.
-    pub fn name(&self) -> &str {
-        &self.location.name
-    }
-
-    /// Returns the segment's id, which is never reused.
-    pub fn id(&self) -> SegmentId {
-        self.location.id
-    }
-
-    /// Returns the segment's size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.location.bytes
-    }
-
     /// Returns a handle whose calls ask for at least this model, each by itself. A call never gets less than the
     /// segment's own model: asking for a weaker model changes nothing.
     ///
@@ -160,12 +197,12 @@ impl Segment {
     /// ```
     #[must_use]
     pub fn with_model(&self, model: Model) -> Self {
-        Self { client: self.client.clone(), location: self.location.with_model(Some(model)) }
+        Self::at(self.client().clone(), self.location().with_model(Some(model)))
     }
 
-    /// Returns a handle whose calls have this timeout instead of [`ClientBuilder::timeout`]. It holds for all calls of
-    /// the handle and of the locks that it takes; a [`Batch`] has its client's timeout. A call with more than 600 s
-    /// fails with [`Error::BadArgument`].
+    /// Returns a handle whose calls have this timeout instead of [`ClientBuilder::timeout`]. It holds for all calls
+    /// of the handle and of the locks that it takes; a [`Batch`] has its client's timeout. A call with more than
+    /// 600 s fails with [`Error::BadArgument`].
     ///
     /// ```
     /// # use ddss::Failure;
@@ -183,117 +220,11 @@ impl Segment {
     /// [`Batch`]: crate::Batch
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { client: self.client.clone(), location: self.location.with_timeout(timeout) }
+        Self::at(self.client().clone(), self.location().with_timeout(timeout))
     }
 
-    /// Returns the deadline of a call of this handle.
-    pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.location.timeout.unwrap_or(self.client.0.timeout))
-    }
-
-    /// Reads a range atomically: all bytes are of the version that comes with them.
-    pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        self.get_value(self.time(), range, None)
-    }
-
-    /// Reads a range of an earlier committed version. The segment's history must still contain it
-    /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]); otherwise the call fails with
-    /// [`Failure::VersionGone`]. A version that the segment has not reached fails with [`Failure::VersionMismatch`].
-    pub fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        self.get_value(self.time(), range, Some(version))
-    }
-
-    pub(crate) fn get_value(
-        &self,
-        time: Deadline,
-        range: impl RangeBounds<u64>,
-        version: Option<Version>,
-    ) -> Result<Value, Error> {
-        let (start, end) = bounds(range, self.location.bytes);
-        let length = self.location.check("get", start, end)?;
-        let mut bytes = vec![0; length];
-        let stamp = match version {
-            None => self.get_by(time, start, &mut bytes)?,
-            Some(_) => self.get_with(time, start, &mut bytes, version)?,
-        };
-        Ok(Value::new(bytes, stamp))
-    }
-
-    /// Reads `into.len()` bytes atomically.
-    #[inline]
-    pub fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        match self.location.read_locally(offset, into) {
-            Some(stamp) => Ok(stamp),
-            None => self.get_with(self.time(), offset, into, None),
-        }
-    }
-
-    /// Reads with this deadline.
-    pub(crate) fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        match self.location.read_locally(offset, into) {
-            Some(stamp) => Ok(stamp),
-            None => self.get_with(time, offset, into, None),
-        }
-    }
-
-    fn get_with(&self, time: Deadline, offset: u64, into: &mut [u8], version: Option<Version>) -> Result<Stamp, Error> {
-        let length = self.location.check("get", offset, u128::from(offset) + into.len() as u128)?;
-        let (outcome, stamp) =
-            self.client.with_call(time, Priority::Call, "get", &self.location.name, true, |mut call| {
-                let buffer = call.buffer(length)?;
-                let range = buffer.range(length);
-                let inline = length <= INLINE_REPLY_BYTES_MAX;
-                let options = self.location.read_options(version);
-                let operation = Operation::Get { segment: self.location.id, offset, into: range, inline, options };
-                let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |completion, arena| {
-                    if completion.outcome != Outcome::Done {
-                    } else if completion.inline {
-                        into.copy_from_slice(&completion.data[..length]);
-                    } else {
-                        arena.read(range.offset() as usize, into).expect("a buffer lies inside the arena");
-                    }
-                })?;
-                Ok((outcome, Stamp::of(&completion)))
-            })?;
-        Error::of(outcome, "get", &self.location.name)?;
-        Ok(stamp)
-    }
-
-    /// Writes bytes atomically: no get ever sees a part of them.
-    pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_with(offset, bytes, self.location.put_conditions(None, None))
-    }
-
-    pub(crate) fn put_with(&self, offset: u64, bytes: &[u8], conditions: PutConditions) -> Result<Stamp, Error> {
-        self.put_by(self.time(), offset, bytes, conditions)
-    }
-
-    pub(crate) fn put_by(
-        &self,
-        time: Deadline,
-        offset: u64,
-        bytes: &[u8],
-        conditions: PutConditions,
-    ) -> Result<Stamp, Error> {
-        let length = self.location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let priority = Priority::under(conditions.token);
-        let (outcome, stamp) =
-            self.client.with_call(time, priority, "put", &self.location.name, false, |mut call| {
-                let small = Payload::inline(bytes).filter(|_| conditions.allow_inline());
-                let (from, buffer) = if let Some(inline) = small {
-                    (inline, None)
-                } else {
-                    let buffer = call.buffer(length)?;
-                    let range = buffer.range(length);
-                    call.write(range.offset(), bytes);
-                    (Payload::Arena(range), Some(buffer))
-                };
-                let operation = Operation::Put { segment: self.location.id, offset, from, conditions };
-                let (outcome, completion, ()) = Client::polling(call, operation, buffer, |_, _| ())?;
-                Ok((outcome, Stamp::of(&completion)))
-            })?;
-        Error::of(outcome, "put", &self.location.name)?;
-        Ok(stamp)
+    pub(crate) fn at(client: Client, location: SegmentLocation) -> Self {
+        Self { client, location }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -304,14 +235,101 @@ impl Segment {
         &self.location
     }
 
-    /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and root
-    /// may do so.
-    pub fn release(self) -> Result<(), Error> {
-        let operation = Operation::Release { segment: self.location.id };
-        let (time, name) = (self.time(), &self.location.name);
-        let outcome = self.client.with_call(time, Priority::Call, "release", name, false, |call| {
-            call.run(operation, None, WaitClass::Sleeping, |completion, _| completion.outcome)
-        })?;
-        Error::of(outcome, "release", &self.location.name)
+    /// Returns the deadline of a call of this handle.
+    pub(crate) fn time(&self) -> Deadline {
+        Deadline::of(self.location.timeout.unwrap_or(self.client.0.timeout))
+    }
+}
+
+calls! {
+    impl Segment, AsyncSegment {
+        /// Returns the segment's name.
+        pub fn name(&self) -> &str {
+            &self.location().name
+        }
+
+        /// Returns the segment's id, which is never reused.
+        pub fn id(&self) -> SegmentId {
+            self.location().id
+        }
+
+        /// Returns the segment's size in bytes.
+        pub fn bytes(&self) -> u64 {
+            self.location().bytes
+        }
+    }
+}
+
+calls! {
+    impl Segment, AsyncSegment {
+        /// Reads a range atomically: all bytes are of the version that comes with them.
+        pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+            let (offset, length) = self.location().place(range)?;
+            let mut bytes = vec![0; length];
+            let stamp = wait!(self.get_into(offset, &mut bytes))?;
+            Ok(Value::new(bytes, stamp))
+        }
+
+        /// Reads a range of an earlier committed version. The segment's history must still contain it
+        /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]); otherwise the call fails with
+        /// [`Failure::VersionGone`]. A version that the segment has not reached fails with
+        /// [`Failure::VersionMismatch`].
+        pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+            let (offset, length) = self.location().place(range)?;
+            let mut bytes = vec![0; length];
+            let plan = self.location().get(offset, &mut bytes, Some(version))?;
+            let stamp = wait!(self.client().run(self.time(), plan))?;
+            Ok(Value::new(bytes, stamp))
+        }
+
+        /// Reads `into.len()` bytes atomically.
+        #[inline]
+        pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+            wait!(self.get_by(self.time(), offset, into))
+        }
+
+        /// Reads with this deadline.
+        #[inline]
+        pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+            match self.location().read_locally(offset, into) {
+                Some(stamp) => Ok(stamp),
+                None => wait!(self.client().run(time, self.location().get(offset, into, None)?)),
+            }
+        }
+
+        /// Writes bytes atomically: no get ever sees a part of them.
+        pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+            wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(None, None)))
+        }
+
+        /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
+        /// [`Failure::VersionMismatch`].
+        pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+            wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)))
+        }
+
+        /// Writes with this deadline, under these conditions.
+        pub(crate) async fn put_by(&self, time: Deadline, offset: u64, bytes: &[u8], conditions: PutConditions)
+            -> Result<Stamp, Error>
+        {
+            wait!(self.client().run(time, self.location().put(offset, bytes, conditions)?))
+        }
+
+        /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and
+        /// root may do so.
+        pub async fn release(self) -> Result<(), Error> {
+            wait!(self.run_operation("release", Operation::Release { segment: self.id() }, |_| ()))
+        }
+
+        /// Runs an operation that carries no bytes.
+        pub(crate) async fn run_operation<T: Send>(
+            &self,
+            action: &'static str,
+            operation: Operation,
+            decode: impl Fn(&Completion) -> T + Send,
+        ) -> Result<T, Error> {
+            let call = self.location().plan(action, operation).returns(move |completion, _| decode(completion));
+            wait!(self.client().run(self.time(), call))
+        }
     }
 }

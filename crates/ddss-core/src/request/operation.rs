@@ -16,7 +16,7 @@ pub struct ArenaRange {
 }
 
 impl ArenaRange {
-    /// Placeholder that [`Operation::with_range`] replaces.
+    /// Placeholder that [`Operation::set_range`] replaces.
     pub const NOWHERE: Self = Self { slot: 0, bytes: 0 };
 
     /// Returns the offset of the first byte in the arena.
@@ -230,9 +230,9 @@ impl PermissionUpdate {
 
 impl Operation {
     /// Replaces the arena range, if the operation has one.
-    #[must_use]
-    pub const fn with_range(mut self, range: ArenaRange) -> Self {
-        match &mut self {
+    #[inline]
+    pub const fn set_range(&mut self, range: ArenaRange) {
+        match self {
             Operation::Allocate { spec_and_name: place }
             | Operation::Open { name: place }
             | Operation::Get { into: place, .. }
@@ -243,7 +243,6 @@ impl Operation {
             | Operation::Stat { page: place, .. } => *place = range,
             _ => {}
         }
-        self
     }
 
     /// Returns the segment of the operation.
@@ -282,6 +281,7 @@ impl Operation {
     }
 
     /// Returns the lock under which it is made.
+    #[inline]
     pub const fn token(&self) -> Option<LockToken> {
         match *self {
             Operation::Put { conditions, .. } | Operation::PutMany { conditions, .. } => conditions.token,
@@ -292,6 +292,7 @@ impl Operation {
     }
 
     /// Returns true if an abandoned call leaves no effect: a read, or a lock, which is given back.
+    #[inline]
     pub const fn is_harmless(&self) -> bool {
         match self {
             Operation::Null

@@ -1,17 +1,13 @@
-//! Atomic operations, conditional puts, version waits and locks of a [`Segment`].
+//! Atomic operations and version waits of a [`Segment`].
 
-use super::lock::{LockGuard, LockOptions};
-use crate::call::channels::Call;
-use crate::call::priority::Priority;
-use crate::client::Client;
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
 use ddss_core::{AtomicOp, Completion, LockToken, Model, Operation, Version};
-use ddss_ipc::WaitClass;
 use std::ops::RangeBounds;
-use std::time::Duration;
 
 /// Value of a word before an atomic operation, and the segment's stamp after it.
 ///
@@ -42,142 +38,71 @@ pub(crate) fn first_word(completion: &Completion) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
 }
 
-impl Segment {
-    /// Adds to the word at `offset` (a multiple of 8), wrapping around, and returns the previous value.
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.run_atomic("add to", offset, AtomicOp::Add(add), None)
-    }
-
-    /// Replaces the word at `offset` (a multiple of 8) and returns the previous value.
-    pub fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.run_atomic("swap a word of", offset, AtomicOp::Swap(new), None)
-    }
-
-    /// Writes `new` at `offset` (a multiple of 8) if the word equals `expected`; returns the previous value.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # let segment = client.allocate("leader", ddss::Spec::new(8))?;
-    /// let won = segment.compare_swap(0, 0, 17)?.before == 0;
-    /// assert!(won);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.run_atomic("compare and swap a word of", offset, AtomicOp::CompareSwap { expected, new }, None)
-    }
-
-    pub(crate) fn run_atomic(
-        &self,
-        action: &'static str,
-        offset: u64,
-        change: AtomicOp,
-        token: Option<LockToken>,
-    ) -> Result<AtomicResult, Error> {
-        self.location().check(action, offset, u128::from(offset) + 8)?;
-        let operation = Operation::Atomic { segment: self.id(), offset, change, token };
-        self.run_operation(action, operation, WaitClass::Polling).map(|completion| AtomicResult::of(&completion))
-    }
-
-    /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
-    /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
-    pub fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_with(offset, bytes, self.location().put_conditions(Some(version), None))
-    }
-
-    /// Waits until the segment's version is above `version`, and returns the stamp of the version it then has.
-    ///
-    /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
-    /// [`Failure::TimedOut`](crate::Failure::TimedOut).
-    pub fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
-        self.wait_by(self.time(), version)
-    }
-
-    fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
-        let operation = Operation::Await { segment: self.id(), above: version };
-        self.run_operation_by(time, "watch", operation, WaitClass::Sleeping).map(|completion| Stamp::of(&completion))
-    }
-
-    /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads. The bytes are newer than `version` under
-    /// every model. Both steps share the timeout of one call.
-    pub fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let range = (range.start_bound().cloned(), range.end_bound().cloned());
-        let time = self.time().started();
-        self.wait_by(time, version)?;
-        let value = self.get_value(time, range, None)?;
-        if value.version() > version {
-            return Ok(value);
+calls! {
+    impl Segment, AsyncSegment {
+        /// Adds to the word at `offset` (a multiple of 8), wrapping around, and returns the previous value.
+        pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
+            wait!(self.run_atomic("add to", offset, AtomicOp::Add(add), None))
         }
-        // A read cache that is fresh enough for the model may be older than the awaited version.
-        self.with_model(Model::Write).get_value(time, range, None)
-    }
 
-    /// Takes the segment's lock exclusively, waiting in the lock queue until this call's deadline.
-    ///
-    /// While the lock is taken, gets of this client proceed. Puts and atomics that change the protected bytes must go
-    /// through the [`LockGuard`]. Made through the segment they would wait for their own client, so they fail at once
-    /// with [`Failure::OwnLock`](crate::Failure::OwnLock).
-    ///
-    /// A lock belongs to its [`LockGuard`], not to the client. Threads of one client that exclude each other each take
-    /// the lock and wait in the lock queue. A second `lock` by the holder therefore waits for itself, as with a mutex.
-    /// The call fails with [`Failure::TimedOut`](crate::Failure::TimedOut) at its deadline, or at once with
-    /// [`Failure::Locked`](crate::Failure::Locked) under [`LockOptions::no_wait`].
-    pub fn lock(&self) -> Result<LockGuard, Error> {
-        self.lock_with(LockOptions::new())
-    }
-
-    /// Takes the lock with these options.
-    pub fn lock_with(&self, options: LockOptions) -> Result<LockGuard, Error> {
-        let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
-        let operation = Operation::Lock { segment: self.id(), lock_request };
-        let completion = self.run_operation_by(options.time(self.time()), "lock", operation, WaitClass::LockQueue)?;
-        Ok(LockGuard::new(self.clone(), LockToken(first_word(&completion)), Stamp::of(&completion)))
-    }
-
-    pub(crate) fn unlock(&self, token: LockToken) -> Result<(), Error> {
-        /// Minimum time of an unlock. Other clients wait for the lock, so the unlock goes out even if its holder has no
-        /// time left.
-        const UNLOCK_TIME_MIN: Duration = Duration::from_millis(1);
-        let mut time = Deadline::of(self.time().remaining().max(UNLOCK_TIME_MIN));
-        let operation = Operation::Unlock { segment: self.id(), token };
-        let client = self.client();
-        let last = client.0.last_session();
-        if !last.attachment.is_draining() {
-            return self.run_operation_by(time, "unlock", operation, WaitClass::Polling).map(drop);
+        /// Replaces the word at `offset` (a multiple of 8) and returns the previous value.
+        pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
+            wait!(self.run_atomic("swap a word of", offset, AtomicOp::Swap(new), None))
         }
-        // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
-        // does not know it.
-        let run = |call: Call<'_>| call.run(operation, None, WaitClass::Polling, |completion, _| completion.outcome);
-        let ended = last.channels.call(Priority::Holder, &mut time).and_then(run);
-        let outcome = ended.map_err(|none| client.explain(none, "unlock", self.name()))?;
-        Error::of(outcome, "unlock", self.name())
-    }
 
-    /// Runs an operation that carries no bytes.
-    pub(crate) fn run_operation(
-        &self,
-        action: &'static str,
-        operation: Operation,
-        class: WaitClass,
-    ) -> Result<Completion, Error> {
-        self.run_operation_by(self.time(), action, operation, class)
-    }
+        /// Writes `new` at `offset` (a multiple of 8) if the word equals `expected`; returns the previous value.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// # let segment = client.allocate("leader", ddss::Spec::new(8))?;
+        /// let won = segment.compare_swap(0, 0, 17)?.before == 0;
+        /// assert!(won);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
+            let change = AtomicOp::CompareSwap { expected, new };
+            wait!(self.run_atomic("compare and swap a word of", offset, change, None))
+        }
 
-    fn run_operation_by(
-        &self,
-        time: Deadline,
-        action: &'static str,
-        operation: Operation,
-        class: WaitClass,
-    ) -> Result<Completion, Error> {
-        let client: &Client = self.client();
-        let priority = Priority::of(&operation);
-        // A lock that the next daemon grants is a different lock, but the caller has not seen the first one.
-        let completion = client.with_call(time, priority, action, self.name(), operation.is_harmless(), |call| {
-            call.run(operation, None, class, |completion, _| *completion)
-        })?;
-        Error::of(completion.outcome, action, self.name())?;
-        Ok(completion)
+        pub(crate) async fn run_atomic(
+            &self,
+            action: &'static str,
+            offset: u64,
+            change: AtomicOp,
+            token: Option<LockToken>,
+        ) -> Result<AtomicResult, Error> {
+            self.location().check(action, offset, u128::from(offset) + 8)?;
+            let operation = Operation::Atomic { segment: self.id(), offset, change, token };
+            wait!(self.run_operation(action, operation, AtomicResult::of))
+        }
+
+        /// Waits until the segment's version is above `version`, and returns the stamp of the version it then has.
+        ///
+        /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
+        /// [`Failure::TimedOut`](crate::Failure::TimedOut).
+        pub async fn wait_newer_than(&self, version: Version) -> Result<Stamp, Error> {
+            wait!(self.wait_by(self.time(), version))
+        }
+
+        pub(crate) async fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
+            let plan = self.location().plan("watch", Operation::Await { segment: self.id(), above: version });
+            wait!(self.client().run(time, plan.returns(|completion, _| Stamp::of(completion))))
+        }
+
+        /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads. The bytes are newer than `version` under
+        /// every model. Both steps share the timeout of one call.
+        pub async fn get_newer_than(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+            let (offset, length) = self.location().place(range)?;
+            let (mut bytes, time) = (vec![0; length], self.time().started());
+            wait!(self.wait_by(time, version))?;
+            let mut stamp = wait!(self.get_by(time, offset, &mut bytes))?;
+            if stamp.version <= version {
+                // A read cache that is fresh enough for the model may be older than the awaited version.
+                stamp = wait!(self.with_model(Model::Write).get_by(time, offset, &mut bytes))?;
+            }
+            Ok(Value::new(bytes, stamp))
+        }
     }
 }
 
@@ -185,7 +110,8 @@ impl Segment {
 mod tests {
     use super::*;
     use crate::testing::TestNode;
-    use crate::{Failure, Spec};
+    use crate::{Failure, LockOptions, Spec};
+    use std::time::Duration;
 
     #[test]
     fn atomics_are_atomic_and_increment_version() {

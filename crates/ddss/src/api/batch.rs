@@ -1,16 +1,18 @@
 //! Many calls over any segments in one submission; as many as fit are in flight at the same time.
 
+use crate::async_client::{AsyncBatch, AsyncClient, AsyncSegment};
 use crate::call::channels::NoCompletion;
 use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
 use crate::call::priority::Priority;
+use crate::calls::calls;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::segment::{Segment, SegmentLocation, bounds};
+use crate::plan::CallPlan;
+use crate::segment::{Segment, SegmentLocation};
 use crate::session::Session;
 use crate::value::{Stamp, Value};
-use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{ArenaRange, Completion, Operation, Payload};
+use ddss_core::Completion;
 use std::ops::RangeBounds;
 
 /// Result of one call of a [`Batch`].
@@ -92,53 +94,71 @@ impl std::fmt::Debug for Batch {
     }
 }
 
+calls! {
+    impl Client, AsyncClient {
+        /// Creates an empty batch.
+        pub fn batch(&self) -> Batch | AsyncBatch {
+            self.new_batch()
+        }
+    }
+}
+
 impl Client {
-    /// Creates an empty batch.
-    pub fn batch(&self) -> Batch {
+    fn new_batch(&self) -> Batch {
         Batch { client: self.clone(), calls: Vec::new() }
     }
 }
 
-/// Operation of one call of a batch, with its outgoing bytes and the size of its reply.
-pub(crate) struct CallProgress {
-    pub(crate) operation: Operation,
-    /// Bytes that the call sends through the arena.
-    pub(crate) outgoing: Vec<u8>,
-    /// Number of bytes that the call returns.
-    pub(crate) incoming: usize,
+calls! {
+    impl Batch, AsyncBatch {
+        /// Adds a get.
+        pub fn get(&mut self, segment: &Segment, range: impl RangeBounds<u64>)
+            | (&mut self, segment: &AsyncSegment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error>
+        {
+            let (offset, length) = segment.location().place(range)?;
+            self.calls.push((segment.clone(), BatchCall::Get { offset, length }));
+            Ok(self)
+        }
+
+        /// Adds a put.
+        pub fn put(&mut self, segment: &Segment, offset: u64, bytes: &[u8])
+            | (&mut self, segment: &AsyncSegment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error>
+        {
+            segment.location().check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+            self.calls.push((segment.clone(), BatchCall::Put { offset, bytes: bytes.to_vec() }));
+            Ok(self)
+        }
+    }
+}
+
+calls! {
+    impl Batch, AsyncBatch {
+        /// Runs all calls and waits for the last one. Replies are in the order in which the calls were added.
+        ///
+        /// An error of the whole batch means that there is no daemon and that no call had an effect.
+        pub async fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
+            let calls = std::mem::take(&mut self.calls);
+            wait!(self.run_calls(&calls))
+        }
+    }
 }
 
 impl Batch {
-    /// Adds a get.
-    pub fn get(&mut self, segment: &Segment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::get(segment.location(), range)?));
-        Ok(self)
-    }
-
-    /// Adds a put.
-    pub fn put(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::put(segment.location(), offset, bytes)?));
-        Ok(self)
-    }
-
-    /// Runs all calls and waits for the last one. Replies are in the order in which the calls were added.
-    ///
-    /// An error of the whole batch means that there is no daemon and that no call had an effect.
-    pub fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
-        let (client, calls) = (&self.client, std::mem::take(&mut self.calls));
+    fn run_calls(&self, calls: &[(Segment, BatchCall)]) -> Result<Vec<Result<BatchReply, Error>>, Error> {
+        let client = &self.client;
         let read_locally = |(segment, call): &(Segment, BatchCall)| call.read_locally(segment.location()).map(Ok);
         let mut replies: Vec<Option<Result<BatchReply, Error>>> = calls.iter().map(read_locally).collect();
         let remote: Vec<usize> = (0..calls.len()).filter(|&index| replies[index].is_none()).collect();
-        let mut parts = by_shard(client, &calls, remote)?;
+        let mut parts = by_shard(client, calls, remote)?;
         match run_parts(&mut parts, client.time()) {
             Err(error) if replies.iter().all(Option::is_none) => return Err(error),
             // Some calls were answered by a local read: return those replies.
             ended => drop(ended),
         }
-        for ShardBatch { client, calls: indices, results, .. } in parts {
-            for (index, ended) in indices.into_iter().zip(results) {
-                let (segment, call) = &calls[index];
-                replies[index] = Some(reply(&client, segment, call, ended));
+        for ShardBatch { client, calls: indices, plans, results, .. } in parts {
+            for ((index, plan), ended) in indices.into_iter().zip(plans).zip(results) {
+                let reply = |(completion, bytes)| calls[index].1.reply(&completion, bytes);
+                replies[index] = Some(client.conclude(ended, plan.action, plan.target).map(reply));
             }
         }
         Ok(replies.into_iter().map(|reply| reply.expect("each call was answered")).collect())
@@ -146,21 +166,21 @@ impl Batch {
 }
 
 /// The calls of a batch that go to one shard.
-struct ShardBatch {
+struct ShardBatch<'a> {
     client: Client,
     /// Indices of the calls within the batch.
     calls: Vec<usize>,
-    steps: Vec<CallProgress>,
+    plans: Vec<CallPlan<'a>>,
     results: Vec<FinishedCall>,
     /// Indices of the calls that still have to run.
     pending: Vec<usize>,
 }
 
-impl ShardBatch {
-    fn new(client: Client, all: &[(Segment, BatchCall)], calls: Vec<usize>) -> Self {
-        let steps: Vec<CallProgress> = calls.iter().map(|&index| all[index].1.step(all[index].0.location())).collect();
-        let results = steps.iter().map(|_| Err(NoCompletion::Gone)).collect();
-        Self { client, pending: (0..calls.len()).collect(), calls, steps, results }
+impl<'a> ShardBatch<'a> {
+    fn new(client: Client, all: &'a [(Segment, BatchCall)], calls: Vec<usize>) -> Self {
+        let plans: Vec<_> = calls.iter().map(|&index| all[index].1.plan(all[index].0.location())).collect();
+        let results = plans.iter().map(|_| Err(NoCompletion::Gone)).collect();
+        Self { client, pending: (0..calls.len()).collect(), calls, plans, results }
     }
 
     /// Records the results of the pending calls, and selects those to run again on the next daemon if one comes in
@@ -174,7 +194,7 @@ impl ShardBatch {
                     session.attachment.set_draining();
                     true
                 }
-                Err(NoCompletion::Gone) => self.steps[index].operation.is_harmless(),
+                Err(NoCompletion::Gone) => self.plans[index].is_harmless,
                 _ => false,
             };
             self.results[index] = ended;
@@ -184,7 +204,11 @@ impl ShardBatch {
 }
 
 /// Groups the calls by shard, each group with the client of its shard.
-fn by_shard(client: &Client, calls: &[(Segment, BatchCall)], remote: Vec<usize>) -> Result<Vec<ShardBatch>, Error> {
+fn by_shard<'a>(
+    client: &Client,
+    calls: &'a [(Segment, BatchCall)],
+    remote: Vec<usize>,
+) -> Result<Vec<ShardBatch<'a>>, Error> {
     if client.shard_count() == 1 {
         return Ok(vec![ShardBatch::new(client.clone(), calls, remote)]);
     }
@@ -200,13 +224,13 @@ fn by_shard(client: &Client, calls: &[(Segment, BatchCall)], remote: Vec<usize>)
 }
 
 /// Runs the calls of all shards at the same time. An error means that no call had an effect.
-fn run_parts(parts: &mut [ShardBatch], mut time: Deadline) -> Result<(), Error> {
+fn run_parts(parts: &mut [ShardBatch<'_>], mut time: Deadline) -> Result<(), Error> {
     let mut begun = false;
     loop {
         // No request goes out before all shards are reachable.
         let mut reached = Vec::new();
         for part in parts.iter_mut().filter(|part| !part.pending.is_empty()) {
-            let harmless = part.pending.iter().all(|&index| part.steps[index].operation.is_harmless());
+            let harmless = part.pending.iter().all(|&index| part.plans[index].is_harmless);
             match part.client.0.session(&mut time, harmless) {
                 Ok(session) => reached.push((part, session)),
                 Err(error) if !begun => return Err(error),
@@ -222,11 +246,11 @@ fn run_parts(parts: &mut [ShardBatch], mut time: Deadline) -> Result<(), Error> 
         let mut running: Vec<Result<Pipeline<'_>, NoCompletion>> = (reached.iter().zip(&mut times))
             .map(|((part, session), time)| {
                 let call = session.channels.call(Priority::Call, time)?;
-                Ok(Pipeline::new(call, part.pending.iter().map(|&index| &part.steps[index]).collect()))
+                Ok(Pipeline::new(call, part.pending.iter().map(|&index| &part.plans[index]).collect()))
             })
             .collect();
         run_together(&mut running.iter_mut().flatten().collect::<Vec<_>>());
-        let all = |(running, (part, _)): (Result<Pipeline<'_>, _>, &(&mut ShardBatch, _))| match running {
+        let all = |(running, (part, _)): (Result<Pipeline<'_>, _>, &(&mut ShardBatch<'_>, _))| match running {
             Ok(many) => many.results(),
             Err(none) => part.pending.iter().map(|_| Err(none)).collect(),
         };
@@ -237,30 +261,10 @@ fn run_parts(parts: &mut [ShardBatch], mut time: Deadline) -> Result<(), Error> 
     }
 }
 
-fn reply(client: &Client, segment: &Segment, call: &BatchCall, ended: FinishedCall) -> Result<BatchReply, Error> {
-    let (completion, bytes) = ended.map_err(|none| client.explain(none, call.action(), segment.name()))?;
-    Error::of(completion.outcome, call.action(), segment.name())?;
-    Ok(call.reply(&completion, bytes))
-}
-
 impl BatchCall {
-    pub(crate) fn get(location: &SegmentLocation, range: impl RangeBounds<u64>) -> Result<Self, Error> {
-        let (offset, end) = bounds(range, location.bytes);
-        Ok(BatchCall::Get { offset, length: location.check("get", offset, end)? })
-    }
-
-    pub(crate) fn put(location: &SegmentLocation, offset: u64, bytes: &[u8]) -> Result<Self, Error> {
-        location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        Ok(BatchCall::Put { offset, bytes: bytes.to_vec() })
-    }
-
     /// Returns true if the call has no side effects.
     pub(crate) fn is_harmless(&self) -> bool {
         matches!(self, BatchCall::Get { .. })
-    }
-
-    pub(crate) fn action(&self) -> &'static str {
-        if matches!(self, BatchCall::Get { .. }) { "get" } else { "put" }
     }
 
     /// Reads in place if a local read is possible; such a call needs no channel.
@@ -274,22 +278,10 @@ impl BatchCall {
         Some(BatchReply::Got(Value::new(bytes, stamp)))
     }
 
-    pub(crate) fn step(&self, location: &SegmentLocation) -> CallProgress {
-        let into = ArenaRange::NOWHERE;
+    pub(crate) fn plan<'a>(&'a self, location: &'a SegmentLocation) -> CallPlan<'a> {
         match self {
-            BatchCall::Get { offset, length } => {
-                let (segment, offset, inline) = (location.id, *offset, *length <= INLINE_REPLY_BYTES_MAX);
-                let operation = Operation::Get { segment, offset, into, inline, options: location.read_options(None) };
-                CallProgress { operation, outgoing: Vec::new(), incoming: *length }
-            }
-            BatchCall::Put { offset, bytes } => {
-                let conditions = location.put_conditions(None, None);
-                let small = Payload::inline(bytes).filter(|_| conditions.allow_inline());
-                let outgoing = if small.is_some() { Vec::new() } else { bytes.clone() };
-                let from = small.unwrap_or(Payload::Arena(into));
-                let operation = Operation::Put { segment: location.id, offset: *offset, from, conditions };
-                CallProgress { operation, outgoing, incoming: 0 }
-            }
+            BatchCall::Get { offset, length } => location.plan_get(*offset, *length, None),
+            BatchCall::Put { offset, bytes } => location.plan_put(*offset, bytes, location.put_conditions(None, None)),
         }
     }
 

@@ -2,43 +2,35 @@
 
 use super::atomics::first_word;
 use crate::async_client::AsyncSegment;
+use crate::calls::calls;
 use crate::error::Error;
 use crate::segment::Segment;
 use ddss_core::Operation;
-use ddss_ipc::WaitClass;
 
-impl Segment {
-    /// Takes the segment's lock away from all holders, exclusive or shared, and returns their number.
-    ///
-    /// Only the segment's owner and root may do so. The lock queue's next request is granted. Holders are not notified:
-    /// their later puts under the lock fail with [`Failure::LockLost`](crate::Failure::LockLost), as after the end of
-    /// the lease.
-    ///
-    /// Intended for an administrator who knows that the holder is stuck. The lock of a dead holder ends by itself.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// let door = client.allocate("door", ddss::Spec::new(8))?;
-    /// # let _held = door.lock()?;
-    /// if let Some(holder) = door.stat()?.holder {
-    ///     println!("taking it from a client of {}", holder.node);
-    ///     assert_eq!(door.break_lock()?, 1);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn break_lock(&self) -> Result<u64, Error> {
-        let operation = Operation::Break { segment: self.id() };
-        self.run_operation("break the lock of", operation, WaitClass::Sleeping)
-            .map(|completion| first_word(&completion))
-    }
-}
-
-impl AsyncSegment {
-    /// Takes the segment's lock away from all holders: [`Segment::break_lock`].
-    pub async fn break_lock(&self) -> Result<u64, Error> {
-        let operation = Operation::Break { segment: self.id() };
-        self.run_operation("break the lock of", operation).await.map(|completion| first_word(&completion))
+calls! {
+    impl Segment, AsyncSegment {
+        /// Takes the segment's lock away from all holders, exclusive or shared, and returns their number.
+        ///
+        /// Only the segment's owner and root may do so. The lock queue's next request is granted. Holders are not
+        /// notified: their later puts under the lock fail with [`Failure::LockLost`](crate::Failure::LockLost), as
+        /// after the end of the lease.
+        ///
+        /// Intended for an administrator who knows that the holder is stuck. The lock of a dead holder ends by itself.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// let door = client.allocate("door", ddss::Spec::new(8))?;
+        /// # let _held = door.lock()?;
+        /// if let Some(holder) = door.stat()?.holder {
+        ///     println!("taking it from a client of {}", holder.node);
+        ///     assert_eq!(door.break_lock()?, 1);
+        /// }
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn break_lock(&self) -> Result<u64, Error> {
+            wait!(self.run_operation("break the lock of", Operation::Break { segment: self.id() }, first_word))
+        }
     }
 }
 

@@ -1,12 +1,17 @@
 //! Guard of a segment's lock. The home checks each operation made under the lock; dropping the guard releases it.
 
-use super::atomics::AtomicResult;
+use super::atomics::{AtomicResult, first_word};
+use crate::async_client::{AsyncLockGuard, AsyncSegment};
+use crate::call::channels::Call;
+use crate::call::priority::Priority;
+use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::plan::{Decoder, PlannedCall};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
-use ddss_core::{AtomicOp, BadArgument, Failure, LockRequest, LockToken, Version};
+use ddss_core::{AtomicOp, BadArgument, Failure, LockRequest, LockToken, Operation, PutConditions, Version};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
@@ -112,79 +117,148 @@ pub struct LockGuard {
     open: bool,
 }
 
+calls! {
+    impl Segment, AsyncSegment {
+        /// Takes the segment's lock exclusively, waiting in the lock queue until this call's deadline.
+        ///
+        /// While the lock is taken, gets of this client proceed. Puts and atomics that change the protected bytes must
+        /// go through the [`LockGuard`]. Made through the segment they would wait for their own client, so they fail at
+        /// once with [`Failure::OwnLock`].
+        ///
+        /// A lock belongs to its [`LockGuard`], not to the client. Threads of one client that exclude each other each
+        /// take the lock and wait in the lock queue. A second `lock` by the holder therefore waits for itself, as with
+        /// a mutex. The call fails with [`Failure::TimedOut`] at its deadline, or at once with [`Failure::Locked`]
+        /// under [`LockOptions::no_wait`].
+        pub async fn lock(&self) -> Result<LockGuard, Error> | Result<AsyncLockGuard, Error> {
+            wait!(self.lock_with(LockOptions::new()))
+        }
+
+        /// Takes the lock with these options.
+        pub async fn lock_with(&self, options: LockOptions)
+            -> Result<LockGuard, Error> | Result<AsyncLockGuard, Error>
+        {
+            let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
+            let plan = self.location().plan("lock", Operation::Lock { segment: self.id(), lock_request });
+            let call = plan.returns(|completion, _| (LockToken(first_word(completion)), Stamp::of(completion)));
+            wait!(self.take_lock(options.time(self.time()), call))
+        }
+    }
+}
+
+calls! {
+    impl LockGuard, AsyncLockGuard {
+        /// Returns the fencing token: greater than those of all earlier holders, for systems outside of DDSS.
+        pub fn token(&self) -> u64 {
+            self.token.0
+        }
+
+        /// Returns the version that the segment had when the lock was granted.
+        pub fn version(&self) -> Version {
+            self.stamp.version
+        }
+
+        /// Returns the conditions of a put under the lock.
+        pub(crate) fn conditions(&self, version: Option<Version>) -> PutConditions {
+            self.segment.location().put_conditions(version, Some(self.token))
+        }
+    }
+}
+
+calls! {
+    impl LockGuard, AsyncLockGuard {
+        /// Reads a range.
+        pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+            wait!(self.segment.get(range))
+        }
+
+        /// Writes bytes if the guard still has the lock. Otherwise the put does nothing and fails with
+        /// [`Failure::LockLost`]. A shared lock does not permit puts.
+        pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+            wait!(self.segment.put_by(self.segment.time(), offset, bytes, self.conditions(None)))
+        }
+
+        /// Writes bytes if the guard still has the lock and the segment still has that version: [`Segment::put_if`].
+        /// Under [`Model::Version`](crate::Model::Version) each put names a version, so the lock holder must use this
+        /// method.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
+        /// let account = client.allocate("account", spec)?;
+        /// let held = account.lock()?;
+        /// let put = held.put_if(held.version(), 0, b"first")?;
+        /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")])?;
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+            wait!(self.segment.put_by(self.segment.time(), offset, bytes, self.conditions(Some(version))))
+        }
+
+        /// Writes several ranges as one version if the guard still has the lock: [`Segment::put_many`].
+        pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+            wait!(self.segment.put_many_with(parts, self.conditions(None)))
+        }
+
+        /// Writes several ranges if the guard still has the lock and the segment that version:
+        /// [`Segment::put_many_if`].
+        pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+            wait!(self.segment.put_many_with(parts, self.conditions(Some(version))))
+        }
+
+        /// Adds to a word if the guard still has the lock: [`Segment::fetch_add`].
+        pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
+            wait!(self.segment.run_atomic("add to", offset, AtomicOp::Add(add), Some(self.token)))
+        }
+
+        /// Replaces a word if the guard still has the lock: [`Segment::swap`].
+        pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
+            wait!(self.segment.run_atomic("swap a word of", offset, AtomicOp::Swap(new), Some(self.token)))
+        }
+
+        /// Compares and swaps a word if the guard still has the lock: [`Segment::compare_swap`].
+        pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
+            let change = AtomicOp::CompareSwap { expected, new };
+            wait!(self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token)))
+        }
+
+        /// Releases the lock; fails if the guard had already lost it.
+        pub async fn unlock(mut self) -> Result<(), Error> {
+            wait!(self.release())
+        }
+    }
+}
+
+impl Segment {
+    fn take_lock(
+        &self,
+        time: Deadline,
+        call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
+    ) -> Result<LockGuard, Error> {
+        let (token, stamp) = self.client().run(time, call)?;
+        Ok(LockGuard { segment: self.clone(), token, stamp, open: true })
+    }
+}
+
 impl LockGuard {
-    pub(crate) fn new(segment: Segment, token: LockToken, stamp: Stamp) -> Self {
-        Self { segment, token, stamp, open: true }
-    }
-
-    /// Returns the fencing token: greater than those of all earlier holders, for systems outside of DDSS.
-    pub fn token(&self) -> u64 {
-        self.token.0
-    }
-
-    /// Returns the version that the segment had when the lock was granted.
-    pub fn version(&self) -> Version {
-        self.stamp.version
-    }
-
-    /// Reads a range.
-    pub fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        self.segment.get(range)
-    }
-
-    /// Writes bytes if the guard still has the lock. Otherwise the put does nothing and fails with
-    /// [`Failure::LockLost`](crate::Failure::LockLost). A shared lock does not permit puts.
-    pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_with(offset, bytes, self.segment.location().put_conditions(None, Some(self.token)))
-    }
-
-    /// Writes bytes if the guard still has the lock and the segment still has that version: [`Segment::put_if`]. Under
-    /// [`Model::Version`](crate::Model::Version) each put names a version, so the lock holder must use this method.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
-    /// let account = client.allocate("account", spec)?;
-    /// let held = account.lock()?;
-    /// let put = held.put_if(held.version(), 0, b"first")?;
-    /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")])?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_with(offset, bytes, self.segment.location().put_conditions(Some(version), Some(self.token)))
-    }
-
-    /// Writes several ranges as one version if the guard still has the lock: [`Segment::put_many`].
-    pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.segment.put_many_with(parts, self.segment.location().put_conditions(None, Some(self.token)))
-    }
-
-    /// Writes several ranges if the guard still has the lock and the segment that version: [`Segment::put_many_if`].
-    pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.segment.put_many_with(parts, self.segment.location().put_conditions(Some(version), Some(self.token)))
-    }
-
-    /// Adds to a word if the guard still has the lock: [`Segment::fetch_add`].
-    pub fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.segment.run_atomic("add to", offset, AtomicOp::Add(add), Some(self.token))
-    }
-
-    /// Replaces a word if the guard still has the lock: [`Segment::swap`].
-    pub fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.segment.run_atomic("swap a word of", offset, AtomicOp::Swap(new), Some(self.token))
-    }
-
-    /// Compares and swaps a word if the guard still has the lock: [`Segment::compare_swap`].
-    pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
-        let change = AtomicOp::CompareSwap { expected, new };
-        self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token))
-    }
-
-    /// Releases the lock; fails if the guard had already lost it.
-    pub fn unlock(mut self) -> Result<(), Error> {
+    fn release(&mut self) -> Result<(), Error> {
+        /// Minimum time of an unlock. Other clients wait for the lock, so the unlock goes out even if its holder has no
+        /// time left.
+        const UNLOCK_TIME_MIN: Duration = Duration::from_millis(1);
         self.open = false;
-        self.segment.unlock(self.token)
+        let (client, mut time) =
+            (self.segment.client(), Deadline::of(self.segment.time().remaining().max(UNLOCK_TIME_MIN)));
+        let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
+        let mut call = self.segment.location().plan("unlock", operation).returns(|_, _| ());
+        let last = client.0.last_session();
+        if !last.attachment.is_draining() {
+            return client.run(time, call);
+        }
+        // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
+        // does not know it.
+        let execute = |on: Call<'_>| on.execute(&call.plan, None::<fn()>, &mut call.decode);
+        let ended = last.channels.call(Priority::Holder, &mut time).and_then(execute);
+        client.conclude(ended, call.plan.action, call.plan.target)
     }
 }
 
@@ -192,7 +266,7 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.open {
             // Drop cannot report an error; the lease ends the lock in any case.
-            let _ = self.segment.unlock(self.token);
+            let _ = self.release();
         }
     }
 }

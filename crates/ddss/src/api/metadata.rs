@@ -1,15 +1,87 @@
 //! Metadata of segments: listing, permissions and ownership.
 
-use crate::call::priority::Priority;
+use crate::async_client::{AsyncClient, AsyncSegment};
+use crate::calls::calls;
 use crate::client::Client;
-use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
 use crate::segment::Segment;
 use ddss_core::{
-    ArenaRange, Completion, Failure, ListPage, ListQuery, Listing, NodeId, Operation, Outcome, PermissionUpdate,
-    Principal, Spec,
+    ArenaRange, Failure, ListPage, ListQuery, Listing, NodeId, Operation, PermissionUpdate, Principal, Spec,
 };
-use ddss_ipc::WaitClass;
+
+/// A page of a listing, or the reason why its bytes are invalid.
+type Page = Result<(ListPage, Vec<Listing>), Failure>;
+
+impl<'a> CallPlan<'a> {
+    /// Adds the decoder of a page in the arena.
+    fn returns_page(self) -> PlannedCall<'a, impl Decoder<Page>> {
+        self.receives(Listing::PAGE_BYTES).returns(|completion, reply| {
+            let mut bytes = [0; Listing::PAGE_BYTES];
+            reply.read(0, &mut bytes);
+            let page = ListPage::decode(&completion.data);
+            let mut left = bytes.get(..page.bytes.into()).ok_or(Failure::Malformed)?;
+            let mut found = Vec::new();
+            while !left.is_empty() {
+                found.push(Listing::take_from(&mut left)?);
+            }
+            Ok((page, found))
+        })
+    }
+}
+
+/// Position of a listing on one shard.
+#[derive(Debug)]
+pub(crate) struct ListCursor {
+    query: ListQuery,
+    /// Node of the next page; `None` at the end.
+    node: Option<NodeId>,
+}
+
+impl ListCursor {
+    fn new(prefix: &str) -> Result<Self, Error> {
+        let query = ListQuery::new(prefix, "").map_err(|failure| list_error(prefix, failure))?;
+        Ok(Self { query, node: Some(NodeId(1)) })
+    }
+
+    /// Moves to the begin of the next shard.
+    fn restart(&mut self) {
+        self.query.after.clear();
+        self.node = Some(NodeId(1));
+    }
+
+    /// Moves past a page.
+    fn advance(&mut self, page: &ListPage, last: Option<&Listing>) {
+        self.query.after.clear();
+        self.node = match (page.node, last) {
+            (NodeId::NONE, _) => None,
+            (node, Some(last)) if page.more => {
+                self.query.after.push_str(last.name.as_str());
+                Some(node)
+            }
+            (NodeId(node), _) => node.checked_add(1).map(NodeId),
+        };
+    }
+}
+
+fn list_error(prefix: &str, failure: Failure) -> Error {
+    Error::Failed { action: "list", target: prefix.to_owned(), failure }
+}
+
+calls! {
+    impl Client, AsyncClient {
+        /// Requests the next page of a listing, and moves the cursor past it; `None` at the end.
+        pub(crate) async fn next_page(&self, cursor: &mut ListCursor) -> Result<Option<Vec<Listing>>, Error> {
+            let Some(node) = cursor.node else { return Ok(None) };
+            let (text, prefix) = (cursor.query.encode(), cursor.query.prefix);
+            let plan = CallPlan::new("list", &prefix, Operation::List { node, text: ArenaRange::NOWHERE });
+            let page = wait!(self.run(self.time(), plan.sends(Outgoing::Bytes(&text)).returns_page()))?;
+            let (page, found) = page.map_err(|failure| list_error(&prefix, failure))?;
+            cursor.advance(&page, found.last());
+            Ok(Some(found))
+        }
+    }
+}
 
 /// Iterator over the segments that [`Client::list`] finds, ordered by node, then shard, then name.
 ///
@@ -26,45 +98,11 @@ use ddss_ipc::WaitClass;
 #[derive(Debug)]
 pub struct SegmentList {
     client: Client,
-    query: ListQuery,
-    node: Option<NodeId>,
+    cursor: ListCursor,
     /// Set after an error; the iterator then ends.
     ended: bool,
     /// Entries of the current page, in reverse order.
     ready: Vec<Listing>,
-}
-
-/// Decodes the page that a completion describes from the bytes in the arena.
-pub(crate) fn listings(page: &ListPage, bytes: &[u8]) -> Result<Vec<Listing>, Failure> {
-    let mut left = bytes.get(..page.bytes.into()).ok_or(Failure::Malformed)?;
-    let mut found = Vec::new();
-    while !left.is_empty() {
-        found.push(Listing::take_from(&mut left)?);
-    }
-    Ok(found)
-}
-
-/// Advances the query past a page.
-pub(crate) fn after(page: &ListPage, query: &mut ListQuery, last: Option<&Listing>) -> Option<NodeId> {
-    match (page.node, last) {
-        (NodeId::NONE, _) => None,
-        (node, Some(last)) if page.more => {
-            query.after.clear();
-            query.after.push_str(last.name.as_str());
-            Some(node)
-        }
-        (NodeId(node), _) => {
-            query.after.clear();
-            node.checked_add(1).map(NodeId)
-        }
-    }
-}
-
-/// Checks that a mode has no bits beside the nine Unix permission bits.
-pub(crate) fn checked_mode(mode: u16, name: &str) -> Result<u16, Error> {
-    // The same refusal as for a segment that is created with this mode.
-    Spec::new(1).mode(mode).check().map_err(Error::argument("change the permissions of", name))?;
-    Ok(mode)
 }
 
 impl Client {
@@ -73,59 +111,40 @@ impl Client {
     /// The list covers reachable nodes, and the segments that this user may read, write or release. The client requests
     /// it page by page, so the list is not an atomic snapshot. Each page has the timeout of one call.
     pub fn list(&self, prefix: &str) -> Result<SegmentList, Error> {
-        let query = ListQuery::new(prefix, "").map_err(|failure| Error::Failed {
-            action: "list",
-            target: prefix.to_owned(),
-            failure,
-        })?;
-        let client = self.at_shard(0)?;
-        Ok(SegmentList { client, query, node: Some(NodeId(1)), ended: false, ready: Vec::new() })
+        let cursor = ListCursor::new(prefix)?;
+        Ok(SegmentList { client: self.at_shard(0)?, cursor, ended: false, ready: Vec::new() })
     }
+}
 
-    /// Runs an operation whose reply is a page in the arena.
-    fn page(
-        &self,
-        time: Deadline,
-        action: &'static str,
-        target: &str,
-        text: &[u8],
-        operation: impl Fn(ArenaRange) -> Operation,
-    ) -> Result<(ListPage, Vec<Listing>), Error> {
-        let (completion, found): (Completion, _) =
-            self.with_call(time, Priority::Call, action, target, true, |mut call| {
-                let buffer = call.buffer(Listing::PAGE_BYTES)?;
-                let range = buffer.range(text.len());
-                call.write(range.offset(), text);
-                call.run(operation(range), Some(buffer), WaitClass::Sleeping, |completion, arena| {
-                    let mut bytes = [0; Listing::PAGE_BYTES];
-                    let read = arena.read(range.offset() as usize, &mut bytes);
-                    read.expect("a buffer lies inside the arena");
-                    let page = ListPage::decode(&completion.data);
-                    let found =
-                        if completion.outcome == Outcome::Done { listings(&page, &bytes) } else { Ok(Vec::new()) };
-                    (*completion, found)
-                })
-            })?;
-        Error::of(completion.outcome, action, target)?;
-        let found = found.map_err(|failure| Error::Failed { action, target: target.to_owned(), failure })?;
-        Ok((ListPage::decode(&completion.data), found))
+impl AsyncClient {
+    /// Lists all segments whose names begin with `prefix`: [`Client::list`]. Each page has the timeout of one call.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
+        let (mut all, mut cursor) = (Vec::new(), ListCursor::new(prefix)?);
+        for shard in 0..self.blocking().shard_count() {
+            let client = self.at_shard(shard);
+            while let Some(found) = client.next_page(&mut cursor).await? {
+                all.extend(found);
+            }
+            cursor.restart();
+        }
+        Ok(all)
     }
 }
 
 impl SegmentList {
-    /// Moves to the next shard, if there is one.
-    fn next_shard(&mut self) -> Result<bool, Error> {
-        let next = self.client.shard() + 1;
-        if self.ended || next >= self.client.shard_count() {
-            self.ended = true;
-            return Ok(false);
+    /// Requests the next page, of the next shard at the end of this one; `None` at the end.
+    fn next_page(&mut self) -> Result<Option<Vec<Listing>>, Error> {
+        loop {
+            if let Some(found) = self.client.next_page(&mut self.cursor)? {
+                return Ok(Some(found));
+            }
+            let next = self.client.shard() + 1;
+            if next >= self.client.shard_count() {
+                return Ok(None);
+            }
+            self.client = self.client.at_shard(next)?;
+            self.cursor.restart();
         }
-        // Each error is reported once.
-        self.ended = true;
-        self.client = self.client.at_shard(next)?;
-        self.query.after.clear();
-        (self.node, self.ended) = (Some(NodeId(1)), false);
-        Ok(true)
     }
 }
 
@@ -133,68 +152,65 @@ impl Iterator for SegmentList {
     type Item = Result<Listing, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(listing) = self.ready.pop() {
-                return Some(Ok(listing));
-            }
-            let Some(node) = self.node else {
-                match self.next_shard() {
-                    Ok(true) => continue,
-                    Ok(false) => return None,
-                    Err(error) => return Some(Err(error)),
-                }
-            };
-            let (text, prefix) = (self.query.encode(), self.query.prefix);
-            let page =
-                self.client.page(self.client.time(), "list", &prefix, &text, |text| Operation::List { node, text });
-            match page {
-                Ok((page, mut found)) => {
-                    self.node = after(&page, &mut self.query, found.last());
+        while self.ready.is_empty() && !self.ended {
+            match self.next_page() {
+                Ok(Some(mut found)) => {
                     found.reverse();
                     self.ready = found;
                 }
+                Ok(None) => self.ended = true,
+                // Each error is reported once.
                 Err(error) => {
-                    (self.node, self.ended) = (None, true);
+                    self.ended = true;
                     return Some(Err(error));
                 }
             }
         }
+        self.ready.pop().map(Ok)
     }
 }
 
-impl Segment {
-    /// Returns the segment's metadata as its home sees it now. For a replicated segment, a home that is cut off returns
-    /// its last known state: fit for display, not for decisions.
-    pub fn stat(&self) -> Result<Listing, Error> {
-        let operation = |page| Operation::Stat { segment: self.id(), page };
-        let (_, found) = self.client().page(self.time(), "stat", self.name(), &[], operation)?;
-        found.into_iter().next().ok_or_else(|| Error::Failed {
-            action: "stat",
-            target: self.name().to_owned(),
-            failure: Failure::Malformed,
-        })
-    }
+/// Checks that a mode has no bits beside the nine Unix permission bits.
+fn checked_mode(mode: u16, name: &str) -> Result<u16, Error> {
+    // The same refusal as for a segment that is created with this mode.
+    Spec::new(1).mode(mode).check().map_err(Error::argument("change the permissions of", name))?;
+    Ok(mode)
+}
 
-    /// Changes the nine Unix permission bits. Only the owner and root may do so. If the set of readers changes, the
-    /// bytes move to memory that only the new readers can map; old mappings no longer show the segment.
-    pub fn set_mode(&self, mode: u16) -> Result<(), Error> {
-        self.update_permissions(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: None })
-    }
+calls! {
+    impl Segment, AsyncSegment {
+        /// Returns the segment's metadata as its home sees it now. For a replicated segment, a home that is cut off
+        /// returns its last known state: fit for display, not for decisions.
+        pub async fn stat(&self) -> Result<Listing, Error> {
+            let operation = Operation::Stat { segment: self.id(), page: ArenaRange::NOWHERE };
+            let page = wait!(self.client().run(self.time(), self.location().plan("stat", operation).returns_page()))?;
+            let found = page.and_then(|(_, found)| found.into_iter().next().ok_or(Failure::Malformed));
+            found.map_err(|failure| Error::Failed { action: "stat", target: self.name().to_owned(), failure })
+        }
 
-    /// Changes the owning user and group. Only root may change the user; the owner may set a group of this process. The
-    /// set of readers may change, so the bytes move as with [`set_mode`](Self::set_mode).
-    pub fn set_owner(&self, owner: Principal) -> Result<(), Error> {
-        self.update_permissions(PermissionUpdate { mode: None, owner: Some(owner) })
-    }
+        /// Changes the nine Unix permission bits. Only the owner and root may do so. If the set of readers changes, the
+        /// bytes move to memory that only the new readers can map; old mappings no longer show the segment.
+        pub async fn set_mode(&self, mode: u16) -> Result<(), Error> {
+            let mode = Some(checked_mode(mode, self.name())?);
+            wait!(self.update_permissions(PermissionUpdate { mode, owner: None }))
+        }
 
-    /// Sets owner and mode of a segment that was created for another user.
-    pub(crate) fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
-        self.update_permissions(PermissionUpdate { mode: Some(checked_mode(mode, self.name())?), owner: Some(owner) })
-    }
+        /// Changes the owning user and group. Only root may change the user; the owner may set a group of this process.
+        /// The set of readers may change, so the bytes move as with [`set_mode`](Self::set_mode).
+        pub async fn set_owner(&self, owner: Principal) -> Result<(), Error> {
+            wait!(self.update_permissions(PermissionUpdate { mode: None, owner: Some(owner) }))
+        }
 
-    fn update_permissions(&self, update: PermissionUpdate) -> Result<(), Error> {
-        let operation = Operation::Permit { segment: self.id(), update };
-        self.run_operation("change the permissions of", operation, WaitClass::Sleeping).map(drop)
+        /// Sets owner and mode of a segment that was created for another user.
+        pub(crate) async fn set_owner_and_mode(&self, owner: Principal, mode: u16) -> Result<(), Error> {
+            let mode = Some(checked_mode(mode, self.name())?);
+            wait!(self.update_permissions(PermissionUpdate { mode, owner: Some(owner) }))
+        }
+
+        pub(crate) async fn update_permissions(&self, update: PermissionUpdate) -> Result<(), Error> {
+            let operation = Operation::Permit { segment: self.id(), update };
+            wait!(self.run_operation("change the permissions of", operation, |_| ()))
+        }
     }
 }
 

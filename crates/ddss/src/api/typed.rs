@@ -3,7 +3,11 @@
 //! A view holds any type that [`zerocopy`] knows to be plain bytes: derive [`FromBytes`], [`IntoBytes`] and
 //! [`Immutable`]. All processes must agree on the layout. Use `#[repr(C)]`, and the integers of
 //! [`zerocopy::little_endian`] in clusters with more than one architecture.
+//!
+//! The constructors of asynchronous views have other names, since both are functions of the same type.
 
+use crate::async_client::{AsyncClient, AsyncSegment};
+use crate::calls::calls;
 use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
@@ -64,9 +68,9 @@ impl<T> Deref for Typed<T> {
 /// ```
 #[derive(Debug)]
 pub struct Shared<T, S = Segment> {
-    pub(crate) segment: S,
-    pub(crate) offset: u64,
-    pub(crate) kind: PhantomData<fn() -> T>,
+    segment: S,
+    offset: u64,
+    kind: PhantomData<fn() -> T>,
 }
 
 impl<T, S: Clone> Clone for Shared<T, S> {
@@ -83,7 +87,7 @@ impl<T, S> Shared<T, S> {
 }
 
 /// Checks that `count` values of `T` from `offset` on lie in a segment.
-pub(crate) fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
+fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Result<(), Error> {
     let end = u128::from(offset) + size_of::<T>() as u128 * count as u128;
     if end > u128::from(bytes) {
         return Err(Error::OutOfRange { action: "view", target: name.to_owned(), offset, end, bytes });
@@ -91,60 +95,77 @@ pub(crate) fn check<T>(bytes: u64, name: &str, offset: u64, count: usize) -> Res
     Ok(())
 }
 
-pub(crate) fn size<T>() -> u64 {
+fn size<T>() -> u64 {
     size_of::<T>() as u64
 }
 
-impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
-    /// Creates a view of an existing segment.
-    pub fn new(segment: Segment, offset: u64) -> Result<Self, Error> {
-        check::<T>(segment.bytes(), segment.name(), offset, 1)?;
-        Ok(Self { segment, offset, kind: PhantomData })
+calls! {
+    impl {T: FromBytes + IntoBytes + Immutable} Shared<T>, Shared<T, AsyncSegment> {
+        /// Creates a view of an existing segment.
+        pub fn new | new_async(segment: Segment, offset: u64) | (segment: AsyncSegment, offset: u64)
+            -> Result<Self, Error>
+        {
+            check::<T>(segment.bytes(), segment.name(), offset, 1)?;
+            Ok(Self { segment, offset, kind: PhantomData })
+        }
     }
+}
 
-    /// Allocates a segment that holds one value.
-    pub fn allocate(client: &Client, name: &str, value: &T) -> Result<Self, Error> {
-        let shared = Self::new(client.allocate(name, Spec::new(size::<T>()))?, 0)?;
-        shared.put(value)?;
-        Ok(shared)
-    }
+calls! {
+    impl {T: FromBytes + IntoBytes + Immutable} Shared<T>, Shared<T, AsyncSegment> {
+        /// Allocates a segment that holds one value.
+        pub async fn allocate | allocate_async(client: &Client, name: &str, value: &T)
+            | (client: &AsyncClient, name: &str, value: &T) -> Result<Self, Error>
+        {
+            let segment = wait!(client.allocate(name, Spec::new(size::<T>())))?;
+            check::<T>(segment.bytes(), name, 0, 1)?;
+            let shared = Self { segment, offset: 0, kind: PhantomData };
+            wait!(shared.put(value))?;
+            Ok(shared)
+        }
 
-    /// Opens a segment by name and views its first bytes as the value.
-    pub fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        Self::new(client.open(name)?, 0)
-    }
+        /// Opens a segment by name and views its first bytes as the value.
+        pub async fn open | open_async(client: &Client, name: &str) | (client: &AsyncClient, name: &str)
+            -> Result<Self, Error>
+        {
+            let segment = wait!(client.open(name))?;
+            check::<T>(segment.bytes(), name, 0, 1)?;
+            Ok(Self { segment, offset: 0, kind: PhantomData })
+        }
 
-    /// Reads the value atomically.
-    pub fn get(&self) -> Result<Typed<T>, Error> {
-        let mut value = T::new_zeroed();
-        let stamp = self.segment.get_into(self.offset, value.as_mut_bytes())?;
-        Ok(Typed { value, stamp })
-    }
-
-    /// Writes the value atomically.
-    pub fn put(&self, value: &T) -> Result<Stamp, Error> {
-        self.segment.put(self.offset, value.as_bytes())
-    }
-
-    /// Writes the value if the segment still has that version: [`Segment::put_if`].
-    pub fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
-        self.segment.put_if(version, self.offset, value.as_bytes())
-    }
-
-    /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written value.
-    ///
-    /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome may
-    /// have taken effect and is not retried.
-    pub fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
-        let time = self.segment.time().started();
-        loop {
+        /// Reads the value atomically.
+        pub async fn get(&self) -> Result<Typed<T>, Error> {
             let mut value = T::new_zeroed();
-            let stamp = self.segment.get_by(time, self.offset, value.as_mut_bytes())?;
-            change(&mut value);
-            let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
-            match self.segment.put_by(time, self.offset, value.as_bytes(), conditions) {
-                Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
-                ended => return ended.map(|stamp| Typed { value, stamp }),
+            let stamp = wait!(self.segment.get_into(self.offset, value.as_mut_bytes()))?;
+            Ok(Typed { value, stamp })
+        }
+
+        /// Writes the value atomically.
+        pub async fn put(&self, value: &T) -> Result<Stamp, Error> {
+            wait!(self.segment.put(self.offset, value.as_bytes()))
+        }
+
+        /// Writes the value if the segment still has that version: [`Segment::put_if`].
+        pub async fn put_if(&self, version: Version, value: &T) -> Result<Stamp, Error> {
+            wait!(self.segment.put_if(version, self.offset, value.as_bytes()))
+        }
+
+        /// Reads, changes and writes the value, and retries until no other writer interfered. Returns the written
+        /// value.
+        ///
+        /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
+        /// may have taken effect and is not retried.
+        pub async fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+            let time = self.segment.time().started();
+            loop {
+                let mut value = T::new_zeroed();
+                let stamp = wait!(self.segment.get_by(time, self.offset, value.as_mut_bytes()))?;
+                change(&mut value);
+                let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
+                match wait!(self.segment.put_by(time, self.offset, value.as_bytes(), conditions)) {
+                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
+                    ended => return ended.map(|stamp| Typed { value, stamp }),
+                }
             }
         }
     }
@@ -164,10 +185,10 @@ impl<T: FromBytes + IntoBytes + Immutable> Shared<T> {
 /// ```
 #[derive(Debug)]
 pub struct SharedSlice<T, S = Segment> {
-    pub(crate) segment: S,
-    pub(crate) offset: u64,
-    pub(crate) count: usize,
-    pub(crate) kind: PhantomData<fn() -> T>,
+    segment: S,
+    offset: u64,
+    count: usize,
+    kind: PhantomData<fn() -> T>,
 }
 
 impl<T, S: Clone> Clone for SharedSlice<T, S> {
@@ -191,91 +212,98 @@ impl<T, S> SharedSlice<T, S> {
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
+}
 
-    /// Returns the offset of a range of values in a segment of that name and size. An inverted range is out of range.
-    pub(crate) fn place(
-        &self,
-        (name, bytes): (&str, u64),
-        action: &'static str,
-        range: &Range<usize>,
-    ) -> Result<u64, Error> {
-        let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
-        let (begin, end) = (byte(range.start), byte(range.end));
-        if range.start > range.end || end > byte(self.count) {
-            // An offset that does not fit its type is beyond every segment.
-            let offset = u64::try_from(begin).unwrap_or(u64::MAX);
-            return Err(Error::OutOfRange { action, target: name.to_owned(), offset, end, bytes });
+calls! {
+    impl {T: FromBytes + IntoBytes + Immutable} SharedSlice<T>, SharedSlice<T, AsyncSegment> {
+        /// Creates a view of `count` values from `offset` on of an existing segment.
+        pub fn new | new_async(segment: Segment, offset: u64, count: usize)
+            | (segment: AsyncSegment, offset: u64, count: usize) -> Result<Self, Error>
+        {
+            check::<T>(segment.bytes(), segment.name(), offset, count)?;
+            Ok(Self { segment, offset, count, kind: PhantomData })
         }
-        Ok(begin as u64)
+
+        /// Returns the offset of a range of values. An inverted range is out of range.
+        pub(crate) fn place(&self, action: &'static str, range: &Range<usize>) -> Result<u64, Error> {
+            let byte = |index: usize| u128::from(self.offset) + index as u128 * u128::from(size::<T>());
+            let (begin, end) = (byte(range.start), byte(range.end));
+            if range.start > range.end || end > byte(self.count) {
+                // An offset that does not fit its type is beyond every segment.
+                let offset = u64::try_from(begin).unwrap_or(u64::MAX);
+                let (target, bytes) = (self.segment.name().to_owned(), self.segment.bytes());
+                return Err(Error::OutOfRange { action, target, offset, end, bytes });
+            }
+            Ok(begin as u64)
+        }
+
+        /// Returns the offset of consecutive values.
+        pub(crate) fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
+            // A sum that overflows is beyond every slice.
+            self.place(action, &(index..index.saturating_add(count)))
+        }
     }
 }
 
-impl<T: FromBytes + IntoBytes + Immutable> SharedSlice<T> {
-    /// Creates a view of `count` values from `offset` on of an existing segment.
-    pub fn new(segment: Segment, offset: u64, count: usize) -> Result<Self, Error> {
-        check::<T>(segment.bytes(), segment.name(), offset, count)?;
-        Ok(Self { segment, offset, count, kind: PhantomData })
-    }
+calls! {
+    impl {T: FromBytes + IntoBytes + Immutable} SharedSlice<T>, SharedSlice<T, AsyncSegment> {
+        /// Allocates a segment that holds `count` values, all bytes zero.
+        pub async fn allocate | allocate_async(client: &Client, name: &str, count: usize)
+            | (client: &AsyncClient, name: &str, count: usize) -> Result<Self, Error>
+        {
+            let segment = wait!(client.allocate(name, Spec::new(size::<T>().saturating_mul(count as u64))))?;
+            check::<T>(segment.bytes(), name, 0, count)?;
+            Ok(Self { segment, offset: 0, count, kind: PhantomData })
+        }
 
-    /// Allocates a segment that holds `count` values, all bytes zero.
-    pub fn allocate(client: &Client, name: &str, count: usize) -> Result<Self, Error> {
-        let bytes = size::<T>().saturating_mul(count as u64);
-        Self::new(client.allocate(name, Spec::new(bytes))?, 0, count)
-    }
+        /// Opens a segment by name and views all of it as values.
+        pub async fn open | open_async(client: &Client, name: &str) | (client: &AsyncClient, name: &str)
+            -> Result<Self, Error>
+        {
+            let segment = wait!(client.open(name))?;
+            let count = segment.bytes().checked_div(size::<T>()).unwrap_or(0);
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            Ok(Self { segment, offset: 0, count, kind: PhantomData })
+        }
 
-    /// Opens a segment by name and views all of it as values.
-    pub fn open(client: &Client, name: &str) -> Result<Self, Error> {
-        let segment = client.open(name)?;
-        let count = segment.bytes().checked_div(size::<T>()).unwrap_or(0);
-        Self::new(segment, 0, usize::try_from(count).unwrap_or(usize::MAX))
-    }
+        /// Reads one value.
+        pub async fn get(&self, index: usize) -> Result<Typed<T>, Error> {
+            let place = self.at("get", index, 1)?;
+            let mut value = T::new_zeroed();
+            let stamp = wait!(self.segment.get_into(place, value.as_mut_bytes()))?;
+            Ok(Typed { value, stamp })
+        }
 
-    fn at(&self, action: &'static str, index: usize, count: usize) -> Result<u64, Error> {
-        // A sum that overflows is beyond every slice.
-        self.with_timeout(action, &(index..index.saturating_add(count)))
-    }
+        /// Reads a range of values, all of one version.
+        pub async fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
+            self.place("get", &range)?;
+            let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(range.len()).collect();
+            let stamp = wait!(self.get_into(range.start, &mut value))?;
+            Ok(Typed { value, stamp })
+        }
 
-    fn with_timeout(&self, action: &'static str, range: &Range<usize>) -> Result<u64, Error> {
-        self.place((self.segment.name(), self.segment.bytes()), action, range)
-    }
+        /// Reads `into.len()` values, all of one version.
+        pub async fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
+            let place = self.at("get", index, into.len())?;
+            wait!(self.segment.get_into(place, into.as_mut_bytes()))
+        }
 
-    /// Reads one value.
-    pub fn get(&self, index: usize) -> Result<Typed<T>, Error> {
-        let place = self.at("get", index, 1)?;
-        let mut value = T::new_zeroed();
-        let stamp = self.segment.get_into(place, value.as_mut_bytes())?;
-        Ok(Typed { value, stamp })
-    }
+        /// Writes one value.
+        pub async fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
+            wait!(self.segment.put(self.at("put", index, 1)?, value.as_bytes()))
+        }
 
-    /// Reads a range of values, all of one version.
-    pub fn get_range(&self, range: Range<usize>) -> Result<Typed<Vec<T>>, Error> {
-        self.with_timeout("get", &range)?;
-        let mut value: Vec<T> = std::iter::repeat_with(T::new_zeroed).take(range.len()).collect();
-        let stamp = self.get_into(range.start, &mut value)?;
-        Ok(Typed { value, stamp })
-    }
-
-    /// Reads `into.len()` values, all of one version.
-    pub fn get_into(&self, index: usize, into: &mut [T]) -> Result<Stamp, Error> {
-        let place = self.at("get", index, into.len())?;
-        self.segment.get_into(place, into.as_mut_bytes())
-    }
-
-    /// Writes one value.
-    pub fn put(&self, index: usize, value: &T) -> Result<Stamp, Error> {
-        self.segment.put(self.at("put", index, 1)?, value.as_bytes())
-    }
-
-    /// Writes consecutive values as one version.
-    pub fn put_range(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
-        self.segment.put(self.at("put", index, values.len())?, values.as_bytes())
+        /// Writes consecutive values as one version.
+        pub async fn put_range(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
+            wait!(self.segment.put(self.at("put", index, values.len())?, values.as_bytes()))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TestNode;
+    use crate::testing::{TestNode, block_on};
 
     #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, PartialEq, Debug)]
     #[repr(C)]
@@ -325,5 +353,32 @@ mod tests {
         }
         let part = SharedSlice::<u32>::new(scores.segment().clone(), 4, 9).unwrap();
         assert!(part.get(9).is_err() && part.get(8).is_ok());
+    }
+
+    #[test]
+    fn async_views_read_values_of_blocking_views() {
+        // If this broke, a value would depend on its reader.
+        let node = TestNode::start();
+        let (threads, tasks) = (node.client(), node.client().to_async().unwrap());
+        let count = Shared::allocate(&threads, "count", &7u64).unwrap();
+        block_on(async {
+            let same = Shared::<u64, _>::open_async(&tasks, "count").await.unwrap();
+            assert_eq!(same.update(|count| *count += 1).await.unwrap().value, 8);
+            assert_eq!(*count.get().unwrap(), *same.get().await.unwrap());
+            assert_eq!(same.put(&9).await.unwrap(), count.get().unwrap().stamp);
+            let stale = same.put_if(Version(1), &0).await.unwrap_err();
+            assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+            let own = Shared::allocate_async(&tasks, "own", &5u32).await.unwrap();
+            assert_eq!(*Shared::<u32>::open(&threads, "own").unwrap().get().unwrap(), *own.get().await.unwrap());
+            let many = SharedSlice::<u32, _>::allocate_async(&tasks, "many", 100).await.unwrap();
+            many.put_range(98, &[1, 2]).await.unwrap();
+            many.put(0, &3).await.unwrap();
+            let found = SharedSlice::<u32, _>::open_async(&tasks, "many").await.unwrap();
+            assert_eq!((found.len(), found.get_range(97..100).await.unwrap().value), (100, vec![0, 1, 2]));
+            assert_eq!(*found.get(0).await.unwrap(), 3);
+            assert_eq!(SharedSlice::<u32>::open(&threads, "many").unwrap().get_range(98..100).unwrap().value, [1, 2]);
+            assert!(matches!(found.get(100).await, Err(Error::OutOfRange { .. })));
+            assert!(matches!(Shared::<u64, _>::new_async(found.segment().clone(), 393), Err(Error::OutOfRange { .. })));
+        });
     }
 }

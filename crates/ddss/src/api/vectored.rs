@@ -1,18 +1,18 @@
 //! Vectored access: several ranges of one segment in one call, all of one version, all or nothing.
 
-use crate::call::priority::Priority;
-use crate::client::Client;
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
 use crate::error::Error;
+use crate::plan::{Decoder, Outgoing, PlannedCall, Reply, list_bytes};
 use crate::segment::{Segment, SegmentLocation};
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Operation, Outcome, PutConditions, Ranges, Version};
-use ddss_ipc::{SharedMemory, WaitClass};
+use ddss_core::{ArenaRange, Operation, PutConditions, Ranges, Version};
 use std::ops::Range;
 
 impl SegmentLocation {
     /// Checks the number of ranges, each range and their total size.
-    pub(crate) fn check_many(
+    fn check_many(
         &self,
         action: &'static str,
         ranges: impl Iterator<Item = (u64, u128)> + Clone,
@@ -26,15 +26,53 @@ impl SegmentLocation {
         let ranges = ranges.map(|range| ddss_core::Range { offset: range.0, bytes: bytes(range) });
         Ranges::new(ranges).map_err(failed)
     }
+
+    /// Plans a get of ranges. The bytes lie one behind the other, after the slot of their table.
+    fn plan_get_many<'a>(
+        &'a self,
+        table: &'a [u8],
+        ranges: &Ranges,
+        version: Option<Version>,
+        mut take: impl FnMut(&Reply<'_>, usize) + Send,
+    ) -> PlannedCall<'a, impl Decoder<Stamp>> {
+        let (list, count, options) = (ArenaRange::NOWHERE, ranges.as_slice().len() as u8, self.read_options(version));
+        let operation = Operation::GetMany { segment: self.id, list, ranges: count, options };
+        let plan = self.plan("get", operation).sends(Outgoing::Bytes(table)).receives(list_bytes(ranges));
+        plan.returns(move |completion, reply| {
+            take(reply, ARENA_SLOT_BYTES);
+            Stamp::of(completion)
+        })
+    }
+
+    /// Plans a put of ranges.
+    fn plan_put_many<'a>(
+        &'a self,
+        ranges: &'a Ranges,
+        parts: &'a [(u64, &'a [u8])],
+        conditions: PutConditions,
+    ) -> PlannedCall<'a, impl Decoder<Stamp>> {
+        let (list, count) = (ArenaRange::NOWHERE, ranges.as_slice().len() as u8);
+        let operation = Operation::PutMany { segment: self.id, list, ranges: count, conditions };
+        let plan = self.plan("put", operation).sends(Outgoing::Parts(ranges, parts));
+        plan.returns(|completion, _| Stamp::of(completion))
+    }
 }
 
-/// Computes the arena bytes for a table of ranges in the first slot and their bytes behind it.
-pub(crate) const fn list_bytes(sum: u32) -> usize {
-    ARENA_SLOT_BYTES + sum as usize
+/// Returns the bounds of parts to read.
+fn bounds_of<'a>(parts: &'a [(u64, &mut [u8])]) -> impl Iterator<Item = (u64, u128)> + Clone + use<'a> {
+    parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128))
+}
+
+/// Copies a reply's bytes into the parts.
+fn fill(parts: &mut [(u64, &mut [u8])], reply: &Reply<'_>, mut at: usize) {
+    for (_, into) in parts {
+        reply.read(at, into);
+        at += into.len();
+    }
 }
 
 /// Splits the bytes into one value for each range.
-pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
+fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
     let mut left = bytes;
     let part = |range: &ddss_core::Range| {
         let (part, rest) = left.split_at(range.bytes as usize);
@@ -47,51 +85,6 @@ pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
 impl Segment {
     /// Maximum number of ranges in one call.
     pub const RANGES_MAX: usize = ddss_core::limits::RANGES_MAX;
-
-    /// Reads several ranges, all of one version.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
-    /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
-    /// assert_eq!(head.version(), tail.version());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_with(ranges, None)
-    }
-
-    /// Reads several ranges of an earlier committed version: [`get_at`](Segment::get_at).
-    pub fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
-        self.get_many_with(ranges, Some(version))
-    }
-
-    fn get_many_with(&self, ranges: &[Range<u64>], version: Option<Version>) -> Result<Vec<Value>, Error> {
-        let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
-        let ranges = self.location().check_many("get", ends)?;
-        let mut bytes = vec![0; ranges.sum() as usize];
-        let stamp = self.get_list(&ranges, version, &mut None::<fn()>, |arena, from| {
-            arena.read(from as usize, &mut bytes).expect("a buffer lies inside the arena");
-        })?;
-        Ok(split(&ranges, &bytes, stamp))
-    }
-
-    /// Reads several ranges, all of one version, each directly into its destination: [`get_many`](Self::get_many)
-    /// without a buffer of its own.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
-    /// let (mut head, mut tail) = ([0; 8], [0; 96]);
-    /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
-    /// println!("both are of {}", stamp.version);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
-        self.get_parts(parts, &mut None::<fn()>)
-    }
 
     /// Reads several ranges like [`get_many_into`](Self::get_many_into), and runs `meanwhile` while the bytes are in
     /// transit. A scan can thus process one piece while the next one arrives.
@@ -132,90 +125,91 @@ impl Segment {
     }
 
     fn get_parts(&self, parts: &mut [(u64, &mut [u8])], meanwhile: &mut Option<impl FnOnce()>) -> Result<Stamp, Error> {
-        let ends = parts.iter().map(|(offset, into)| (*offset, u128::from(*offset) + into.len() as u128));
-        let ranges = self.location().check_many("get", ends)?;
-        self.get_list(&ranges, None, meanwhile, |arena, from| {
-            let mut at = from as usize;
-            for (_, into) in parts.iter_mut() {
-                arena.read(at, into).expect("a buffer lies inside the arena");
-                at += into.len();
-            }
-        })
+        let ranges = self.location().check_many("get", bounds_of(parts))?;
+        let table = ranges.encode();
+        let plan = self.location().plan_get_many(&table, &ranges, None, |reply, at| fill(parts, reply, at));
+        self.client().run_while(self.time(), plan, meanwhile)
     }
+}
 
-    /// Reads ranges; `take` receives the arena offset at which their bytes lie, one behind the other.
-    fn get_list(
-        &self,
-        ranges: &Ranges,
-        version: Option<Version>,
-        meanwhile: &mut Option<impl FnOnce()>,
-        mut take: impl FnMut(&SharedMemory, u64),
-    ) -> Result<Stamp, Error> {
-        let (location, table, sum) = (self.location(), ranges.encode(), ranges.sum());
-        let (outcome, stamp) =
-            self.client().with_call(self.time(), Priority::Call, "get", &location.name, true, |mut call| {
-                let buffer = call.buffer(list_bytes(sum))?;
-                let list = buffer.range(list_bytes(sum));
-                call.write(list.offset(), &table);
-                let count = ranges.as_slice().len() as u8;
-                let operation = Operation::GetMany {
-                    segment: location.id,
-                    list,
-                    ranges: count,
-                    options: location.read_options(version),
-                };
-                call.run_while(operation, Some(buffer), WaitClass::Polling, meanwhile.take(), |completion, arena| {
-                    if completion.outcome == Outcome::Done {
-                        take(arena, ArenaRange { slot: list.slot + 1, bytes: sum }.offset());
-                    }
-                    (completion.outcome, Stamp::of(completion))
-                })
-            })?;
-        Error::of(outcome, "get", &location.name)?;
-        Ok(stamp)
-    }
+calls! {
+    impl Segment, AsyncSegment {
+        /// Reads several ranges, all of one version.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
+        /// let [head, tail] = table.get_many(&[0..8, 4000..4096])?.try_into().expect("as many values as ranges");
+        /// assert_eq!(head.version(), tail.version());
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn get_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+            wait!(self.get_many_with(ranges, None))
+        }
 
-    /// Writes several ranges as one version: every get sees all of them or none. Where ranges overlap, the later one
-    /// wins.
-    pub fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.put_many_with(parts, self.location().put_conditions(None, None))
-    }
+        /// Reads several ranges of an earlier committed version: [`get_at`](Segment::get_at).
+        pub async fn get_many_at(&self, version: Version, ranges: &[Range<u64>]) -> Result<Vec<Value>, Error> {
+            wait!(self.get_many_with(ranges, Some(version)))
+        }
 
-    /// Writes several ranges if the segment still has that version: [`put_if`](Segment::put_if).
-    pub fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        self.put_many_with(parts, self.location().put_conditions(Some(version), None))
-    }
+        pub(crate) async fn get_many_with(&self, ranges: &[Range<u64>], version: Option<Version>)
+            -> Result<Vec<Value>, Error>
+        {
+            let ends = ranges.iter().map(|range| (range.start, u128::from(range.end)));
+            let ranges = self.location().check_many("get", ends)?;
+            let (table, mut bytes) = (ranges.encode(), vec![0; ranges.sum() as usize]);
+            let take = |reply: &Reply<'_>, at| reply.read(at, &mut bytes);
+            let plan = self.location().plan_get_many(&table, &ranges, version, take);
+            let stamp = wait!(self.client().run(self.time(), plan))?;
+            Ok(split(&ranges, &bytes, stamp))
+        }
 
-    pub(crate) fn put_many_with(&self, parts: &[(u64, &[u8])], conditions: PutConditions) -> Result<Stamp, Error> {
-        let location = self.location();
-        let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
-        let ranges = location.check_many("put", ends)?;
-        let (table, sum) = (ranges.encode(), ranges.sum());
-        let (time, priority) = (self.time(), Priority::under(conditions.token));
-        let (outcome, stamp) = self.client().with_call(time, priority, "put", &location.name, false, |mut call| {
-            let buffer = call.buffer(list_bytes(sum))?;
-            let list = buffer.range(list_bytes(sum));
-            call.write(list.offset(), &table);
-            let mut at = ArenaRange { slot: list.slot + 1, bytes: sum }.offset();
-            for (_, bytes) in parts {
-                call.write(at, bytes);
-                at += bytes.len() as u64;
-            }
-            let count = ranges.as_slice().len() as u8;
-            let operation = Operation::PutMany { segment: location.id, list, ranges: count, conditions };
-            let (outcome, completion, ()) = Client::polling(call, operation, Some(buffer), |_, _| ())?;
-            Ok((outcome, Stamp::of(&completion)))
-        })?;
-        Error::of(outcome, "put", &location.name)?;
-        Ok(stamp)
+        /// Reads several ranges, all of one version, each directly into its destination: [`get_many`](Self::get_many)
+        /// without a buffer of its own.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// # let table = client.allocate("table", ddss::Spec::new(4096))?;
+        /// let (mut head, mut tail) = ([0; 8], [0; 96]);
+        /// let stamp = table.get_many_into(&mut [(0, &mut head), (4000, &mut tail)])?;
+        /// println!("both are of {}", stamp.version);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn get_many_into(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Stamp, Error> {
+            let ranges = self.location().check_many("get", bounds_of(parts))?;
+            let table = ranges.encode();
+            let plan = self.location().plan_get_many(&table, &ranges, None, |reply, at| fill(parts, reply, at));
+            wait!(self.client().run(self.time(), plan))
+        }
+
+        /// Writes several ranges as one version: every get sees all of them or none. Where ranges overlap, the later
+        /// one wins.
+        pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+            wait!(self.put_many_with(parts, self.location().put_conditions(None, None)))
+        }
+
+        /// Writes several ranges if the segment still has that version: [`put_if`](Segment::put_if).
+        pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
+            wait!(self.put_many_with(parts, self.location().put_conditions(Some(version), None)))
+        }
+
+        pub(crate) async fn put_many_with(&self, parts: &[(u64, &[u8])], conditions: PutConditions)
+            -> Result<Stamp, Error>
+        {
+            let ends = parts.iter().map(|&(offset, bytes)| (offset, u128::from(offset) + bytes.len() as u128));
+            let ranges = self.location().check_many("put", ends)?;
+            wait!(self.client().run(self.time(), self.location().plan_put_many(&ranges, parts, conditions)))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Spec;
     use crate::testing::TestNode;
+    use crate::{Client, Spec};
     use ddss_core::Failure;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -2,6 +2,7 @@
 
 use crate::async_client::AsyncSegment;
 use crate::call::backoff::Backoff;
+use crate::calls::calls;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::Stamp;
@@ -79,31 +80,58 @@ impl std::fmt::Debug for VersionStream {
     }
 }
 
-fn is_late(error: &Error) -> bool {
-    matches!(error, Error::Failed { failure: Failure::TimedOut, .. })
+calls! {
+    impl Segment, AsyncSegment {
+        /// Watches the versions from now on, beginning with the present one.
+        pub fn watch(&self) -> VersionIter | VersionStream {
+            self.watch_from(None)
+        }
+
+        /// Watches the versions after `version`.
+        pub fn watch_after(&self, version: Version) -> VersionIter | VersionStream {
+            self.watch_from(Some(version))
+        }
+    }
+}
+
+calls! {
+    impl Segment, AsyncSegment {
+        /// Waits for the first version after `seen`, after a pause.
+        pub(crate) async fn version_after(&self, seen: Option<Version>, pause: Option<Duration>)
+            -> Result<Stamp, Error>
+        {
+            if let Some(pause) = pause {
+                wait!(self.pause(pause));
+            }
+            loop {
+                let stamp = match seen {
+                    None => wait!(self.stat())
+                        .map(|info| Stamp { version: info.version, timestamp: info.timestamp }),
+                    Some(seen) => wait!(self.wait_newer_than(seen)),
+                };
+                match stamp {
+                    // No new version came within the timeout of a call.
+                    Err(Error::Failed { failure: Failure::TimedOut, .. }) => {}
+                    ended => return ended,
+                }
+            }
+        }
+    }
 }
 
 impl Segment {
-    /// Watches the versions from now on, beginning with the present one.
-    pub fn watch(&self) -> VersionIter {
-        VersionIter { segment: self.clone(), seen: None, backoff: Backoff::default() }
+    fn watch_from(&self, seen: Option<Version>) -> VersionIter {
+        VersionIter { segment: self.clone(), seen, backoff: Backoff::default() }
     }
 
-    /// Watches the versions after `version`.
-    pub fn watch_after(&self, version: Version) -> VersionIter {
-        VersionIter { segment: self.clone(), seen: Some(version), backoff: Backoff::default() }
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 }
 
 impl AsyncSegment {
-    /// Watches the versions from now on, beginning with the present one.
-    pub fn watch(&self) -> VersionStream {
-        VersionStream { segment: self.clone(), seen: None, backoff: Backoff::default(), asked: None }
-    }
-
-    /// Watches the versions after `version`.
-    pub fn watch_after(&self, version: Version) -> VersionStream {
-        VersionStream { segment: self.clone(), seen: Some(version), backoff: Backoff::default(), asked: None }
+    fn watch_from(&self, seen: Option<Version>) -> VersionStream {
+        VersionStream { segment: self.clone(), seen, backoff: Backoff::default(), asked: None }
     }
 }
 
@@ -118,48 +146,12 @@ impl Iterator for VersionIter {
     type Item = Result<Stamp, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(pause) = self.backoff.pause() {
-            std::thread::sleep(pause);
+        let stamp = self.segment.version_after(self.seen, self.backoff.pause());
+        self.backoff.note(stamp.is_err());
+        if let Ok(stamp) = &stamp {
+            self.seen = Some(stamp.version);
         }
-        loop {
-            let stamp = match self.seen {
-                None => self.segment.stat().map(|info| Stamp { version: info.version, timestamp: info.timestamp }),
-                Some(seen) => self.segment.wait_newer_than(seen),
-            };
-            match stamp {
-                // No new version came within the timeout of a call.
-                Err(error) if is_late(&error) => {}
-                Err(error) => {
-                    self.backoff.note(true);
-                    return Some(Err(error));
-                }
-                Ok(stamp) => {
-                    self.backoff.note(false);
-                    self.seen = Some(stamp.version);
-                    return Some(Ok(stamp));
-                }
-            }
-        }
-    }
-}
-
-/// Waits for the first version after `seen`, after a pause.
-async fn version_after(segment: AsyncSegment, seen: Option<Version>, pause: Option<Duration>) -> Result<Stamp, Error> {
-    if let Some(pause) = pause {
-        segment.pause(pause).await;
-    }
-    loop {
-        let stamp = match seen {
-            None => {
-                let info = segment.stat().await;
-                info.map(|info| Stamp { version: info.version, timestamp: info.timestamp })
-            }
-            Some(seen) => segment.wait_newer_than(seen).await,
-        };
-        match stamp {
-            Err(error) if is_late(&error) => {}
-            ended => return ended,
-        }
+        Some(stamp)
     }
 }
 
@@ -176,7 +168,10 @@ impl VersionStream {
 
     fn poll_stamp(&mut self, context: &mut Context<'_>) -> Poll<Result<Stamp, Error>> {
         let (segment, seen, backoff) = (&self.segment, self.seen, self.backoff);
-        let ask = || Box::pin(version_after(segment.clone(), seen, backoff.pause())) as Asked;
+        let ask = || {
+            let segment = segment.clone();
+            Box::pin(async move { segment.version_after(seen, backoff.pause()).await }) as Asked
+        };
         let asked = self.asked.get_or_insert_with(ask);
         let ended = std::task::ready!(asked.as_mut().poll(context));
         self.asked = None;

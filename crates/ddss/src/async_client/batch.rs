@@ -1,17 +1,19 @@
 //! Batches of tasks: all calls with free capacity go out in one submission.
 
-use super::call::{CallPlan, Outgoing, as_given};
 use super::client::AsyncClient;
 use super::segment::AsyncSegment;
-use crate::api::batch::{BatchCall, BatchReply, CallProgress};
+use crate::api::batch::{BatchCall, BatchReply};
 use crate::error::Error;
+use crate::plan::Reply;
+use ddss_core::Completion;
 use std::future::Future;
-use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 /// A set of calls that a task submits together: [`Batch`](crate::Batch) for tasks. Each is a call of its own.
+///
+/// If the future of [`run`](Self::run) is dropped, each put that has begun may or may not take effect.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
@@ -32,7 +34,7 @@ use std::task::Poll;
 #[must_use = "a batch does nothing until `run`"]
 pub struct AsyncBatch {
     client: AsyncClient,
-    calls: Vec<(AsyncSegment, BatchCall)>,
+    pub(crate) calls: Vec<(AsyncSegment, BatchCall)>,
 }
 
 impl std::fmt::Debug for AsyncBatch {
@@ -42,47 +44,33 @@ impl std::fmt::Debug for AsyncBatch {
 }
 
 impl AsyncClient {
-    /// Creates an empty batch: [`Client::batch`](crate::Client::batch).
-    pub fn batch(&self) -> AsyncBatch {
+    pub(crate) fn new_batch(&self) -> AsyncBatch {
         AsyncBatch { client: self.clone(), calls: Vec::new() }
     }
 }
 
 impl AsyncBatch {
-    /// Adds a get.
-    pub fn get(&mut self, segment: &AsyncSegment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::get(segment.location(), range)?));
-        Ok(self)
-    }
-
-    /// Adds a put.
-    pub fn put(&mut self, segment: &AsyncSegment, offset: u64, bytes: &[u8]) -> Result<&mut Self, Error> {
-        self.calls.push((segment.clone(), BatchCall::put(segment.location(), offset, bytes)?));
-        Ok(self)
-    }
-
-    /// Runs all calls and waits for the last one. Replies are in the order in which the calls were added.
-    ///
-    /// An error of the whole batch means that there is no daemon and that no call had an effect. If this future is
-    /// dropped, each put that has begun may or may not take effect.
-    pub async fn run(&mut self) -> Result<Vec<Result<BatchReply, Error>>, Error> {
-        let calls = std::mem::take(&mut self.calls);
-        let deadline = self.client.deadline();
+    pub(crate) async fn run_calls(
+        &self,
+        calls: &[(AsyncSegment, BatchCall)],
+    ) -> Result<Vec<Result<BatchReply, Error>>, Error> {
+        let mut time = self.client.time().started();
         let harmless = calls.iter().all(|(_, call)| call.is_harmless());
-        drop(self.client.reactor(deadline, harmless).await?);
+        drop(self.client.reactor(time.deadline(), harmless).await?);
         let gathering = AtomicBool::new(true);
         let one = async |(segment, call): &(AsyncSegment, BatchCall)| {
             let location = segment.location();
             if let Some(reply) = call.read_locally(location) {
                 return Ok(reply);
             }
-            let CallProgress { operation, outgoing, incoming } = call.step(location);
-            let outgoing = Outgoing::Bytes(&outgoing);
-            let plan = CallPlan { outgoing, incoming, operation, gathering: Some(&gathering) };
-            let client = segment.client();
-            let (completion, bytes) =
-                client.call_for_by(deadline, call.action(), &location.name, plan, as_given).await?;
-            Ok(call.reply(&completion, bytes))
+            let plan = call.plan(location);
+            let decode = |completion: &Completion, reply: &Reply<'_>| {
+                let mut bytes = vec![0; plan.incoming()];
+                reply.read(0, &mut bytes);
+                call.reply(completion, bytes)
+            };
+            let ended = segment.client().run_gathered(time, plan.returns(decode), Some(&gathering)).await;
+            ended.map(|(reply, _)| reply)
         };
         Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect(), &gathering).await)
     }

@@ -1,21 +1,21 @@
 //! The client with asynchronous calls.
 
-use super::call::{Call, CallPlan, Decoder, Encoder, Outgoing, Reply, as_given};
+use super::call::{Call, Receiver};
 use super::dispatcher::Dispatcher;
 use super::reactor::Reactor;
 use super::reconnect::Reconnect;
 use super::segment::AsyncSegment;
 use super::sleep::Pause;
-use crate::api::metadata::{after, listings};
 use crate::call::channels::NoCompletion;
-use crate::client::{Client, checked_name};
+use crate::client::Client;
+use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
+use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
+use crate::segment::SegmentLocation;
 use crate::session::Session;
 use arc_swap::{ArcSwap, Guard};
-use ddss_core::{
-    ArenaRange, Completion, Failure, ListPage, ListQuery, Listing, Name, NodeId, OpenedSegment, Operation, Outcome,
-    Principal, Shard, Spec,
-};
+use ddss_core::{Completion, Failure, Name, NodeId, OpenedSegment, Outcome, Shard};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,9 +53,8 @@ impl std::fmt::Debug for AsyncClient {
     }
 }
 
-/// Creates the plan of a call without bytes.
-pub(super) fn empty_plan() -> CallPlan<'static> {
-    CallPlan { outgoing: Outgoing::Bytes(&[]), incoming: 0, operation: Operation::Null, gathering: None }
+fn successful(completion: Completion) -> Result<(), Completion> {
+    if completion.outcome == Outcome::Done { Ok(()) } else { Err(completion) }
 }
 
 fn reactor_of(session: Arc<Session>) -> Result<Reactor, Error> {
@@ -78,14 +77,15 @@ impl AsyncClient {
     }
 
     /// Returns this client bound to another shard.
-    fn at_shard(&self, shard: u8) -> Self {
+    pub(crate) fn at_shard(&self, shard: u8) -> Self {
         let (client, shared) = self.shards[usize::from(shard) % self.shards.len()].clone();
         Self { client, shared, shards: Arc::clone(&self.shards) }
     }
 
-    /// Returns this client bound to the shard that serves a name.
-    fn at_shard_of(&self, name: &Name) -> Self {
-        self.at_shard(Shard::index_of(name, self.shards.len() as u8))
+    /// Returns this client bound to the shard that serves a name. No error is possible; the blocking client may have to
+    /// attach.
+    pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
+        Ok(self.at_shard(Shard::index_of(name, self.shards.len() as u8)))
     }
 
     /// Returns the reactor of a daemon that takes calls, or of the next daemon if that comes in time. `harmless` marks
@@ -128,126 +128,69 @@ impl AsyncClient {
         &self.client
     }
 
-    /// Allocates a segment: [`Client::allocate`].
-    pub async fn allocate(&self, name: &str, spec: Spec) -> Result<AsyncSegment, Error> {
-        let checked = checked_name(name, "allocate")?;
-        spec.check().map_err(Error::argument("allocate", name))?;
-        let client = self.at_shard_of(&checked);
-        let mut outgoing = spec.encode().to_vec();
-        outgoing.extend_from_slice(checked.as_str().as_bytes());
-        let make: Encoder = |range, _| Operation::Allocate { spec_and_name: range };
-        client.by_text("allocate", name, &outgoing, make).await
-    }
-
-    /// Allocates a segment for another user: [`Client::allocate_for`].
-    pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal) -> Result<AsyncSegment, Error> {
-        spec.check().map_err(Error::argument("allocate", name))?;
-        let made = self.allocate(name, Spec { mode: 0, ..spec }).await?;
-        if let Err(error) = made.set_owner_and_mode(owner, spec.mode).await {
-            drop(made.release().await);
-            return Err(error);
-        }
-        self.open(name).await
-    }
-
-    /// Opens a segment by name: [`Client::open`].
-    pub async fn open(&self, name: &str) -> Result<AsyncSegment, Error> {
-        let checked = checked_name(name, "open")?;
-        let text = checked.as_str().as_bytes();
-        self.at_shard_of(&checked).by_text("open", name, text, |range, _| Operation::Open { name: range }).await
-    }
-
-    async fn by_text(
-        self,
-        action: &'static str,
-        name: &str,
-        outgoing: &[u8],
-        make: Encoder,
-    ) -> Result<AsyncSegment, Error> {
-        let plan = CallPlan { outgoing: Outgoing::Bytes(outgoing), ..empty_plan() };
-        let completion = self.call(action, name, plan, make, &mut |_| {}).await?;
-        let opened = OpenedSegment::decode(&completion.data);
-        Ok(AsyncSegment::new(self, name, opened))
-    }
-
-    /// Makes one round trip to the progress thread: [`Client::ping`].
-    pub async fn ping(&self) -> Result<(), Error> {
-        self.call("reach", "the daemon", empty_plan(), |_, _| Operation::Null, &mut |_| {}).await.map(drop)
-    }
-
-    /// Lists all segments whose names begin with `prefix`: [`Client::list`]. Each page has the timeout of one call.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
-        let mut all = Vec::new();
-        for shard in 0..self.shards.len() as u8 {
-            self.at_shard(shard).list_shard(prefix, &mut all).await?;
-        }
-        Ok(all)
-    }
-
-    async fn list_shard(&self, prefix: &str, all: &mut Vec<Listing>) -> Result<(), Error> {
-        let failed = |failure| Error::Failed { action: "list", target: prefix.to_owned(), failure };
-        let mut query = ListQuery::new(prefix, "").map_err(failed)?;
-        let mut next = Some(NodeId(1));
-        while let Some(node) = next {
-            let operation = Operation::List { node, text: ArenaRange { slot: 0, bytes: 0 } };
-            let text = query.encode();
-            let plan =
-                CallPlan { outgoing: Outgoing::Bytes(&text), incoming: Listing::PAGE_BYTES, operation, ..empty_plan() };
-            let make: Encoder = |range, plan| {
-                let text = ArenaRange { bytes: plan.outgoing.bytes() as u32, ..range };
-                plan.operation.with_range(text)
-            };
-            let (completion, bytes) = self.call_for("list", prefix, plan, make).await?;
-            let page = ListPage::decode(&completion.data);
-            let found = listings(&page, &bytes).map_err(failed)?;
-            next = after(&page, &mut query, found.last());
-            all.extend(found);
-        }
-        Ok(())
-    }
-
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.client.node()
     }
 
-    /// Returns the deadline of a call that begins now.
-    pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.client.0.timeout
+    pub(crate) fn into_segment(self, name: &str, opened: OpenedSegment) -> AsyncSegment {
+        let location = SegmentLocation::new(&self.client.0, name, opened);
+        AsyncSegment::at(self, location)
     }
 
-    /// Makes a call and passes its reply to `take`. Does not allocate.
-    pub(super) async fn call(
+    /// Returns the default deadline of a call.
+    pub(crate) fn time(&self) -> Deadline {
+        self.client.time()
+    }
+
+    /// Runs a planned call.
+    pub(crate) async fn run<T: Send>(
         &self,
-        action: &'static str,
-        target: &str,
-        plan: CallPlan<'_>,
-        make: Encoder,
-        take: &mut Decoder<'_>,
-    ) -> Result<Completion, Error> {
-        self.call_by(self.deadline(), action, target, plan, make, take).await.map(|(completion, _)| completion)
+        time: Deadline,
+        call: PlannedCall<'_, impl Decoder<T>>,
+    ) -> Result<T, Error> {
+        self.run_gathered(time, call, None).await.map(|(value, _)| value)
     }
 
-    /// Makes a call with this deadline; also returns the reactor that served it.
-    pub(super) async fn call_by(
+    /// Runs a planned call, of a batch that may still gather; also returns the reactor that served it.
+    pub(super) async fn run_gathered<T: Send>(
+        &self,
+        mut time: Deadline,
+        call: PlannedCall<'_, impl Decoder<T>>,
+        gathering: Option<&AtomicBool>,
+    ) -> Result<(T, Arc<Reactor>), Error> {
+        let PlannedCall { plan, mut decode } = call;
+        // Before the deadline begins, so that the error names the timeout as the caller set it.
+        let timeout = time.remaining();
+        if timeout > TIMEOUT_MAX {
+            return Err(self.client.explain(NoCompletion::TooLong(timeout), plan.action, plan.target));
+        }
+        let mut value = None;
+        let mut take = |completion: &Completion, reply: &Reply<'_>| value = Some(decode(completion, reply));
+        let reactor = self.call(time.deadline(), &plan, gathering, &mut take).await?;
+        Ok((value.expect("each successful call is decoded"), reactor))
+    }
+
+    /// Makes a call and passes its reply to `take`. Does not allocate. Returns the reactor that served the call.
+    async fn call(
         &self,
         deadline: Instant,
-        action: &'static str,
-        target: &str,
-        plan: CallPlan<'_>,
-        make: Encoder,
-        take: &mut Decoder<'_>,
-    ) -> Result<(Completion, Arc<Reactor>), Error> {
-        let harmless = plan.is_harmless(make);
+        plan: &CallPlan<'_>,
+        gathering: Option<&AtomicBool>,
+        take: &mut Receiver<'_>,
+    ) -> Result<Arc<Reactor>, Error> {
+        let harmless = plan.is_harmless;
         let mut refused = false;
         let (ended, reactor) = loop {
             let reactor = match self.reactor(deadline, harmless).await {
                 // No daemon has replaced the one that is shutting down.
-                Err(_) if refused => return Err(self.client.explain(NoCompletion::ShuttingDown, action, target)),
+                Err(_) if refused => {
+                    return Err(self.client.explain(NoCompletion::ShuttingDown, plan.action, plan.target));
+                }
                 reactor => reactor?,
             };
-            let mut take = |brought: &Reply<'_>| take(brought);
-            match Call::new(Arc::clone(&reactor), deadline, plan, make, &mut take).await {
+            let mut take = |completion: &Completion, reply: &Reply<'_>| take(completion, reply);
+            match Call::new(Arc::clone(&reactor), deadline, plan, gathering, &mut take).await {
                 // The daemon ended during the call. A call without side effects is repeated on the next daemon.
                 Err(NoCompletion::Gone) if harmless => {}
                 // No part of the call went out.
@@ -260,49 +203,19 @@ impl AsyncClient {
                 ended => break (ended, reactor),
             }
         };
-        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
-        Error::of_completion(&completion, action, target)?;
-        Ok((completion, reactor))
+        self.client.conclude(ended.map(successful), plan.action, plan.target)?;
+        Ok(reactor)
     }
 
-    /// Makes a call on this daemon only.
-    pub(super) async fn call_on(
+    /// Makes a call on this daemon only; nothing is decoded.
+    pub(super) async fn run_on(
         &self,
         reactor: &Arc<Reactor>,
-        action: &'static str,
-        target: &str,
+        mut time: Deadline,
         plan: CallPlan<'_>,
-    ) -> Result<Completion, Error> {
-        let ended = Call::new(Arc::clone(reactor), self.deadline(), plan, as_given, &mut |_| {}).await;
-        let completion = ended.map_err(|none| self.client.explain(none, action, target))?;
-        Error::of_completion(&completion, action, target)?;
-        Ok(completion)
-    }
-
-    /// Makes a call that returns bytes as a vector.
-    pub(super) async fn call_for(
-        &self,
-        action: &'static str,
-        target: &str,
-        plan: CallPlan<'_>,
-        make: Encoder,
-    ) -> Result<(Completion, Vec<u8>), Error> {
-        self.call_for_by(self.deadline(), action, target, plan, make).await
-    }
-
-    /// Makes a call that returns bytes as a vector, with this deadline.
-    pub(super) async fn call_for_by(
-        &self,
-        deadline: Instant,
-        action: &'static str,
-        target: &str,
-        plan: CallPlan<'_>,
-        make: Encoder,
-    ) -> Result<(Completion, Vec<u8>), Error> {
-        let mut bytes = vec![0; plan.incoming];
-        let mut take = |brought: &Reply<'_>| brought.read(0, &mut bytes);
-        let (completion, _) = self.call_by(deadline, action, target, plan, make, &mut take).await?;
-        Ok((completion, bytes))
+    ) -> Result<(), Error> {
+        let ended = Call::new(Arc::clone(reactor), time.deadline(), &plan, None, &mut |_, _| {}).await;
+        self.client.conclude(ended.map(successful), plan.action, plan.target)
     }
 
     /// Returns the number of wake-ups that its channel sent for calls.
@@ -321,8 +234,8 @@ impl AsyncClient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Spec;
     use crate::testing::{TestNode, block_on, poll_once};
-    use ddss_core::Failure;
     use std::pin::pin;
 
     #[test]

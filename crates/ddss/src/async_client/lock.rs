@@ -1,22 +1,19 @@
-//! Lock requests as futures, and the guard of a lock that a task holds.
+//! The guard of a lock that a task holds, and its release.
 
-use super::call::{CallPlan, as_given};
-use super::client::empty_plan;
 use super::reactor::Reactor;
 use super::segment::AsyncSegment;
-use crate::api::atomics::{AtomicResult, first_word};
-use crate::api::lock::LockOptions;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::value::{Stamp, Value};
-use ddss_core::{AtomicOp, Failure, LockToken, Operation, Version};
-use std::ops::RangeBounds;
+use crate::plan::{Decoder, PlannedCall};
+use crate::value::Stamp;
+use ddss_core::{Failure, LockToken, Operation};
 use std::sync::Arc;
 
 /// A segment's lock: [`LockGuard`](crate::LockGuard) for tasks.
 ///
 /// Dropping the guard releases the lock, as does the death of its process or node. A dropped future of
-/// [`AsyncSegment::lock`] returns a lock that is still granted to it.
+/// [`AsyncSegment::lock`] returns a lock that is still granted to it. A dropped future of [`unlock`](Self::unlock)
+/// releases the lock as well.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
@@ -25,16 +22,17 @@ use std::sync::Arc;
 /// let account = client.to_async()?.allocate("account", ddss::Spec::new(64)).await?;
 /// let held = account.lock().await?;
 /// let balance = held.get(0..8).await?;
-/// held.put(0, &balance).await?;
+/// let put = held.put_if(held.version(), 0, &balance).await?;
+/// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")]).await?;
 /// held.unlock().await?;
 /// # Ok::<(), ddss::Error>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AsyncLockGuard {
-    segment: AsyncSegment,
-    token: LockToken,
-    stamp: Stamp,
+    pub(crate) segment: AsyncSegment,
+    pub(crate) token: LockToken,
+    pub(crate) stamp: Stamp,
     /// Reactor of the channel on which the lock was granted.
     reactor: Arc<Reactor>,
     open: bool,
@@ -50,111 +48,31 @@ impl std::fmt::Debug for AsyncLockGuard {
 }
 
 impl AsyncSegment {
-    /// Takes the segment's lock exclusively, waiting in the lock queue until this call's deadline:
-    /// [`Segment::lock`](crate::Segment::lock).
-    pub async fn lock(&self) -> Result<AsyncLockGuard, Error> {
-        self.lock_with(LockOptions::new()).await
-    }
-
-    /// Takes the lock with these options.
-    pub async fn lock_with(&self, options: LockOptions) -> Result<AsyncLockGuard, Error> {
-        let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
-        let operation = Operation::Lock { segment: self.id(), lock_request };
-        let (client, plan) = (self.client(), CallPlan { operation, ..empty_plan() });
-        let deadline = options.time(Deadline::until(self.deadline())).deadline();
-        let ended = client.call_by(deadline, "lock", self.name(), plan, as_given, &mut |_| {}).await;
-        let (completion, reactor) = ended?;
-        let (segment, token) = (self.clone(), LockToken(first_word(&completion)));
-        Ok(AsyncLockGuard { segment, token, stamp: Stamp::of(&completion), reactor, open: true })
+    pub(crate) async fn take_lock(
+        &self,
+        time: Deadline,
+        call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
+    ) -> Result<AsyncLockGuard, Error> {
+        let ((token, stamp), reactor) = self.client().run_gathered(time, call, None).await?;
+        Ok(AsyncLockGuard { segment: self.clone(), token, stamp, reactor, open: true })
     }
 }
 
 impl AsyncLockGuard {
-    /// Returns the fencing token: greater than those of all earlier holders, for systems outside of DDSS.
-    pub fn token(&self) -> u64 {
-        self.token.0
-    }
-
-    /// Returns the version that the segment had when the lock was granted.
-    pub fn version(&self) -> Version {
-        self.stamp.version
-    }
-
-    /// Reads a range.
-    pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        self.segment.get(range).await
-    }
-
-    /// Writes bytes if the guard still has the lock: [`LockGuard::put`](crate::LockGuard::put).
-    pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment.put_with(offset, bytes, self.segment.location().put_conditions(None, Some(self.token))).await
-    }
-
-    /// Writes bytes if the guard still has the lock and the segment that version:
-    /// [`LockGuard::put_if`](crate::LockGuard::put_if).
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// let spec = ddss::Spec { model: ddss::Model::Version, ..ddss::Spec::new(64) };
-    /// let account = client.to_async()?.allocate("account", spec).await?;
-    /// let held = account.lock().await?;
-    /// let put = held.put_if(held.version(), 0, b"first").await?;
-    /// held.put_many_if(put.version, &[(0, b"FIRST"), (8, b"and more")]).await?;
-    /// # Ok::<(), ddss::Error>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.segment
-            .put_with(offset, bytes, self.segment.location().put_conditions(Some(version), Some(self.token)))
-            .await
-    }
-
-    /// Writes several ranges as one version if the guard still has the lock.
-    pub async fn put_many(&self, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let conditions = self.segment.location().put_conditions(None, Some(self.token));
-        self.segment.put_many_with(parts, conditions).await
-    }
-
-    /// Writes several ranges if the guard still has the lock and the segment that version:
-    /// [`LockGuard::put_many_if`](crate::LockGuard::put_many_if).
-    pub async fn put_many_if(&self, version: Version, parts: &[(u64, &[u8])]) -> Result<Stamp, Error> {
-        let conditions = self.segment.location().put_conditions(Some(version), Some(self.token));
-        self.segment.put_many_with(parts, conditions).await
-    }
-
-    /// Adds to a word if the guard still has the lock.
-    pub async fn fetch_add(&self, offset: u64, add: u64) -> Result<AtomicResult, Error> {
-        self.segment.run_atomic("add to", offset, AtomicOp::Add(add), Some(self.token)).await
-    }
-
-    /// Replaces a word if the guard still has the lock.
-    pub async fn swap(&self, offset: u64, new: u64) -> Result<AtomicResult, Error> {
-        self.segment.run_atomic("swap a word of", offset, AtomicOp::Swap(new), Some(self.token)).await
-    }
-
-    /// Compares and swaps a word if the guard still has the lock.
-    pub async fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Result<AtomicResult, Error> {
-        let change = AtomicOp::CompareSwap { expected, new };
-        self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token)).await
-    }
-
-    /// Releases the lock; fails if the guard had already lost it. The lock is released even if this future is dropped.
-    pub async fn unlock(mut self) -> Result<(), Error> {
+    pub(crate) async fn release(&mut self) -> Result<(), Error> {
+        let (client, time) = (self.segment.client(), self.segment.time());
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
+        let call = self.segment.location().plan("unlock", operation).returns(|_, _| ());
         // A daemon that is shutting down still takes an unlock: other clients wait for the lock, and the next daemon
         // does not know it.
         let ended = if self.reactor.session.attachment.is_draining() {
-            let plan = CallPlan { operation, ..empty_plan() };
-            self.segment.client().call_on(&self.reactor, "unlock", self.segment.name(), plan).await
+            client.run_on(&self.reactor, time, call.plan).await
         } else {
-            self.segment.run_operation("unlock", operation).await
+            client.run(time, call).await
         };
         // A release that found neither time nor capacity is still owed.
         self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut | Failure::Busy, .. }));
-        ended.map(drop)
+        ended
     }
 }
 

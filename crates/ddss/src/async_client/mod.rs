@@ -8,7 +8,7 @@
 //! * *Dropped futures:* a call whose future is dropped continues in the daemon (a put may or may not take effect). Its
 //!   memory is not reused until the daemon has completed the call.
 //!
-//! A test (`tests/parity.rs`) checks that both columns offer the same methods:
+//! The macro `calls!` defines the methods of both columns:
 //!
 //! | blocking | asynchronous |
 //! | --- | --- |
@@ -43,9 +43,7 @@ mod lock;
 mod reactor;
 mod reconnect;
 mod segment;
-mod segment_ops;
 mod sleep;
-mod typed;
 
 pub use batch::AsyncBatch;
 pub use client::AsyncClient;

@@ -1,18 +1,16 @@
-//! The segment handle with asynchronous calls.
+//! The segment handle with asynchronous calls. `calls!` defines its methods together with the blocking ones.
 
-use super::call::{CallPlan, Decoder, Outgoing, Reply, as_given};
-use super::client::{AsyncClient, empty_plan};
+use super::client::AsyncClient;
 use super::sleep::Pause;
-use crate::deadline::deadline_in;
-use crate::error::Error;
-use crate::segment::{SegmentLocation, bounds};
-use crate::value::{Stamp, Value};
-use ddss_core::limits::INLINE_REPLY_BYTES_MAX;
-use ddss_core::{ArenaRange, Completion, OpenedSegment, Operation, Payload, PutConditions, SegmentId};
-use std::ops::RangeBounds;
-use std::time::{Duration, Instant};
+use crate::deadline::Deadline;
+use crate::segment::SegmentLocation;
+use ddss_core::Model;
+use std::time::Duration;
 
 /// A [`Segment`](crate::Segment) with asynchronous calls. Cheap to clone; dropping it changes nothing.
+///
+/// The bytes of a get are copied at the end of the call: a future that is dropped leaves the destination unchanged. The
+/// bytes of a put are copied once there is arena memory for them; a put whose future is dropped may take effect.
 ///
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
@@ -33,132 +31,72 @@ pub struct AsyncSegment {
 }
 
 impl AsyncSegment {
-    pub(super) fn new(client: AsyncClient, name: &str, opened: OpenedSegment) -> Self {
-        let location = SegmentLocation::new(&client.blocking().0, name, opened);
+    /// Returns a handle whose calls ask for at least this model: [`Segment::with_model`](crate::Segment::with_model).
+    #[must_use]
+    pub fn with_model(&self, model: Model) -> Self {
+        Self::at(self.client().clone(), self.location().with_model(Some(model)))
+    }
+
+    /// Returns a handle whose calls have this timeout: [`Segment::with_timeout`](crate::Segment::with_timeout).
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self::at(self.client().clone(), self.location().with_timeout(timeout))
+    }
+
+    pub(crate) fn at(client: AsyncClient, location: SegmentLocation) -> Self {
         Self { client, location }
     }
 
-    pub(super) fn at(client: AsyncClient, location: SegmentLocation) -> Self {
-        Self { client, location }
-    }
-
-    pub(super) fn client(&self) -> &AsyncClient {
+    pub(crate) fn client(&self) -> &AsyncClient {
         &self.client
+    }
+
+    pub(crate) fn location(&self) -> &SegmentLocation {
+        &self.location
+    }
+
+    /// Returns the deadline of a call of this handle.
+    pub(crate) fn time(&self) -> Deadline {
+        Deadline::of(self.location.timeout.unwrap_or(self.client.blocking().0.timeout))
     }
 
     /// Creates a future that is ready after `time`.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
         self.client.pause(time)
     }
+}
 
-    pub(super) fn location(&self) -> &SegmentLocation {
-        &self.location
-    }
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on};
+    use crate::{Failure, Spec, Version};
 
-    /// Returns the deadline of a call that begins now.
-    pub(super) fn deadline(&self) -> Instant {
-        deadline_in(self.location.timeout.unwrap_or(self.client.blocking().0.timeout))
-    }
-
-    /// Makes a call and passes its reply to `take`.
-    pub(super) async fn call(
-        &self,
-        action: &'static str,
-        plan: CallPlan<'_>,
-        take: &mut Decoder<'_>,
-    ) -> Result<Completion, Error> {
-        self.call_by(self.deadline(), action, plan, take).await
-    }
-
-    /// Makes a call with this deadline and passes its reply to `take`.
-    pub(super) async fn call_by(
-        &self,
-        deadline: Instant,
-        action: &'static str,
-        plan: CallPlan<'_>,
-        take: &mut Decoder<'_>,
-    ) -> Result<Completion, Error> {
-        let ended = self.client.call_by(deadline, action, &self.location.name, plan, as_given, take).await;
-        ended.map(|(completion, _)| completion)
-    }
-
-    /// Returns the segment's name.
-    pub fn name(&self) -> &str {
-        &self.location.name
-    }
-
-    /// Returns the segment's id, which is never reused.
-    pub fn id(&self) -> SegmentId {
-        self.location.id
-    }
-
-    /// Returns the segment's size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.location.bytes
-    }
-
-    /// Reads a range atomically: [`Segment::get`](crate::Segment::get).
-    pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
-        let (offset, end) = bounds(range, self.location.bytes);
-        let mut bytes = vec![0; self.location.check("get", offset, end)?];
-        let stamp = self.get_by(None, offset, &mut bytes).await?;
-        Ok(Value::new(bytes, stamp))
-    }
-
-    /// Reads `into.len()` bytes atomically: [`Segment::get_into`](crate::Segment::get_into). The bytes are copied at
-    /// the end of the call: a future that is dropped leaves `into` unchanged.
-    pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-        self.get_by(None, offset, into).await
-    }
-
-    /// Reads with this deadline, or with the usual one.
-    pub(super) async fn get_by(
-        &self,
-        deadline: Option<Instant>,
-        offset: u64,
-        bytes: &mut [u8],
-    ) -> Result<Stamp, Error> {
-        if let Some(stamp) = self.location.read_locally(offset, bytes) {
-            return Ok(stamp);
-        }
-        let incoming = self.location.check("get", offset, u128::from(offset) + bytes.len() as u128)?;
-        let (segment, into, inline) = (self.location.id, ArenaRange::NOWHERE, incoming <= INLINE_REPLY_BYTES_MAX);
-        let operation = Operation::Get { segment, offset, into, inline, options: self.location.read_options(None) };
-        let plan = CallPlan { incoming, operation, ..empty_plan() };
-        let deadline = deadline.unwrap_or_else(|| self.deadline());
-        let mut take = |brought: &Reply<'_>| brought.read(0, bytes);
-        self.call_by(deadline, "get", plan, &mut take).await.map(|done| Stamp::of(&done))
-    }
-
-    /// Writes bytes atomically: [`Segment::put`](crate::Segment::put). The bytes are copied once there is arena memory
-    /// for them.
-    pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
-        self.put_with(offset, bytes, self.location.put_conditions(None, None)).await
-    }
-
-    pub(super) async fn put_with(&self, offset: u64, bytes: &[u8], conditions: PutConditions) -> Result<Stamp, Error> {
-        self.put_by(self.deadline(), offset, bytes, conditions).await
-    }
-
-    pub(super) async fn put_by(
-        &self,
-        deadline: Instant,
-        offset: u64,
-        bytes: &[u8],
-        conditions: PutConditions,
-    ) -> Result<Stamp, Error> {
-        self.location.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
-        let inline = Payload::inline(bytes).filter(|_| conditions.allow_inline());
-        let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
-        let (segment, from) = (self.location.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
-        let operation = Operation::Put { segment, offset, from, conditions };
-        let plan = CallPlan { outgoing, operation, ..empty_plan() };
-        self.call_by(deadline, "put", plan, &mut |_| {}).await.map(|done| Stamp::of(&done))
-    }
-
-    /// Frees the segment in the whole cluster: [`Segment::release`](crate::Segment::release).
-    pub async fn release(self) -> Result<(), Error> {
-        let plan = CallPlan { operation: Operation::Release { segment: self.location.id }, ..empty_plan() };
-        self.call("release", plan, &mut |_| {}).await.map(drop)
+    #[test]
+    fn async_vectored_calls_are_atomic() {
+        // If this broke, a task would mix the bytes of two versions, or write some ranges without the others.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let table = client.allocate("table", Spec { history: 2, ..Spec::new(9000) }).await.unwrap();
+            let first = table.put_many(&[(0, b"head"), (8990, b"tail")]).await.unwrap();
+            let second = table.put_many_if(first.version, &[(0, b"HEAD")]).await.unwrap();
+            let stale = table.put_many_if(first.version, &[(0, b"late")]).await.unwrap_err();
+            assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+            let ranges = [0..4, 8990..8994];
+            for (values, head, stamp) in [
+                (table.get_many(&ranges).await.unwrap(), b"HEAD", second),
+                (table.get_many_at(first.version, &ranges).await.unwrap(), b"head", first),
+            ] {
+                assert_eq!((&values[0][..], &values[1][..]), (&head[..], &b"tail"[..]));
+                assert!(values.iter().all(|value| value.stamp() == stamp));
+            }
+            let (mut head, mut tail) = ([0; 4], [0; 4]);
+            let stamp = table.get_many_into(&mut [(0, &mut head), (8990, &mut tail)]).await.unwrap();
+            assert_eq!((stamp, &head, &tail), (second, b"HEAD", b"tail"));
+            let mut two = [0; 2];
+            assert_eq!(table.get_into(1, &mut two).await.unwrap(), second);
+            assert_eq!(&two, b"EA");
+            assert_eq!(&table.get_newer_than(Version(1), 0..4).await.unwrap()[..], b"HEAD");
+        });
     }
 }

@@ -20,6 +20,11 @@ impl ArenaRun {
         self.slots as usize * ARENA_SLOT_BYTES
     }
 
+    /// Returns the range of a call that may have no run.
+    pub(crate) fn range_of(run: Option<Self>, bytes: usize) -> ArenaRange {
+        run.map_or(ArenaRange::NOWHERE, |run| run.range(bytes))
+    }
+
     /// Returns the range of the first bytes, as a request encodes it.
     pub(crate) fn range(&self, bytes: usize) -> ArenaRange {
         debug_assert!(bytes <= self.bytes());

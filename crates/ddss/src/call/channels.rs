@@ -11,7 +11,8 @@ use super::arena::{ArenaRun, SharedSlots};
 use super::priority::Priority;
 use super::wait_queue::WaitQueue;
 use crate::deadline::{Deadline, timeout_us};
-use ddss_core::{Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
+use crate::plan::{CallPlan, Decoder};
+use ddss_core::{ArenaRange, Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Attachment, Channel, PoolGuard, SharedMemory, TryLockPool, WaitClass, WaitOutcome};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,18 +94,6 @@ impl Drop for NotifyOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.notify();
-    }
-}
-
-/// Arena memory of one call, until the call ends.
-pub(crate) struct Buffer {
-    lease: ArenaLease,
-    run: ArenaRun,
-}
-
-impl Buffer {
-    pub(crate) fn range(&self, bytes: usize) -> ddss_core::ArenaRange {
-        self.run.range(bytes)
     }
 }
 
@@ -244,45 +233,30 @@ impl Call<'_> {
     }
 
     /// Allocates arena memory for this call.
-    pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Buffer, NoCompletion> {
+    fn lease(&mut self, bytes: usize) -> Result<(ArenaLease, ArenaRange), NoCompletion> {
         self.collect_abandoned();
         let own = self.channel_slot.own;
         let own_is_free = self.channel_slot.abandoned.iter().all(|call| call.lease != ArenaLease::Own);
         if bytes <= own.bytes() && own_is_free {
-            return Ok(Buffer { lease: ArenaLease::Own, run: own });
+            return Ok((ArenaLease::Own, own.range(bytes)));
         }
         let deadline = self.deadline();
         let run = self.channels.shared.take(bytes, deadline).ok_or(NoCompletion::Busy)?;
-        Ok(Buffer { lease: ArenaLease::Shared(run), run })
+        Ok((ArenaLease::Shared(run), run.range(bytes)))
     }
 
-    /// Writes into a buffer of this call at an arena offset.
-    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
-        self.channels.arena.write(offset as usize, bytes).expect("a buffer lies inside the arena");
-    }
-
-    /// Submits, waits, and takes the completion. `read` sees the arena before the buffer is returned.
-    pub(crate) fn run<T>(
-        self,
-        operation: Operation,
-        buffer: Option<Buffer>,
-        class: WaitClass,
-        read: impl FnOnce(&Completion, &SharedMemory) -> T,
-    ) -> Result<T, NoCompletion> {
-        self.run_while(operation, buffer, class, None::<fn()>, read)
-    }
-
-    /// Runs the call, and `meanwhile` between submitting and waiting.
-    #[inline]
-    pub(crate) fn run_while<T>(
+    /// Runs a planned call, and `meanwhile` between submitting and waiting. The decoder sees the arena before the
+    /// memory is returned. An unsuccessful completion comes back as it is.
+    #[inline(always)]
+    pub(crate) fn execute<T>(
         mut self,
-        operation: Operation,
-        buffer: Option<Buffer>,
-        class: WaitClass,
+        plan: &CallPlan<'_>,
         meanwhile: Option<impl FnOnce()>,
-        read: impl FnOnce(&Completion, &SharedMemory) -> T,
-    ) -> Result<T, NoCompletion> {
-        let lease = buffer.map_or(ArenaLease::Nothing, |buffer| buffer.lease);
+        decode: &mut impl Decoder<T>,
+    ) -> Result<Result<T, Completion>, NoCompletion> {
+        let bytes = plan.arena_bytes();
+        let (lease, range) = if bytes == 0 { (ArenaLease::Nothing, ArenaRange::NOWHERE) } else { self.lease(bytes)? };
+        let operation = plan.encode(&self.channels.arena, range);
         let left = self.time.remaining();
         if left.is_zero() {
             self.release(lease);
@@ -314,17 +288,18 @@ impl Call<'_> {
             meanwhile();
             self.channel_slot.abandoned.pop();
         }
-        match self.wait_for(id, class, operation.is_harmless()) {
-            Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
-                self.release(lease);
-                Err(NoCompletion::ShuttingDown)
-            }
+        // Matched by reference: a completion is copied only if it is an error.
+        match &self.wait_for(id, plan.wait_class, plan.is_harmless) {
             Ok(completion) => {
-                let result = read(&completion, &self.channels.arena);
+                let ended = match completion.outcome {
+                    Outcome::Done => Ok(Ok(decode(completion, &plan.reply(completion, &self.channels.arena, range)))),
+                    Outcome::Failed(Failure::GoingDown) => Err(NoCompletion::ShuttingDown),
+                    _ => Ok(Err(*completion)),
+                };
                 self.release(lease);
-                Ok(result)
+                ended
             }
-            Err(none) => {
+            &Err(none) => {
                 self.channel_slot.abandoned.push(AbandonedCall { id, lease, lock: locked_by(&operation) });
                 Err(none)
             }

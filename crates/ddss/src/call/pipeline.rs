@@ -2,20 +2,19 @@
 
 use super::arena::ArenaRun;
 use super::channels::{AbandonedCall, ArenaLease, Call, ChannelPool, NoCompletion};
-use crate::api::batch::CallProgress;
-use ddss_core::{ArenaRange, Completion, Failure, Operation, Outcome, Request, RequestId};
+use crate::plan::CallPlan;
+use ddss_core::{Completion, Failure, Outcome, Request, RequestId};
 use ddss_ipc::{WaitClass, WaitOutcome};
 use std::time::{Duration, Instant};
 
-/// Result of one call: its completion and the returned bytes.
-pub(crate) type FinishedCall = Result<(Completion, Vec<u8>), NoCompletion>;
+/// End of one call: its completion and the returned bytes, or an unsuccessful completion.
+pub(crate) type FinishedCall = Result<Result<(Completion, Vec<u8>), Completion>, NoCompletion>;
 
 /// A call in flight.
 struct StartedCall {
     id: u64,
     index: usize,
     run: Option<ArenaRun>,
-    operation: Operation,
 }
 
 impl StartedCall {
@@ -27,7 +26,7 @@ impl StartedCall {
 /// The calls of a batch on one channel: completed, in flight, and not begun.
 pub(crate) struct Pipeline<'a> {
     call: Call<'a>,
-    steps: Vec<&'a CallProgress>,
+    plans: Vec<&'a CallPlan<'a>>,
     next: usize,
     under_way: Vec<StartedCall>,
     ends: Vec<Option<FinishedCall>>,
@@ -41,7 +40,7 @@ pub(crate) fn run_together(parts: &mut [&mut Pipeline<'_>]) {
         for part in parts.iter_mut() {
             part.advance();
         }
-        let others_go_on = parts.iter().filter(|part| part.next < part.steps.len()).count() > 1;
+        let others_go_on = parts.iter().filter(|part| part.next < part.plans.len()).count() > 1;
         let patience = others_go_on.then(|| Instant::now() + WAIT_SLICE);
         let mut waiting = parts.iter_mut().filter(|part| !part.under_way.is_empty()).peekable();
         if waiting.peek().is_none() {
@@ -55,18 +54,18 @@ pub(crate) fn run_together(parts: &mut [&mut Pipeline<'_>]) {
 }
 
 impl<'a> Pipeline<'a> {
-    pub(crate) fn new(mut call: Call<'a>, steps: Vec<&'a CallProgress>) -> Self {
+    pub(crate) fn new(mut call: Call<'a>, plans: Vec<&'a CallPlan<'a>>) -> Self {
         call.collect_abandoned();
-        let ends = steps.iter().map(|_| None).collect();
-        Self { call, steps, next: 0, under_way: Vec::new(), ends }
+        let ends = plans.iter().map(|_| None).collect();
+        Self { call, plans, next: 0, under_way: Vec::new(), ends }
     }
 
     /// Collects completed calls, and begins as many as capacity permits.
     fn advance(&mut self) {
         self.collect_completions();
         let before = self.next;
-        while let Some(&step) = self.steps.get(self.next) {
-            match self.call.begin(step, self.next, self.under_way.is_empty()) {
+        while let Some(&plan) = self.plans.get(self.next) {
+            match self.call.begin(plan, self.next, self.under_way.is_empty()) {
                 Some(begun) => self.under_way.push(begun),
                 None if self.under_way.is_empty() => self.ends[self.next] = Some(Err(NoCompletion::Busy)),
                 None => break,
@@ -86,8 +85,7 @@ impl<'a> Pipeline<'a> {
             match self.under_way.iter().position(|begun| RequestId(begun.id) == completion.request) {
                 Some(at) => {
                     let begun = self.under_way.swap_remove(at);
-                    let incoming = self.steps[begun.index].incoming;
-                    self.ends[begun.index] = Some(self.call.take(&completion, &begun, incoming));
+                    self.ends[begun.index] = Some(self.call.take(&completion, &begun, self.plans[begun.index]));
                 }
                 None => self.call.complete_abandoned(&completion),
             }
@@ -106,7 +104,7 @@ impl<'a> Pipeline<'a> {
             WaitOutcome::Gone => true,
         };
         for begun in self.under_way.drain(..) {
-            let harmless = begun.operation.is_harmless();
+            let harmless = self.plans[begun.index].is_harmless;
             let none = if gone { NoCompletion::Gone } else { NoCompletion::Late { harmless } };
             self.ends[begun.index] = Some(Err(none));
             self.call.channel_slot.abandoned.push(AbandonedCall { id: begun.id, lease: begun.lease(), lock: None });
@@ -114,7 +112,7 @@ impl<'a> Pipeline<'a> {
         // Calls that never began can go to the next daemon.
         let none = if gone { NoCompletion::ShuttingDown } else { NoCompletion::Busy };
         self.ends[self.next..].fill(Some(Err(none)));
-        self.next = self.steps.len();
+        self.next = self.plans.len();
     }
 
     /// Returns the result of each call. A call that was not begun had no effect.
@@ -125,24 +123,20 @@ impl<'a> Pipeline<'a> {
 
 impl Call<'_> {
     /// Begins a call if capacity permits; the first call waits for arena memory.
-    fn begin(&mut self, step: &CallProgress, index: usize, first: bool) -> Option<StartedCall> {
-        let bytes = step.outgoing.len().max(step.incoming);
+    fn begin(&mut self, plan: &CallPlan<'_>, index: usize, first: bool) -> Option<StartedCall> {
+        let bytes = plan.arena_bytes();
         let run = match bytes {
             0 => None,
             _ if first => Some(self.channels.shared.take(bytes, self.deadline())?),
             _ => Some(self.channels.shared.try_take(bytes)?),
         };
-        let range = run.map_or(ArenaRange::NOWHERE, |run| run.range(bytes));
-        if !step.outgoing.is_empty() {
-            self.write(range.offset(), &step.outgoing);
-        }
-        let operation = step.operation.with_range(range);
+        let operation = plan.encode(self.channels.arena(), ArenaRun::range_of(run, bytes));
         let id = self.channel_slot.next_id;
         self.channel_slot.next_id += 1;
         let left = self.deadline().saturating_duration_since(Instant::now());
         let timeout_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
         let request = Request { timeout_us, ..Request::new(RequestId(id), operation) };
-        let begun = StartedCall { id, index, run, operation };
+        let begun = StartedCall { id, index, run };
         if self.channel_slot.channel.submit(request.encode()).is_err() {
             self.release(begun.lease());
             return None;
@@ -150,21 +144,19 @@ impl Call<'_> {
         Some(begun)
     }
 
-    fn take(&self, completion: &Completion, begun: &StartedCall, incoming: usize) -> FinishedCall {
-        let mut bytes = vec![0; if completion.outcome == Outcome::Done { incoming } else { 0 }];
-        match begun.run {
-            _ if bytes.is_empty() => {}
-            _ if completion.inline => bytes.copy_from_slice(&completion.data[..incoming]),
-            Some(run) => {
-                let from = run.range(incoming).offset() as usize;
-                self.channels.arena().read(from, &mut bytes).expect("a run lies inside the arena");
-            }
-            None => {}
-        }
+    fn take(&self, completion: &Completion, begun: &StartedCall, plan: &CallPlan<'_>) -> FinishedCall {
+        let ended = if completion.outcome == Outcome::Done {
+            let mut bytes = vec![0; plan.incoming()];
+            let range = ArenaRun::range_of(begun.run, plan.arena_bytes());
+            plan.reply(completion, self.channels.arena(), range).read(0, &mut bytes);
+            Ok((*completion, bytes))
+        } else {
+            Err(*completion)
+        };
         self.release(begun.lease());
         match completion.outcome {
             Outcome::Failed(Failure::GoingDown) => Err(NoCompletion::ShuttingDown),
-            _ => Ok((*completion, bytes)),
+            _ => Ok(ended),
         }
     }
 }
