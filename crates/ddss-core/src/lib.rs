@@ -42,14 +42,14 @@ pub use failure::{Failure, Outcome};
 pub use ids::{ChannelId, ClientId, NodeId, RequestId, SegmentId, Timestamp, Version};
 pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
-pub use model::segment::{Access, Audience, Header, Name, Permissions, Principal, SnapshotCheck};
+pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};
 pub use model::spec::{Placement, Spec, Storage};
 pub use peer::hello::{HelloError, PeerHello};
 pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, SegmentInfo};
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{
-    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PermissionUpdate, PutConditions, ReadOptions,
+    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PutConditions, ReadOptions,
 };
 pub use request::ranges::{Range, Ranges};
 pub use request::request::{BadRequest, Request};

@@ -1,10 +1,7 @@
 //! Actions: the effects that the engine asks for. The daemon executes them in order.
 
-use super::remote::name_claims::ClaimId;
-use super::remote::served_get::ServedGetId;
-use super::replication::state::Proposal;
-use super::state::buffer_pool::BufferId;
-use super::state::pending::StepId;
+use crate::engine::ids::{BufferId, ClaimId, ServedGetId, StepId};
+use crate::engine::role::Proposal;
 use crate::model::record::Record;
 use crate::model::segment::{Header, Name};
 use crate::peer::message::RemoteWindow;
@@ -350,4 +347,40 @@ pub enum Action {
         /// Pool offset and length.
         data: Option<(u64, u8)>,
     },
+}
+
+/// Content of [`Action::Reply`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// Channel of the client.
+    pub channel: ChannelId,
+    /// Completion of the request.
+    pub completion: Completion,
+    /// Offset and length of pool bytes that are copied into the completion's data first.
+    pub data: Option<(u64, u8)>,
+}
+
+/// Content of [`Action::Commit`] for a put of one range by a local client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Commit {
+    /// Pool offset of the segment's header.
+    pub at: u64,
+    /// Offset of the first byte to replace.
+    pub offset: u64,
+    /// Client that puts.
+    pub client: ClientId,
+    /// Bytes to write.
+    pub from: Payload,
+    /// The new version.
+    pub version: Version,
+    /// Timestamp of the new version.
+    pub timestamp: Timestamp,
+}
+
+impl Commit {
+    pub(crate) fn action(&self) -> Action {
+        let Self { at, offset, client, from, version, timestamp } = *self;
+        let parts = RangeSet::One { offset, bytes: from.length() };
+        Action::Commit { at, parts, source: CommitSource::Client(client, from), version, timestamp }
+    }
 }

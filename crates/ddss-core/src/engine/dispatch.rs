@@ -1,11 +1,13 @@
 //! Routes a client's request to the home operations or the remote operations.
 
-use super::action::{CommitSource, RangeSet};
-use super::engine::{Client, Engine, LocalCaller, Now};
-use super::fault_injection::planted;
-use super::state::buffer_pool::BufferId;
-use super::state::lock_queue::{Destination, Get, LockOwner, PendingOp, Watcher};
-use super::state::pending::{Continuation, Transfer};
+use crate::engine::action::{CommitSource, RangeSet};
+use crate::engine::config::Now;
+use crate::engine::engine::{Client, Engine};
+use crate::engine::fault_injection::planted;
+use crate::engine::ids::BufferId;
+use crate::engine::requester::{LocalCaller, LockOwner};
+use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Watcher};
+use crate::engine::state::pending::{Continuation, Transfer};
 use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
 use crate::model::segment::Name;
 use crate::model::spec::{Placement, Spec};

@@ -1,132 +1,36 @@
 //! The engine itself: its state, the queue of actions, and the entry points for clients, peers and time.
 
-use super::action::{Action, CommitSource, FetchTarget, MessageBody, RangeSet};
-use super::home::home_ops::PendingAtomic;
-use super::immediate::ImmediateActions;
-use super::remote::name_claims::NameClaims;
-use super::remote::read_cache::ReadCache;
-use super::remote::remote_locks::RemoteLock;
-use super::remote::served_get::ServedGets;
-use super::replication::state::Replicas;
-use super::state::buffer_pool::{BufferId, BufferPool};
-use super::state::lock_queue::{LockOwner, PendingOp, Waiter};
-use super::state::peers::Peers;
-use super::state::pending::{NameLookup, Pending, PendingOperations, StepId, WaitState};
-use super::state::segments::Segments;
+use crate::engine::action::{Action, Commit, MessageBody, Reply};
+use crate::engine::config::{Counters, EngineConfig, Now};
+use crate::engine::ids::{BufferId, StepId};
+use crate::engine::requester::{LocalCaller, LockOwner};
+use crate::engine::state::action_queue::{ActionQueue, QueueHead};
+use crate::engine::state::lock_queue::{PendingOp, Waiter};
+use crate::engine::state::memory::buffer_pool::BufferPool;
+use crate::engine::state::name_claims::NameClaims;
+use crate::engine::state::peers::Peers;
+use crate::engine::state::pending::{NameLookup, Pending, PendingAtomic, PendingOperations, WaitState};
+use crate::engine::state::read_cache::ReadCache;
+use crate::engine::state::remote_locks::RemoteLock;
+use crate::engine::state::replication::Replicas;
+use crate::engine::state::segments::Segments;
+use crate::engine::state::served_gets::ServedGets;
 use crate::limits::CLIENTS_MAX;
 use crate::model::segment::Principal;
 use crate::model::spec::Storage;
-use crate::peer::message::{RemoteWindow, SegmentInfo};
+use crate::peer::message::SegmentInfo;
 use crate::request::listing::ListPage;
-use crate::request::operation::ArenaRange;
 use crate::{
     ChannelId, ClientId, Completion, Failure, HybridClock, Message, NodeId, OpenedSegment, Outcome, Request, RequestId,
-    SegmentId, Shard, Timestamp, Version,
+    SegmentId, Timestamp,
 };
 use std::collections::{BTreeMap, VecDeque};
-
-/// Settings that do not change while the engine exists.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Id of this node.
-    pub node: NodeId,
-    /// Shard of this engine. Its peers are the engines of the same shard on other nodes.
-    pub shard: Shard,
-    /// Bytes of the pool in which segments live.
-    pub pool_bytes: u64,
-    /// The other nodes.
-    pub peers: Vec<NodeId>,
-    /// Generation of the first segment in each slot. A node that lost its segments starts with another number each
-    /// time, so an id of an earlier run never names a segment of this one.
-    pub first_generation: u32,
-    /// True if the reads of one batch overlap. Where each waits for the one before it, the home executes a get that may
-    /// be served, in one round trip.
-    pub reads_overlap: bool,
-}
-
-/// The time, as the daemon read it before it called the engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Now {
-    /// Monotonic clock in microseconds, for deadlines.
-    pub steady_us: u64,
-    /// Wall clock in microseconds since 1970, for timestamps.
-    pub wall_us: u64,
-}
-
-/// Event counters since the engine was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Requests taken from clients.
-    pub requests: u64,
-    /// Requests refused as malformed.
-    pub malformed: u64,
-    /// Fetches that met a put and were repeated.
-    pub torn_fetches: u64,
-    /// Answers and completions for an operation that had already ended.
-    pub stale: u64,
-    /// Operations whose deadline passed.
-    pub timeouts: u64,
-    /// Puts committed here.
-    pub commits: u64,
-    /// Gets of other nodes' clients that this home executed.
-    pub served_gets: u64,
-    /// Gets answered from this node's read cache.
-    pub cache_hits: u64,
-    /// Locks granted here.
-    pub locks_granted: u64,
-    /// Locks taken back: their lease ran out, or their holder is gone.
-    pub locks_broken: u64,
-    /// Segments refused because their owner has reached its quota.
-    pub over_quota: u64,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     generation: u32,
     pub(crate) principal: Principal,
     pub(crate) arena_bytes: u64,
-}
-
-/// The queue of actions. [`Action`] is as large as its largest variant, which holds a name. The few variants that make
-/// up nearly all actions are queued inline, at a third of that size.
-#[derive(Clone, Copy, Debug)]
-enum ActionQueue {
-    Reply(Reply),
-    CopyOut {
-        at: u64,
-        parts: RangeSet,
-        client: ClientId,
-        into: ArenaRange,
-    },
-    Commit {
-        at: u64,
-        parts: RangeSet,
-        source: CommitSource,
-        version: Version,
-        timestamp: Timestamp,
-    },
-    Fetch {
-        node: NodeId,
-        step: StepId,
-        window: RemoteWindow,
-        line: u64,
-        parts: RangeSet,
-        target: FetchTarget,
-    },
-    /// The next entry of the queue of other actions.
-    Other,
-    /// Frees a buffer: the actions before this one were its last users.
-    FreeBuffer(BufferId),
-}
-
-/// A local client's request, after the check that the client is attached.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalCaller {
-    pub(crate) channel: ChannelId,
-    pub(crate) request: RequestId,
-    pub(crate) principal: Principal,
-    pub(crate) deadline_us: u64,
-    pub(crate) timeout_us: u32,
 }
 
 /// The engine of one node.
@@ -152,23 +56,9 @@ pub struct Engine {
     /// Number of segments placed round robin so far.
     pub(crate) placed: u64,
     clients: Vec<Option<Client>>,
-    pub(crate) immediate: ImmediateActions,
-    actions: VecDeque<ActionQueue>,
-    /// Actions that [`ActionQueue::Other`] stands for, in order.
-    other_actions: VecDeque<Action>,
+    actions: ActionQueue,
     #[cfg(feature = "planted")]
     pub(crate) bug: Option<super::Bug>,
-}
-
-/// Content of [`Action::Reply`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// Channel of the client.
-    pub channel: ChannelId,
-    /// Completion of the request.
-    pub completion: Completion,
-    /// Offset and length of pool bytes that are copied into the completion's data first.
-    pub data: Option<(u64, u8)>,
 }
 
 impl Engine {
@@ -199,9 +89,7 @@ impl Engine {
             replicas: Replicas::default(),
             placed: 0,
             clients: vec![None; CLIENTS_MAX],
-            immediate: ImmediateActions::new(),
-            actions: VecDeque::with_capacity(1024),
-            other_actions: VecDeque::with_capacity(1024),
+            actions: ActionQueue::new(),
             #[cfg(feature = "planted")]
             bug: None,
         }
@@ -262,64 +150,55 @@ impl Engine {
 
     /// Takes the next action, in order. State that the action refers to stays valid until the next call.
     pub fn next_action(&mut self) -> Option<Action> {
-        if let Some(first) = self.immediate.next() {
-            return Some(first);
-        }
         loop {
-            return Some(match self.actions.pop_front()? {
-                ActionQueue::Reply(Reply { channel, completion, data }) => Action::Reply { channel, completion, data },
-                ActionQueue::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
-                ActionQueue::Commit { at, parts, source, version, timestamp } => {
-                    Action::Commit { at, parts, source, version, timestamp }
-                }
-                ActionQueue::Fetch { node, step, window, line, parts, target } => {
-                    Action::Fetch { node, step, window, line, parts, target }
-                }
-                ActionQueue::Other => self.other_actions.pop_front()?,
-                ActionQueue::FreeBuffer(buffer) => {
-                    self.buffers.remove(&buffer);
-                    continue;
-                }
-            });
+            match self.actions.pop()? {
+                QueueHead::Action(action) => return Some(action),
+                QueueHead::FreeBuffer(buffer) => self.buffers.remove(&buffer),
+            }
         }
     }
 
-    /// Returns the number of queued actions.
+    /// Takes the next action if it is an immediate commit: the same as [`next_action`](Self::next_action), without a
+    /// move.
     #[inline]
-    pub(crate) fn queued_actions(&self) -> usize {
-        self.actions.len()
+    pub fn first_commit(&mut self) -> Option<&Commit> {
+        self.actions.take_commit()
     }
 
-    /// Takes the first action of the queue if it is a reply.
+    /// Takes the next action if it is a reply and the last one, without a move.
     #[inline]
-    pub(crate) fn take_only_reply(&mut self) -> Option<Reply> {
-        let Some(&ActionQueue::Reply(reply)) = self.actions.front() else { return None };
-        self.actions.clear();
-        Some(reply)
+    pub fn last_reply(&mut self) -> Option<&Reply> {
+        self.actions.take_last_reply()
+    }
+
+    /// Returns true if no action is queued.
+    #[inline(always)]
+    pub(crate) fn has_no_actions(&self) -> bool {
+        self.actions.is_empty()
     }
 
     #[inline(always)]
     pub(crate) fn push_action(&mut self, action: Action) {
-        let due = match action {
-            Action::Reply { channel, completion, data } => ActionQueue::Reply(Reply { channel, completion, data }),
-            Action::CopyOut { at, parts, client, into } => ActionQueue::CopyOut { at, parts, client, into },
-            Action::Commit { at, parts, source, version, timestamp } => {
-                ActionQueue::Commit { at, parts, source, version, timestamp }
-            }
-            Action::Fetch { node, step, window, line, parts, target } => {
-                ActionQueue::Fetch { node, step, window, line, parts, target }
-            }
-            other => {
-                self.other_actions.push_back(other);
-                ActionQueue::Other
-            }
-        };
-        self.actions.push_back(due);
+        self.actions.push(action);
     }
 
     /// Frees a buffer after the actions that are queued now.
     pub(crate) fn free_buffer(&mut self, buffer: BufferId) {
-        self.actions.push_back(ActionQueue::FreeBuffer(buffer));
+        self.actions.push_free(buffer);
+    }
+
+    /// Emits a commit.
+    #[inline(always)]
+    pub(crate) fn commit_immediately(&mut self, commit: Commit) {
+        self.actions.push_commit(commit);
+    }
+
+    /// Emits a reply, unless the client is gone.
+    #[inline(always)]
+    pub(crate) fn reply(&mut self, channel: ChannelId, completion: Completion, data: Option<(u64, u8)>) {
+        if self.client(channel.client).is_some() {
+            self.actions.push_reply(Reply { channel, completion, data });
+        }
     }
 
     /// Attaches a client.

@@ -10,10 +10,10 @@
 //!
 //! | file or folder | content |
 //! | --- | --- |
-//! | `engine.rs` | the type [`Engine`]: clients, peers, time, the queue of actions |
+//! | `engine.rs` | the type [`Engine`]: clients, peers, time |
 //! | `action.rs` | [`Action`]: every effect that the engine may ask for |
 //! | `dispatch.rs` | routes a client's request to the home or the remote side |
-//! | `immediate.rs` | the shortest calls, without a pass through the action queue |
+//! | `config.rs`, `ids.rs`, `requester.rs`, `role.rs` | settings and time; ids; requesters; roles for replicated segments |
 //! | `shutdown.rs` | answers waiting callers when the node is about to stop |
 //! | `fault_injection.rs` | bugs that tests switch on and have to find |
 //! | `home/` | operations on segments whose home is this node |
@@ -28,33 +28,33 @@
 //! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
 //! | `remote/name_claims.rs` | names that the whole cluster agrees on |
 //! | `replication/` | replicas |
-//! | `replication/state.rs`, `replication/failover.rs` | the role of this node for a segment, and decisions of the cluster |
+//! | `replication/failover.rs` | decisions of the cluster |
 //! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
 //! | `replication/replica.rs` | the replica's side |
-//! | `state/` | tables without behaviour: segments, lock queues, pending operations, buffers, peers, quotas |
+//! | `state/` | tables that know nothing of [`Engine`]: actions, segments, lock queues, waits, replication, memory |
 
 mod action;
+mod config;
 mod dispatch;
 #[allow(clippy::module_inception, reason = "the file holds the type `Engine`")]
 mod engine;
 mod fault_injection;
 mod home;
-mod immediate;
+mod ids;
 mod remote;
 mod replication;
+mod requester;
+mod role;
 mod shutdown;
 mod state;
 
-pub use action::{Action, CommitSource, FetchTarget, MessageBody, RangeSet};
-pub use engine::{Counters, Engine, EngineConfig, Now, Reply};
+pub use action::{Action, Commit, CommitSource, FetchTarget, MessageBody, RangeSet, Reply};
+pub use config::{Counters, EngineConfig, Now};
+pub use engine::Engine;
 #[cfg(feature = "planted")]
 pub use fault_injection::Bug;
 pub use home::inline_path::{InlineCommit, InlineResult};
-pub use immediate::Commit;
-pub use remote::name_claims::ClaimId;
-pub use remote::served_get::ServedGetId;
-pub use replication::state::{Proposal, ProposalKind, RoleAssignment};
-pub use state::areas::{OWN_AREA, area_of, offset_of};
-pub use state::buffer_pool::BufferId;
-pub use state::pending::StepId;
+pub use ids::{BufferId, ClaimId, ServedGetId, StepId};
+pub use role::{Proposal, ProposalKind, RoleAssignment};
+pub use state::memory::areas::{OWN_AREA, area_of, offset_of};
 pub use state::quotas::{Quota, Quotas, Usage};

@@ -1,8 +1,8 @@
 //! Shutdown: callers that have nothing to wait for any more on a node that was told to stop.
 
-use super::engine::{Engine, Now};
-use super::home::home_ops::ReplyFields;
-use super::state::lock_queue::Requester;
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::requester::{ReplyFields, Requester};
 use crate::{Failure, Outcome};
 
 impl Engine {

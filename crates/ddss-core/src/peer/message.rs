@@ -6,10 +6,10 @@
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::coherence::Model;
-use crate::model::segment::{Name, Permissions, Principal};
+use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
 use crate::model::spec::Spec;
 use crate::model::spec::Storage;
-use crate::request::operation::{AtomicOp, LockRequest, LockToken, PermissionUpdate, PutConditions, ReadOptions};
+use crate::request::operation::{AtomicOp, LockRequest, LockToken, PutConditions, ReadOptions};
 use crate::{SegmentId, Timestamp, Version};
 
 /// Key to a range of another node's memory, for one connection.

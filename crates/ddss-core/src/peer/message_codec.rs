@@ -4,9 +4,10 @@ use super::message::Message;
 use crate::codec::{Reader, Writer};
 use crate::failure::{Failure, Outcome};
 use crate::limits::{LIST_TEXT_BYTES_MAX, STAGING_BYTES};
+use crate::model::segment::PermissionUpdate;
 use crate::model::spec::Spec;
 use crate::request::listing::Listing;
-use crate::request::operation::{AtomicOp, LockToken, PermissionUpdate, ReadOptions};
+use crate::request::operation::{AtomicOp, LockToken, ReadOptions};
 use crate::request::ranges::Ranges;
 use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
@@ -277,7 +278,7 @@ impl Message {
 mod tests {
     use super::*;
     use crate::limits::MESSAGE_BYTES_MAX;
-    use crate::model::segment::{Name, Permissions, Principal};
+    use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
     use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
     use crate::request::operation::{LockRequest, PutConditions};
     use crate::{Model, NodeId, SegmentId, Storage};

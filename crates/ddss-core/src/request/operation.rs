@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
 use crate::model::coherence::Model;
-use crate::model::segment::Principal;
+use crate::model::segment::PermissionUpdate;
 use crate::{NodeId, RequestId, SegmentId, Version};
 
 /// Range of the requesting client's arena. The daemon checks it against the arena's size.
@@ -194,38 +194,6 @@ pub enum Operation {
         /// Request to end.
         request: RequestId,
     },
-}
-
-/// Change of permissions; `None` leaves a part as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PermissionUpdate {
-    /// The nine Unix bits.
-    pub mode: Option<u16>,
-    /// New owner.
-    pub owner: Option<Principal>,
-}
-
-impl PermissionUpdate {
-    const HAS_MODE: u64 = 1 << 16;
-    const HAS_OWNER: u64 = 1 << 17;
-
-    /// Encodes as two words for requests and messages: mode bits with flags (bit 16: mode given, bit 17: owner given),
-    /// and the owner, with its user in the low half.
-    pub(crate) fn to_words(self) -> [u64; 2] {
-        let bits = self.mode.map_or(0, |mode| Self::HAS_MODE | u64::from(mode));
-        let owner = self.owner.map_or(0, |owner| u64::from(owner.gid) << 32 | u64::from(owner.uid));
-        [bits | if self.owner.is_some() { Self::HAS_OWNER } else { 0 }, owner]
-    }
-
-    /// Decodes and checks what [`to_words`](Self::to_words) wrote.
-    pub(crate) fn from_words([bits, owner]: [u64; 2]) -> Result<Self, Failure> {
-        let update = Self {
-            mode: (bits & Self::HAS_MODE != 0).then_some(bits as u16 & 0o777),
-            owner: (bits & Self::HAS_OWNER != 0).then_some(Principal { uid: owner as u32, gid: (owner >> 32) as u32 }),
-        };
-        // Undefined bits, or an owner without its flag, are malformed.
-        if update.to_words() == [bits, owner] { Ok(update) } else { Err(Failure::Malformed) }
-    }
 }
 
 impl Operation {

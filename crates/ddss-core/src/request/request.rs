@@ -11,15 +11,14 @@
 //! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The
 //! entry is copied out of shared memory once. This module turns the copy into a valid [`Request`], or refuses it.
 
-use super::operation::{
-    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PermissionUpdate, PutConditions, ReadOptions,
-};
+use super::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PutConditions, ReadOptions};
 use crate::failure::Failure;
 use crate::limits::{
     ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, LIST_TEXT_BYTES_MAX,
     NAME_BYTES_MAX, RANGES_MAX, TIMEOUT_DEFAULT_US, TIMEOUT_MAX_US, TRANSFER_BYTES_MAX,
 };
 use crate::model::coherence::Model;
+use crate::model::segment::PermissionUpdate;
 use crate::model::spec::Spec;
 use crate::{Entry, NodeId, RequestId, SegmentId, Version};
 
@@ -400,7 +399,7 @@ fn take_atomic(entry: &Entry, segment: SegmentId, offset: u64, flags: u16) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::segment::Principal;
+    use crate::model::segment::{PermissionUpdate, Principal};
     use proptest::prelude::*;
 
     fn options() -> impl Strategy<Value = ReadOptions> {

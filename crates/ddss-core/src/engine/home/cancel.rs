@@ -3,10 +3,11 @@
 //! A cancel changes only when a call ends. Each call gets its one completion: the cancelled call as if its deadline had
 //! passed, a finished call as done.
 
-use super::home_ops::ReplyFields;
-use crate::engine::engine::{Engine, LocalCaller, Now};
-use crate::engine::state::lock_queue::Requester;
-use crate::engine::state::pending::{StepId, WaitState};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::ids::StepId;
+use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
+use crate::engine::state::pending::WaitState;
 use crate::{ClientId, Failure, Message, Outcome, RequestId, SegmentId};
 
 impl Engine {

@@ -2,10 +2,11 @@
 //! holder, waiter, watcher, replica or history. The decisions and their order are those of `home_ops.rs`, without a
 //! second lookup and without pending state. Every other call takes the slow path.
 
-use crate::engine::action::{Action, RangeSet};
-use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::action::{Action, Commit, RangeSet};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::immediate::Commit;
+use crate::engine::requester::LocalCaller;
 use crate::engine::state::pending::Transfer;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};

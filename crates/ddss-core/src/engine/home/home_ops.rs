@@ -2,34 +2,17 @@
 //! one arbiter of their versions, words and locks.
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
-use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
 use crate::engine::replication::forward::SegmentChange;
-use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Requester, Waiter, Watcher};
+use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
+use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
+use crate::engine::state::pending::PendingAtomic;
 use crate::engine::state::segments::Segment;
 use crate::model::segment::{Access, Header, Principal};
 use crate::request::operation::{LockRequest, PutConditions};
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
-
-/// An atomic that waits for the current value of its word.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingAtomic {
-    now: Now,
-    segment: SegmentId,
-    requester: Requester,
-    offset: u64,
-    change: crate::AtomicOp,
-    deadline_us: u64,
-}
-
-/// Fields of an answer besides its outcome.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ReplyFields {
-    pub(crate) version: Version,
-    pub(crate) timestamp: Timestamp,
-    /// Old word, or lock token.
-    pub(crate) word: u64,
-}
 
 impl Segment {
     /// Records the timestamp of the current version for as long as the history holds it.

@@ -3,7 +3,8 @@
 //! [`request`](Engine::request).
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
-use crate::engine::engine::{Client, Engine, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::{Client, Engine};
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};
 use crate::request::inline_request::{InlineGet, InlinePut};

@@ -1,11 +1,11 @@
 //! Lifecycle of segments at their home: creation, restoration after a restart, release.
 
-use super::home_ops::ReplyFields;
 use crate::engine::action::Action;
-use crate::engine::engine::{Engine, Now};
-use crate::engine::replication::state::Role;
-use crate::engine::state::areas::no_room;
-use crate::engine::state::lock_queue::Requester;
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::requester::{ReplyFields, Requester};
+use crate::engine::state::memory::areas::no_room;
+use crate::engine::state::replication::Role;
 use crate::model::record::Record;
 use crate::model::segment::{Access, Header, Name, Permissions, Principal};
 use crate::model::spec::{Spec, Storage};

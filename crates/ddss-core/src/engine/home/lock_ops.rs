@@ -1,10 +1,11 @@
 //! Locks of segments at home here: grant, unlock, break, and service of the lock queue.
 
-use super::home_ops::ReplyFields;
 use crate::engine::action::Action;
-use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::state::lock_queue::{Holder, LockOwner, Requester};
+use crate::engine::requester::{LocalCaller, LockOwner, ReplyFields, Requester};
+use crate::engine::state::lock_queue::Holder;
 use crate::engine::state::pending::WaitState;
 use crate::model::segment::{Access, Principal};
 use crate::request::operation::{LockRequest, LockToken};

@@ -1,20 +1,19 @@
 //! Segment metadata and permissions: lists, segment info, permission changes and the moves that they cause.
 
-use super::home_ops::ReplyFields;
 use crate::engine::action::{Action, MessageBody};
-use crate::engine::engine::{Engine, LocalCaller, Now};
-use crate::engine::state::buffer_pool::BufferId;
-use crate::engine::state::lock_queue::{LockOwner, Requester};
-use crate::engine::state::pending::{StepId, WaitState};
-use crate::engine::state::segments::Segment;
-use crate::model::record::Record;
-use crate::model::segment::{Access, Permissions, Principal};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::ids::{BufferId, StepId};
+use crate::engine::requester::{LocalCaller, LockOwner, ReplyFields, Requester};
+use crate::engine::state::pending::WaitState;
+use crate::engine::state::segments::{MoveOutcome, Segment};
+use crate::model::segment::{Access, PermissionUpdate, Permissions, Principal};
 use crate::request::listing::{ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
-use crate::request::operation::{ArenaRange, LockToken, PermissionUpdate};
+use crate::request::operation::ArenaRange;
 use crate::{ChannelId, Completion, Failure, Message, NodeId, Outcome, RequestId, SegmentId, SegmentInfo};
 use arrayvec::ArrayVec;
 
-type Bytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
+type PageBytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
 
 fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> bool) -> Listing {
     let many = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
@@ -50,24 +49,14 @@ fn may_hear(permissions: &Permissions, principal: Principal) -> Result<(), Failu
     may(Access::Read).or_else(|_| may(Access::Write)).or_else(|_| may(Access::Release))
 }
 
-/// Result of a move.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "it is looked at where it is made, and goes nowhere")]
-pub(crate) enum MoveOutcome {
-    /// Done: the new record, the old place, the exclusive holder, and the peers that have to forget the old place.
-    There { requester: Requester, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
-    /// Failed: the reserved memory has to be zeroed.
-    Not { requester: Requester, to: u64, bytes: u64, failure: Failure },
-}
-
 impl Engine {
     fn listing(&self, now: Now, segment: &Segment) -> Listing {
         listing(now, self.node, segment, |node| self.replicas.can_serve(&self.peers, node))
     }
 
     /// Returns the next page of this node's segments, and whether there are more.
-    fn page(&self, now: Now, principal: Principal, query: &ListQuery) -> (Bytes, bool) {
-        let mut page = Bytes::new();
+    fn page(&self, now: Now, principal: Principal, query: &ListQuery) -> (PageBytes, bool) {
+        let mut page = PageBytes::new();
         let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
         // The prefix itself may be a name, so it is looked up first.
         let exact = self.segments.exact(prefix).filter(|_| after < prefix);
@@ -148,14 +137,14 @@ impl Engine {
         Ok(())
     }
 
-    fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<Bytes, Failure> {
+    fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<PageBytes, Failure> {
         self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
         if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
         may_hear(&segment.permissions, principal).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
-        let mut page = Bytes::new();
+        let mut page = PageBytes::new();
         assert!(self.listing(now, segment).add_to(&mut page), "a page holds at least one");
         Ok(page)
     }

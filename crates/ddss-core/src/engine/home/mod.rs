@@ -10,3 +10,4 @@ pub(crate) mod lifecycle;
 pub(crate) mod lock_ops;
 pub(crate) mod metadata;
 pub(crate) mod peer_messages;
+pub(crate) mod quota_checks;

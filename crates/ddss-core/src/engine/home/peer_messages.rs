@@ -1,12 +1,13 @@
 //! Messages from other engines to this one, which is mostly the home of the segment in question.
 
-use super::home_ops::ReplyFields;
 use crate::engine::action::{Action, CommitSource, RangeSet};
-use crate::engine::engine::{Engine, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::ids::StepId;
 use crate::engine::remote::served_get::ServedReply;
-use crate::engine::state::lock_queue::{Destination, Get, LockOwner, PendingOp, Requester, Waiter, Watcher};
-use crate::engine::state::pending::StepId;
+use crate::engine::requester::{LockOwner, ReplyFields, Requester};
+use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::limits::{TIMEOUT_DEFAULT_US, TRANSFER_BYTES_MAX};
 use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Principal};

@@ -6,71 +6,15 @@
 //! may be slightly old.
 
 use crate::engine::action::Action;
-use crate::engine::engine::{Engine, LocalCaller, Now};
-use crate::engine::home::home_ops::ReplyFields;
-use crate::engine::state::lock_queue::Requester;
-use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, StepId, WaitState};
-use crate::limits::OPERATIONS_MAX;
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::ids::{ClaimId, StepId};
+use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
+use crate::engine::state::name_claims::ClaimPurpose;
+use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, WaitState};
 use crate::model::segment::{Access, Name, Principal};
 use crate::model::spec::{Placement, Spec};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Id of one claim, or of its return.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClaimId(u64);
-
-impl ClaimId {
-    /// Returns a number that no other claim of this engine has.
-    pub const fn to_bits(self) -> u64 {
-        self.0
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum ClaimPurpose {
-    Make {
-        requester: Requester,
-        principal: Principal,
-        spec: Spec,
-    },
-    Release {
-        requester: Requester,
-    },
-    /// Return the name of a segment that could not be created; no caller waits.
-    GiveBack,
-}
-
-/// Copy of the directory, and the claims in progress.
-#[derive(Debug, Default)]
-pub(crate) struct NameClaims {
-    homes: HashMap<Name, NodeId>,
-    next: u64,
-    waiting: BTreeMap<ClaimId, (Name, ClaimPurpose)>,
-    /// Names with a claim in progress: one at a time for each name.
-    busy: HashSet<Name>,
-    /// The cluster cannot decide about names now.
-    has_no_majority: bool,
-}
-
-impl NameClaims {
-    fn begin(&mut self, name: Name, purpose: ClaimPurpose) -> Result<ClaimId, Failure> {
-        if self.waiting.len() == OPERATIONS_MAX {
-            return Err(Failure::Busy);
-        }
-        self.next += 1;
-        let claim = ClaimId(self.next);
-        self.busy.insert(name);
-        self.waiting.insert(claim, (name, purpose));
-        Ok(claim)
-    }
-
-    fn end(&mut self, claim: ClaimId) -> Option<(Name, ClaimPurpose)> {
-        let (name, purpose) = self.waiting.remove(&claim)?;
-        self.busy.remove(&name);
-        Some((name, purpose))
-    }
-}
 
 impl Engine {
     /// Switches to cluster-wide names: from now on this node claims them.

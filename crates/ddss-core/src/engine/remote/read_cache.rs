@@ -5,40 +5,16 @@
 //! ended by then. Puts bypass the cache and go to the home; a put by a client of this node invalidates the copy.
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
-use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::state::pending::{Pending, PendingReads, StepId, Transfer, WaitState};
+use crate::engine::ids::StepId;
+use crate::engine::requester::LocalCaller;
+use crate::engine::state::pending::{Pending, PendingReads, Transfer, WaitState};
+use crate::engine::state::read_cache::CachedSegment;
 use crate::limits::{CACHED_BYTES_MAX, CACHED_SEGMENTS_MAX};
 use crate::peer::message::SegmentInfo;
 use crate::{ChannelId, Completion, Failure, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
-use std::collections::BTreeMap;
-
-/// One cached copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CachedSegment {
-    /// Pool offset of its bytes.
-    at: u64,
-    bytes: u64,
-    version: Version,
-    timestamp: Timestamp,
-    /// Start of its reads.
-    read_start_us: u64,
-    /// Its bytes are being read.
-    is_filling: bool,
-    /// Invalidated while its bytes are being read: only the request that started the read gets them.
-    is_invalidated: bool,
-}
-
-/// All cached copies.
-#[derive(Debug, Default)]
-pub(crate) struct ReadCache(BTreeMap<SegmentId, CachedSegment>);
-
-impl ReadCache {
-    #[inline]
-    pub(crate) fn has_entries(&self) -> bool {
-        !self.0.is_empty()
-    }
-}
 
 impl Engine {
     /// Answers from the cache, or starts to fill it; `false` if the get has to go to the home.

@@ -6,9 +6,12 @@
 //! wait for a writer. Where reads of a batch cannot overlap, the home executes every get that depends on the lock.
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
-use crate::engine::engine::{Engine, LocalCaller, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::state::pending::{Pending, PendingReads, StepId, Transfer, WaitState};
+use crate::engine::ids::StepId;
+use crate::engine::requester::LocalCaller;
+use crate::engine::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use crate::engine::state::segments::check_range;
 use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, SnapshotCheck};

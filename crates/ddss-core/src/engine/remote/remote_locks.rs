@@ -1,20 +1,9 @@
 //! Locks that clients of this node hold at other homes, so that they can be released when a client dies.
 
-use crate::engine::engine::{Engine, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::request::operation::LockToken;
 use crate::{ClientId, Message, NodeId, SegmentId};
-
-/// One lock at another home.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RemoteLock {
-    pub(crate) segment: SegmentId,
-    /// Home that granted it.
-    pub(crate) home: NodeId,
-    pub(crate) token: LockToken,
-    pub(crate) client: ClientId,
-    /// End of the lease at the home.
-    pub(crate) until_us: u64,
-}
 
 impl Engine {
     /// Returns true if a local client holds a remote segment's lock: its own gets do not wait for it.

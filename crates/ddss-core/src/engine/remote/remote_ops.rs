@@ -3,13 +3,14 @@
 //! A put writes its bytes into the staging memory that the home keeps for this node, and sends a message that commits
 //! them: one round trip, and the home's progress thread makes it atomic. Small puts travel inside that message.
 
-use super::remote_locks::RemoteLock;
 use crate::engine::action::{Action, MessageBody, RangeSet};
-use crate::engine::engine::{Engine, LocalCaller, Now};
-use crate::engine::home::home_ops::ReplyFields;
-use crate::engine::state::lock_queue::Requester;
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::ids::StepId;
+use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::peers::{Peer, RemoteSegment};
-use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, StepId, WaitState};
+use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
+use crate::engine::state::remote_locks::RemoteLock;
 use crate::engine::state::segments::check_range;
 use crate::limits::{HISTORY_MAX, OPERATIONS_MAX, SEGMENT_BYTES_MAX};
 use crate::model::segment::{Access, Header, Name};
@@ -186,7 +187,7 @@ impl Engine {
         }
     }
 
-    fn free_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::staging::Ticket>) {
+    fn free_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::memory::staging::Ticket>) {
         if let (Some(ticket), Some(peer)) = (ticket, self.peers.reachable(home)) {
             peer.staging.give(ticket);
         }

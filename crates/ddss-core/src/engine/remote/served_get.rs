@@ -7,64 +7,15 @@
 //! the place as free.
 
 use crate::engine::action::{Action, MessageBody, RangeSet};
-use crate::engine::engine::{Engine, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::home::home_ops::ReplyFields;
-use crate::engine::state::lock_queue::Requester;
-use crate::engine::state::pending::{Pending, StepId, Transfer, WaitState};
-use crate::engine::state::staging::Ticket;
-use crate::limits::{OPERATIONS_MAX, STAGING_BYTES};
+use crate::engine::ids::{ServedGetId, StepId};
+use crate::engine::requester::{ReplyFields, Requester};
+use crate::engine::state::memory::staging::Ticket;
+use crate::engine::state::pending::{Pending, Transfer, WaitState};
+use crate::limits::STAGING_BYTES;
 use crate::{Completion, Failure, Message, NodeId, Outcome, Timestamp, Version};
-
-/// Id of pool bytes on their way out, until the fabric has taken them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ServedGetId(u32);
-
-impl ServedGetId {
-    /// Returns the number that travels through a fabric; it is unique while in use.
-    pub const fn to_bits(self) -> u64 {
-        self.0 as u64
-    }
-    /// Restores an id from its number.
-    pub const fn from_bits(bits: u64) -> Self {
-        Self(bits as u32)
-    }
-}
-
-/// All bytes on their way out: pool offset, length, and number of users.
-#[derive(Debug, Default)]
-pub(crate) struct ServedGets {
-    places: Vec<Option<(u64, u64, u8)>>,
-    free: Vec<u32>,
-}
-
-impl ServedGets {
-    pub(crate) fn insert(&mut self, at: u64, bytes: u64, uses: u8) -> Option<ServedGetId> {
-        if let Some(place) = self.free.pop() {
-            self.places[place as usize] = Some((at, bytes, uses));
-            return Some(ServedGetId(place));
-        }
-        if self.places.len() == OPERATIONS_MAX {
-            return None;
-        }
-        self.places.push(Some((at, bytes, uses)));
-        Some(ServedGetId(self.places.len() as u32 - 1))
-    }
-
-    /// Removes one user; the last one frees the entry.
-    fn remove(&mut self, served_get: ServedGetId) -> Option<(u64, u64)> {
-        let place = self.places.get_mut(served_get.0 as usize)?;
-        let (at, bytes, uses) = place.as_mut()?;
-        *uses -= 1;
-        let taken = (*at, *bytes);
-        if *uses > 0 {
-            return None;
-        }
-        *place = None;
-        self.free.push(served_get.0);
-        Some(taken)
-    }
-}
 
 /// Fields of the answer to a served get.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,14 @@
 //! Failover: decisions of the cluster about replicated segments, and their consequences here. They say which node is
 //! the home, whether this node may still answer as a home, and when a replica asks to take over.
 
-use super::state::{Proposal, ProposalKind, Replicas, ReplicatedSegment, Role, RoleAssignment, SyncState};
 use crate::engine::action::Action;
+use crate::engine::config::Now;
 use crate::engine::dispatch::weight;
-use crate::engine::engine::{Engine, Now};
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::home::home_ops::ReplyFields;
+use crate::engine::requester::ReplyFields;
+use crate::engine::role::{Proposal, ProposalKind, RoleAssignment};
+use crate::engine::state::replication::{Replicas, ReplicatedSegment, Role, SyncState};
 use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, Outcome, Refusal, SegmentId};
 

@@ -4,42 +4,17 @@
 //! The bytes are copied aside first, since a client or peer could change them between the two copies. A lock grant is
 //! forwarded without bytes, so that a home that takes over gives only newer tokens.
 
-use super::state::{ProposalKind, Refused, Replicas, Role, SyncState};
 use crate::engine::action::{Action, CommitSource, MessageBody, RangeSet};
-use crate::engine::engine::{Engine, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::home::home_ops::ReplyFields;
-use crate::engine::remote::served_get::ServedGetId;
-use crate::engine::state::lock_queue::{LockOwner, Requester};
+use crate::engine::requester::{LockOwner, ReplyFields, Requester};
+use crate::engine::role::ProposalKind;
+use crate::engine::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, SyncState};
 use crate::limits::DEFERRED_UPDATES_MAX;
-use crate::model::segment::Principal;
-use crate::request::operation::{LockRequest, LockToken, PermissionUpdate};
+use crate::model::segment::{PermissionUpdate, Principal};
+use crate::request::operation::{LockRequest, LockToken};
 use crate::{Failure, Message, NodeId, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
-
-/// Operation that waits for the replica.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingForward {
-    what: ForwardKind,
-    /// Requester, unless it is already answered.
-    requester: Option<Requester>,
-    version: Version,
-    timestamp: Timestamp,
-    /// Additional word of the answer.
-    word: u64,
-    /// Pool offset and length of its bytes.
-    place: Option<(u64, u64)>,
-    /// The fabric uses these bytes as well.
-    served_get: Option<ServedGetId>,
-    deadline_us: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum ForwardKind {
-    Put(RangeSet),
-    Grant(LockRequest),
-    /// Already committed: an injected bug.
-    Done,
-}
 
 /// Change to apply to a segment.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,8 @@
-//! Replication: the role of this node for each replicated segment. `state.rs` has the state machine, `failover.rs`
-//! follows the cluster's decisions. The home side is `forward.rs` (puts) and `resync.rs` (the first copy), the replica
+//! Replication: the role of this node for each replicated segment. `failover.rs` follows the
+//! cluster's decisions; the state machine is in `state/replication.rs`. The home side is `forward.rs` (puts) and `resync.rs` (the first copy), the replica
 //! side `replica.rs`.
 
 pub(crate) mod failover;
 pub(crate) mod forward;
 pub(crate) mod replica;
 pub(crate) mod resync;
-pub(crate) mod state;

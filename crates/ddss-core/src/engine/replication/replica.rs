@@ -1,12 +1,14 @@
 //! The replica's side: stores the copy, the puts in their order, and the tokens that a home sends. A home of an older
 //! epoch is fenced off.
 
-use super::state::{ReplicatedSegment, Role, RoleAssignment};
 use crate::engine::action::{Action, CommitSource, RangeSet};
-use crate::engine::engine::{Engine, Now};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::state::buffer_pool::BufferId;
-use crate::engine::state::lock_queue::Requester;
+use crate::engine::ids::BufferId;
+use crate::engine::requester::Requester;
+use crate::engine::role::RoleAssignment;
+use crate::engine::state::replication::{ReplicatedSegment, Role};
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::model::segment::{Name, Permissions};
 use crate::model::spec::{Spec, Storage};

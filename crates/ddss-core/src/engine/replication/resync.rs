@@ -1,61 +1,12 @@
 //! Resynchronisation: the first copy of a segment to its replica, in pieces with a few in flight, while puts continue.
 //! Ranges that puts change behind the cursor are sent again. A put that would run too far ahead waits.
 
-use super::state::{Replicas, Role, SyncState};
 use crate::engine::action::{Action, MessageBody, RangeSet};
-use crate::engine::engine::{Engine, Now};
-use crate::limits::{RESYNC_DIRTY_MAX, RESYNC_PIECES_MAX};
+use crate::engine::config::Now;
+use crate::engine::engine::Engine;
+use crate::engine::state::replication::{Replicas, ResyncProgress, Role, SyncState};
 use crate::model::segment::Header;
-use crate::request::ranges::Range;
-use crate::{Message, NodeId, OfferReply, SegmentId, Timestamp, Version};
-use std::collections::VecDeque;
-
-/// Progress of a resync.
-#[derive(Debug, Default)]
-pub(crate) struct ResyncProgress {
-    /// Offered version.
-    stamp: (Version, Timestamp),
-    /// End of the part that was sent.
-    cursor: u64,
-    /// Ranges of that part which puts have changed since.
-    dirty: VecDeque<(u64, u64)>,
-    /// Pieces that the replica has not acknowledged.
-    out: usize,
-}
-
-impl ResyncProgress {
-    /// Returns true if puts have to wait.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.dirty.len() > RESYNC_DIRTY_MAX / 2
-    }
-
-    fn note(&mut self, range: &Range) {
-        let end = (range.offset + u64::from(range.bytes)).min(self.cursor);
-        if range.offset < end {
-            self.dirty.push_back((range.offset, end));
-        }
-    }
-
-    /// Takes the next piece of at most `piece` bytes, for a segment of `size` bytes.
-    fn next(&mut self, size: u64, piece: u32) -> Option<(u64, u32)> {
-        if let Some((from, end)) = self.dirty.pop_front() {
-            let bytes = (end - from).min(piece.into());
-            if from + bytes < end {
-                self.dirty.push_front((from + bytes, end));
-            }
-            return Some((from, bytes as u32));
-        }
-        let bytes = (size - self.cursor).min(piece.into());
-        let from = self.cursor;
-        self.cursor += bytes;
-        (bytes > 0).then_some((from, bytes as u32))
-    }
-
-    /// Returns a piece that could not be sent.
-    fn put_back(&mut self, from: u64, bytes: u32) {
-        self.dirty.push_front((from, from + u64::from(bytes)));
-    }
-}
+use crate::{Message, NodeId, OfferReply, SegmentId};
 
 impl Engine {
     /// Asks a node to be the replica.
@@ -77,7 +28,7 @@ impl Engine {
         replication.node = node;
         replication.retry_us = now.steady_us + replicas.answer_us();
         // Until the replica has answered, every change may have to be sent again.
-        let copying = ResyncProgress { stamp: (version, timestamp), cursor: spec.bytes, ..ResyncProgress::default() };
+        let copying = ResyncProgress::of_offer((version, timestamp), spec.bytes);
         replication.role = Role::Home(SyncState::Offered(copying));
         let epoch = replication.epoch;
         self.replicas.copying.insert(id);
@@ -101,7 +52,7 @@ impl Engine {
             return;
         }
         match (&mut replication.role, reply) {
-            (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) if copying.stamp == stamp => {
+            (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) if copying.is_offer_of(stamp) => {
                 self.join(now, id)
             }
             (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) => {
@@ -132,7 +83,7 @@ impl Engine {
         let ranges = self.ranges_of(parts);
         let Some(replication) = self.replication_of(id) else { return };
         if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut replication.role {
-            ranges.iter().for_each(|range| copying.note(range));
+            ranges.iter().for_each(|range| copying.note_put(range));
             if matches!(replication.role, Role::Home(SyncState::Copying(_))) {
                 self.continue_resync(now, id);
             }
@@ -148,22 +99,20 @@ impl Engine {
             let Some(replication) = segment.replication.as_deref_mut() else { return };
             let (node, epoch) = (replication.node, replication.epoch);
             let Role::Home(SyncState::Copying(copying)) = &mut replication.role else { return };
-            if copying.out >= RESYNC_PIECES_MAX {
+            if !copying.has_room() {
                 break;
             }
-            let Some((offset, bytes)) = copying.next(size, piece_bytes) else {
-                if copying.out == 0 {
+            let Some((offset, bytes)) = copying.begin_piece(size, piece_bytes) else {
+                if copying.is_acknowledged() {
                     self.finish_resync(now, id);
                 }
                 break;
             };
-            copying.out += 1;
             if !self.send_piece(node, id, epoch, data, (offset, bytes)) {
                 if let Some(replication) = self.replication_of(id)
                     && let Role::Home(SyncState::Copying(copying)) = &mut replication.role
                 {
-                    copying.out -= 1;
-                    copying.put_back(offset, bytes);
+                    copying.return_piece(offset, bytes);
                 }
                 break;
             }
@@ -207,7 +156,7 @@ impl Engine {
         if let Some(replication) = self.replication_of(id)
             && let Role::Home(SyncState::Copying(copying)) = &mut replication.role
         {
-            copying.out = copying.out.saturating_sub(1);
+            copying.end_piece();
             replication.retry_us = answer_us;
             self.continue_resync(now, id);
             self.serve_lock_queue(now, id);

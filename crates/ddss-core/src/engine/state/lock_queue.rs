@@ -3,38 +3,14 @@
 //! There is one queue, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by
 //! another client wait in the same queue as lock requests. A call under the lock waits for no other caller.
 
+use crate::Version;
 use crate::engine::action::{CommitSource, RangeSet};
+use crate::engine::requester::{LockOwner, Requester};
 use crate::limits::WAITERS_PER_SEGMENT_MAX;
 use crate::model::coherence::LockDependency;
 use crate::model::segment::Principal;
 use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, PutConditions};
-use crate::{ChannelId, ClientId, NodeId, RequestId, Version};
 use std::collections::VecDeque;
-
-/// Recipient of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Requester {
-    /// A client of this node.
-    Client(ChannelId, RequestId),
-    /// Another node's engine.
-    Peer(NodeId, u64),
-}
-
-impl Requester {
-    pub(crate) fn owner(self) -> LockOwner {
-        match self {
-            Requester::Client(channel, _) => LockOwner::Client(channel.client),
-            Requester::Peer(node, _) => LockOwner::Peer(node),
-        }
-    }
-}
-
-/// Owner of a lock: the lock ends when this client or peer is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LockOwner {
-    Client(ClientId),
-    Peer(NodeId),
-}
 
 /// Operation on a segment at home here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -332,6 +308,7 @@ impl LockQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeId;
 
     const NOBODY: Principal = Principal { uid: 0, gid: 0 };
 

@@ -1,14 +1,17 @@
 //! State of the engine: segments, lock queues, pending operations, buffers, memory, peers, quotas. These files define
 //! tables and their invariants; the folders beside this one act on them.
 
-pub(crate) mod areas;
-pub(crate) mod buffer_pool;
-pub(crate) mod extent_allocator;
+pub(crate) mod action_queue;
 pub(crate) mod lock_queue;
+pub(crate) mod memory;
+pub(crate) mod name_claims;
 pub(crate) mod peers;
 pub(crate) mod pending;
 pub(crate) mod quotas;
+pub(crate) mod read_cache;
+pub(crate) mod remote_locks;
+pub(crate) mod replication;
 pub(crate) mod segment_index;
 pub(crate) mod segments;
-pub(crate) mod staging;
+pub(crate) mod served_gets;
 pub(crate) mod timed_segments;

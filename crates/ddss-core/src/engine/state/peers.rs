@@ -1,6 +1,6 @@
 //! Other nodes as this one sees them: connection state, room in their staging memory, and known remote segments.
 
-use super::staging::Staging;
+use crate::engine::state::memory::staging::Staging;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::{NodeId, SegmentId};
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,10 @@
 //! Pending operations: one entry for each operation that waits for another node, with its deadline.
 
-use super::buffer_pool::BufferId;
-use super::staging::Ticket;
 use crate::engine::action::RangeSet;
+use crate::engine::config::Now;
+use crate::engine::ids::{BufferId, StepId};
+use crate::engine::requester::Requester;
+use crate::engine::state::memory::staging::Ticket;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX};
 use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
@@ -10,41 +12,6 @@ use crate::request::operation::{ArenaRange, LockToken, ReadOptions};
 use crate::{ChannelId, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// Id of one wait; stale ids name nothing.
-///
-/// Its low 16 bits are an index that is unique among current waits; the 32 bits above are its generation. The high 16
-/// bits are zero, free for tags.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StepId(u64);
-
-const _: () = assert!(OPERATIONS_MAX <= 1 << StepId::INDEX_BITS);
-
-impl StepId {
-    const INDEX_BITS: u32 = 16;
-    /// Bits of an id that can be nonzero.
-    pub const BITS: u32 = Self::INDEX_BITS + 32;
-
-    const fn new(index: usize, generation: u32) -> Self {
-        Self((generation as u64) << Self::INDEX_BITS | index as u64)
-    }
-
-    /// Returns the number that travels through a fabric or in a message.
-    pub const fn to_bits(self) -> u64 {
-        self.0
-    }
-    /// Restores an id; any value is an id, most name nothing.
-    pub const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-    /// Returns the index, below [`OPERATIONS_MAX`].
-    pub const fn index(self) -> usize {
-        (self.0 & ((1 << Self::INDEX_BITS) - 1)) as usize
-    }
-    const fn generation(self) -> u32 {
-        (self.0 >> Self::INDEX_BITS) as u32
-    }
-}
 
 /// A get of a remote segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,6 +161,17 @@ pub(crate) struct Pending {
     /// Home that was asked.
     pub(crate) on: NodeId,
     pub(crate) wait: WaitState,
+}
+
+/// An atomic that waits for the current value of its word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingAtomic {
+    pub(crate) now: Now,
+    pub(crate) segment: SegmentId,
+    pub(crate) requester: Requester,
+    pub(crate) offset: u64,
+    pub(crate) change: crate::AtomicOp,
+    pub(crate) deadline_us: u64,
 }
 
 #[derive(Debug, Default)]

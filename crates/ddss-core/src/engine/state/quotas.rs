@@ -3,13 +3,10 @@
 //! A segment counts for its owner from its creation to its release, whichever client or node created it, also while the
 //! daemon is down. A replica of a remote segment counts as well, since it takes as much memory.
 
-use super::lock_queue::Requester;
-use crate::engine::engine::Engine;
-use crate::engine::home::home_ops::ReplyFields;
+use crate::Failure;
 use crate::limits::BLOCK_BYTES;
-use crate::model::segment::{Header, Principal};
+use crate::model::segment::Header;
 use crate::model::spec::Spec;
-use crate::{Failure, Outcome, Version};
 use std::collections::BTreeMap;
 
 /// Limit of one user. The default is no limit.
@@ -94,50 +91,28 @@ impl Accounts {
         }
     }
 
+    /// Replaces all limits.
+    pub(crate) fn set_quotas(&mut self, quotas: Quotas) {
+        self.quotas = quotas;
+    }
+
+    /// Returns usage and limit of every user that has segments.
+    pub(crate) fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
+        self.used.iter().map(|(&uid, &usage)| (uid, usage, self.quotas.of(uid)))
+    }
+
     fn usage(&self, uid: u32) -> Usage {
         self.used.get(&uid).copied().unwrap_or_default()
     }
 
     /// Returns the quota that one more segment would exceed, with its usage and limit.
-    fn broken_by(&self, uid: u32, spec: &Spec) -> Option<(Failure, u64, u64)> {
+    pub(crate) fn exceeded_by(&self, uid: u32, spec: &Spec) -> Option<(Failure, u64, u64)> {
         let (quota, usage) = (self.quotas.of(uid), self.usage(uid));
         if usage.segments >= quota.segments {
             return Some((Failure::QuotaSegments, usage.segments, quota.segments));
         }
         let bytes = usage.bytes.saturating_add(Self::bytes_of(spec));
         (bytes > quota.bytes).then_some((Failure::QuotaBytes, usage.bytes, quota.bytes))
-    }
-}
-
-impl Engine {
-    /// Replaces all limits. Existing segments stay.
-    pub fn set_quotas(&mut self, quotas: Quotas) {
-        self.segments.accounts.quotas = quotas;
-    }
-
-    /// Returns usage and limit of every user that has segments.
-    pub fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
-        let accounts = &self.segments.accounts;
-        accounts.used.iter().map(|(&uid, &usage)| (uid, usage, accounts.quotas.of(uid)))
-    }
-
-    /// Answers a request for a segment that would exceed its owner's quota; `false` if it fits. The word of the answer
-    /// is the usage, its version the limit.
-    pub(crate) fn refuse_over_quota(&mut self, requester: Requester, principal: Principal, spec: &Spec) -> bool {
-        let Some((failure, used, allowed)) = self.segments.accounts.broken_by(principal.uid, spec) else {
-            return false;
-        };
-        self.counters.over_quota += 1;
-        let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
-        self.answer(requester, Outcome::Failed(failure), fields);
-        true
-    }
-
-    /// Returns true if a replica here would exceed its owner's quota.
-    pub(crate) fn is_over_quota(&mut self, owner: Principal, spec: &Spec) -> bool {
-        let is_over = self.segments.accounts.broken_by(owner.uid, spec).is_some();
-        self.counters.over_quota += u64::from(is_over);
-        is_over
     }
 }
 
@@ -149,7 +124,7 @@ mod tests {
     fn user_quota_overrides_default() {
         // If this broke, one user could take all memory of a node, or root could not repair a full one.
         let mut accounts = Accounts::default();
-        assert_eq!(accounts.broken_by(5, &Spec::new(1 << 40)), None);
+        assert_eq!(accounts.exceeded_by(5, &Spec::new(1 << 40)), None);
         let quota = |bytes, segments| Quota { bytes, segments };
         accounts.quotas = Quotas { everybody: quota(3 * 4096, 2), users: BTreeMap::from([(7, quota(u64::MAX, 1))]) };
         let (page, two) = (Spec::new(4096 - 64), Spec::new(4096));
@@ -157,12 +132,12 @@ mod tests {
             accounts.take(uid, &two);
         }
         assert_eq!(accounts.usage(5), Usage { bytes: 8192, segments: 1 });
-        assert_eq!(accounts.broken_by(5, &page), None);
-        assert_eq!(accounts.broken_by(5, &two), Some((Failure::QuotaBytes, 8192, 3 * 4096)));
-        assert_eq!(accounts.broken_by(7, &page), Some((Failure::QuotaSegments, 1, 1)));
-        assert_eq!(accounts.broken_by(0, &Spec::new(1 << 40)), None);
+        assert_eq!(accounts.exceeded_by(5, &page), None);
+        assert_eq!(accounts.exceeded_by(5, &two), Some((Failure::QuotaBytes, 8192, 3 * 4096)));
+        assert_eq!(accounts.exceeded_by(7, &page), Some((Failure::QuotaSegments, 1, 1)));
+        assert_eq!(accounts.exceeded_by(0, &Spec::new(1 << 40)), None);
         accounts.take(5, &page);
-        assert_eq!(accounts.broken_by(5, &page), Some((Failure::QuotaSegments, 2, 2)));
+        assert_eq!(accounts.exceeded_by(5, &page), Some((Failure::QuotaSegments, 2, 2)));
         accounts.transfer(5, 9, &page);
         assert_eq!((accounts.usage(5).segments, accounts.usage(9)), (1, Usage { bytes: 4096, segments: 1 }));
         accounts.transfer(9, 5, &page);
@@ -171,7 +146,7 @@ mod tests {
         accounts.give(5, &page);
         assert_eq!((accounts.usage(5), accounts.used.len()), (Usage::default(), 2));
         assert_eq!(
-            accounts.broken_by(5, &Spec { history: 4, ..page }),
+            accounts.exceeded_by(5, &Spec { history: 4, ..page }),
             Some((Failure::QuotaBytes, 0, 3 * 4096)),
             "the history counts"
         );

@@ -1,13 +1,13 @@
 //! Segments whose home is this node: by index for the data path, by name for all else.
 
-use super::areas::{Areas, no_room};
-use super::lock_queue::{LockQueue, Requester};
-use super::quotas::Accounts;
-use super::segment_index::Adopted;
-use crate::engine::engine::EngineConfig;
+use crate::engine::config::EngineConfig;
 use crate::engine::fault_injection::planted;
-use crate::engine::home::metadata::MoveOutcome;
-use crate::engine::replication::state::{ReplicatedSegment, Role};
+use crate::engine::requester::Requester;
+use crate::engine::state::lock_queue::LockQueue;
+use crate::engine::state::memory::areas::{Areas, no_room};
+use crate::engine::state::quotas::Accounts;
+use crate::engine::state::replication::{ReplicatedSegment, Role};
+use crate::engine::state::segment_index::Adopted;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::model::record::Record;
 use crate::model::segment::{Audience, Header, Name, Permissions};
@@ -163,6 +163,16 @@ pub(crate) struct ReleasedSegment {
     /// Peers that have not yet dropped their window.
     pub(crate) waiting_for: Vec<NodeId>,
     pub(crate) deadline_us: u64,
+}
+
+/// Result of a move.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it is looked at where it is made, and goes nowhere")]
+pub(crate) enum MoveOutcome {
+    /// Done: the new record, the old place, the exclusive holder, and the peers that have to forget the old place.
+    There { requester: Requester, record: Record, from: u64, holder: LockToken, readers: Vec<NodeId> },
+    /// Failed: the reserved memory has to be zeroed.
+    Not { requester: Requester, to: u64, bytes: u64, failure: Failure },
 }
 
 #[derive(Debug, Default)]

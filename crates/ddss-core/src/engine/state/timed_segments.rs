@@ -1,7 +1,7 @@
 //! Segments that need attention on a tick: those with lock holders, waiters, watchers or blocks.
 
-use super::segments::Segments;
 use crate::SegmentId;
+use crate::engine::state::segments::Segments;
 
 impl Segments {
     /// Adds a segment to those that need attention. The next tick finds out when.

@@ -1,11 +1,8 @@
 //! Buffers for bytes that the engine holds for a while: small puts from message to commit, range tables, list pages.
 
 use crate::Message;
+use crate::engine::ids::BufferId;
 use arrayvec::ArrayVec;
-
-/// Id of a buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BufferId(u32);
 
 /// Content of one buffer.
 pub(crate) type Bytes = ArrayVec<u8, { Message::PUT_BYTES_MAX }>;
@@ -24,22 +21,22 @@ impl BufferPool {
         match self.free.pop() {
             Some(place) => {
                 self.places[place as usize] = bytes;
-                BufferId(place)
+                BufferId::new(place)
             }
             None => {
                 self.places.push(bytes);
-                BufferId(self.places.len() as u32 - 1)
+                BufferId::new(self.places.len() as u32 - 1)
             }
         }
     }
 
     pub(crate) fn get(&self, id: BufferId) -> &[u8] {
-        &self.places[id.0 as usize]
+        &self.places[id.index()]
     }
 
     pub(crate) fn remove(&mut self, id: &BufferId) {
-        debug_assert!(!self.free.contains(&id.0), "bytes are given up once");
-        self.free.push(id.0);
+        debug_assert!(!self.free.contains(&(id.index() as u32)), "bytes are given up once");
+        self.free.push(id.index() as u32);
     }
 }
 

@@ -13,60 +13,18 @@
 //! replica has it. From *Pairing* to *Parting* the cluster may make the replica the home at any time, so this node
 //! serves the segment only while its lease lasts.
 
-use super::forward::PendingForward;
-use super::resync::ResyncProgress;
-use crate::engine::state::lock_queue::Requester;
+use crate::engine::action::RangeSet;
+use crate::engine::ids::ServedGetId;
+use crate::engine::requester::Requester;
+use crate::engine::role::RoleAssignment;
 use crate::engine::state::peers::Peers;
-use crate::model::segment::{Name, Principal};
+use crate::limits::{RESYNC_DIRTY_MAX, RESYNC_PIECES_MAX};
+use crate::model::segment::{PermissionUpdate, Principal};
 use crate::request::listing::{DegradedReason, ReplicationInfo};
-use crate::request::operation::PermissionUpdate;
-use crate::{NodeId, Refusal, SegmentId, Timestamp};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Decision of the cluster about a replicated segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RoleAssignment {
-    /// Segment of the decision.
-    pub segment: SegmentId,
-    /// Home of the segment.
-    pub home: NodeId,
-    /// Replica of the segment, or the node that is to become it.
-    pub replica: NodeId,
-    /// Number of the home in the order of homes, from 1 on.
-    pub epoch: u32,
-    /// Number of decisions that this home has proposed.
-    pub turn: u64,
-    /// The replica has every acknowledged put and may take over.
-    pub paired: bool,
-    /// The home has reported that it lost the segment.
-    pub vacant: bool,
-}
-
-/// Decision that an engine proposes. A repeated proposal takes effect once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Proposal {
-    /// Segment of the proposal.
-    pub segment: SegmentId,
-    /// Name of the segment.
-    pub name: Name,
-    /// Epoch of the proposal: in another epoch it is refused.
-    pub epoch: u32,
-    /// Number of this home's decision: one that is not newer than the last is refused.
-    pub turn: u64,
-    /// Content of the proposal.
-    pub word: ProposalKind,
-}
-
-/// Content of a [`Proposal`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ProposalKind {
-    /// From the home: that node has every acknowledged put and may take over.
-    Pair(NodeId),
-    /// From the home: its replica may not take over.
-    Part,
-    /// From the replica: the home is dead or has lost the segment, so this node should be the home.
-    TakeOver,
-}
+use crate::request::operation::LockRequest;
+use crate::request::ranges::Range;
+use crate::{NodeId, Refusal, SegmentId, Timestamp, Version};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Replication state of a node, over all segments.
 #[derive(Debug)]
@@ -243,5 +201,114 @@ impl ReplicatedSegment {
             None if is_up => DegradedReason::Waiting,
             None => DegradedReason::Away,
         })
+    }
+}
+
+/// Operation that waits for the replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingForward {
+    pub(crate) what: ForwardKind,
+    /// Requester, unless it is already answered.
+    pub(crate) requester: Option<Requester>,
+    pub(crate) version: Version,
+    pub(crate) timestamp: Timestamp,
+    /// Additional word of the answer.
+    pub(crate) word: u64,
+    /// Pool offset and length of its bytes.
+    pub(crate) place: Option<(u64, u64)>,
+    /// The fabric uses these bytes as well.
+    pub(crate) served_get: Option<ServedGetId>,
+    pub(crate) deadline_us: u64,
+}
+
+/// Kind of a forwarded operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ForwardKind {
+    Put(RangeSet),
+    Grant(LockRequest),
+    /// Already committed: an injected bug.
+    Done,
+}
+
+/// Progress of a resync.
+#[derive(Debug, Default)]
+pub(crate) struct ResyncProgress {
+    /// Offered version.
+    stamp: (Version, Timestamp),
+    /// End of the part that was sent.
+    cursor: u64,
+    /// Ranges of that part which puts have changed since.
+    dirty: VecDeque<(u64, u64)>,
+    /// Pieces that the replica has not acknowledged.
+    out: usize,
+}
+
+impl ResyncProgress {
+    /// Makes the state of an offer of this version, with a part that the replica may have already.
+    pub(crate) fn of_offer(stamp: (Version, Timestamp), cursor: u64) -> Self {
+        Self { stamp, cursor, ..Self::default() }
+    }
+
+    /// Returns true if this is the version that was offered.
+    pub(crate) fn is_offer_of(&self, stamp: (Version, Timestamp)) -> bool {
+        self.stamp == stamp
+    }
+
+    /// Returns true if puts have to wait.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.dirty.len() > RESYNC_DIRTY_MAX / 2
+    }
+
+    /// Records a put, for the part of it that was sent already.
+    pub(crate) fn note_put(&mut self, range: &Range) {
+        let end = (range.offset + u64::from(range.bytes)).min(self.cursor);
+        if range.offset < end {
+            self.dirty.push_back((range.offset, end));
+        }
+    }
+
+    /// Returns true if one more piece may be in flight.
+    pub(crate) fn has_room(&self) -> bool {
+        self.out < RESYNC_PIECES_MAX
+    }
+
+    /// Returns true if no piece is in flight.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.out == 0
+    }
+
+    /// Takes the next piece of at most `piece` bytes, for a segment of `size` bytes; it is in flight from now on.
+    pub(crate) fn begin_piece(&mut self, size: u64, piece: u32) -> Option<(u64, u32)> {
+        assert!(self.has_room() && self.cursor <= size, "a piece is begun only where it may be in flight");
+        let next = self.next(size, piece)?;
+        self.out += 1;
+        assert!(next.0 + u64::from(next.1) <= self.cursor, "a piece lies in the part that counts as sent");
+        Some(next)
+    }
+
+    fn next(&mut self, size: u64, piece: u32) -> Option<(u64, u32)> {
+        if let Some((from, end)) = self.dirty.pop_front() {
+            let bytes = (end - from).min(piece.into());
+            if from + bytes < end {
+                self.dirty.push_front((from + bytes, end));
+            }
+            return Some((from, bytes as u32));
+        }
+        let bytes = (size - self.cursor).min(piece.into());
+        let from = self.cursor;
+        self.cursor += bytes;
+        (bytes > 0).then_some((from, bytes as u32))
+    }
+
+    /// Returns a piece that could not be sent.
+    pub(crate) fn return_piece(&mut self, from: u64, bytes: u32) {
+        assert!(self.out > 0, "only a piece in flight is returned");
+        self.out -= 1;
+        self.dirty.push_front((from, from + u64::from(bytes)));
+    }
+
+    /// Records the acknowledgement of a piece. A replica may acknowledge more than it was sent.
+    pub(crate) fn end_piece(&mut self) {
+        self.out = self.out.saturating_sub(1);
     }
 }

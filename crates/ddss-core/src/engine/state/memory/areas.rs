@@ -8,7 +8,7 @@
 //!               +----------+--------------------------------------+
 //! ```
 
-use super::extent_allocator::ExtentAllocator;
+use crate::engine::state::memory::extent_allocator::ExtentAllocator;
 use crate::failure::Failure;
 use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
 use crate::model::segment::Audience;

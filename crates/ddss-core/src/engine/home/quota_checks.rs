@@ -1,0 +1,39 @@
+//! Quotas of users: set by the daemon, checked where a segment or a replica is made.
+
+use crate::engine::engine::Engine;
+use crate::engine::requester::{ReplyFields, Requester};
+use crate::engine::state::quotas::{Quota, Quotas, Usage};
+use crate::model::segment::Principal;
+use crate::model::spec::Spec;
+use crate::{Outcome, Version};
+
+impl Engine {
+    /// Replaces all limits. Existing segments stay.
+    pub fn set_quotas(&mut self, quotas: Quotas) {
+        self.segments.accounts.set_quotas(quotas);
+    }
+
+    /// Returns usage and limit of every user that has segments.
+    pub fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
+        self.segments.accounts.usages()
+    }
+
+    /// Answers a request for a segment that would exceed its owner's quota; `false` if it fits. The word of the answer
+    /// is the usage, its version the limit.
+    pub(crate) fn refuse_over_quota(&mut self, requester: Requester, principal: Principal, spec: &Spec) -> bool {
+        let Some((failure, used, allowed)) = self.segments.accounts.exceeded_by(principal.uid, spec) else {
+            return false;
+        };
+        self.counters.over_quota += 1;
+        let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
+        self.answer(requester, Outcome::Failed(failure), fields);
+        true
+    }
+
+    /// Returns true if a replica here would exceed its owner's quota.
+    pub(crate) fn is_over_quota(&mut self, owner: Principal, spec: &Spec) -> bool {
+        let is_over = self.segments.accounts.exceeded_by(owner.uid, spec).is_some();
+        self.counters.over_quota += u64::from(is_over);
+        is_over
+    }
+}

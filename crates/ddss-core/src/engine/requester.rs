@@ -1,0 +1,48 @@
+//! Requesters of operations: clients of this node and engines of other nodes, and the fields of an answer to them.
+
+use crate::model::segment::Principal;
+use crate::{ChannelId, ClientId, NodeId, RequestId, Timestamp, Version};
+
+/// Recipient of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Requester {
+    /// A client of this node.
+    Client(ChannelId, RequestId),
+    /// Another node's engine.
+    Peer(NodeId, u64),
+}
+
+impl Requester {
+    pub(crate) fn owner(self) -> LockOwner {
+        match self {
+            Requester::Client(channel, _) => LockOwner::Client(channel.client),
+            Requester::Peer(node, _) => LockOwner::Peer(node),
+        }
+    }
+}
+
+/// Owner of a lock: the lock ends when this client or peer is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LockOwner {
+    Client(ClientId),
+    Peer(NodeId),
+}
+
+/// A local client's request, after the check that the client is attached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalCaller {
+    pub(crate) channel: ChannelId,
+    pub(crate) request: RequestId,
+    pub(crate) principal: Principal,
+    pub(crate) deadline_us: u64,
+    pub(crate) timeout_us: u32,
+}
+
+/// Fields of an answer besides its outcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ReplyFields {
+    pub(crate) version: Version,
+    pub(crate) timestamp: Timestamp,
+    /// Old word, or lock token.
+    pub(crate) word: u64,
+}
