@@ -1,0 +1,63 @@
+//! Imports inside a crate: state below behaviour, without circles.
+
+use ddss_testkit::repo_lints::{Source, import_circles, sources, workspace_root};
+use std::collections::BTreeMap;
+
+/// Modules that are still in a circle, by crate. The numbers only ever become smaller.
+const MODULES_IN_CIRCLES: &[(&str, usize)] = &[
+    ("ddss", 17),
+    ("ddss-apps", 5),
+    ("ddss-cli", 7),
+    ("ddss-ipc", 10),
+    ("ddss-sim", 6),
+    ("ddss-verbs", 19),
+    ("ddssd", 31),
+];
+
+/// Files of each crate, by their path below `src`.
+fn crates(all: &[Source]) -> BTreeMap<&str, Vec<(&str, &str)>> {
+    let mut crates: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for source in all.iter().filter(|source| source.path.ends_with(".rs")) {
+        let Some((name, file)) = source.path.strip_prefix("crates/").and_then(|path| path.split_once('/')) else {
+            continue;
+        };
+        if let Some(file) = file.strip_prefix("src/") {
+            crates.entry(name).or_default().push((file, source.text.as_str()));
+        }
+    }
+    assert!(crates.len() >= 9, "the crates were not read");
+    crates
+}
+
+// If this failed, a file could only be understood together with the files that act on it.
+#[test]
+fn no_crate_gains_an_import_circle() {
+    let all = sources(&workspace_root()).expect("the repository can be read");
+    let allowed: BTreeMap<&str, usize> = MODULES_IN_CIRCLES.iter().copied().collect();
+    let mut complaints = Vec::new();
+    for (name, files) in crates(&all) {
+        let circles = import_circles(files).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (modules, max) = (circles.iter().map(Vec::len).sum::<usize>(), allowed.get(name).copied().unwrap_or(0));
+        if modules > max {
+            complaints.push(format!("{name}: {modules} modules are in circles, {max} may be: {circles:#?}"));
+        } else if modules < max {
+            complaints.push(format!("{name}: lower its number in MODULES_IN_CIRCLES from {max} to {modules}"));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+// If this failed, state of the engine could not be read, tested or changed without the engine.
+#[test]
+fn engine_state_knows_nothing_of_the_engine() {
+    let all = sources(&workspace_root()).expect("the repository can be read");
+    let state: Vec<&Source> =
+        all.iter().filter(|source| source.path.starts_with("crates/ddss-core/src/engine/state/")).collect();
+    assert!(state.len() > 10, "the files were not read");
+    for source in state {
+        for folder in ["engine::engine", "engine::home", "engine::remote::", "engine::replication", "engine::dispatch"]
+        {
+            assert!(!source.text.contains(&format!("use crate::{folder}")), "{} imports {folder}", source.path);
+        }
+    }
+}
