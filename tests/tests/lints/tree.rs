@@ -16,6 +16,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-ipc", &["ddss-core"], &[]),
     rule("ddss-verbs", &["ddss-core"], &[]),
     rule("ddss-runtime", &["ddss-core"], &[]),
+    rule("ddss-sdp", &[], &[]),
     // The examples of the client crate start a daemon of their own.
     rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
     rule("ddssd", &["ddss-core", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
@@ -92,7 +93,7 @@ const COLD_LOCKS: &[(&str, &str, &str)] = &[
 
 /// Members that have `#![forbid(unsafe_code)]` in their library and in each of their programs.
 const FORBID_UNSAFE: &[&str] =
-    &["ddss-core", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
+    &["ddss-core", "ddss-sdp", "ddss", "ddssd", "ddss-cli", "ddss-sim", "ddss-tests", "ddss-benches", "ddss-examples"];
 
 /// Lines of a file of Rust.
 const FILE_LINES_MAX: usize = 600;
