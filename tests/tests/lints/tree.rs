@@ -18,6 +18,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
     rule("ddss-verbs", &["ddss-admission"], &[]),
     rule("ddss-runtime", &[], &[]),
+    rule("ddss-sdp", &[], &[]),
     // The examples of the client crate start a daemon of their own.
     rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
@@ -98,6 +99,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-core",
     "ddss-admin",
     "ddss-admission",
+    "ddss-sdp",
     "ddss",
     "ddssd",
     "ddss-cli",

@@ -19,7 +19,7 @@ use crate::fabric::{PeerId, RegionId, Rights, Trust};
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::iwarp::ddp::{Tagged, Untagged};
-use crate::iwarp::mpa::{StartFrame, mark_frame};
+use crate::iwarp::mpa::{MarkedFrame, StartFrame, marked_frame_bytes};
 use crate::iwarp::rdmap::{AtomicKind, AtomicRequest, Opcode, ReadRequest};
 use crate::limits::{SEND_QUEUE_BYTES, SNAPSHOT_BYTES};
 use crate::memory::{KeySource, RegionTable};
@@ -423,10 +423,11 @@ fn wrap_frame(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
     frame.extend(ulpdu);
     frame.resize(frame.len().next_multiple_of(4), 0);
     if bits & 2 != 0 {
-        frame.extend([0; 4]);
-        let mut marked = Vec::new();
-        mark_frame(&frame, position, true, &mut marked);
-        return marked;
+        let mut out = vec![0; marked_frame_bytes(ulpdu.len(), position)];
+        let mut marked = MarkedFrame::new(&mut out, position);
+        marked.put(&frame);
+        marked.finish(true);
+        return out;
     }
     let sum = crc::checksum(&frame);
     frame.extend(sum.to_le_bytes());

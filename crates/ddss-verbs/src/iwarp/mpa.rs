@@ -387,35 +387,156 @@ pub(crate) fn take_marked_frame(
     Ok(Some(at))
 }
 
-/// Copies a frame, whose CRC is not yet computed, to `out` with markers and a CRC that covers them. `position` is its
-/// stream position. Every length is a multiple of four bytes, so no field is split.
-pub(crate) fn mark_frame(frame: &[u8], position: u64, crc: bool, out: &mut Vec<u8>) {
-    let start = out.len();
-    let body = &frame[..frame.len() - 4];
-    let mark = |out: &mut Vec<u8>| {
-        let here = (out.len() - start) as u64;
-        if (position + here).is_multiple_of(MARKER_SPACING) {
-            let [high, low] = (here as u16).to_be_bytes();
-            out.extend_from_slice(&[0, 0, high, low]);
-        }
-        let here = (out.len() - start) as u64;
-        (MARKER_SPACING - (position + here) % MARKER_SPACING) as usize
-    };
-    let mut rest = body;
-    while !rest.is_empty() {
-        let room = mark(out).min(rest.len());
-        let (piece, after) = rest.split_at(room);
-        out.extend_from_slice(piece);
-        rest = after;
+/// Returns the bytes that a frame with a ULPDU of `ulpdu` bytes takes at stream position `position`, markers included.
+pub(crate) const fn marked_frame_bytes(ulpdu: usize, position: u64) -> usize {
+    let bytes = frame_bytes(ulpdu);
+    let to_first = ((MARKER_SPACING - position % MARKER_SPACING) % MARKER_SPACING) as usize;
+    if bytes <= to_first {
+        return bytes;
     }
-    mark(out);
-    let sum = if crc { crc::checksum(&out[start..]) } else { 0 };
-    out.extend_from_slice(&sum.to_le_bytes());
+    let between = MARKER_SPACING as usize - MARKER_BYTES;
+    bytes + MARKER_BYTES * (1 + (bytes - to_first - 1) / between)
+}
+
+/// A frame with markers that is built in place. Bytes are copied once, around the gaps for markers.
+pub(crate) struct MarkedFrame<'a> {
+    out: &'a mut [u8],
+    /// Stream position of the frame. Every frame is a multiple of four bytes, so no marker splits its CRC.
+    position: u64,
+    at: usize,
+}
+
+impl<'a> MarkedFrame<'a> {
+    /// Begins a frame that fills `out`, of the length that [`marked_frame_bytes`] returned.
+    pub(crate) fn new(out: &'a mut [u8], position: u64) -> Self {
+        Self { out, position, at: 0 }
+    }
+
+    /// Copies bytes.
+    pub(crate) fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let taken = self.run().min(bytes.len());
+            let (piece, rest) = bytes.split_at(taken);
+            self.out[self.at..self.at + taken].copy_from_slice(piece);
+            self.at += taken;
+            bytes = rest;
+        }
+    }
+
+    /// Copies `bytes` bytes from `offset` of a memory that other processes change: `read` copies from an offset to a
+    /// slice. An aligned word of eight bytes is read whole, also where a marker splits it in the frame.
+    pub(crate) fn put_words(&mut self, offset: usize, bytes: usize, mut read: impl FnMut(usize, &mut [u8])) {
+        let end = offset + bytes;
+        let mut from = offset;
+        while from < end {
+            let run = self.run();
+            if run >= end - from {
+                read(from, &mut self.out[self.at..self.at + end - from]);
+                self.at += end - from;
+                return;
+            }
+            let whole = run.saturating_sub((from + run) % 8);
+            if whole > 0 {
+                read(from, &mut self.out[self.at..self.at + whole]);
+                self.at += whole;
+                from += whole;
+            }
+            if whole < run {
+                let mut word = [0; 8];
+                let word = &mut word[..(8 - from % 8).min(end - from)];
+                read(from, word);
+                self.put(word);
+                from += word.len();
+            }
+        }
+    }
+
+    /// Writes the CRC, which covers the markers, behind all other bytes.
+    pub(crate) fn finish(mut self, crc: bool) {
+        self.run();
+        let (covered, field) = self.out.split_at_mut(self.at);
+        let sum = if crc { crc::checksum(covered) } else { 0 };
+        field.copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Writes the marker that is due, if any; returns the bytes before the next one.
+    fn run(&mut self) -> usize {
+        if (self.position + self.at as u64).is_multiple_of(MARKER_SPACING) {
+            let [high, low] = (self.at as u16).to_be_bytes();
+            self.out[self.at..self.at + MARKER_BYTES].copy_from_slice(&[0, 0, high, low]);
+            self.at += MARKER_BYTES;
+        }
+        (MARKER_SPACING - (self.position + self.at as u64) % MARKER_SPACING) as usize
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Builds a frame first without markers, then copies it word by word with a marker before each 512 bytes.
+    fn plain_encoder(ulpdu: &[u8], position: usize, crc: bool) -> Vec<u8> {
+        let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
+        frame.extend(ulpdu);
+        frame.resize(frame.len().next_multiple_of(4), 0);
+        let mut out: Vec<u8> = Vec::new();
+        for word in frame.chunks(4).map(Some).chain([None]) {
+            if (position + out.len()).is_multiple_of(512) {
+                let distance = (out.len() as u16).to_be_bytes();
+                out.extend([0, 0, distance[0], distance[1]]);
+            }
+            out.extend(word.unwrap_or_default());
+        }
+        let sum = if crc { crc32c::crc32c(&out) } else { 0 };
+        out.extend(sum.to_le_bytes());
+        out
+    }
+
+    #[test]
+    fn marked_frame_equals_the_plain_encoder_at_every_start_and_length() {
+        // If this failed, a peer that follows the markers would find payload where a marker should be.
+        let source: Vec<u8> = (0..66_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8).collect();
+        for position in (0..512).step_by(4) {
+            for bytes in (0..1100).step_by(if position % 64 == 0 { 1 } else { 13 }).chain([30_000, 65_535]) {
+                let offset = position / 4 % 9;
+                let ulpdu = &source[offset..offset + bytes];
+                let header = bytes.min(14);
+                let expected = plain_encoder(ulpdu, position, true);
+                let mut out = vec![0xee; marked_frame_bytes(bytes, position as u64)];
+                let mut frame = MarkedFrame::new(&mut out, position as u64);
+                frame.put(&(bytes as u16).to_be_bytes());
+                frame.put(&ulpdu[..header]);
+                frame.put_words(offset + header, bytes - header, |at, to| {
+                    to.copy_from_slice(&source[at..at + to.len()]);
+                });
+                frame.put(&[0; 3][..(4 - (2 + bytes) % 4) % 4]);
+                frame.finish(true);
+                assert!(out == expected, "{bytes} bytes at {position}");
+            }
+        }
+    }
+
+    #[test]
+    fn markers_split_no_word_of_the_source() {
+        // If this failed, a reader could see half of an aligned word that another process changes.
+        for position in (0..512).step_by(4) {
+            for offset in 0..16 {
+                for bytes in (0..40).chain([508, 511, 1024, 2000]) {
+                    let mut out = vec![0; marked_frame_bytes(bytes, position)];
+                    let mut at = offset;
+                    let mut frame = MarkedFrame::new(&mut out, position);
+                    frame.put(&[0; 2]);
+                    frame.put_words(offset, bytes, |from, to| {
+                        assert_eq!(from, at, "in order, without a gap");
+                        assert!(from == offset || from.is_multiple_of(8));
+                        at += to.len();
+                        assert!(at == offset + bytes || at.is_multiple_of(8));
+                    });
+                    assert_eq!(at, offset + bytes);
+                }
+            }
+        }
+    }
 
     #[test]
     fn connecting_side_chooses_the_revision() {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::fabric::RegionId;
-use crate::iwarp::mpa::{self, frame_bytes};
+use crate::iwarp::mpa::{MarkedFrame, frame_bytes, marked_frame_bytes};
 use crate::limits::{SEND_QUEUE_BYTES, SNAPSHOT_BYTES};
 use crate::memory::RegionTable;
 use crate::sys::{Part, crc};
@@ -58,8 +58,6 @@ pub(crate) struct SendQueue {
     origin: u64,
     crc: bool,
     markers: bool,
-    plain: Vec<u8>,
-    marked: Vec<u8>,
 }
 
 impl SendQueue {
@@ -107,21 +105,16 @@ impl SendQueue {
             Payload::Memory { bytes, .. } => bytes,
         };
         let ulpdu = header.len() + payload_bytes;
-        let total = frame_bytes(ulpdu);
+        let crc = self.crc;
         if self.markers {
-            let mut plain = std::mem::take(&mut self.plain);
-            plain.resize(total, 0);
-            encode_frame(&mut plain, header, payload, false, memory);
-            let mut marked = std::mem::take(&mut self.marked);
-            marked.clear();
-            mpa::mark_frame(&plain, self.appended - self.origin, self.crc, &mut marked);
-            self.append_raw(&marked);
-            (self.plain, self.marked) = (plain, marked);
+            let position = self.appended - self.origin;
+            let total = marked_frame_bytes(ulpdu, position);
+            encode_marked_frame(self.reserve(total), position, header, payload, crc, memory);
+            self.commit(total);
             return;
         }
-        let crc = self.crc;
-        let reserve = self.reserve(total);
-        encode_frame(reserve, header, payload, crc, memory);
+        let total = frame_bytes(ulpdu);
+        encode_frame(self.reserve(total), header, payload, crc, memory);
         self.commit(total);
     }
 
@@ -322,4 +315,32 @@ fn encode_frame(out: &mut [u8], header: &[u8], payload: Payload<'_>, crc: bool, 
         }
     };
     sum.copy_from_slice(&value.to_le_bytes());
+}
+
+/// Encodes a complete frame with markers, in place. The checksum is taken over the copied bytes.
+fn encode_marked_frame(
+    out: &mut [u8],
+    position: u64,
+    header: &[u8],
+    payload: Payload<'_>,
+    crc: bool,
+    memory: &RegionTable,
+) {
+    let bytes = match payload {
+        Payload::Bytes(bytes) => bytes.len(),
+        Payload::Memory { bytes, .. } => bytes,
+    };
+    let ulpdu = header.len() + bytes;
+    let mut frame = MarkedFrame::new(out, position);
+    frame.put(&(ulpdu as u16).to_be_bytes());
+    frame.put(header);
+    match payload {
+        Payload::Bytes(bytes) => frame.put(bytes),
+        Payload::Memory { region, offset, .. } => {
+            let mapping = memory.mapping(region);
+            frame.put_words(offset as usize, bytes, |from, to| mapping.copy_out(from, to));
+        }
+    }
+    frame.put(&[0; 3][..frame_bytes(ulpdu) - 4 - 2 - ulpdu]);
+    frame.finish(crc);
 }

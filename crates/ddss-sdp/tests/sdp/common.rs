@@ -1,0 +1,59 @@
+//! Streams, random numbers and a pattern of bytes.
+
+use ddss_sdp::{Addresses, FlowControl, Plan, StreamConfig, Terms, accept, connect, finish_connect};
+
+/// Splitmix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// Returns byte `at` of the stream of `side`.
+pub(crate) fn byte_at(side: usize, at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 ^ (side as u8).wrapping_mul(0x5a)
+}
+
+/// Returns `bytes` bytes of the stream of `side`.
+pub(crate) fn pattern(side: usize, at: u64, bytes: usize) -> Vec<u8> {
+    (at..at + bytes as u64).map(|at| byte_at(side, at)).collect()
+}
+
+/// Buffers that run out soon.
+pub(crate) const SMALL: StreamConfig =
+    StreamConfig { buffers: 6, buffer_bytes: 256, buffer_bytes_max: 1024, ring_bytes: 128 << 10, no_delay: true };
+
+pub(crate) fn zero_copy_plan() -> Plan {
+    Plan { zero_copy: true, ..Plan::basic() }
+}
+
+pub(crate) fn enhanced_plan() -> Plan {
+    Plan {
+        buffering: ddss_sdp::Buffering::Integrated,
+        coalescing: ddss_sdp::Coalescing::Append,
+        flow_control: FlowControl::Receiver,
+        zero_copy: false,
+    }
+}
+
+pub(crate) fn addresses() -> Addresses {
+    Addresses { source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into(), port: 40_000 }
+}
+
+/// Returns the terms of both sides after a handshake.
+pub(crate) fn terms(config: &StreamConfig, plan: Plan) -> [Terms; 2] {
+    let hello = connect(config, plan, addresses()).unwrap();
+    let (there, ack) = accept(config, plan, &hello).unwrap();
+    [finish_connect(plan, &ack).unwrap(), there]
+}

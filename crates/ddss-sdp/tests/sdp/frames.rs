@@ -1,0 +1,238 @@
+//! The gap writer against a plain encoder, and the reader against both.
+
+use ddss_sdp::{FrameReader, FrameWriter, Framing, SdpError};
+
+use crate::common::{Random, pattern};
+use crate::reading::PlainDecoder;
+
+const RING: usize = 128 << 10;
+const HEADER: [u8; 16] = *b"BSDH of 16 bytes";
+
+fn framing(markers: bool, crc: bool) -> Framing {
+    Framing { markers, checksum: if crc { Some(crc32c::crc32c_append) } else { None } }
+}
+
+/// Encodes a frame first without markers, then copies it with a marker before each 512 bytes of the stream.
+fn plain_frame(position: usize, number: u32, payload: &[u8], markers: bool, crc: bool) -> Vec<u8> {
+    let ulpdu = 18 + HEADER.len() + payload.len();
+    let mut frame = (ulpdu as u16).to_be_bytes().to_vec();
+    frame.extend([0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.extend([0; 4]);
+    frame.extend(HEADER);
+    frame.extend(payload);
+    while !frame.len().is_multiple_of(4) {
+        frame.push(0);
+    }
+    let mut out: Vec<u8> = Vec::new();
+    for word in frame.chunks(4).map(Some).chain([None]) {
+        if markers && (position + out.len()).is_multiple_of(512) {
+            let distance = out.len() as u16;
+            out.extend([0, 0]);
+            out.extend(distance.to_be_bytes());
+        }
+        out.extend(word.unwrap_or_default());
+    }
+    let sum = if crc { crc32c::crc32c(&out) } else { 0 };
+    out.extend(sum.to_le_bytes());
+    out
+}
+
+fn take(writer: &mut FrameWriter) -> Vec<u8> {
+    let bytes = writer.parts().concat();
+    writer.consume(bytes.len());
+    bytes
+}
+
+/// Returns a writer whose next frame starts at `position`, and the number of frames before it.
+fn writer_at(position: usize, framing: Framing) -> (FrameWriter, u32) {
+    let mut writer = FrameWriter::new(RING, framing).unwrap();
+    let (mut at, mut number) = (0, 0);
+    while at < position {
+        let left = position - at;
+        // The last frame ends at the position, or leaves room for another one.
+        let fits = |payload: &usize| {
+            let bytes = plain_frame(at, number + 1, &vec![0; *payload], framing.markers, false).len();
+            bytes == left || bytes + 100 <= left
+        };
+        let payload = (0..=left).rev().step_by(4).find(fits).expect("frames of every length reach the position");
+        assert!(writer.open(&HEADER));
+        assert_eq!(writer.append(&vec![0; payload]), payload);
+        at += take(&mut writer).len();
+        number += 1;
+    }
+    assert_eq!(at, position, "the frames before end where the next one starts");
+    (writer, number)
+}
+
+#[test]
+fn gap_writer_equals_the_plain_encoder_at_every_start_and_length() {
+    // If this failed, an adapter that follows the markers would find payload where a marker should be.
+    // No frame ends right behind a marker: its checksum would stand where the marker does.
+    for start in (1024..1536).step_by(4).filter(|start| start % 512 != 4) {
+        let (mut writer, mut number) = writer_at(start, framing(true, true));
+        let mut position = start;
+        // Each frame starts where the one before ends, so the starts vary with the lengths as well.
+        for length in (0..560).chain([4_000, 63 << 10]) {
+            number += 1;
+            let payload = pattern(1, position as u64, length);
+            assert!(writer.open(&HEADER));
+            let (first, second) = payload.split_at(length / 3);
+            assert_eq!(writer.append(first) + writer.append(second), length);
+            let bytes = take(&mut writer);
+            let plain = plain_frame(position, number, &payload, true, true);
+            assert!(bytes == plain, "start {start}, position {position}, length {length}");
+            position += bytes.len();
+        }
+    }
+}
+
+#[test]
+fn every_length_at_one_start_equals_the_plain_encoder() {
+    // If this failed, a frame could be right only behind others of a certain length.
+    for start in [0, 512, 1020] {
+        for length in (0..1100).chain([64_511, 64_512]) {
+            let (mut writer, number) = writer_at(start, framing(true, true));
+            assert!(writer.open(&HEADER));
+            let payload = pattern(2, 0, length);
+            assert_eq!(writer.append(&payload), length);
+            assert!(take(&mut writer) == plain_frame(start, number + 1, &payload, true, true), "{start} {length}");
+        }
+    }
+}
+
+#[test]
+fn appending_after_sealing_gives_the_same_frame() {
+    // If this failed, a frame that was offered to a full socket could not grow any more, or would be damaged.
+    let mut random = Random(5);
+    for (markers, crc) in [(true, true), (true, false), (false, true), (false, false)] {
+        for round in 0..200 {
+            let mut writer = FrameWriter::new(RING, framing(markers, crc)).unwrap();
+            assert!(writer.open(&HEADER));
+            let payload = pattern(3, round, 1 + random.below(4000));
+            let mut done = 0;
+            while done < payload.len() {
+                let end = payload.len().min(done + 1 + random.below(700));
+                done += writer.append(&payload[done..end]);
+                if random.below(2) == 0 {
+                    let _ = writer.parts();
+                    writer.consume(0);
+                }
+            }
+            assert_eq!(take(&mut writer), plain_frame(0, 1, &payload, markers, crc));
+            assert_eq!(writer.copied(), payload.len() as u64, "appending copies each byte once");
+            assert_eq!(writer.open_payload(), None, "a frame that left is closed");
+        }
+    }
+}
+
+#[test]
+fn frame_stays_open_until_its_first_byte_leaves() {
+    // If this failed, small writes against a slow receiver would become one message each.
+    let mut writer = FrameWriter::new(RING, framing(true, true)).unwrap();
+    assert!(writer.open(&HEADER));
+    writer.append(b"first");
+    let first = writer.parts().concat().len();
+    assert!(writer.open(&HEADER));
+    writer.append(b"second");
+    let _ = writer.parts();
+    writer.consume(first - 1);
+    assert_eq!(writer.open_payload(), Some(6));
+    writer.append(b" and more");
+    let rest = writer.parts().concat();
+    writer.consume(2);
+    assert_eq!(writer.open_payload(), None);
+    assert_eq!(rest[1..], plain_frame(first, 2, b"second and more", true, true));
+}
+
+#[test]
+fn ring_reports_no_room_before_it_overwrites() {
+    // If this failed, bytes that wait for a slow socket would be lost.
+    for markers in [true, false] {
+        let mut writer = FrameWriter::new(RING, framing(markers, true)).unwrap();
+        let mut decoder = PlainDecoder::new(markers, true);
+        let (mut written, mut read, mut random) = (0_u64, 0_u64, Random(9));
+        while written < 3_000_000 {
+            while writer.room_for_new() > 0 && writer.open(&HEADER) {
+                let bytes = 1 + random.below(3 * writer.room().max(1));
+                written += writer.append(&pattern(4, written, bytes)) as u64;
+            }
+            assert_eq!(writer.append(&[]), 0);
+            let waiting = writer.parts().concat();
+            assert!(waiting.len() <= RING);
+            let taken = 1 + random.below(waiting.len());
+            for message in decoder.push(&waiting[..taken]) {
+                assert_eq!(message[16..], pattern(4, read, message.len() - 16));
+                read += message.len() as u64 - 16;
+            }
+            writer.consume(taken);
+        }
+        assert!(read > 2_500_000);
+    }
+}
+
+#[test]
+fn reader_returns_every_payload_however_the_bytes_are_cut() {
+    // If this failed, a stream would depend on how TCP cuts its segments.
+    for (markers, crc) in [(true, true), (false, true), (true, false)] {
+        let mut writer = FrameWriter::new(RING, framing(markers, crc)).unwrap();
+        let mut reader = FrameReader::new(RING, framing(markers, crc)).unwrap();
+        let (mut random, mut read) = (Random(3), 0_u64);
+        for round in 0..3000 {
+            let payload = pattern(5, round, random.below(if round % 50 == 0 { 60_000 } else { 900 }));
+            assert!(writer.open(&HEADER));
+            assert_eq!(writer.append(&payload), payload.len());
+            let bytes = take(&mut writer);
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                assert_eq!(reader.next_frame(), Ok(None), "the frame is not complete");
+                let room = reader.room();
+                let taken = rest.len().min(room.len()).min(1 + random.below(2000));
+                room[..taken].copy_from_slice(&rest[..taken]);
+                reader.fill(taken);
+                rest = &rest[taken..];
+            }
+            let frame = reader.next_frame().unwrap().unwrap();
+            let mut out = vec![0; frame.message_bytes - 16];
+            assert_eq!(reader.copy_payload(frame, 0, &mut out), payload.len());
+            assert_eq!(out, payload);
+            reader.free(frame);
+            read += payload.len() as u64;
+        }
+        assert_eq!(reader.copied(), read);
+    }
+}
+
+#[test]
+fn damaged_frames_are_refused() {
+    // If this failed, a flipped bit would reach the application.
+    let mut writer = FrameWriter::new(RING, framing(true, true)).unwrap();
+    assert!(writer.open(&HEADER));
+    writer.append(&pattern(6, 0, 900));
+    let good = take(&mut writer);
+    for at in 0..good.len() {
+        let mut reader = FrameReader::new(RING, framing(true, true)).unwrap();
+        reader.room()[..good.len()].copy_from_slice(&good);
+        reader.room()[at] ^= 0x10;
+        reader.fill(good.len());
+        // A longer length field waits for bytes that never come: the deadline of the caller ends that.
+        let is_length = (4..6).contains(&at);
+        match reader.next_frame() {
+            Ok(Some(_)) => panic!("byte {at} was changed"),
+            Ok(None) => assert!(is_length, "byte {at}"),
+            Err(error) => {
+                assert!(matches!(error, SdpError::Checksum(0) | SdpError::Marker(_)) || is_length, "byte {at}: {error}")
+            }
+        }
+    }
+}
+
+#[test]
+fn rings_outside_their_limits_are_refused() {
+    // If this failed, a marker could be split by the end of the ring.
+    for bytes in [0, 512, (128 << 10) + 4, (128 << 10) - 512, 32 << 20] {
+        let expected = Some(SdpError::Config("ring_bytes", bytes));
+        assert_eq!(FrameWriter::new(bytes, Framing::default()).err(), expected);
+        assert_eq!(FrameReader::new(bytes, Framing::default()).err(), expected);
+    }
+}
