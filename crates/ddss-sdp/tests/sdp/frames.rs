@@ -228,6 +228,25 @@ fn damaged_frames_are_refused() {
 }
 
 #[test]
+fn wrong_marker_is_refused_without_a_checksum() {
+    // If this failed, a stream without checksums would go on after it lost its place.
+    let mut writer = FrameWriter::new(RING, framing(true, false)).unwrap();
+    assert!(writer.open(&HEADER));
+    writer.append(&pattern(6, 0, 900));
+    let good = take(&mut writer);
+    // The last two bits of a marker are reserved, and so are its first two bytes.
+    for (at, change, is_refused) in [(2, 1, true), (515, 4, true), (514, 2, true), (515, 3, false), (512, 9, false)] {
+        let mut reader = FrameReader::new(RING, framing(true, false)).unwrap();
+        reader.room()[..good.len()].copy_from_slice(&good);
+        reader.room()[at] ^= change;
+        reader.fill(good.len());
+        let position = at as u64 / 512 * 512;
+        let expected = if is_refused { Some(SdpError::Marker(position)) } else { None };
+        assert_eq!(reader.next_frame().err(), expected, "byte {at}");
+    }
+}
+
+#[test]
 fn rings_outside_their_limits_are_refused() {
     // If this failed, a marker could be split by the end of the ring.
     for bytes in [0, 512, (128 << 10) + 4, (128 << 10) - 512, 32 << 20] {
