@@ -259,6 +259,10 @@ impl BasicStream {
     /// Advertises memory as the next bytes of the stream, with its first bytes in the message. Nothing can be written
     /// until there is an [outcome](Self::take_outcome).
     ///
+    /// The memory stays as it is until then. The engine has no clock for this: the caller [withdraws](Self::withdraw)
+    /// after [`ADVERTISEMENT_MS`](crate::limits::ADVERTISEMENT_MS), and closes the connection if no outcome follows
+    /// within [`WITHDRAWAL_MS`](crate::limits::WITHDRAWAL_MS).
+    ///
     /// # Errors
     /// The plan has no zero copy, another advertisement is outstanding, there is no buffer, or the lengths are wrong.
     pub fn advertise(&mut self, memory: Advertisement, first: &[u8]) -> Result<(), SdpError> {
