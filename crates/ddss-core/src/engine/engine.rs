@@ -229,17 +229,16 @@ impl Engine {
 
     /// Marks a peer as connected, after the handshake.
     pub fn peer_up(&mut self, node: NodeId) {
-        let peer = self.peers.add(node);
-        assert!(!peer.up, "a peer goes down before it comes up again");
-        peer.up = true;
-        self.replicas.dead.remove(&node);
+        self.peers.connect(node);
+        self.replicas.set_dead(node, false);
     }
 
     /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with
     /// [`fetched`](Self::fetched).
     pub fn peer_down(&mut self, now: Now, node: NodeId) {
-        let Some(peer) = self.peers.reachable(node) else { return };
-        *peer = super::state::peers::Peer::default();
+        if !self.peers.disconnect(node) {
+            return;
+        }
         self.segments.forgotten(node, None);
         self.reclaim();
         self.drop_owner(now, LockOwner::Peer(node));
@@ -397,7 +396,7 @@ impl Engine {
         let home = self.home_of(segment);
         match self.peers.get(home) {
             None => Err(Failure::NotFound),
-            Some(peer) if peer.up => Ok(home),
+            Some(peer) if peer.is_up() => Ok(home),
             Some(_) => Err(Failure::NodeDown),
         }
     }

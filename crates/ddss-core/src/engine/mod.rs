@@ -57,4 +57,4 @@ pub use home::inline_path::{InlineCommit, InlineResult};
 pub use ids::{BufferId, ClaimId, ServedGetId, StepId};
 pub use role::{Proposal, ProposalKind, RoleAssignment};
 pub use state::memory::areas::{OWN_AREA, area_of, offset_of};
-pub use state::quotas::{Quota, Quotas, Usage};
+pub use state::segments::quotas::{Quota, Quotas, Usage};

@@ -20,7 +20,7 @@ impl Segments {
     /// Returns the segment if it qualifies for the fast path.
     #[inline(always)]
     pub(crate) fn fast_path_segment(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        if self.slow_path_only {
+        if !self.allows_fast_path() {
             return None;
         }
         let (past_lock, unkept) = (planted!(self, ShortWayPastLock), planted!(self, ShortWayUnkept));
@@ -41,7 +41,7 @@ impl Segments {
 impl Engine {
     /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
     pub fn set_slow_path(&mut self, slow_path_only: bool) {
-        self.segments.slow_path_only = slow_path_only;
+        self.segments.set_slow_path(slow_path_only);
     }
 
     /// Executes a get on the fast path, or returns `None`.

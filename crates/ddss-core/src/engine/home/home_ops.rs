@@ -67,8 +67,10 @@ impl Engine {
     /// be stale.
     #[cold]
     pub(crate) fn mask_denial_in_doubt(&self, id: SegmentId, failure: Failure) -> Failure {
-        let in_doubt =
-            self.segments.get(id).is_ok_and(|segment| segment.replication.is_some() && segment.lock_queue.is_suspended);
+        let in_doubt = self
+            .segments
+            .get(id)
+            .is_ok_and(|segment| segment.replication.is_some() && segment.lock_queue.is_suspended());
         if in_doubt && failure == Failure::PermissionDenied { Failure::NodeDown } else { failure }
     }
 
@@ -124,7 +126,7 @@ impl Engine {
             PendingOp::Atomic { offset, change, token } => {
                 self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
                 let segment = self.segments.get_mut(id)?;
-                segment.lock_queue.is_reading_word = true;
+                segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
                 self.pending_atomics.push_back(PendingAtomic {
                     now,
@@ -237,7 +239,7 @@ impl Engine {
         let Ok(segment) = self.segments.get_mut(id) else {
             return self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
-        segment.lock_queue.is_reading_word = false;
+        segment.lock_queue.end_word_read();
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word };
         match change.apply(word) {
             Some(new) => {

@@ -22,7 +22,7 @@ impl Engine {
         name: Name,
         spec: Spec,
     ) -> Result<(), Failure> {
-        if spec.copies > 1 && !self.replicas.has_cluster {
+        if spec.copies > 1 && !self.replicas.has_cluster() {
             // Without a cluster no authority could say which node is the home.
             return Err(Failure::Unsupported);
         }
@@ -112,7 +112,7 @@ impl Engine {
         self.segments.restore(record, version, timestamp)?;
         self.restore_clock(timestamp);
         if record.spec.copies > 1 {
-            self.replicas.unconfirmed.push(record.known_as);
+            self.replicas.add_unconfirmed(record.known_as);
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Engine {
 
     /// Removes a segment or a replica.
     pub(crate) fn take_away(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
-        if self.segments.get(id)?.lock_queue.is_moving {
+        if self.segments.get(id)?.lock_queue.is_moving() {
             // Its bytes are being moved: the place that they leave could be given to another segment meanwhile.
             return Err(Failure::Busy);
         }
@@ -153,7 +153,7 @@ impl Engine {
         let replication =
             segment.replication.as_deref().filter(|replication| matches!(replication.role, Role::Home(_)));
         let replica =
-            replication.map(|replication| replication.node).filter(|node| !segment.window_holders.contains(node));
+            replication.map(|replication| replication.node).filter(|node| !segment.window_holders().contains(node));
         let replica = replica.filter(|&node| self.peers.is_up(node));
         self.push_action(Action::DeleteRecord { segment: slot });
         for at in std::iter::once(at).chain(history) {

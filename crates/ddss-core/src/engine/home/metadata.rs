@@ -34,7 +34,7 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
         holders: many(segment.lock_queue.holders()),
         locked: segment.lock_queue.is_exclusive(),
         waiting: many(segment.lock_queue.waiting()),
-        readers: many(segment.window_holders.len()),
+        readers: many(segment.window_holders().len()),
         home: node,
         replica: replication.map_or(NodeId::NONE, |replication| replication.node),
         replication: replication.map_or(ReplicationInfo::None, |replication| replication.replication_info()),
@@ -203,7 +203,7 @@ impl Engine {
         requester: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        if segment.lock_queue.is_moving {
+        if segment.lock_queue.is_moving() {
             return Err(Failure::Busy);
         }
         let (spec, given_to) = (segment.spec, segment.permissions.changed(principal, update)?.owner);
@@ -260,7 +260,7 @@ impl Engine {
     fn announce_permissions(&mut self, id: SegmentId, requester: Requester) {
         let Ok(segment) = self.segments.get(id) else { return };
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
-        let (info, readers) = (segment.info(id), segment.window_holders.clone());
+        let (info, readers) = (segment.info(id), segment.window_holders().to_vec());
         for node in readers {
             self.send(node, Message::Changed { info });
         }

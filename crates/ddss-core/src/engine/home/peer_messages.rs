@@ -238,9 +238,7 @@ impl Engine {
         if segment.is_replica() {
             return Err(Failure::NodeDown);
         }
-        if !segment.window_holders.contains(&node) {
-            segment.window_holders.push(node);
-        }
+        segment.add_window_holder(node);
         let (at, bytes, is_replicated) = (segment.at, segment.pool_bytes(), segment.replication.is_some());
         let message = Message::Found { step, info: segment.info(id), window: Default::default() };
         if is_replicated {

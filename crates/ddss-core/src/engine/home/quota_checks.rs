@@ -2,7 +2,7 @@
 
 use crate::engine::engine::Engine;
 use crate::engine::requester::{ReplyFields, Requester};
-use crate::engine::state::quotas::{Quota, Quotas, Usage};
+use crate::engine::state::segments::quotas::{Quota, Quotas, Usage};
 use crate::model::segment::Principal;
 use crate::model::spec::Spec;
 use crate::{Outcome, Version};

@@ -20,7 +20,7 @@ impl Engine {
     /// Switches to cluster-wide names: from now on this node claims them.
     pub fn enable_cluster_names(&mut self) {
         self.directory.get_or_insert_default();
-        self.replicas.has_cluster = true;
+        self.replicas.join_cluster();
     }
 
     /// Returns the names of all segments here, each with whether another node was its first home.
@@ -32,23 +32,21 @@ impl Engine {
     /// could not be given back.
     pub fn set_majority(&mut self, has_majority: bool) {
         if let Some(directory) = &mut self.directory {
-            directory.has_no_majority = !has_majority;
+            directory.set_majority(has_majority);
         }
     }
 
     /// Sets or removes the home of a name.
     pub fn set_home(&mut self, name: Name, home: Option<NodeId>) {
-        let Some(directory) = &mut self.directory else { return };
-        match home {
-            Some(home) => drop(directory.homes.insert(name, home)),
-            None => drop(directory.homes.remove(&name)),
+        if let Some(directory) = &mut self.directory {
+            directory.set_home(name, home);
         }
     }
 
     /// Replaces the whole copy of the directory.
     pub fn set_homes(&mut self, homes: impl IntoIterator<Item = (Name, NodeId)>) {
         if let Some(directory) = &mut self.directory {
-            directory.homes = homes.into_iter().collect();
+            directory.set_homes(homes);
         }
     }
 
@@ -77,7 +75,7 @@ impl Engine {
             return self.allocate_at_home(now, requester, principal, name, spec);
         };
         self.segments.admits(&name)?;
-        let is_busy = directory.busy.contains(&name);
+        let is_busy = directory.is_claiming(&name);
         if is_busy || self.has_name(&name) {
             return Err(Failure::AlreadyExists);
         }
@@ -125,7 +123,7 @@ impl Engine {
         id: SegmentId,
     ) -> Result<(), Failure> {
         let name = self.segments.get(id)?.name;
-        if self.directory.as_ref().is_some_and(|directory| directory.has_no_majority) {
+        if self.directory.as_ref().is_some_and(|directory| !directory.has_majority()) {
             return Err(Failure::NoMajority);
         }
         self.release_at_home(now, principal, id)?;
@@ -166,7 +164,7 @@ impl Engine {
                 self.allocate_remote(&pending, name, spec)
             }
             Continuation::Open => {
-                let home = self.directory.as_ref().and_then(|directory| directory.homes.get(&name).copied());
+                let home = self.directory.as_ref().and_then(|directory| directory.home_of(&name));
                 let step = self.begin(&caller, WaitState::Lookup)?;
                 let lookup =
                     NameLookup { name, then, asked: AskedPeers::default(), unreachable_peers: 0, confirmed: false };

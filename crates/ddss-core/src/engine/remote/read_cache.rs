@@ -12,7 +12,7 @@ use crate::engine::ids::StepId;
 use crate::engine::requester::LocalCaller;
 use crate::engine::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use crate::engine::state::read_cache::CachedSegment;
-use crate::limits::{CACHED_BYTES_MAX, CACHED_SEGMENTS_MAX};
+use crate::limits::CACHED_BYTES_MAX;
 use crate::peer::message::SegmentInfo;
 use crate::{ChannelId, Completion, Failure, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
 
@@ -30,7 +30,7 @@ impl Engine {
         if copy_us == 0 || info.bytes > CACHED_BYTES_MAX || !matches!(info.model, crate::Model::Temporal(_)) {
             return Ok(false);
         }
-        let copy = match self.read_cache.0.get(&segment) {
+        let copy = match self.read_cache.get(segment) {
             Some(copy) if copy.is_filling => return Ok(false),
             Some(copy)
                 if planted!(self, EternalCopy) || now.steady_us < copy.read_start_us.saturating_add(copy_us.into()) =>
@@ -51,7 +51,7 @@ impl Engine {
         let step = self.begin(caller, WaitState::Fetch(fetching))?;
         let is_filling =
             CachedSegment { read_start_us: now.steady_us, is_filling: true, is_invalidated: false, ..copy };
-        self.read_cache.0.insert(segment, is_filling);
+        self.read_cache.begin_fill(segment, is_filling);
         self.fetch(step, &fetching, FetchTarget::Pool(copy.at)).inspect_err(|_| {
             self.operations.remove(step);
             self.drop_cache_fill(segment);
@@ -61,9 +61,8 @@ impl Engine {
 
     /// Reserves space for a copy, if need be by evicting the oldest one.
     fn reserve_cached_copy(&mut self, bytes: u64) -> Option<CachedSegment> {
-        if self.read_cache.0.len() >= CACHED_SEGMENTS_MAX {
-            let idle = self.read_cache.0.iter().filter(|(_, copy)| !copy.is_filling);
-            let (&oldest, _) = idle.min_by_key(|(id, copy)| (copy.read_start_us, **id))?;
+        if self.read_cache.is_full() {
+            let oldest = self.read_cache.oldest()?;
             self.evict_cached(oldest);
         }
         let at = self.segments.allocate_blocks(bytes)?;
@@ -95,7 +94,7 @@ impl Engine {
         transfer: &Transfer,
         stamp: (Version, Timestamp),
     ) {
-        let Some(copy) = self.read_cache.0.get_mut(&transfer.segment) else { return };
+        let Some(copy) = self.read_cache.get_mut(transfer.segment) else { return };
         (copy.version, copy.timestamp) = stamp;
         copy.is_filling = false;
         let copy = *copy;
@@ -108,7 +107,7 @@ impl Engine {
 
     /// Drops a copy whose fill failed, after the fabric stopped writing to it.
     pub(crate) fn drop_cache_fill(&mut self, segment: SegmentId) {
-        if self.read_cache.0.get(&segment).is_some_and(|copy| copy.is_filling) {
+        if self.read_cache.get(segment).is_some_and(|copy| copy.is_filling) {
             self.evict_cached(segment);
         }
     }
@@ -118,7 +117,7 @@ impl Engine {
         if planted!(self, UnspoiltCopy) {
             return;
         }
-        match self.read_cache.0.get_mut(&segment) {
+        match self.read_cache.get_mut(segment) {
             Some(copy) if copy.is_filling => copy.is_invalidated = true,
             Some(_) => self.evict_cached(segment),
             None => {}
@@ -127,14 +126,13 @@ impl Engine {
 
     /// Invalidates all cached copies of segments of one home.
     pub(crate) fn invalidate_cached_of(&mut self, home: NodeId) {
-        let theirs: Vec<SegmentId> = self.read_cache.0.keys().copied().filter(|id| id.home() == home).collect();
-        for segment in theirs {
+        for segment in self.read_cache.of_home(home) {
             self.invalidate_cached(segment);
         }
     }
 
     fn evict_cached(&mut self, segment: SegmentId) {
-        if let Some(copy) = self.read_cache.0.remove(&segment) {
+        if let Some(copy) = self.read_cache.remove(segment) {
             self.segments.free_blocks(copy.at, copy.bytes);
         }
     }

@@ -15,12 +15,12 @@ use crate::{Failure, NodeId, Outcome, Refusal, SegmentId};
 impl Engine {
     /// Declares that a cluster decides about replicas, as one decides about names.
     pub fn enable_replication(&mut self) {
-        self.replicas.has_cluster = true;
+        self.replicas.join_cluster();
     }
 
     /// Sets the bytes of one resync piece, and how long a replica may be away before another is chosen.
     pub fn set_replication_limits(&mut self, piece_bytes: u32, patience_us: u64) {
-        (self.replicas.piece_bytes, self.replicas.patience_us) = (piece_bytes, patience_us);
+        self.replicas.set_limits(piece_bytes, patience_us);
     }
 
     /// Returns true if requests may need the exact time, for a lease or the age of a cached copy.
@@ -32,10 +32,7 @@ impl Engine {
     /// Returns the home of a segment.
     #[inline]
     pub(crate) fn home_of(&self, segment: SegmentId) -> NodeId {
-        if self.replicas.routes.is_empty() {
-            return segment.home();
-        }
-        self.replicas.routes.get(&segment).copied().unwrap_or(segment.home())
+        self.replicas.home_of(segment)
     }
 
     #[inline]
@@ -49,12 +46,12 @@ impl Engine {
 
     /// Updates which operations on a segment have to wait.
     pub(crate) fn update_lock_gate(&mut self, now: Now, id: SegmentId) {
-        let lease_until_us = if planted!(self, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us };
+        let lease_until_us = if planted!(self, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us() };
         if let Ok(segment) = self.segments.get_mut(id)
             && let Some(replication) = &segment.replication
         {
-            segment.lock_queue.is_suspended = !replication.serves(now.steady_us, lease_until_us);
-            segment.lock_queue.puts_blocked = replication.blocks_puts();
+            let is_suspended = !replication.serves(now.steady_us, lease_until_us);
+            segment.lock_queue.set_gate(is_suspended, replication.blocks_puts());
         }
     }
 
@@ -62,7 +59,7 @@ impl Engine {
     pub(crate) fn check_home(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
         self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
-        if segment.is_replica() || segment.lock_queue.is_suspended { Err(Failure::NodeDown) } else { Ok(()) }
+        if segment.is_replica() || segment.lock_queue.is_suspended() { Err(Failure::NodeDown) } else { Ok(()) }
     }
 
     /// Makes this node the first home of a segment.
@@ -74,40 +71,32 @@ impl Engine {
 
     /// Schedules work for a segment, and does what is possible now.
     pub(crate) fn start_transition(&mut self, now: Now, id: SegmentId) {
-        self.replicas.in_transition.insert(id);
+        self.replicas.begin_transition(id);
         self.continue_transition(now, id);
     }
 
     /// Handles the cluster's decision about a replicated segment.
     pub fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
         let id = assignment.segment;
-        let known = self.replicas.assignments.get(&id);
-        if known.is_some_and(|known| (known.epoch, known.turn) > (assignment.epoch, assignment.turn)) {
-            return;
-        }
         let before = self.home_of(id);
-        self.replicas.assignments.insert(id, *assignment);
-        if assignment.home == id.home() {
-            self.replicas.routes.remove(&id);
-        } else {
-            self.replicas.routes.insert(id, assignment.home);
+        if !self.replicas.assign(assignment) {
+            return;
         }
         if before != assignment.home {
             // All its locks are broken.
             self.remote_locks.retain(|lock| lock.segment != id);
         }
-        if !self.replicas.unconfirmed.contains(&id) {
+        if !self.replicas.is_unconfirmed(id) {
             self.follow_assignment(now, id, assignment);
         }
     }
 
     /// Handles the release of a replicated segment.
     pub fn remove_role(&mut self, now: Now, id: SegmentId) {
-        self.replicas.assignments.remove(&id);
-        self.replicas.routes.remove(&id);
+        self.replicas.unassign(id);
         let gone = |engine: &mut Self| {
             let segment = engine.segments.get(id).ok()?;
-            (segment.is_replica() || engine.replicas.unconfirmed.contains(&id)).then_some(())
+            (segment.is_replica() || engine.replicas.is_unconfirmed(id)).then_some(())
         };
         if gone(self).is_some() {
             self.drop_replica(now, id);
@@ -117,19 +106,17 @@ impl Engine {
     /// Explains why a segment is not found: it may exist at another node that this node does not know of yet.
     #[cold]
     pub(crate) fn explain_failure(&self, segment: Option<SegmentId>, failure: Failure) -> Failure {
-        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.replicas.has_cluster) else {
+        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.replicas.has_cluster()) else {
             return failure;
         };
-        let is_known = self.replicas.assignments.contains_key(&segment);
-        if is_known || !self.replicas.has_lease { Failure::NodeDown } else { failure }
+        let is_known = self.replicas.assignment(segment).is_some();
+        if is_known || !self.replicas.has_lease() { Failure::NodeDown } else { failure }
     }
 
     /// Extends this node's lease: until then no replica takes over a segment at home here. Earlier decisions were
     /// delivered before this call.
     pub fn lease(&mut self, now: Now, until_us: u64) {
-        self.replicas.has_lease = true;
-        self.replicas.lease_until_us = self.replicas.lease_until_us.max(until_us);
-        for id in std::mem::take(&mut self.replicas.unconfirmed) {
+        for id in self.replicas.extend_lease(until_us) {
             self.find_role(now, id);
         }
     }
@@ -137,7 +124,7 @@ impl Engine {
     /// Determines this node's role for a segment that was restored at start.
     fn find_role(&mut self, now: Now, id: SegmentId) {
         let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
-        let assignment = self.replicas.assignments.get(&id).copied();
+        let assignment = self.replicas.assignment(id).copied();
         let Some(replication) = self.replication_of(id) else { return };
         let Some(assignment) = assignment else {
             return if is_adopted { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
@@ -188,7 +175,7 @@ impl Engine {
         }
         replication.turn = assignment.turn;
         match replication.role {
-            Role::Home(SyncState::Pairing) if assignment.paired => replication.role = Role::Home(SyncState::Paired),
+            Role::Home(SyncState::Pairing) if assignment.paired => replication.set_sync(SyncState::Paired),
             Role::Home(SyncState::Parting) if !assignment.paired => return self.parted(now, id),
             _ => return,
         }
@@ -228,7 +215,7 @@ impl Engine {
             role: Role::Replica,
             ..ReplicatedSegment::default()
         };
-        segment.lock_queue.puts_blocked = false;
+        segment.lock_queue.unblock_puts();
         self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {
@@ -239,9 +226,9 @@ impl Engine {
 
     /// Marks a node as dead. Where this node is the replica of its segments, it asks to take over.
     pub fn node_dead(&mut self, now: Now, node: NodeId) {
-        self.replicas.dead.insert(node);
+        self.replicas.set_dead(node, true);
         for id in self.segments.replicated() {
-            if self.replicas.assignments.get(&id).is_some_and(|assignment| assignment.home == node) {
+            if self.replicas.assignment(id).is_some_and(|assignment| assignment.home == node) {
                 self.start_transition(now, id);
             }
         }
@@ -249,7 +236,7 @@ impl Engine {
 
     /// Marks a node as alive.
     pub fn node_alive(&mut self, node: NodeId) {
-        self.replicas.dead.remove(&node);
+        self.replicas.set_dead(node, false);
     }
 
     /// Proposes a decision, and schedules its repetition.
@@ -264,11 +251,7 @@ impl Engine {
 
     /// Continues all unfinished transitions.
     pub(crate) fn tick_replication(&mut self, now: Now) {
-        if self.replicas.in_transition.is_empty() {
-            return;
-        }
-        let in_transition: Vec<SegmentId> = self.replicas.in_transition.iter().copied().collect();
-        for id in in_transition {
+        for id in self.replicas.transitions() {
             self.continue_transition(now, id);
         }
     }
@@ -276,7 +259,7 @@ impl Engine {
     fn continue_transition(&mut self, now: Now, id: SegmentId) {
         let may_take_over = self.may_take_over(id);
         let Some(replication) = self.replication_of(id) else {
-            self.replicas.in_transition.remove(&id);
+            self.replicas.end_transition(id);
             return;
         };
         let is_due = now.steady_us >= replication.retry_us;
@@ -308,21 +291,21 @@ impl Engine {
             }
             Role::Home(SyncState::Offered(_)) => {}
             Role::Unconfirmed | Role::Replica | Role::Home(SyncState::Joining(_) | SyncState::Paired) => {
-                self.replicas.in_transition.remove(&id);
+                self.replicas.end_transition(id);
             }
         }
     }
 
     /// Returns true if this replica is complete and its home is out of office. The cluster checks again.
     fn may_take_over(&self, id: SegmentId) -> bool {
-        let (Ok(segment), Some(assignment)) = (self.segments.get(id), self.replicas.assignments.get(&id)) else {
+        let (Ok(segment), Some(assignment)) = (self.segments.get(id), self.replicas.assignment(id)) else {
             return false;
         };
         let is_whole = segment.timestamp.0 != 0;
         is_whole
             && assignment.paired
             && assignment.replica == self.node
-            && (assignment.vacant || self.replicas.dead.contains(&assignment.home))
+            && (assignment.vacant || self.replicas.is_dead(assignment.home))
     }
 
     /// Finds a replica for a home without one: the previous node, unless it is away for too long or refuses. No node is
@@ -337,7 +320,7 @@ impl Engine {
         let is_free = |node: NodeId| replicas.can_serve(peers, node) && !refusals.contains_key(&node);
         // A node that returns, or has yet to learn its role, has nearly all data: it is worth waiting for.
         let is_awaited = refusals.get(&old).is_none_or(|refused| refused.why == Refusal::NotReady);
-        let is_patient = old != NodeId::NONE && now.steady_us < replication.lost_us + replicas.patience_us;
+        let is_patient = old != NodeId::NONE && replicas.is_patient(now.steady_us, replication.lost_us);
         let chosen = if is_free(old) {
             Some(old)
         } else if is_awaited && is_patient {

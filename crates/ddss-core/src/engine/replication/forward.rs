@@ -173,7 +173,7 @@ impl Engine {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let version = segment.version;
         let Some(replication) = segment.replication.as_deref_mut() else { return };
-        replication.role = Role::Home(SyncState::Joining(floor));
+        replication.set_sync(SyncState::Joining(floor));
         let (node, epoch) = (replication.node, replication.epoch);
         self.send_floor(node, id, epoch, version, floor);
         self.update_lock_gate(now, id);
@@ -198,9 +198,9 @@ impl Engine {
         }
         match replication.role {
             Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
-                replication.role = Role::Home(SyncState::Pairing);
+                replication.set_sync(SyncState::Pairing);
                 replication.turn += 1;
-                self.replicas.in_transition.insert(id);
+                self.replicas.begin_transition(id);
                 self.propose(now, id, ProposalKind::Pair(node));
                 self.update_lock_gate(now, id);
             }
@@ -289,7 +289,7 @@ impl Engine {
 
     /// Handles the loss of a node for all segments with a replica there.
     pub(crate) fn replicas_lost(&mut self, now: Now, node: NodeId) {
-        if !self.replicas.has_cluster {
+        if !self.replicas.has_cluster() {
             return;
         }
         for id in self.segments.replicated() {
@@ -309,9 +309,9 @@ impl Engine {
         match replication.role {
             Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
                 replication.lost_us = now.steady_us;
-                replication.role = Role::Home(SyncState::Parting);
+                replication.set_sync(SyncState::Parting);
                 replication.turn += 1;
-                self.replicas.in_transition.insert(id);
+                self.replicas.begin_transition(id);
                 self.propose(now, id, ProposalKind::Part);
                 self.update_lock_gate(now, id);
             }
@@ -337,11 +337,11 @@ impl Engine {
     /// Continues without a replica, and executes the operation that waited for it.
     pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
         let Some(replication) = self.replication_of(id) else { return };
-        replication.role = Role::Home(SyncState::Alone);
+        replication.set_sync(SyncState::Alone);
         replication.retry_us = now.steady_us;
         let forward = replication.forward.take();
         let deferred_updates = std::mem::take(&mut replication.deferred_updates);
-        self.replicas.in_transition.insert(id);
+        self.replicas.begin_transition(id);
         if let Some(forward) = forward {
             self.finish_forward(now, id, forward);
         }
@@ -391,8 +391,6 @@ impl Engine {
         for (_, _, requester) in deferred_updates {
             self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         }
-        self.replicas.in_transition.remove(&id);
-        self.replicas.copying.remove(&id);
-        self.replicas.unconfirmed.retain(|&unconfirmed| unconfirmed != id);
+        self.replicas.forget(id);
     }
 }

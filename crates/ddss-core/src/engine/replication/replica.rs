@@ -39,7 +39,7 @@ impl Engine {
         match *message {
             Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name } => {
                 let stamp = (version, timestamp);
-                if self.replicas.has_cluster && spec.copies > 1 {
+                if self.replicas.has_cluster() && spec.copies > 1 {
                     self.handle_offer(now, node, &ReplicaOffer { id, epoch, stamp, spec, permissions, name });
                 }
             }
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Returns the newest epoch of a segment that this node knows.
     fn epoch_of(&mut self, id: SegmentId) -> u32 {
-        let decided = self.replicas.assignments.get(&id).map_or(0, |assignment| assignment.epoch);
+        let decided = self.replicas.assignment(id).map_or(0, |assignment| assignment.epoch);
         self.replication_of(id).map_or(0, |replication| replication.epoch).max(decided)
     }
 
@@ -121,7 +121,7 @@ impl Engine {
     /// Returns true if a node can be the home of a segment in an epoch, as far as this node knows. In the first epoch
     /// it is the node that the id names. Later that node may return without its memory.
     fn can_be_home(&self, node: NodeId, id: SegmentId, epoch: u32) -> bool {
-        match self.replicas.assignments.get(&id) {
+        match self.replicas.assignment(id) {
             Some(assignment) if assignment.epoch == epoch => assignment.home == node,
             _ => epoch > 1 || id.home() == node,
         }
@@ -202,7 +202,7 @@ impl Engine {
     fn is_spare(&self, id: SegmentId) -> bool {
         let may_take_over = |assignment: &RoleAssignment| assignment.paired && assignment.replica == self.node;
         self.segments.get(id).is_ok_and(|segment| segment.is_replica())
-            && !self.replicas.assignments.get(&id).is_some_and(may_take_over)
+            && !self.replicas.assignment(id).is_some_and(may_take_over)
     }
 
     /// Drops a replica.

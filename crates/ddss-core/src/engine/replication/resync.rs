@@ -4,7 +4,7 @@
 use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::config::Now;
 use crate::engine::engine::Engine;
-use crate::engine::state::replication::{Replicas, ResyncProgress, Role, SyncState};
+use crate::engine::state::replication::{ResyncProgress, Role, SyncState};
 use crate::model::segment::Header;
 use crate::{Message, NodeId, OfferReply, SegmentId};
 
@@ -12,13 +12,13 @@ impl Engine {
     /// Asks a node to be the replica.
     pub(crate) fn offer(&mut self, now: Now, id: SegmentId, node: NodeId) {
         let Self { replicas, segments, .. } = self;
-        replicas.copying.retain(|&id| {
+        let has_room = replicas.has_room_to_copy(|&id| {
             let replication = segments.get(id).ok().and_then(|segment| segment.replication.as_deref());
             replication.is_some_and(|replication| {
                 matches!(replication.role, Role::Home(SyncState::Offered(_) | SyncState::Copying(_)))
             })
         });
-        if replicas.copying.len() >= Replicas::COPYING_MAX {
+        if !has_room {
             return;
         }
         let Ok(segment) = segments.get_mut(id) else { return };
@@ -29,9 +29,9 @@ impl Engine {
         replication.retry_us = now.steady_us + replicas.answer_us();
         // Until the replica has answered, every change may have to be sent again.
         let copying = ResyncProgress::of_offer((version, timestamp), spec.bytes);
-        replication.role = Role::Home(SyncState::Offered(copying));
+        replication.set_sync(SyncState::Offered(copying));
         let epoch = replication.epoch;
-        self.replicas.copying.insert(id);
+        self.replicas.begin_copy(id);
         self.send(node, Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name });
     }
 
@@ -58,12 +58,12 @@ impl Engine {
             (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) => {
                 let copying = std::mem::take(copying);
                 replication.retry_us = answer_us;
-                replication.role = Role::Home(SyncState::Copying(copying));
+                replication.set_sync(SyncState::Copying(copying));
                 self.continue_resync(now, id);
             }
             (Role::Home(SyncState::Offered(_)), OfferReply::Empty) => {
                 replication.retry_us = answer_us;
-                replication.role = Role::Home(SyncState::Copying(ResyncProgress::default()));
+                replication.set_sync(SyncState::Copying(ResyncProgress::default()));
                 self.continue_resync(now, id);
             }
             (Role::Home(SyncState::Offered(_)), OfferReply::No(why)) => self.replica_refused(now, id, why),
@@ -92,7 +92,7 @@ impl Engine {
 
     /// Sends as many pieces as may be in flight.
     pub(crate) fn continue_resync(&mut self, now: Now, id: SegmentId) {
-        let piece_bytes = self.replicas.piece_bytes;
+        let piece_bytes = self.replicas.piece_bytes();
         loop {
             let Ok(segment) = self.segments.get_mut(id) else { return };
             let (size, data) = (segment.spec.bytes, segment.at + Header::DATA_OFFSET);

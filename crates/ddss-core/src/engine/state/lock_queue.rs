@@ -76,13 +76,13 @@ pub(crate) struct LockQueue {
     waiters: VecDeque<Waiter>,
     watchers: Vec<Watcher>,
     /// An atomic reads its word: no other operation may run before it is done.
-    pub(crate) is_reading_word: bool,
+    is_reading_word: bool,
     /// No operation may run here: this node may have lost the home role.
-    pub(crate) is_suspended: bool,
+    is_suspended: bool,
     /// Only gets may run: a put is on its way to the replica.
-    pub(crate) puts_blocked: bool,
+    puts_blocked: bool,
     /// Only gets may run: the segment is being moved.
-    pub(crate) is_moving: bool,
+    is_moving: bool,
 }
 
 impl LockQueue {
@@ -111,6 +111,50 @@ impl LockQueue {
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         self.is_idle() && !self.is_reading_word && !self.is_suspended
+    }
+
+    /// Sets which operations have to wait for the cluster or for the replica.
+    pub(crate) fn set_gate(&mut self, is_suspended: bool, puts_blocked: bool) {
+        (self.is_suspended, self.puts_blocked) = (is_suspended, puts_blocked);
+    }
+
+    /// Lets puts run again: this node is not the home any more and refuses them.
+    pub(crate) fn unblock_puts(&mut self) {
+        self.puts_blocked = false;
+    }
+
+    /// Returns true if this node may have lost the home role.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.is_suspended
+    }
+
+    /// Blocks all other operations until an atomic has its word.
+    pub(crate) fn begin_word_read(&mut self) {
+        assert!(!self.is_reading_word, "one atomic at a time reads its word");
+        self.is_reading_word = true;
+    }
+
+    /// Ends the block of [`begin_word_read`](Self::begin_word_read).
+    pub(crate) fn end_word_read(&mut self) {
+        assert!(self.is_reading_word, "a word is read before it is changed");
+        self.is_reading_word = false;
+    }
+
+    /// Blocks all but gets until the segment is in its new place.
+    pub(crate) fn begin_move(&mut self) {
+        assert!(!self.is_moving, "a segment is moved to one place at a time");
+        self.is_moving = true;
+    }
+
+    /// Ends the block of [`begin_move`](Self::begin_move).
+    pub(crate) fn end_move(&mut self) {
+        assert!(self.is_moving, "a move is begun before it ends");
+        self.is_moving = false;
+    }
+
+    /// Returns true while the segment is moved.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.is_moving
     }
 
     /// Returns true if the lock is held exclusively.
@@ -209,6 +253,8 @@ impl LockQueue {
 
     /// Records a grant; `false` if there are too many.
     pub(crate) fn grant(&mut self, holder: Holder) -> bool {
+        let is_free = self.holders.is_empty() || holder.shared && !self.is_exclusive();
+        assert!(is_free, "an exclusive holder is alone");
         let has_room = self.holders.len() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
             self.holders.push(holder);

@@ -26,16 +26,50 @@ pub(crate) enum ClaimPurpose {
 /// Copy of the directory, and the claims in progress.
 #[derive(Debug, Default)]
 pub(crate) struct NameClaims {
-    pub(crate) homes: HashMap<Name, NodeId>,
-    pub(crate) next: u64,
-    pub(crate) waiting: BTreeMap<ClaimId, (Name, ClaimPurpose)>,
+    homes: HashMap<Name, NodeId>,
+    next: u64,
+    waiting: BTreeMap<ClaimId, (Name, ClaimPurpose)>,
     /// Names with a claim in progress: one at a time for each name.
-    pub(crate) busy: HashSet<Name>,
+    busy: HashSet<Name>,
     /// The cluster cannot decide about names now.
-    pub(crate) has_no_majority: bool,
+    has_no_majority: bool,
 }
 
 impl NameClaims {
+    /// Returns the home of a name, as far as this copy knows.
+    pub(crate) fn home_of(&self, name: &Name) -> Option<NodeId> {
+        self.homes.get(name).copied()
+    }
+
+    /// Sets or removes the home of a name.
+    pub(crate) fn set_home(&mut self, name: Name, home: Option<NodeId>) {
+        match home {
+            Some(home) => drop(self.homes.insert(name, home)),
+            None => drop(self.homes.remove(&name)),
+        }
+    }
+
+    /// Replaces the whole copy.
+    pub(crate) fn set_homes(&mut self, homes: impl IntoIterator<Item = (Name, NodeId)>) {
+        self.homes = homes.into_iter().collect();
+    }
+
+    /// Returns true if the cluster can decide about names now.
+    pub(crate) fn has_majority(&self) -> bool {
+        !self.has_no_majority
+    }
+
+    /// Sets whether the cluster can decide.
+    pub(crate) fn set_majority(&mut self, has_majority: bool) {
+        self.has_no_majority = !has_majority;
+    }
+
+    /// Returns true if a claim of that name is in progress.
+    pub(crate) fn is_claiming(&self, name: &Name) -> bool {
+        self.busy.contains(name)
+    }
+
+    /// Begins a claim of a name, or its return.
     pub(crate) fn begin(&mut self, name: Name, purpose: ClaimPurpose) -> Result<ClaimId, Failure> {
         if self.waiting.len() == OPERATIONS_MAX {
             return Err(Failure::Busy);
@@ -47,6 +81,7 @@ impl NameClaims {
         Ok(claim)
     }
 
+    /// Ends a claim; `None` if it has ended already.
     pub(crate) fn end(&mut self, claim: ClaimId) -> Option<(Name, ClaimPurpose)> {
         let (name, purpose) = self.waiting.remove(&claim)?;
         self.busy.remove(&name);

@@ -19,7 +19,7 @@ pub(crate) struct RemoteSegment {
 /// One other node.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    pub(crate) up: bool,
+    up: bool,
     pub(crate) staging: Staging,
     pub(crate) remotes: HashMap<SegmentId, RemoteSegment>,
 }
@@ -27,6 +27,10 @@ pub(crate) struct Peer {
 impl Peer {
     /// Known segments of one peer.
     pub(crate) const REMOTES_MAX: usize = 1 << 16;
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.up
+    }
 }
 
 /// All other nodes that this one was told of.
@@ -43,6 +47,21 @@ impl Peers {
     /// Returns the peer if it is connected.
     pub(crate) fn reachable(&mut self, node: NodeId) -> Option<&mut Peer> {
         self.get(node).filter(|peer| peer.up)
+    }
+
+    /// Marks a peer as connected.
+    pub(crate) fn connect(&mut self, node: NodeId) {
+        let peer = self.add(node);
+        assert!(!peer.up && peer.remotes.is_empty(), "a peer goes down before it comes up again");
+        peer.up = true;
+    }
+
+    /// Marks a peer as lost, with all that belonged to the connection; `false` if it was not connected.
+    pub(crate) fn disconnect(&mut self, node: NodeId) -> bool {
+        let Some(peer) = self.reachable(node) else { return false };
+        *peer = Peer::default();
+        assert!(!self.is_up(node), "a lost peer is not reachable");
+        true
     }
 
     pub(crate) fn is_up(&self, node: NodeId) -> bool {

@@ -212,6 +212,7 @@ impl PendingOperations {
             None => return None,
         };
         let slot = &mut self.slots[index as usize];
+        assert!(slot.pending.is_none(), "a free slot holds no operation");
         slot.generation = slot.generation.wrapping_add(1);
         let step = StepId::new(index as usize, slot.generation);
         if self.deadlines.len() == self.deadlines.capacity() {
@@ -219,6 +220,7 @@ impl PendingOperations {
         }
         self.deadlines.push(Reverse((pending.deadline_us, step)));
         self.slots[index as usize].pending = Some(pending);
+        assert!(self.deadlines.len() >= self.count(), "each operation has a deadline");
         Some(step)
     }
 
@@ -243,6 +245,7 @@ impl PendingOperations {
     pub(crate) fn remove(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.slot(step)?.pending.take()?;
         self.free.push(step.index() as u32);
+        assert!(self.free.len() <= self.slots.len(), "each slot is free once");
         Some(pending)
     }
 

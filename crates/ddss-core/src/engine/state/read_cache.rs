@@ -1,6 +1,7 @@
 //! Cached copies of remote Temporal segments.
 
-use crate::{SegmentId, Timestamp, Version};
+use crate::limits::CACHED_SEGMENTS_MAX;
+use crate::{NodeId, SegmentId, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// One cached copy.
@@ -21,11 +22,46 @@ pub(crate) struct CachedSegment {
 
 /// All cached copies.
 #[derive(Debug, Default)]
-pub(crate) struct ReadCache(pub(crate) BTreeMap<SegmentId, CachedSegment>);
+pub(crate) struct ReadCache(BTreeMap<SegmentId, CachedSegment>);
 
 impl ReadCache {
     #[inline]
     pub(crate) fn has_entries(&self) -> bool {
         !self.0.is_empty()
+    }
+
+    /// Returns true if a new copy needs the room of another one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= CACHED_SEGMENTS_MAX
+    }
+
+    pub(crate) fn get(&self, segment: SegmentId) -> Option<&CachedSegment> {
+        self.0.get(&segment)
+    }
+
+    pub(crate) fn get_mut(&mut self, segment: SegmentId) -> Option<&mut CachedSegment> {
+        self.0.get_mut(&segment)
+    }
+
+    /// Adds a copy whose bytes are being read, or replaces the copy that lies in the same place.
+    pub(crate) fn begin_fill(&mut self, segment: SegmentId, copy: CachedSegment) {
+        assert!(copy.is_filling && !copy.is_invalidated, "a copy is filled before it is used");
+        let old = self.0.insert(segment, copy);
+        assert!(old.is_none_or(|old| !old.is_filling && old.at == copy.at), "one read at a time fills a copy");
+    }
+
+    pub(crate) fn remove(&mut self, segment: SegmentId) -> Option<CachedSegment> {
+        self.0.remove(&segment)
+    }
+
+    /// Returns the copy with the oldest bytes among those that are not being filled.
+    pub(crate) fn oldest(&self) -> Option<SegmentId> {
+        let idle = self.0.iter().filter(|(_, copy)| !copy.is_filling);
+        idle.min_by_key(|(id, copy)| (copy.read_start_us, **id)).map(|(&id, _)| id)
+    }
+
+    /// Returns the segments of one home.
+    pub(crate) fn of_home(&self, home: NodeId) -> Vec<SegmentId> {
+        self.0.keys().copied().filter(|id| id.home() == home).collect()
     }
 }

@@ -30,27 +30,27 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 #[derive(Debug)]
 pub(crate) struct Replicas {
     /// A cluster exists that decides.
-    pub(crate) has_cluster: bool,
+    has_cluster: bool,
     /// Decisions about the segments of all nodes.
-    pub(crate) assignments: HashMap<SegmentId, RoleAssignment>,
+    assignments: HashMap<SegmentId, RoleAssignment>,
     /// Homes of the segments that were taken over.
-    pub(crate) routes: HashMap<SegmentId, NodeId>,
+    routes: HashMap<SegmentId, NodeId>,
     /// Nodes that were declared dead.
-    pub(crate) dead: BTreeSet<NodeId>,
+    dead: BTreeSet<NodeId>,
     /// Segments restored at start whose role the cluster has not confirmed.
-    pub(crate) unconfirmed: Vec<SegmentId>,
+    unconfirmed: Vec<SegmentId>,
     /// Segments in a transition: work is due or awaited.
-    pub(crate) in_transition: BTreeSet<SegmentId>,
+    in_transition: BTreeSet<SegmentId>,
     /// Segments that are being offered or copied.
-    pub(crate) copying: BTreeSet<SegmentId>,
+    copying: BTreeSet<SegmentId>,
     /// The cluster has confirmed this node's lease at least once.
-    pub(crate) has_lease: bool,
+    has_lease: bool,
     /// End of the lease: until then no other node takes over a segment at home here.
-    pub(crate) lease_until_us: u64,
+    lease_until_us: u64,
     /// Bytes of one resync piece.
-    pub(crate) piece_bytes: u32,
+    piece_bytes: u32,
     /// Time that a replica may be away before another node is chosen.
-    pub(crate) patience_us: u64,
+    patience_us: u64,
 }
 
 impl Default for Replicas {
@@ -76,7 +76,144 @@ impl Replicas {
     /// Time until a proposal is repeated.
     pub(crate) const RETRY_US: u64 = 20_000;
     /// Segments that are copied at the same time.
-    pub(crate) const COPYING_MAX: usize = 4;
+    const COPYING_MAX: usize = 4;
+
+    /// Declares that a cluster exists.
+    pub(crate) fn join_cluster(&mut self) {
+        self.has_cluster = true;
+    }
+
+    /// Returns true if a cluster decides about replicas.
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.has_cluster
+    }
+
+    /// Sets the bytes of one resync piece, and how long a replica may be away.
+    pub(crate) fn set_limits(&mut self, piece_bytes: u32, patience_us: u64) {
+        (self.piece_bytes, self.patience_us) = (piece_bytes, patience_us);
+    }
+
+    /// Returns the bytes of one resync piece.
+    pub(crate) fn piece_bytes(&self) -> u32 {
+        self.piece_bytes
+    }
+
+    /// Returns true while a replica that went away at that time is waited for.
+    pub(crate) fn is_patient(&self, now_us: u64, lost_us: u64) -> bool {
+        now_us < lost_us + self.patience_us
+    }
+
+    /// Returns the home of a segment.
+    #[inline]
+    pub(crate) fn home_of(&self, segment: SegmentId) -> NodeId {
+        if self.routes.is_empty() {
+            return segment.home();
+        }
+        self.routes.get(&segment).copied().unwrap_or(segment.home())
+    }
+
+    /// Returns the newest decision about a segment.
+    pub(crate) fn assignment(&self, segment: SegmentId) -> Option<&RoleAssignment> {
+        self.assignments.get(&segment)
+    }
+
+    /// Records a decision and the route to the home; `false` if a newer one is known.
+    pub(crate) fn assign(&mut self, assignment: &RoleAssignment) -> bool {
+        let id = assignment.segment;
+        let order = |known: &RoleAssignment| (known.epoch, known.turn);
+        if self.assignments.get(&id).is_some_and(|known| order(known) > order(assignment)) {
+            return false;
+        }
+        self.assignments.insert(id, *assignment);
+        if assignment.home == id.home() {
+            self.routes.remove(&id);
+        } else {
+            self.routes.insert(id, assignment.home);
+        }
+        assert_eq!(self.home_of(id), assignment.home, "calls go to the node that the cluster decided on");
+        true
+    }
+
+    /// Removes the decisions about a segment that was released.
+    pub(crate) fn unassign(&mut self, segment: SegmentId) {
+        self.assignments.remove(&segment);
+        self.routes.remove(&segment);
+    }
+
+    /// Records that a node was declared dead, or is alive again.
+    pub(crate) fn set_dead(&mut self, node: NodeId, is_dead: bool) {
+        if is_dead {
+            self.dead.insert(node);
+        } else {
+            self.dead.remove(&node);
+        }
+    }
+
+    /// Returns true if a node was declared dead.
+    pub(crate) fn is_dead(&self, node: NodeId) -> bool {
+        self.dead.contains(&node)
+    }
+
+    /// Adds a segment that was restored at start.
+    pub(crate) fn add_unconfirmed(&mut self, segment: SegmentId) {
+        self.unconfirmed.push(segment);
+    }
+
+    /// Returns true if the cluster has yet to confirm the role for a segment.
+    pub(crate) fn is_unconfirmed(&self, segment: SegmentId) -> bool {
+        self.unconfirmed.contains(&segment)
+    }
+
+    /// Extends the lease; returns the segments whose roles are confirmed by that.
+    pub(crate) fn extend_lease(&mut self, until_us: u64) -> Vec<SegmentId> {
+        self.has_lease = true;
+        self.lease_until_us = self.lease_until_us.max(until_us);
+        std::mem::take(&mut self.unconfirmed)
+    }
+
+    /// Returns true if the cluster has confirmed this node's lease at least once.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.has_lease
+    }
+
+    /// Returns the end of the lease.
+    pub(crate) fn lease_until_us(&self) -> u64 {
+        self.lease_until_us
+    }
+
+    /// Schedules work for a segment on each tick.
+    pub(crate) fn begin_transition(&mut self, segment: SegmentId) {
+        self.in_transition.insert(segment);
+    }
+
+    /// Ends the work for a segment.
+    pub(crate) fn end_transition(&mut self, segment: SegmentId) {
+        self.in_transition.remove(&segment);
+    }
+
+    /// Returns the segments with work.
+    pub(crate) fn transitions(&self) -> Vec<SegmentId> {
+        self.in_transition.iter().copied().collect()
+    }
+
+    /// Drops the segments whose copy has ended; returns true if one more may be copied.
+    pub(crate) fn has_room_to_copy(&mut self, is_copying: impl FnMut(&SegmentId) -> bool) -> bool {
+        self.copying.retain(is_copying);
+        self.copying.len() < Self::COPYING_MAX
+    }
+
+    /// Adds a segment that is offered or copied.
+    pub(crate) fn begin_copy(&mut self, segment: SegmentId) {
+        assert!(self.copying.len() < Self::COPYING_MAX, "room is looked for before a copy begins");
+        self.copying.insert(segment);
+    }
+
+    /// Forgets the work for a segment that is gone.
+    pub(crate) fn forget(&mut self, segment: SegmentId) {
+        self.in_transition.remove(&segment);
+        self.copying.remove(&segment);
+        self.unconfirmed.retain(|&unconfirmed| unconfirmed != segment);
+    }
 
     /// Returns true if a node can be a replica: it is connected and not declared dead.
     pub(crate) fn can_serve(&self, peers: &Peers, node: NodeId) -> bool {
@@ -151,7 +288,30 @@ pub(crate) enum SyncState {
     Parting,
 }
 
+impl SyncState {
+    /// Returns true if the state machine has that transition. A home may give up its replica in each state.
+    fn allows(&self, next: &Self) -> bool {
+        matches!(
+            (self, next),
+            (Self::Alone, Self::Offered(_))
+                | (Self::Offered(_), Self::Copying(_) | Self::Joining(_))
+                | (Self::Copying(_), Self::Joining(_))
+                | (Self::Joining(_), Self::Pairing)
+                | (Self::Pairing, Self::Paired)
+                | (Self::Pairing | Self::Paired, Self::Parting)
+                | (_, Self::Alone)
+        )
+    }
+}
+
 impl ReplicatedSegment {
+    /// Changes the state of the home's replica.
+    pub(crate) fn set_sync(&mut self, next: SyncState) {
+        let Role::Home(state) = &self.role else { panic!("only a home has a replica: {:?}", self.role) };
+        assert!(state.allows(&next), "{state:?} cannot become {next:?}");
+        self.role = Role::Home(next);
+    }
+
     /// Returns true if this node may answer for the segment now.
     pub(crate) fn serves(&self, now_us: u64, lease_until_us: u64) -> bool {
         match &self.role {

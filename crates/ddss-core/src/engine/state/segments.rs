@@ -5,9 +5,9 @@ use crate::engine::fault_injection::planted;
 use crate::engine::requester::Requester;
 use crate::engine::state::lock_queue::LockQueue;
 use crate::engine::state::memory::areas::{Areas, no_room};
-use crate::engine::state::quotas::Accounts;
 use crate::engine::state::replication::{ReplicatedSegment, Role};
-use crate::engine::state::segment_index::Adopted;
+use crate::engine::state::segments::quotas::Accounts;
+use crate::engine::state::segments::segment_index::SegmentIndex;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::model::record::Record;
 use crate::model::segment::{Audience, Header, Name, Permissions};
@@ -15,8 +15,14 @@ use crate::model::spec::{Placement, Spec, Storage};
 use crate::peer::message::SegmentInfo;
 use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, SegmentId, Shard, Timestamp, Version};
+use released::{ReleasedSegment, ReleasedSegments};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+
+mod busy_list;
+pub(crate) mod quotas;
+mod released;
+mod segment_index;
 
 /// One segment at home here, or a replica.
 #[derive(Debug)]
@@ -33,13 +39,13 @@ pub(crate) struct Segment {
     /// Oldest version that can be read: older history went with the daemon's previous run.
     pub(crate) oldest: Version,
     /// Peers with a window over it.
-    pub(crate) window_holders: Vec<NodeId>,
+    window_holders: Vec<NodeId>,
     /// Timestamps of the versions in the history; empty without a history.
     pub(crate) history_timestamps: Box<[Timestamp]>,
     /// Lock and waiters.
     pub(crate) lock_queue: LockQueue,
     /// Listed among the segments that need attention on a tick.
-    pub(crate) is_marked_busy: bool,
+    is_marked_busy: bool,
     /// Requester of its creation, until its memory is there.
     forming: Option<Requester>,
     /// New place, new permissions and requester of a move in progress.
@@ -74,6 +80,18 @@ impl Segment {
             forming,
             pending_move,
             replication,
+        }
+    }
+
+    /// Returns the peers with a window over it.
+    pub(crate) fn window_holders(&self) -> &[NodeId] {
+        &self.window_holders
+    }
+
+    /// Records that a peer gets a window over it.
+    pub(crate) fn add_window_holder(&mut self, node: NodeId) {
+        if !self.window_holders.contains(&node) {
+            self.window_holders.push(node);
         }
     }
 
@@ -151,20 +169,6 @@ pub(crate) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Fail
     }
 }
 
-/// Released memory that peers may still read.
-#[derive(Debug)]
-pub(crate) struct ReleasedSegment {
-    pub(crate) id: SegmentId,
-    index: u16,
-    at: u64,
-    bytes: u64,
-    /// Only the old place of a moved segment.
-    moved: bool,
-    /// Peers that have not yet dropped their window.
-    pub(crate) waiting_for: Vec<NodeId>,
-    pub(crate) deadline_us: u64,
-}
-
 /// Result of a move.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "it is looked at where it is made, and goes nowhere")]
@@ -190,17 +194,17 @@ pub(crate) struct Segments {
     slots: Vec<Slot>,
     free: Vec<u16>,
     names: BTreeMap<Name, u16>,
-    adopted: Adopted,
+    index: SegmentIndex,
     /// Number of segments that have or are replicas.
     replicated: usize,
     areas: Areas,
     pub(crate) accounts: Accounts,
-    leaving: Vec<ReleasedSegment>,
+    released: ReleasedSegments,
     /// Segments with a lock holder, a waiter or a watcher.
-    pub(crate) busy: Vec<SegmentId>,
-    pub(crate) due_us: u64,
+    busy: Vec<SegmentId>,
+    due_us: u64,
     /// Fast path disabled (`engine/home/fast_path.rs`).
-    pub(crate) slow_path_only: bool,
+    slow_path_only: bool,
     #[cfg(feature = "planted")]
     pub(crate) bug: Option<crate::engine::Bug>,
 }
@@ -214,17 +218,28 @@ impl Segments {
             slots: Vec::new(),
             free: Vec::new(),
             names: BTreeMap::new(),
-            adopted: Adopted::new(SegmentId::new(config.node, 0, 0).on_shard(config.shard.index())),
+            index: SegmentIndex::new(SegmentId::new(config.node, 0, 0).on_shard(config.shard.index())),
             replicated: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
-            leaving: Vec::new(),
+            released: ReleasedSegments::default(),
             busy: Vec::new(),
             due_us: u64::MAX,
             slow_path_only: false,
             #[cfg(feature = "planted")]
             bug: None,
         }
+    }
+
+    /// Disables the fast path, or enables it again.
+    pub(crate) fn set_slow_path(&mut self, slow_path_only: bool) {
+        self.slow_path_only = slow_path_only;
+    }
+
+    /// Returns true if calls may take the fast path.
+    #[inline(always)]
+    pub(crate) fn allows_fast_path(&self) -> bool {
+        !self.slow_path_only
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -247,7 +262,7 @@ impl Segments {
 
     /// Returns the live segment of that id.
     pub(crate) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
-        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
         match self.slots.get(usize::from(index)) {
             Some(Slot { segment: Some(segment), .. })
                 if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
@@ -265,13 +280,13 @@ impl Segments {
 
     /// Returns true if another node was the segment's first home: it was taken over, or is a replica.
     pub(crate) fn is_adopted(&self, id: SegmentId) -> bool {
-        self.adopted.contains(id)
+        self.index.contains(id)
     }
 
     /// Returns the slot and generation under which a segment is recorded.
     pub(crate) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
         self.get(id)?;
-        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
         Ok(self.own_id(index, self.slots[usize::from(index)].generation))
     }
 
@@ -300,7 +315,7 @@ impl Segments {
 
     /// Returns the live segment of that id, to change it.
     pub(crate) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
-        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
         match self.slots.get_mut(usize::from(index)) {
             Some(Slot { segment: Some(segment), .. })
                 if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
@@ -412,7 +427,7 @@ impl Segments {
         self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(requester), ..made }));
         self.names.insert(name, index);
         if copy_of.is_some() {
-            self.adopted.insert(known_as, index);
+            self.index.insert(known_as, index);
         }
         Ok(record)
     }
@@ -426,7 +441,7 @@ impl Segments {
 
     /// Returns a segment in creation.
     pub(crate) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
-        let index = self.adopted.slot_of(id)?;
+        let index = self.index.slot_of(id)?;
         self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
@@ -452,7 +467,7 @@ impl Segments {
         let to = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let segment = self.get_mut(id)?;
         segment.pending_move = Some((to, permissions, requester));
-        segment.lock_queue.is_moving = true;
+        segment.lock_queue.begin_move();
         let from = segment.at;
         (record.at, record.permissions) = (to, permissions);
         Ok((record, from, bytes))
@@ -460,10 +475,10 @@ impl Segments {
 
     /// Ends a move.
     pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<MoveOutcome> {
-        let index = self.adopted.slot_of(id)?;
+        let index = self.index.slot_of(id)?;
         let segment = self.get_mut(id).ok()?;
         let (to, permissions, requester) = segment.pending_move.take()?;
-        segment.lock_queue.is_moving = false;
+        segment.lock_queue.end_move();
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         if !made {
             return Some(MoveOutcome::Not { requester, to, bytes, failure: no_room(spec.storage) });
@@ -474,7 +489,7 @@ impl Segments {
         let holder = segment.lock_queue.first_holder().filter(|holder| !holder.shared);
         let holder = holder.map_or(LockToken::default(), |holder| holder.token);
         let waiting_for = readers.clone();
-        self.leaving.push(ReleasedSegment { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
+        self.released.add(ReleasedSegment { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
         self.accounts.transfer(old.owner.uid, permissions.owner.uid, &spec);
         let record = self.record(id).ok()?;
         Some(MoveOutcome::There { requester, record, from, holder, readers })
@@ -485,9 +500,7 @@ impl Segments {
         let Record { segment: id, known_as, at, name, spec, permissions } = *record;
         let index = usize::from(id.index());
         self.admits(&name)?;
-        if !self.adopted.is_own(id)
-            || self.is_taken(&name)
-            || self.slots.get(index).is_some_and(|s| s.segment.is_some())
+        if !self.index.is_own(id) || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
         {
             return Err(Failure::Malformed);
         }
@@ -506,7 +519,7 @@ impl Segments {
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
         self.names.insert(name, id.index());
         if known_as != id {
-            self.adopted.insert(known_as, id.index());
+            self.index.insert(known_as, id.index());
         }
         Ok(())
     }
@@ -529,25 +542,23 @@ impl Segments {
     /// drops its window.
     pub(crate) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
         self.get(id)?;
-        let index = self.adopted.slot_of(id).ok_or(Failure::NotFound)?;
+        let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
         let slot = &mut self.slots[usize::from(index)];
         let segment = slot.segment.take().ok_or(Failure::NotFound)?;
         self.names.remove(&segment.name);
-        self.adopted.remove(segment.id);
+        self.index.remove(segment.id);
         self.replicated -= usize::from(segment.replication.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let bytes = segment.pool_bytes();
         let readers = segment.window_holders;
         let (at, waiting_for) = (segment.at, readers.clone());
-        self.leaving.push(ReleasedSegment { id, index, at, bytes, moved: false, waiting_for, deadline_us });
+        self.released.add(ReleasedSegment { id, index, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
     }
 
     /// Records that a peer dropped its window on one segment, or on all.
     pub(crate) fn forgotten(&mut self, node: NodeId, which: Option<SegmentId>) {
-        for leaving in self.leaving.iter_mut().filter(|leaving| which.is_none_or(|id| id == leaving.id)) {
-            leaving.waiting_for.retain(|&waiting| waiting != node);
-        }
+        self.released.forget(node, which);
         if which.is_none() {
             for segment in self.slots.iter_mut().filter_map(|slot| slot.segment.as_mut()) {
                 segment.window_holders.retain(|&reader| reader != node);
@@ -557,16 +568,14 @@ impl Segments {
 
     /// Returns the peers that did not drop their window in time.
     pub(crate) fn overdue(&self, now_us: u64) -> impl Iterator<Item = NodeId> + '_ {
-        let late = self.leaving.iter().filter(move |leaving| leaving.deadline_us <= now_us);
-        late.flat_map(|leaving| leaving.waiting_for.iter().copied())
+        self.released.overdue(now_us)
     }
 
     /// Takes one released segment without readers; returns its place and size. Its memory is free when it is
     /// [cleared](Self::cleared).
     pub(crate) fn reclaim(&mut self) -> Option<(u64, u64)> {
         let early = planted!(self, EarlyReclaim);
-        let index = self.leaving.iter().position(|leaving| early || leaving.waiting_for.is_empty())?;
-        let gone = self.leaving.swap_remove(index);
+        let gone = self.released.take(early)?;
         if !gone.moved {
             self.free.push(gone.index);
         }

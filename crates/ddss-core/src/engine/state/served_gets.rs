@@ -27,6 +27,7 @@ impl ServedGets {
     pub(crate) fn remove(&mut self, served_get: ServedGetId) -> Option<(u64, u64)> {
         let place = self.places.get_mut(served_get.index())?;
         let (at, bytes, uses) = place.as_mut()?;
+        assert!(*uses > 0, "an entry in use has users");
         *uses -= 1;
         let taken = (*at, *bytes);
         if *uses > 0 {

@@ -153,7 +153,9 @@ impl Areas {
         let area = &mut self.areas[area_of(place)];
         area.blocks.give(offset_of(place), bytes);
         let storage = area.storage;
-        self.pool(storage).free += Self::rounded(bytes);
+        let pool = self.pool(storage);
+        pool.free += Self::rounded(bytes);
+        assert!(pool.free <= pool.bytes_max, "no more memory is freed than was taken");
     }
 
     /// Returns the free bytes, in runs of any length.

@@ -35,6 +35,7 @@ impl BufferPool {
     }
 
     pub(crate) fn remove(&mut self, id: &BufferId) {
+        assert!(id.index() < self.places.len() && self.free.len() < self.places.len(), "a buffer is freed once");
         debug_assert!(!self.free.contains(&(id.index() as u32)), "bytes are given up once");
         self.free.push(id.index() as u32);
     }

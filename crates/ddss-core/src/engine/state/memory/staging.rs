@@ -59,6 +59,7 @@ impl Staging {
         if self.runs.len() == Self::RUNS_MAX || bytes == 0 {
             return None;
         }
+        assert!(at + bytes <= limit, "a run lies inside the staging memory");
         self.runs.push_back(Run { start: at, bytes, given_back: false });
         Some(Ticket { at, number: self.first + self.runs.len() as u64 - 1 })
     }

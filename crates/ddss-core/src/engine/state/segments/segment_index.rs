@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// Slots of segments with an id of another slot: of another node's, or of this node's before it lost its memory.
 #[derive(Debug)]
-pub(crate) struct Adopted {
+pub(crate) struct SegmentIndex {
     /// Bits that all ids of this shard share.
     own: SegmentId,
     slots: HashMap<SegmentId, u16>,
@@ -13,7 +13,7 @@ pub(crate) struct Adopted {
     returned: usize,
 }
 
-impl Adopted {
+impl SegmentIndex {
     pub(crate) fn new(own: SegmentId) -> Self {
         Self { own, slots: HashMap::new(), returned: 0 }
     }
@@ -57,15 +57,15 @@ mod tests {
     #[test]
     fn own_id_maps_to_own_slot_unless_adopted() {
         // If this broke, a home that lost its memory would look for its replica in the slot of another segment.
-        let id = |node, index, generation| SegmentId::new(NodeId(node), index, generation);
-        let mut adopted = Adopted::new(id(3, 0, 0));
-        assert_eq!((adopted.slot_of(id(3, 5, 9)), adopted.slot_of(id(2, 5, 9))), (Some(5), None));
-        adopted.insert(id(3, 5, 9), 8);
-        adopted.insert(id(2, 5, 9), 7);
-        assert_eq!((adopted.slot_of(id(3, 5, 9)), adopted.slot_of(id(2, 5, 9))), (Some(8), Some(7)));
-        assert_eq!(adopted.slot_of(id(3, 5, 10)), Some(5), "of another life");
-        adopted.remove(id(3, 5, 10));
-        adopted.remove(id(3, 5, 9));
-        assert_eq!((adopted.slot_of(id(3, 5, 9)), adopted.slot_of(id(2, 5, 9))), (Some(5), Some(7)));
+        let id = |node, slot, generation| SegmentId::new(NodeId(node), slot, generation);
+        let mut index = SegmentIndex::new(id(3, 0, 0));
+        assert_eq!((index.slot_of(id(3, 5, 9)), index.slot_of(id(2, 5, 9))), (Some(5), None));
+        index.insert(id(3, 5, 9), 8);
+        index.insert(id(2, 5, 9), 7);
+        assert_eq!((index.slot_of(id(3, 5, 9)), index.slot_of(id(2, 5, 9))), (Some(8), Some(7)));
+        assert_eq!(index.slot_of(id(3, 5, 10)), Some(5), "of another life");
+        index.remove(id(3, 5, 10));
+        index.remove(id(3, 5, 9));
+        assert_eq!((index.slot_of(id(3, 5, 9)), index.slot_of(id(2, 5, 9))), (Some(5), Some(7)));
     }
 }
