@@ -40,6 +40,7 @@ pub use argument_error::BadArgument;
 pub use clock::HybridClock;
 pub use failure::{Failure, Outcome};
 pub use ids::{ChannelId, ClientId, NodeId, RequestId, SegmentId, Timestamp, Version};
+pub use model::address::{OWN_AREA, area_of, offset_of};
 pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
 pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};

@@ -222,6 +222,17 @@ fn data_path_has_no_lock() {
     assert_none(&complaints);
 }
 
+// If this failed, a change of the engine could change its clients, or the operator's command could decide for a node.
+#[test]
+fn only_nodes_use_the_engine() {
+    let files = rust_files();
+    let outside = ["crates/ddss/src/", "crates/ddss-ipc/src/", "crates/ddss-admin/src/", "crates/ddss-cli/src/"];
+    let uses = |source: &&Source| source.text.contains("ddss_core::engine") || source.text.contains("engine::{");
+    assert!(files.iter().filter(uses).any(|source| source.path.starts_with("crates/ddssd/src/")), "no use was found");
+    let users = files.iter().filter(uses).filter(|source| outside.iter().any(|folder| source.path.starts_with(folder)));
+    assert_none(&users.map(|source| format!("{} uses the engine", source.path)).collect::<Vec<_>>());
+}
+
 // If this failed, the compiler would not keep `unsafe` out of the engine and the public API.
 #[test]
 fn safe_members_forbid_unsafe() {

@@ -2,9 +2,8 @@
 
 use super::layout::{area_path, file_folder, shard_folder};
 use super::registry::{Entry, Registry};
-use ddss_core::engine::{OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, PLANES_MAX};
-use ddss_core::{Header, NodeId, Record};
+use ddss_core::{Header, NodeId, OWN_AREA, Record, area_of, offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! Segments as users see them: coherence models, specifications, names, permissions, headers and records. `segment.rs`
+//! Segments as users see them: coherence models, specifications, names, permissions, headers and records. `address.rs` defines
+//! places in memory, `segment.rs`
 //! and `record.rs` define layouts in memory and on disk; `spec.rs` defines the request for a new segment.
 
+pub(crate) mod address;
 pub(crate) mod coherence;
 pub(crate) mod record;
 pub(crate) mod segment;

@@ -7,8 +7,7 @@
 
 use crate::session::Inner;
 use crate::value::Stamp;
-use ddss_core::engine::{area_of, offset_of};
-use ddss_core::{Header, LockDependency, Model, OpenedSegment, Timestamp, Version};
+use ddss_core::{Header, LockDependency, Model, OpenedSegment, Timestamp, Version, area_of, offset_of};
 use ddss_ipc::{Seqlock, SharedMemory};
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};

@@ -1,38 +1,14 @@
 //! Memory areas for segments. Memory is split by *audience*: a user that may read one segment of an area may read all of
 //! them. So a process that may read one segment can map the whole area.
-//!
-//! ```text
-//!  place (u64):  63      48 47                                   0
-//!               +----------+--------------------------------------+
-//!               |   area   |            offset in it              |
-//!               +----------+--------------------------------------+
-//! ```
 
 use crate::engine::state::memory::extent_allocator::ExtentAllocator;
 use crate::failure::Failure;
 use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
+use crate::model::address::start_of;
 use crate::model::segment::Audience;
 use crate::model::spec::Storage;
 
-/// Returns the area of a place in this node's memory.
-pub const fn area_of(place: u64) -> usize {
-    (place >> AREA_SHIFT) as usize
-}
-
-/// Returns the offset of a place in its area.
-pub const fn offset_of(place: u64) -> u64 {
-    place & (AREA_BYTES_MAX - 1)
-}
-
-const AREA_SHIFT: u32 = AREA_BYTES_MAX.trailing_zeros();
-
-/// Area of memory outside segments: cached copies, and bytes on their way out. No client maps it.
-pub const OWN_AREA: usize = 0;
-
-/// Returns the first place of an area.
-const fn start_of(area: usize) -> u64 {
-    (area as u64) << AREA_SHIFT
-}
+pub use crate::model::address::{OWN_AREA, area_of, offset_of};
 
 #[derive(Debug)]
 struct Area {
