@@ -7,23 +7,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::report::{self, BenchRun, Machine, Picture, ReadmeInputs, Rows};
+use ddss_benches::report::{self, BenchRun, Drawn, Machine, ReadmeInputs, Rows};
 use ddss_benches::scale_projection;
 use serde_json::Value;
 
 const USAGE: &str = "\
 usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR] [--readme FILE]..
+       report --redraw FILE --out DIR
 
-Runs the benches, one after the other, and writes into DIR: index.html (one page that needs nothing else), a picture
-NAME.svg for each figure, the rows of each bench (NAME.csv), all of them (results.csv, results.json), and what each
-bench said (NAME.log).
+Runs the benches, one after the other, and writes into DIR: the page figures.md with a picture figures/NAME.svg for each
+figure, their data (figures.json), the rows of each bench (NAME.csv), all of them (results.csv, results.json), and what
+each bench said (NAME.log).
 
   --quick       fewer and shorter rounds: under a minute instead of under ten
   --from DIR    runs nothing and draws the rows that are in DIR
   --with FILE   copies another file of rows into DIR first: what `scripts/vm bench` or the applications wrote
   --only BENCH  runs only this bench; the rows of the others are those that DIR already has
-  --docs DIR    writes figures.md and figures/NAME.svg there as well
-  --readme FILE fills the marked places of this page; also from chaos.json and demo.txt if they are beside the rows";
+  --docs DIR    writes figures.md, figures.json and figures/NAME.svg there as well
+  --readme FILE fills the marked places of this page; also from chaos.json and demo.txt if they are beside the rows
+  --redraw FILE runs nothing and draws the figures of this figures.json";
 
 #[derive(Default)]
 struct Wishes {
@@ -33,6 +35,7 @@ struct Wishes {
     with: Vec<PathBuf>,
     only: Vec<String>,
     docs: Option<PathBuf>,
+    redraw: Option<PathBuf>,
     readme: Vec<PathBuf>,
 }
 
@@ -61,6 +64,7 @@ fn wishes(mut arguments: impl Iterator<Item = String>) -> Option<Wishes> {
             "--with" => wishes.with.push(arguments.next()?.into()),
             "--only" => wishes.only.push(arguments.next()?),
             "--docs" => wishes.docs = Some(arguments.next()?.into()),
+            "--redraw" => wishes.redraw = Some(arguments.next()?.into()),
             "--readme" => wishes.readme.push(arguments.next()?.into()),
             _ => return None,
         }
@@ -72,6 +76,10 @@ fn wishes(mut arguments: impl Iterator<Item = String>) -> Option<Wishes> {
 fn make(wishes: &Wishes) -> io::Result<bool> {
     let out = &wishes.out;
     fs::create_dir_all(out)?;
+    if let Some(file) = &wishes.redraw {
+        write_figures(&Drawn::parse(&fs::read_to_string(file)?)?, out)?;
+        return Ok(true);
+    }
     for file in &wishes.with {
         let name = file.file_name().ok_or_else(|| io::Error::other(format!("{} is no file", file.display())))?;
         fs::copy(file, out.join(name))?;
@@ -88,26 +96,22 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
         fs::write(out.join("shape.csv"), &shape)?;
         rows.add(Rows::parse("shape", &shape).map_err(io::Error::other)?);
     }
-    let pictures = report::figures::figures(&rows);
+    let drawn = Drawn { machine: machine.words(), pictures: report::figures::figures(&rows) };
     fs::write(out.join("results.csv"), report::to_csv(&rows))?;
     let json = serde_json::to_string_pretty(&report::to_json(&machine, &ran, &rows)).map_err(io::Error::other)?;
     fs::write(out.join("results.json"), json + "\n")?;
-    fs::write(out.join("index.html"), report::page(&machine, &ran, &pictures, &rows))?;
-    draw(&pictures, out)?;
+    write_figures(&drawn, out)?;
     if let Some(docs) = &wishes.docs {
-        let figures = docs.join("figures");
-        fs::create_dir_all(&figures)?;
-        let command = "scripts/figures";
-        fs::write(docs.join("figures.md"), report::markdown(&machine, command, &pictures))?;
-        draw(&pictures, &figures)?;
+        write_figures(&drawn, docs)?;
     }
     for page in &wishes.readme {
         let said = said(wishes.from.as_ref().unwrap_or(out))?;
         let text = report::readme(&fs::read_to_string(page)?, &machine, &rows, &said).map_err(io::Error::other)?;
         fs::write(page, text)?;
     }
-    let drawn = pictures.iter().filter(|picture| !picture.panels.is_empty()).count();
-    println!("{drawn} of {} figures, {} rows: {}", pictures.len(), rows.0.len(), out.join("index.html").display());
+    let count = drawn.pictures.iter().filter(|picture| !picture.panels.is_empty()).count();
+    let (all, rows, page) = (drawn.pictures.len(), rows.0.len(), out.join("figures.md"));
+    println!("{count} of {all} figures, {rows} rows: {}", page.display());
     Ok(ran.iter().all(|ran| ran.passed))
 }
 
@@ -122,9 +126,14 @@ fn said(folder: &Path) -> io::Result<ReadmeInputs> {
     Ok(ReadmeInputs { demo: read("demo.txt")?, chaos })
 }
 
-fn draw(pictures: &[Picture], folder: &Path) -> io::Result<()> {
-    for picture in pictures.iter().filter(|picture| !picture.panels.is_empty()) {
-        fs::write(folder.join(picture.id).with_extension("svg"), report::draw(picture, true))?;
+/// Writes the page of the figures, their data, and their pictures.
+fn write_figures(drawn: &Drawn, folder: &Path) -> io::Result<()> {
+    let figures = folder.join("figures");
+    fs::create_dir_all(&figures)?;
+    fs::write(folder.join("figures.md"), report::markdown("scripts/figures", drawn))?;
+    fs::write(folder.join("figures.json"), drawn.to_text()?)?;
+    for picture in drawn.pictures.iter().filter(|picture| !picture.panels.is_empty()) {
+        fs::write(figures.join(&picture.id).with_extension("svg"), report::draw(picture)?)?;
     }
     Ok(())
 }

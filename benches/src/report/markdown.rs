@@ -1,16 +1,15 @@
 //! The page of figures for the documentation.
 
-use super::machine::Machine;
+use super::drawn::Drawn;
 use super::picture::Picture;
 
 /// The page `docs/notes/figures.md`: every figure with its picture, the paper's result, and the command under it.
-pub fn markdown(machine: &Machine, command: &str, pictures: &[Picture]) -> String {
+pub fn markdown(command: &str, Drawn { machine, pictures }: &Drawn) -> String {
     let mut text = format!(
         "# Figures\n\nThe figures of the paper, measured again. Written by `{command}`; do not edit.\n\n\
-         **Machine:** {}.\n\nClients and all daemons share the cores of this one machine, so compare orders, ratios and crossings and \
+         **Machine:** {machine}.\n\nClients and all daemons share the cores of this one machine, so compare orders, ratios and crossings and \
          not microseconds. MQ: message queues of the kernel both ways. RMQ: a ring for the request, a queue for the answer. RCQ: \
-         rings both ways, both sides poll. Auto: as RCQ, but who waits long goes to sleep.\n",
-        machine.words()
+         rings both ways, both sides poll. Auto: as RCQ, but who waits long goes to sleep. Each drawn number is in `figures.json`.\n"
     );
     for picture in pictures.iter().filter(|picture| !picture.panels.is_empty()) {
         text += &one(picture);

@@ -1,7 +1,10 @@
 //! Description of a figure before it is drawn.
 
+use serde::{Deserialize, Serialize};
+
 /// Scale and number format of an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// Microseconds, each decade as long as the next.
     Time,
@@ -19,32 +22,57 @@ pub enum Scale {
     TimeFromZero,
     /// Microseconds as parts of a whole: of bars only, which are all as long as each other.
     TimeShare,
+    /// Percent from 0 on.
+    Percent,
+}
+
+/// Colour and shape of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Style {
+    /// Message queues both ways.
+    Mq,
+    /// A ring for the request, a queue for the answer.
+    Rmq,
+    /// Rings both ways.
+    Rcq,
+    /// Rings, and a client that sleeps after a while.
+    Auto,
+    /// A limit of the machine.
+    Raw,
+    /// Another program.
+    Peer,
+    /// The application without DDSS.
+    Without,
 }
 
 /// Points that belong together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     /// Label.
     pub label: String,
-    /// Its colour and mark: `mq`, `rmq`, `rcq`, `auto`, `raw`, `peer`.
-    pub curve_style: &'static str,
-    /// Target.
+    /// Its colour and mark.
+    pub curve_style: Style,
+    /// Draws the line with dashes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_dashed: bool,
+    /// Positions of the points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A number of the paper.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// Label.
     pub label: String,
     /// Style of the curve that it belongs to.
-    pub curve_style: &'static str,
-    /// Position.
-    pub at: (f64, f64),
+    pub curve_style: Style,
+    /// Position on the y axis: the paper's conditions are no point of the x axis.
+    pub value: f64,
 }
 
 /// Curves over two axes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curves {
     /// Title of the panel.
     pub title: String,
@@ -59,18 +87,18 @@ pub struct Curves {
 }
 
 /// A part of a bar.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// Label; the same in every bar of a panel.
     pub label: String,
     /// Its colour.
-    pub curve_style: &'static str,
+    pub curve_style: Style,
     /// Length.
     pub value: f64,
 }
 
 /// One bar.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
     /// Label of the bar.
     pub label: String,
@@ -81,7 +109,7 @@ pub struct Bar {
 }
 
 /// Bars from 0 on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
     /// Title of the panel.
     pub title: String,
@@ -91,17 +119,46 @@ pub struct Bars {
     pub bars: Vec<Bar>,
 }
 
+/// A row of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TableRow {
+    /// Text of each column; the first is the label.
+    pub cells: Vec<String>,
+    /// Length of its bar, if there is one.
+    pub bar: Option<f64>,
+    /// Number of the paper.
+    pub paper: Option<f64>,
+}
+
+/// A table with a bar at the end of each row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Title of the panel.
+    pub title: String,
+    /// Heads of the columns.
+    pub columns: Vec<String>,
+    /// Quantity and number format of the bars.
+    pub unit: (String, Scale),
+    /// Colour of the bars.
+    pub curve_style: Style,
+    /// From top to bottom.
+    pub rows: Vec<TableRow>,
+}
+
 /// One drawing of a figure.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Panel {
     /// Curves.
     Curves(Curves),
     /// Bars.
     Bars(Bars),
+    /// A table with a bar in each row.
+    Table(Table),
 }
 
 /// A number of the paper beside one of this run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaperValue {
     /// Compared quantity.
     pub what: String,
@@ -114,12 +171,12 @@ pub struct PaperValue {
 }
 
 /// A figure.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// The name of its file and of its place on the page.
-    pub id: &'static str,
+    pub id: String,
     /// Figure of the paper, or another label.
-    pub number: &'static str,
+    pub number: String,
     /// Subject.
     pub title: String,
     /// Summary in one sentence.
@@ -134,12 +191,16 @@ pub struct Picture {
     pub notes: Vec<String>,
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 impl Picture {
     /// A figure of which nothing was measured in this run.
-    pub fn missing(id: &'static str, number: &'static str, title: &str, command: &str) -> Picture {
+    pub fn missing(id: &str, number: &str, title: &str, command: &str) -> Picture {
         Picture {
-            id,
-            number,
+            id: id.to_owned(),
+            number: number.to_owned(),
             title: title.to_owned(),
             says: "Not measured in this run.".to_owned(),
             panels: Vec::new(),

@@ -42,6 +42,15 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
+/// A number of things.
+pub(crate) fn count(number: f64) -> String {
+    match number {
+        number if number < 999.5 => short(number),
+        number if number < 999_500.0 => format!("{}k", short(number / 1e3)),
+        number => format!("{}M", short(number / 1e6)),
+    }
+}
+
 /// A bare number.
 pub(crate) fn plain(number: f64) -> String {
     short(number)
@@ -63,6 +72,7 @@ mod tests {
         assert_eq!(times, ["0", "11 ns", "400 ns", "8.8 µs", "22.6 µs", "999 µs", "1.5 ms", "2.5 s"]);
         assert_eq!([12.0, 1234.0, 2_500_000.0].map(rate), ["12/s", "1.23 k/s", "2.5 M/s"]);
         assert_eq!([1.0, 512.0, 4096.0, 1_048_576.0].map(bytes), ["1 B", "512 B", "4 KiB", "1 MiB"]);
+        assert_eq!([512.0, 10_000.0, 1e6].map(count), ["512", "10k", "1M"]);
         assert_eq!(plain(100.0), "100");
     }
 }

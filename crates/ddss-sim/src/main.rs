@@ -5,6 +5,7 @@
 use clap::Parser;
 use ddss_sim::{KNOWN_SEEDS, Report, Scenario, run};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs engines in virtual time under many seeds, with faults of clients, connections and nodes
 #[derive(Parser, Debug)]
@@ -56,6 +57,23 @@ fn numbers(report: &Report) -> [(&'static str, u64); 20] {
     ]
 }
 
+/// Runs the seeds on all cores, and returns their reports in the order of the seeds.
+fn run_all(seeds: &[u64], plan: &Scenario) -> Vec<(u64, Report)> {
+    let next = AtomicUsize::new(0);
+    let claim = || {
+        let place = next.fetch_add(1, Ordering::Relaxed);
+        seeds.get(place).map(|seed| (place, *seed))
+    };
+    let work = || std::iter::from_fn(claim).map(|(place, seed)| (place, seed, run(seed, plan))).collect::<Vec<_>>();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut reports: Vec<(usize, u64, Report)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no seed panics")).collect()
+    });
+    reports.sort_by_key(|(place, ..)| *place);
+    reports.into_iter().map(|(_, seed, report)| (seed, report)).collect()
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let plan = Scenario { operations: arguments.ops, nodes: arguments.nodes.max(1), ..Scenario::default() };
@@ -71,8 +89,7 @@ fn main() -> ExitCode {
     let mut violations = Vec::new();
     // Hash over the traces of all runs: two builds that decide alike print the same.
     let mut trace: u64 = 0;
-    for &seed in &seeds {
-        let report = run(seed, &plan);
+    for (seed, report) in run_all(&seeds, &plan) {
         for (sum, number) in sums.iter_mut().zip(numbers(&report)) {
             sum.1 += number.1;
         }

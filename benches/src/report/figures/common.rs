@@ -1,14 +1,20 @@
 //! Shared parts of the figures: curves, orders, and the commands of the benches.
 
-use crate::report::picture::{Curve, PaperValue};
+use crate::report::picture::{Curve, Mark, PaperValue, Scale, Style};
 use crate::report::rows::Entry;
 
 /// The strategies in the order of the paper, and ours.
 pub(crate) const STRATEGIES: [&str; 4] = ["mq", "rmq", "rcq", "auto"];
 
 /// Style of a strategy or of a limit.
-pub(crate) fn curve_style(wait: &str) -> &'static str {
-    STRATEGIES.into_iter().find(|strategy| *strategy == wait).unwrap_or("raw")
+pub(crate) fn curve_style(wait: &str) -> Style {
+    match wait {
+        "mq" => Style::Mq,
+        "rmq" => Style::Rmq,
+        "rcq" => Style::Rcq,
+        "auto" => Style::Auto,
+        _ => Style::Raw,
+    }
 }
 
 /// The name of a strategy as the paper writes it.
@@ -25,25 +31,40 @@ pub(crate) fn by_strategy<'a>(
     x: impl Fn(&Entry) -> f64,
     y: impl Fn(&Entry) -> Option<f64>,
 ) -> Vec<Curve> {
-    let curve = |wait: &&'static str| {
+    let of_strategy = |wait: &&'static str| {
         let own = rows.clone().filter(|entry| entry.name == "ddss" && entry.wait() == *wait);
         let mut points: Vec<(f64, f64)> = own.filter_map(|entry| Some((x(entry), y(entry)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (!points.is_empty()).then(|| Curve { label: path_title(wait), curve_style: curve_style(wait), points })
+        (!points.is_empty()).then(|| curve(&path_title(wait), curve_style(wait), points))
     };
-    STRATEGIES.iter().filter_map(curve).collect()
+    STRATEGIES.iter().filter_map(of_strategy).collect()
+}
+
+/// A curve through points.
+pub(crate) fn curve(label: &str, curve_style: Style, points: Vec<(f64, f64)>) -> Curve {
+    Curve { label: label.to_owned(), curve_style, is_dashed: false, points }
+}
+
+/// Numbers of the paper beside the first points of a panel.
+pub(crate) fn paper_marks(numbers: &[(&str, f64)], scale: Scale) -> Vec<Mark> {
+    let mark = |(wait, value): &(&str, f64)| Mark {
+        label: format!("{} {}", path_title(wait), scale.words(*value)),
+        curve_style: curve_style(wait),
+        value: *value,
+    };
+    numbers.iter().map(mark).collect()
 }
 
 /// A curve of rows that are no strategy's.
 pub(crate) fn curve_of<'a>(
     label: &str,
-    curve_style: &'static str,
+    curve_style: Style,
     rows: impl Iterator<Item = &'a Entry>,
     x: impl Fn(&Entry) -> f64,
 ) -> Option<Curve> {
     let mut points: Vec<(f64, f64)> = rows.map(|entry| (x(entry), entry.p50_us)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    (!points.is_empty()).then(|| Curve { label: label.to_owned(), curve_style, points })
+    (!points.is_empty()).then(|| curve(label, curve_style, points))
 }
 
 /// The order of numbers, the lowest first: `RCQ 0.4 µs < RMQ 8.8 µs`.

@@ -1,15 +1,15 @@
 //! Resource cost of an operation.
 
 use super::{bench, paper_value, path_title};
-use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale};
+use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
 const TITLE: &str = "What a call costs besides time";
 
 fn parts(entry: &Entry, columns: [&str; 3]) -> Vec<Part> {
-    let names = [("the client", "peer"), ("its daemon", "rcq"), ("the home's daemon", "mq")];
-    let part = |((label, curve_style), column): ((&str, &'static str), &str)| {
+    let names = [("the client", Style::Peer), ("its daemon", Style::Rcq), ("the home's daemon", Style::Mq)];
+    let part = |((label, curve_style), column): ((&str, Style), &str)| {
         Some(Part { label: label.to_owned(), curve_style, value: entry.more(column)? })
     };
     names.into_iter().zip(columns).filter_map(part).collect()
@@ -57,8 +57,8 @@ pub(super) fn cost(rows: &Rows) -> Picture {
         return Picture::missing("cost", "Cost", TITLE, &bench("resource_cost"));
     }
     Picture {
-        id: "cost",
-        number: "Cost",
+        id: "cost".to_owned(),
+        number: "Cost".to_owned(),
         title: TITLE.to_owned(),
         says: says(rows),
         panels,
@@ -79,7 +79,7 @@ fn wire(rows: &Rows) -> Vec<Bar> {
     let all = rows.of("resource_cost").filter(|entry| entry.path() == "tcp-veth-wire" && entry.size > 0);
     let bar = |entry: &Entry| {
         let each = entry.more("wire_bytes")? / entry.size as f64;
-        let part = Part { label: String::new(), curve_style: "rmq", value: each };
+        let part = Part { label: String::new(), curve_style: Style::Rmq, value: each };
         // 8 bytes are mostly headers, and would hide all others.
         let label = format!("{}, {}", entry.op, units::bytes(entry.size as f64));
         (entry.size > 8).then(|| Bar { label, parts: vec![part], paper: None })
@@ -90,7 +90,7 @@ fn wire(rows: &Rows) -> Vec<Bar> {
 fn idle(rows: &Rows) -> Vec<Bar> {
     let all = rows.of("resource_cost").filter(|entry| entry.op == "idle");
     let bar = |entry: &Entry| {
-        let part = Part { label: String::new(), curve_style: "auto", value: entry.more("service_cpu_us")? };
+        let part = Part { label: String::new(), curve_style: Style::Auto, value: entry.more("service_cpu_us")? };
         Some(Bar { label: format!("one client, {}", path_title(entry.wait())), parts: vec![part], paper: None })
     };
     all.filter_map(bar).collect()

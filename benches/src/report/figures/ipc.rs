@@ -1,8 +1,8 @@
 //! Figure 3a: inside a node.
 
-use super::{bench, by_strategy, curve_of, order, paper_value, same_order, verdict};
+use super::{bench, by_strategy, curve_of, order, paper_marks, paper_value, same_order, verdict};
 use crate::report::paper::IPC_US;
-use crate::report::picture::{Curves, Mark, Panel, Picture, Scale};
+use crate::report::picture::{Curves, Panel, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -22,21 +22,16 @@ pub(super) fn three_a(rows: &Rows) -> Picture {
         let most = of.map(Entry::clients).max().unwrap_or(1);
         let limit = raw.into_iter().flat_map(|raw| [(1.0, raw.p50_us), (most as f64, raw.p50_us)]);
         let limit: Vec<(f64, f64)> = limit.collect();
-        curves.extend(curve_of("raw line", "raw", raw.into_iter(), |_| 1.0).map(|mut curve| {
+        curves.extend(curve_of("raw line", Style::Raw, raw.into_iter(), |_| 1.0).map(|mut curve| {
             curve.points = limit;
             curve
         }));
-        let marks = IPC_US.map(|(wait, us)| Mark {
-            label: units::time(us),
-            curve_style: super::curve_style(wait),
-            at: (1.0, us),
-        });
         Panel::Curves(Curves {
             title: title.to_owned(),
             x: ("clients at once".to_owned(), Scale::Count),
             y: ("median round trip, log scale".to_owned(), Scale::Time),
             curves,
-            marks: marks.into(),
+            marks: paper_marks(&IPC_US, Scale::Time),
         })
     };
     let has = |path: &str| rows.of("ipc").any(|entry| entry.path() == path && entry.op == "null");
@@ -47,8 +42,8 @@ pub(super) fn three_a(rows: &Rows) -> Picture {
     });
     let slower = |wait| one(wait).map_or_else(|| "?".to_owned(), |us| units::times(us / rcq));
     Picture {
-        id: "fig-3a",
-        number: "Figure 3a",
+        id: "fig-3a".to_owned(),
+        number: "Figure 3a".to_owned(),
         title: TITLE.to_owned(),
         says: format!(
             "Through rings both ways (RCQ) a client has its answer in {}{ratio}; with a message queue for the answer (RMQ) it \

@@ -16,5 +16,6 @@ mod steps;
 
 pub use all::figures;
 pub(crate) use common::{
-    STRATEGIES, bench, by_strategy, curve_of, curve_style, order, paper_value, path_title, same_order, verdict,
+    STRATEGIES, bench, by_strategy, curve, curve_of, curve_style, order, paper_marks, paper_value, path_title,
+    same_order, verdict,
 };

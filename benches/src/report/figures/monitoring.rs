@@ -1,7 +1,8 @@
 //! Figure 7: the effect of load readings on the latency of a web proxy.
 
-use super::paper_value;
-use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
+use super::{curve, paper_value};
+use crate::report::paper::MONITORING;
+use crate::report::picture::{Curves, Mark, Panel, PaperValue, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 
 const TITLE: &str = "Web requests while a proxy reads its servers' loads";
@@ -10,7 +11,7 @@ const COMMAND: &str = "cargo bench -p ddss-benches --bench apps -- --only monito
 const PLACES: [(&str, &str); 2] =
     [("shared", "the progress thread on the proxy's core"), ("own", "the progress thread on another core")];
 /// The looks of curves of more and more servers.
-const LOOKS: [&str; 4] = ["rcq", "peer", "rmq", "mq"];
+const LOOKS: [Style; 4] = [Style::Rcq, Style::Peer, Style::Rmq, Style::Mq];
 
 /// Web servers of a row, and the milliseconds from the begin if it is a point of a curve over time.
 fn place(entry: &Entry) -> Option<(u64, Option<u64>)> {
@@ -47,8 +48,8 @@ pub(super) fn seven(rows: &Rows) -> Picture {
     let mut panels: Vec<Panel> = PLACES.iter().map(|(word, means)| over_time(rows, &counts, word, means)).collect();
     panels.push(slowest(rows, &counts));
     Picture {
-        id: "fig-7",
-        number: "Figure 7",
+        id: "fig-7".to_owned(),
+        number: "Figure 7".to_owned(),
         title: TITLE.to_owned(),
         says: says(rows, &counts),
         panels,
@@ -68,7 +69,7 @@ pub(super) fn seven(rows: &Rows) -> Picture {
 }
 
 fn over_time(rows: &Rows, counts: &[u64], word: &str, means: &str) -> Panel {
-    let curve = |(index, servers): (usize, &u64)| {
+    let of_servers = |(index, servers): (usize, &u64)| {
         let (_, without) = both(rows, word, *servers)?;
         let mut points: Vec<(f64, f64)> = of(rows, &format!("watched-{word}"))
             .filter(|(count, ..)| count == servers)
@@ -76,30 +77,34 @@ fn over_time(rows: &Rows, counts: &[u64], word: &str, means: &str) -> Panel {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let label = format!("{servers} servers");
-        (!points.is_empty()).then(|| Curve { label, curve_style: LOOKS[index % LOOKS.len()], points })
+        (!points.is_empty()).then(|| curve(&label, LOOKS[index % LOOKS.len()], points))
     };
+    let (label, value) = MONITORING[usize::from(word != "shared")];
+    let paper = Mark { label: label.to_owned(), curve_style: Style::Raw, value };
     Panel::Curves(Curves {
         title: means.to_owned(),
         x: ("seconds".to_owned(), Scale::Number),
         y: ("median wait / that without readings".to_owned(), Scale::Number),
-        curves: counts.iter().enumerate().filter_map(curve).collect(),
-        marks: Vec::new(),
+        curves: counts.iter().enumerate().filter_map(of_servers).collect(),
+        marks: vec![paper],
     })
 }
 
 fn slowest(rows: &Rows, counts: &[u64]) -> Panel {
-    let curve = |(word, curve_style, label): (&str, &'static str, &str)| {
+    let of_place = |(word, curve_style, label): (&str, Style, &str)| {
         let point = |servers: &u64| {
             let (watched, without) = both(rows, word, *servers)?;
             Some((*servers as f64, watched.p99_us / without.p99_us))
         };
-        Curve { label: label.to_owned(), curve_style, points: counts.iter().filter_map(point).collect() }
+        curve(label, curve_style, counts.iter().filter_map(point).collect())
     };
     Panel::Curves(Curves {
         title: "99 of 100 wait less".to_owned(),
         x: ("web servers watched".to_owned(), Scale::Count),
         y: ("p99 / that without readings".to_owned(), Scale::Number),
-        curves: [("shared", "raw", "on the proxy's core"), ("own", "auto", "on another core")].map(curve).into(),
+        curves: [("shared", Style::Raw, "on the proxy's core"), ("own", Style::Auto, "on another core")]
+            .map(of_place)
+            .into(),
         marks: Vec::new(),
     })
 }

@@ -1,6 +1,6 @@
 //! Figures 4b and 4c: one home against data that is spread.
 
-use super::{bench, curve_style, paper_value, path_title};
+use super::{bench, curve, curve_style, paper_value, path_title};
 use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
@@ -17,7 +17,7 @@ fn nodes(entry: &Entry) -> Option<u64> {
 
 /// One home and spread, of those rows, over the number of nodes.
 fn curves(rows: &[&Entry], wait: &str, each: u64) -> Vec<Curve> {
-    let curve = |(op, label): (&str, &str)| {
+    let of_op = |(op, label): (&str, &str)| {
         let own = rows.iter().filter(|entry| entry.op == op && entry.wait() == wait);
         let own = own.filter_map(|entry| nodes(entry).map(|count| (count, *entry)));
         let mut points: Vec<(f64, f64)> = own
@@ -25,10 +25,12 @@ fn curves(rows: &[&Entry], wait: &str, each: u64) -> Vec<Curve> {
             .map(|(count, entry)| (count as f64, entry.ops_per_s))
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let curve_style = if op == "get-spread" { curve_style(wait) } else { "raw" };
-        (!points.is_empty()).then(|| Curve { label: format!("{label} ({})", path_title(wait)), curve_style, points })
+        (!points.is_empty()).then(|| Curve {
+            is_dashed: op != "get-spread",
+            ..curve(&format!("{label} ({})", path_title(wait)), curve_style(wait), points)
+        })
     };
-    OPS.into_iter().filter_map(curve).collect()
+    OPS.into_iter().filter_map(of_op).collect()
 }
 
 fn panel(title: String, curves: Vec<Curve>) -> Option<Panel> {
@@ -63,8 +65,8 @@ pub(super) fn four_b(rows: &Rows) -> Picture {
         return Picture::missing("fig-4b", "Figures 4b and 4c", TITLE, &bench("nodes"));
     }
     Picture {
-        id: "fig-4b",
-        number: "Figures 4b and 4c",
+        id: "fig-4b".to_owned(),
+        number: "Figures 4b and 4c".to_owned(),
         title: TITLE.to_owned(),
         says: says(&simulated, each_there),
         panels,

@@ -1,7 +1,7 @@
 //! Times under a load that does not wait for its answers.
 
-use super::{bench, curve_style, paper_value, path_title};
-use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
+use super::{bench, curve, curve_style, paper_value, path_title};
+use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -19,20 +19,20 @@ fn every_us(entry: &Entry) -> Option<f64> {
 pub(super) fn open_loop(rows: &Rows) -> Picture {
     let panel = |wait: &str| {
         let own = || rows.of("ipc").filter(|entry| entry.op == "paced" && entry.wait() == wait);
-        let curve = |(label, curve_style, of): (&str, &'static str, Of)| {
+        let of_column = |(label, curve_style, of): (&str, Style, Of)| {
             let mut points: Vec<(f64, f64)> =
                 own().filter_map(|entry| Some((1e6 / every_us(entry)?, of(entry)?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            (!points.is_empty()).then(|| Curve { label: label.to_owned(), curve_style, points })
+            (!points.is_empty()).then(|| curve(label, curve_style, points))
         };
         let median = format!("median, {}", path_title(wait));
         let curves: Vec<Curve> = [
-            ("999 of 1000", "raw", (|entry: &Entry| entry.more("p999_us")) as Of),
-            ("99 of 100", "peer", |entry| Some(entry.p99_us)),
+            ("999 of 1000", Style::Raw, (|entry: &Entry| entry.more("p999_us")) as Of),
+            ("99 of 100", Style::Peer, |entry| Some(entry.p99_us)),
             (&*median, curve_style(wait), |entry| Some(entry.p50_us)),
         ]
         .into_iter()
-        .filter_map(curve)
+        .filter_map(of_column)
         .collect();
         (!curves.is_empty()).then(|| {
             Panel::Curves(Curves {
@@ -57,8 +57,8 @@ pub(super) fn open_loop(rows: &Rows) -> Picture {
         },
     );
     Picture {
-        id: "open-loop",
-        number: "Open loop",
+        id: "open-loop".to_owned(),
+        number: "Open loop".to_owned(),
         title: TITLE.to_owned(),
         says,
         panels,

@@ -63,8 +63,8 @@ pub(super) fn four_a(rows: &Rows) -> Picture {
     let most = rows_of(rows, "shm").map(Entry::clients).max().unwrap_or(1);
     let at_most = rates(rows, most);
     Picture {
-        id: "fig-4a",
-        number: "Figure 4a",
+        id: "fig-4a".to_owned(),
+        number: "Figure 4a".to_owned(),
         title: TITLE.to_owned(),
         says: says(rows, most),
         panels: panels.into_iter().flatten().collect(),
@@ -194,8 +194,8 @@ pub(super) fn price(rows: &Rows) -> Picture {
     let words = |wait: &str| both(wait).map(|us| format!("{} {}", super::path_title(wait), units::time(us)));
     let all: Vec<String> = super::STRATEGIES.into_iter().filter_map(words).collect();
     Picture {
-        id: "fig-4a-price",
-        number: "Figure 4a, price",
+        id: "fig-4a-price".to_owned(),
+        number: "Figure 4a, price".to_owned(),
         title: title.to_owned(),
         says: format!(
             "With {most} clients a call takes so much processor time of both sides together: {}.",

@@ -1,8 +1,8 @@
 //! Figures 3b and 3c: gets, puts and atomics over their size, on every available path.
 
-use super::{bench, by_strategy, curve_of, order, paper_value, same_order, verdict};
+use super::{bench, by_strategy, curve_of, order, paper_marks, paper_value, same_order, verdict};
 use crate::report::paper::GET_US;
-use crate::report::picture::{Bar, Bars, Curves, Mark, Panel, PaperValue, Part, Picture, Scale};
+use crate::report::picture::{Bar, Bars, Curves, Panel, PaperValue, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -37,12 +37,12 @@ fn road(rows: &Rows, bench: &str, op: &str, path: &str, title: &str) -> Option<C
         })
     };
     match path {
-        "shm" => curves.extend(curve_of("memcpy", "raw", raw("memcpy", "near"), size)),
+        "shm" => curves.extend(curve_of("memcpy", Style::Raw, raw("memcpy", "near"), size)),
         // Inside the emulated machine the sockets are those of its loopback.
-        path if bench == path => curves.extend(curve_of("bare TCP", "raw", raw("pingpong", "tcp-lo"), size)),
-        path => curves.extend(curve_of("bare TCP", "raw", raw("pingpong", path), size)),
+        path if bench == path => curves.extend(curve_of("bare TCP", Style::Raw, raw("pingpong", "tcp-lo"), size)),
+        path => curves.extend(curve_of("bare TCP", Style::Raw, raw("pingpong", path), size)),
     }
-    curves.extend(curve_of("perftest", "peer", raw("perftest", path), size));
+    curves.extend(curve_of("perftest", Style::Peer, raw("perftest", path), size));
     Some(Curves {
         title: title.to_owned(),
         x: ("bytes".to_owned(), Scale::Bytes),
@@ -58,9 +58,9 @@ fn near(rows: &Rows) -> Option<Curves> {
         rows.of("sizes").filter(move |entry| (&*entry.name, &*entry.op, entry.path()) == (name, op, "near"))
     };
     let curves = [
-        curve_of("get", "auto", of("ddss", "get"), size)?,
-        curve_of("seqlock", "peer", of("raw", "seqlock"), size)?,
-        curve_of("memcpy", "raw", of("raw", "memcpy"), size)?,
+        curve_of("get", Style::Auto, of("ddss", "get"), size)?,
+        curve_of("seqlock", Style::Peer, of("raw", "seqlock"), size)?,
+        curve_of("memcpy", Style::Raw, of("raw", "memcpy"), size)?,
     ];
     Some(Curves {
         title: "same node, mapped: no daemon".to_owned(),
@@ -79,14 +79,8 @@ pub(super) fn gets(rows: &Rows) -> Picture {
     if panels.is_empty() {
         return Picture::missing("fig-3b", "Figures 3b and 3c", title, &bench("sizes"));
     }
-    let least = rows.of("sizes").map(|entry| entry.size).filter(|size| *size > 0).min().unwrap_or(8);
     for panel in panels.iter_mut().filter(|panel| panel.title.starts_with("other node")) {
-        let marks = GET_US.map(|(wait, us)| Mark {
-            label: units::time(us),
-            curve_style: super::curve_style(wait),
-            at: (least as f64, us),
-        });
-        panel.marks = marks.into();
+        panel.marks = paper_marks(&GET_US, Scale::Time);
     }
     let ours = |path: &str| small(rows, "get", path);
     let far = ours("tcp-lo");
@@ -94,8 +88,8 @@ pub(super) fn gets(rows: &Rows) -> Picture {
         format!(" In place, without a daemon, 8 bytes take {}.", units::time(entry.p50_us))
     });
     Picture {
-        id: "fig-3b",
-        number: "Figures 3b and 3c",
+        id: "fig-3b".to_owned(),
+        number: "Figures 3b and 3c".to_owned(),
         title: title.to_owned(),
         says: format!(
             "From another node a small get takes {}; for large ones the bytes count and the strategies come together.{near}",
@@ -158,8 +152,8 @@ pub(super) fn puts(rows: &Rows) -> Picture {
         format!(": {} against {} from another node (RCQ)", units::time(put), units::time(get))
     });
     Picture {
-        id: "puts",
-        number: "Puts",
+        id: "puts".to_owned(),
+        number: "Puts".to_owned(),
         title: title.to_owned(),
         says: format!("A small put is one round trip like a get, though the home carries it out{compared}."),
         panels: panels.into_iter().map(Panel::Curves).collect(),
@@ -194,8 +188,8 @@ pub(super) fn adapters(rows: &Rows) -> Picture {
         format!("A small get takes {}.", ratios.join(", "))
     };
     Picture {
-        id: "adapters",
-        number: "Figures 3b and 3c, adapters",
+        id: "adapters".to_owned(),
+        number: "Figures 3b and 3c, adapters".to_owned(),
         title: title.to_owned(),
         says,
         panels,
@@ -239,8 +233,8 @@ pub(super) fn words(rows: &Rows) -> Picture {
         },
     );
     Picture {
-        id: "atomics",
-        number: "Atomics",
+        id: "atomics".to_owned(),
+        number: "Atomics".to_owned(),
         title: title.to_owned(),
         says,
         panels,

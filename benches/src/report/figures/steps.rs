@@ -1,14 +1,20 @@
 //! Time of each step of a get.
 
 use super::{bench, paper_value, path_title};
-use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale};
+use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
 const TITLE: &str = "The road of a get in steps";
 /// The steps in order, with their styles.
-const STEPS: [(&str, &str); 6] =
-    [("submit", "peer"), ("post", "rcq"), ("wire", "rmq"), ("complete", "mq"), ("reply", "auto"), ("return", "raw")];
+const STEPS: [(&str, Style); 6] = [
+    ("submit", Style::Peer),
+    ("post", Style::Rcq),
+    ("wire", Style::Rmq),
+    ("complete", Style::Mq),
+    ("reply", Style::Auto),
+    ("return", Style::Raw),
+];
 const ROADS: [(&str, &str); 3] = [("shm", "same node"), ("tcp-lo", "loopback"), ("tcp-veth", "veth pair")];
 
 /// A step of a path; the joint time of home and wire is split by the time of bare sockets on that wire.
@@ -27,7 +33,7 @@ fn step(rows: &Rows, step: &str, path: &str, wait: &str) -> Option<f64> {
 
 fn bars(rows: &Rows, roads: &[(&str, &str)]) -> Vec<Bar> {
     let bar = |(path, label): &(&str, &str), wait: &str| {
-        let part = |(word, curve_style): (&str, &'static str)| {
+        let part = |(word, curve_style): (&str, Style)| {
             Some(Part { label: word.to_owned(), curve_style, value: step(rows, word, path, wait)? })
         };
         let parts: Vec<Part> = STEPS.into_iter().filter_map(part).collect();
@@ -49,8 +55,8 @@ pub(super) fn steps(rows: &Rows) -> Picture {
         return Picture::missing("steps", "Steps", TITLE, &bench("steps"));
     }
     Picture {
-        id: "steps",
-        number: "Steps",
+        id: "steps".to_owned(),
+        number: "Steps".to_owned(),
         title: TITLE.to_owned(),
         says: says(rows),
         panels,

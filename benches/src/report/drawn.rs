@@ -1,0 +1,34 @@
+//! The drawn figures as a file: all that the pictures and their page show, to draw them again without measuring.
+
+use serde::{Deserialize, Serialize};
+
+use super::picture::Picture;
+
+/// Figures with the machine that they were measured on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Drawn {
+    /// Description of the machine.
+    pub machine: String,
+    /// In the order of the page.
+    pub pictures: Vec<Picture>,
+}
+
+impl Drawn {
+    /// JSON with a line for each figure.
+    ///
+    /// # Errors
+    /// A number is not finite.
+    pub fn to_text(&self) -> serde_json::Result<String> {
+        let pictures: serde_json::Result<Vec<String>> = self.pictures.iter().map(serde_json::to_string).collect();
+        let machine = serde_json::to_string(&self.machine)?;
+        Ok(format!("{{\"machine\":{machine},\"pictures\":[\n{}\n]}}\n", pictures?.join(",\n")))
+    }
+
+    /// Reads what `to_text` wrote.
+    ///
+    /// # Errors
+    /// The text is no list of figures.
+    pub fn parse(text: &str) -> serde_json::Result<Drawn> {
+        serde_json::from_str(text)
+    }
+}
