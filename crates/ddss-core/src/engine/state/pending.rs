@@ -220,7 +220,6 @@ impl PendingOperations {
         }
         self.deadlines.push(Reverse((pending.deadline_us, step)));
         self.slots[index as usize].pending = Some(pending);
-        assert!(self.deadlines.len() >= self.count(), "each operation has a deadline");
         Some(step)
     }
 
@@ -279,5 +278,35 @@ impl PendingOperations {
         let slots = self.slots.iter().enumerate();
         let found = slots.filter(|(_, slot)| slot.pending.as_ref().is_some_and(&matches));
         found.map(|(index, slot)| StepId::new(index, slot.generation)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClientId;
+
+    fn pending(deadline_us: u64) -> Pending {
+        Pending {
+            channel: ChannelId { client: ClientId { index: 0, generation: 1 }, index: 0 },
+            request: RequestId(1),
+            principal: Principal { uid: 1, gid: 1 },
+            deadline_us,
+            timeout_us: 1,
+            on: NodeId(2),
+            wait: WaitState::Lookup,
+        }
+    }
+
+    #[test]
+    fn operation_stays_pending_after_its_deadline_until_it_is_removed() {
+        // If this broke, the fabric would write into the arena of a call that has ended.
+        let mut operations = PendingOperations::new();
+        let late = operations.insert(pending(10)).unwrap();
+        assert_eq!((operations.expired(9), operations.expired(10), operations.expired(10)), (None, Some(late), None));
+        let next = operations.insert(pending(20)).unwrap();
+        assert_eq!((operations.count(), operations.next_deadline_us()), (2, Some(20)));
+        assert!(operations.remove(late).is_some() && operations.remove(late).is_none());
+        assert!(operations.get_mut(late).is_none() && operations.get_mut(next).is_some());
     }
 }
