@@ -11,7 +11,7 @@ use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::peers::Peers;
 use crate::engine::state::pending::{NameLookup, Pending, PendingAtomic, PendingOperations, WaitState};
 use crate::engine::state::read_cache::ReadCache;
-use crate::engine::state::remote_locks::RemoteLock;
+use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
@@ -47,7 +47,7 @@ pub struct Engine {
     /// Atomics that wait for the current value of their word.
     pub(crate) pending_atomics: VecDeque<PendingAtomic>,
     pub(crate) buffers: BufferPool,
-    pub(crate) remote_locks: Vec<RemoteLock>,
+    pub(crate) remote_locks: RemoteLocks,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
     pub(crate) served_gets: ServedGets,
@@ -82,7 +82,7 @@ impl Engine {
             counters: Counters::default(),
             pending_atomics: VecDeque::new(),
             buffers: BufferPool::default(),
-            remote_locks: Vec::new(),
+            remote_locks: RemoteLocks::default(),
             directory: None,
             served_gets: ServedGets::default(),
             read_cache: ReadCache::default(),
@@ -242,7 +242,7 @@ impl Engine {
         self.segments.forgotten(node, None);
         self.reclaim();
         self.drop_owner(now, LockOwner::Peer(node));
-        self.drop_locks_of_home(node);
+        self.remote_locks.remove_home(node);
         self.invalidate_cached_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
             self.handle_peer_loss(now, step, node);
@@ -258,7 +258,7 @@ impl Engine {
         }
         self.tick_replication(now);
         self.tick_lock_queues(now);
-        self.expire_remote_locks(now);
+        self.remote_locks.expire(now.steady_us);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();
             let Some(node) = overdue else { break };
@@ -321,8 +321,8 @@ impl Engine {
             self.free_buffer(table);
         }
         if let WaitState::Unlock { token, segment } = pending.wait {
-            // Whatever the outcome, the client no longer counts on the lock. Two homes may give the same token.
-            self.remote_locks.retain(|lock| (lock.segment, lock.token) != (segment, token));
+            // Whatever the outcome, the client no longer counts on the lock.
+            self.remote_locks.remove(segment, token);
         }
         if let Some(segment) = pending.wait.changes() {
             self.invalidate_cached(segment);

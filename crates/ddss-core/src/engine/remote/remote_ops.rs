@@ -12,7 +12,7 @@ use crate::engine::state::peers::{Peer, RemoteSegment};
 use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
 use crate::engine::state::remote_locks::RemoteLock;
 use crate::engine::state::segments::check_range;
-use crate::limits::{HISTORY_MAX, OPERATIONS_MAX, SEGMENT_BYTES_MAX};
+use crate::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX};
 use crate::model::segment::{Access, Header, Name};
 use crate::model::spec::Placement;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
@@ -180,7 +180,7 @@ impl Engine {
 
     /// Refuses a call that would wait for a lock of its own client: the home knows only clients of its own node.
     fn check_own_lock(&self, caller: &LocalCaller, segment: SegmentId, depends_on_lock: bool) -> Result<(), Failure> {
-        if depends_on_lock && self.holds_remote_lock(caller.channel.client, segment) {
+        if depends_on_lock && self.remote_locks.token_of(caller.channel.client, segment).is_some() {
             Err(Failure::OwnLock)
         } else {
             Ok(())
@@ -355,7 +355,7 @@ impl Engine {
                     return self.release_remote_lock(pending.on, segment, token);
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
-                self.remote_locks.push(RemoteLock {
+                self.remote_locks.add(RemoteLock {
                     segment,
                     home: node,
                     token,
@@ -391,7 +391,7 @@ impl Engine {
             }
             Operation::Lock { segment, lock_request } => {
                 let home = self.reachable_home(segment)?;
-                if self.remote_locks.len() >= OPERATIONS_MAX {
+                if self.remote_locks.is_full() {
                     return Err(Failure::Busy);
                 }
                 let step = self.begin(&caller, WaitState::Lock { segment, lease_us: lock_request.lease_us })?.to_bits();
@@ -399,8 +399,7 @@ impl Engine {
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
-                let key = (segment, token, caller.channel.client);
-                if !self.remote_locks.iter().any(|lock| (lock.segment, lock.token, lock.client) == key) {
+                if !self.remote_locks.contains(caller.channel.client, segment, token) {
                     return Err(Failure::LockLost);
                 }
                 let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();

@@ -121,7 +121,7 @@ impl Engine {
             RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
         };
         let (principal, length, step) = (pending.principal, parts.bytes(), step.to_bits());
-        let token = self.remote_lock_token(pending.channel.client, segment);
+        let token = self.remote_locks.token_of(pending.channel.client, segment);
         let message = Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us };
         self.push_action(Action::Send { node: home, message, tail });
     }

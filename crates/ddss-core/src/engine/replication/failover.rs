@@ -84,7 +84,7 @@ impl Engine {
         }
         if before != assignment.home {
             // All its locks are broken.
-            self.remote_locks.retain(|lock| lock.segment != id);
+            self.remote_locks.remove_segment(id);
         }
         if !self.replicas.is_unconfirmed(id) {
             self.follow_assignment(now, id, assignment);
