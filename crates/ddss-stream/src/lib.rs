@@ -1,0 +1,39 @@
+//! Byte streams between two processes of one node.
+//!
+//! The descriptor of a stream is the kernel's TCP socket: names, ports, refused connections and the death of a peer stay the kernel's. If
+//! both ends have this library, their bytes go through two rings in shared memory; otherwise the connection stays plain TCP. The calling
+//! thread does all the work; there is no daemon and no thread.
+//!
+//! The main type is [`Endpoint`]: one end of a stream, by its descriptor. The preload library `ddss-preload` maps libc's calls to it.
+#![cfg_attr(loom, allow(dead_code, reason = "the models use the cursors only"))]
+
+mod cursors;
+#[cfg(not(loom))]
+mod endpoint;
+#[cfg(not(loom))]
+pub mod limits;
+#[cfg(loom)]
+#[path = "sys/loom_cell.rs"]
+mod loom_cell;
+#[cfg(loom)]
+pub mod loom_model;
+#[cfg(not(loom))]
+mod reason;
+#[cfg(not(loom))]
+mod rendezvous;
+#[cfg(not(loom))]
+mod signals;
+mod sync;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod thread_lock;
+
+#[cfg(not(loom))]
+pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_spin_max};
+#[cfg(not(loom))]
+pub use reason::Reason;
+#[cfg(not(loom))]
+pub use sys::{Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, registry_descriptor};
+#[cfg(not(loom))]
+pub use thread_lock::forget_thread;
