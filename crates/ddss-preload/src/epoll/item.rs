@@ -35,6 +35,9 @@ pub(super) struct Item {
     pub(super) tcp_bits: u32,
     /// True if a new report is due although nothing arrived.
     pub(super) has_edge: bool,
+    /// True after the program removed the registration, while the kernel still has it: programs that toggle their interest cost
+    /// no system call.
+    pub(super) is_parked: bool,
     /// True after the single report of `EPOLLONESHOT`.
     pub(super) is_spent: bool,
     /// Bytes of the stream at the last report.
@@ -69,7 +72,7 @@ impl Item {
     #[inline]
     fn due_bits(&self, ready: Ready) -> u32 {
         let bits = (ready.bits | self.tcp_bits) & (self.events | ALWAYS);
-        if self.is_spent || bits == 0 {
+        if self.is_spent || self.is_parked || bits == 0 {
             return 0;
         }
         let has_space_again = self.was_full && ready.bits & OUT != 0;
@@ -101,6 +104,6 @@ impl Item {
 
     /// Returns true if the set's thread must be woken when the peer frees space.
     pub(super) fn wants_space(&self, ready: Ready) -> bool {
-        self.events & OUT != 0 && ready.bits & OUT == 0
+        self.events & OUT != 0 && ready.bits & OUT == 0 && !self.is_parked
     }
 }

@@ -199,6 +199,12 @@ impl Inner {
 
     fn add(&mut self, set: RawFd, descriptor: RawFd, event: epoll_event) -> Result<(), i32> {
         let endpoint = table::stream(descriptor);
+        if let Some(endpoint) = endpoint.as_ref().filter(|endpoint| endpoint.is_shared())
+            && let Some(index) = self.item(descriptor)
+            && self.revive(set, index, endpoint, event)?
+        {
+            return Ok(());
+        }
         self.version = self.version.wrapping_add(1);
         let stream = endpoint.as_ref().map(|endpoint| (endpoint.index(), endpoint.generation()));
         let mut item = Item {
@@ -244,6 +250,22 @@ impl Inner {
         Ok(())
     }
 
+    /// Takes up a registration that the program removed before. False: there is none of this stream.
+    fn revive(&mut self, set: RawFd, index: u32, endpoint: &Endpoint, event: epoll_event) -> Result<bool, i32> {
+        let item = &mut self.items[index as usize];
+        if item.stream != Some((endpoint.index(), endpoint.generation())) || !item.is_librarys {
+            return Ok(false);
+        }
+        if !item.is_parked {
+            return Err(libc::EEXIST);
+        }
+        (item.events, item.data, item.is_spent, item.is_parked) = (event.events, event.u64, false, false);
+        (item.has_edge, item.tcp_bits) = (true, 0);
+        self.sync_kernel(set, index, endpoint);
+        self.rouse(index, endpoint);
+        Ok(true)
+    }
+
     /// Makes a stream's interest the library's: the kernel keeps the end of the connection and the bell.
     fn take_from_kernel(&mut self, set: RawFd, index: u32, endpoint: &Endpoint) {
         let item = &mut self.items[index as usize];
@@ -273,6 +295,9 @@ impl Inner {
         let Some(endpoint) = item.endpoint() else {
             return kernel_control(set, MODIFY, descriptor, event.events, event.u64);
         };
+        if item.is_parked {
+            return Err(libc::ENOENT);
+        }
         (item.events, item.data, item.is_spent, item.has_edge) = (event.events, event.u64, false, true);
         item.tcp_bits = 0;
         self.sync_kernel(set, index, &endpoint);
@@ -292,17 +317,22 @@ impl Inner {
     }
 
     fn remove(&mut self, set: RawFd, descriptor: RawFd) -> Result<(), i32> {
-        kernel_control(set, DELETE, descriptor, 0, 0)?;
-        if let Some(index) = self.item(descriptor) {
-            let item = self.items[index as usize];
-            if item.is_librarys
-                && let Some(bell) = item.endpoint().and_then(|endpoint| endpoint.bell())
-            {
+        let Some(index) = self.item(descriptor) else { return kernel_control(set, DELETE, descriptor, 0, 0) };
+        let item = &mut self.items[index as usize];
+        if item.is_librarys && let Some(endpoint) = item.endpoint() {
+            if item.is_parked {
+                return Err(libc::ENOENT);
+            }
+            if endpoint.is_off_tcp() && table::stream(descriptor).is_some_and(|now| now.index() == endpoint.index()) {
+                item.is_parked = true;
+                return Ok(());
+            }
+            if let Some(bell) = endpoint.bell() {
                 let _ = kernel_control(set, DELETE, bell.number(), 0, 0);
             }
-            self.forget(index);
         }
-        Ok(())
+        self.forget(index);
+        kernel_control(set, DELETE, descriptor, 0, 0)
     }
 
     fn forget(&mut self, index: u32) {
