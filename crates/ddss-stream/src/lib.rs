@@ -20,6 +20,8 @@ pub mod loom_model;
 #[cfg(not(loom))]
 mod reason;
 #[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
 mod rendezvous;
 #[cfg(not(loom))]
 mod signals;
@@ -33,6 +35,8 @@ mod thread_lock;
 pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_spin_max};
 #[cfg(not(loom))]
 pub use reason::Reason;
+#[cfg(not(loom))]
+pub use registry::{StreamRow, list};
 #[cfg(not(loom))]
 pub use sys::{Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, registry_descriptor};
 #[cfg(not(loom))]
