@@ -9,10 +9,20 @@ use crate::{rules, table};
 /// Longest spin in microseconds.
 const SPIN_VARIABLE: &str = "DDSS_STREAMS_SPIN_US";
 
+/// Calls before an offer; tests set it to 1.
+const OFFER_VARIABLE: &str = "DDSS_STREAMS_OFFER_AFTER";
+
+fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// Prepares the library. Runs before the program's `main`.
 pub(crate) fn start() {
-    if let Some(microseconds) = std::env::var(SPIN_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok()) {
+    if let Some(microseconds) = setting::<u64>(SPIN_VARIABLE) {
         ddss_stream::set_spin_max(microseconds.saturating_mul(1000));
+    }
+    if let Some(calls) = setting(OFFER_VARIABLE) {
+        ddss_stream::set_offer_after(calls);
     }
     rules::load();
     adopt_inherited();

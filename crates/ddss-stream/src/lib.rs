@@ -32,7 +32,7 @@ mod sys;
 mod thread_lock;
 
 #[cfg(not(loom))]
-pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_spin_max};
+pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_offer_after, set_spin_max};
 #[cfg(not(loom))]
 pub use reason::Reason;
 #[cfg(not(loom))]

@@ -15,7 +15,7 @@ pub const OFFER_BYTES: u64 = 64 << 10;
 /// Calls without an offer after which the connector stops looking for one.
 pub const LOOK_CALLS: u32 = 64;
 /// Writes between two looks at the peer's control socket.
-pub const PROBE_WRITES: u32 = 16;
+pub const PROBE_WRITES: u32 = 64;
 /// Parts of one vectored call; a longer list is carried out in part, as the kernel may do.
 pub const PARTS_MAX: usize = 1024;
 /// Parts that one system call on TCP gets.

@@ -17,7 +17,7 @@ mod undecided;
 mod wait;
 
 pub use readiness::{Latched, Ready};
-pub use undecided::{Decision, Native};
+pub use undecided::{Decision, Native, set_offer_after};
 pub use wait::{Spin, set_spin_max};
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
 //! Undecided streams: calls that the kernel carries out and this module counts, the offer, and its acceptance.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
@@ -13,6 +13,13 @@ use crate::sys::{Descriptor, Hidden, HiddenDescriptor, Link};
 
 /// Set in the gate while a call decides.
 const DECIDING: u32 = 1 << 31;
+
+static OFFER_AFTER: AtomicU32 = AtomicU32::new(OFFER_CALLS);
+
+/// Sets the number of calls with bytes after which an end offers shared memory. With 1 both ends decide as early as they can, for tests.
+pub fn set_offer_after(calls: u32) {
+    OFFER_AFTER.store(calls.max(1), Ordering::Relaxed);
+}
 
 /// Kind of a call that the kernel carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +59,10 @@ impl Endpoint {
             let before = counter.fetch_add(result as u64, Ordering::Relaxed);
             let calls = shared.calls.fetch_add(1, Ordering::Relaxed) + 1;
             let is_large = before / OFFER_BYTES != (before + result as u64) / OFFER_BYTES;
+            let after = OFFER_AFTER.load(Ordering::Relaxed);
             let is_due = match shared.side.load(Ordering::Relaxed) {
-                ACCEPTOR => calls >= OFFER_CALLS || is_large,
-                _ => kind == Native::Read || is_large,
+                ACCEPTOR => calls >= after || is_large,
+                _ => kind == Native::Read || is_large || after == 1,
             };
             if is_due && shared.gate.compare_exchange(1, DECIDING | 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 decision = self.decide(socket, kind);
