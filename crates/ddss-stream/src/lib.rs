@@ -4,7 +4,28 @@
 //! both ends have this library, their bytes go through two rings in shared memory; otherwise the connection stays plain TCP. The calling
 //! thread does all the work; there is no daemon and no thread.
 //!
-//! The main type is [`Endpoint`]: one end of a stream, by its descriptor. The preload library `ddss-preload` maps libc's calls to it.
+//! The main types are [`Stream`] and [`Listener`], used as `TcpStream` and `TcpListener` are. [`Endpoint`] is one end by its descriptor; the
+//! preload library `ddss-preload` maps libc's calls to it.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! let listener = ddss_stream::Listener::bind("127.0.0.1:0".parse()?)?;
+//! let address = listener.local_addr()?;
+//! let echo = std::thread::spawn(move || -> std::io::Result<()> {
+//!     let (mut stream, _) = listener.accept()?;
+//!     let mut bytes = [0; 5];
+//!     stream.read_exact(&mut bytes)?;
+//!     stream.write_all(&bytes)
+//! });
+//! let mut stream = ddss_stream::Stream::connect(address)?;
+//! stream.write_all(b"hello")?;
+//! let mut answer = [0; 5];
+//! stream.read_exact(&mut answer)?;
+//! assert_eq!(&answer, b"hello");
+//! echo.join().expect("the thread ends")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(loom, allow(dead_code, reason = "the models use the cursors only"))]
 
 mod cursors;
@@ -25,6 +46,8 @@ mod registry;
 mod rendezvous;
 #[cfg(not(loom))]
 mod signals;
+#[cfg(not(loom))]
+mod stream;
 mod sync;
 #[cfg(not(loom))]
 mod sys;
@@ -37,6 +60,8 @@ pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_offer_a
 pub use reason::Reason;
 #[cfg(not(loom))]
 pub use registry::{StreamRow, list};
+#[cfg(not(loom))]
+pub use stream::{Listener, Stream, Transport};
 #[cfg(not(loom))]
 pub use sys::{Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, registry_descriptor};
 #[cfg(not(loom))]

@@ -319,7 +319,9 @@ impl Inner {
     fn remove(&mut self, set: RawFd, descriptor: RawFd) -> Result<(), i32> {
         let Some(index) = self.item(descriptor) else { return kernel_control(set, DELETE, descriptor, 0, 0) };
         let item = &mut self.items[index as usize];
-        if item.is_librarys && let Some(endpoint) = item.endpoint() {
+        if item.is_librarys
+            && let Some(endpoint) = item.endpoint()
+        {
             if item.is_parked {
                 return Err(libc::ENOENT);
             }

@@ -12,6 +12,8 @@
 
 mod readiness;
 mod resume;
+#[cfg(test)]
+mod tests;
 mod transfer;
 mod undecided;
 mod wait;
@@ -186,6 +188,12 @@ impl Endpoint {
         self.shared().state.load(Ordering::Acquire) == SHARED
     }
 
+    /// Returns the reason for the transport.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        Reason::from_number(self.shared().reason.load(Ordering::Relaxed)).unwrap_or(Reason::Undecided)
+    }
+
     /// Returns the hidden bell of this end, for a set of descriptors to wait on.
     #[must_use]
     pub fn bell(&self) -> Option<HiddenDescriptor> {
@@ -238,9 +246,18 @@ impl Endpoint {
 
     /// Prepares the close of the program's last descriptor: unread bytes make it a reset, as the kernel does.
     pub fn before_close(&self, socket: Descriptor) {
+        // One use is the caller's, one is the table's.
+        self.reset_if_unread(socket, 2);
+    }
+
+    /// Prepares the close of a socket whose only use is this one.
+    pub(crate) fn before_drop(&self, socket: Descriptor) {
+        self.reset_if_unread(socket, 1);
+    }
+
+    fn reset_if_unread(&self, socket: Descriptor, last_uses: u32) {
         let Some(link) = self.local().link().filter(|_| self.is_shared()) else { return };
-        // One use is the caller's, one was the table's.
-        let is_last = self.local().users.load(Ordering::Relaxed) <= 2
+        let is_last = self.local().users.load(Ordering::Relaxed) <= last_uses
             && self.own_side(link).processes.load(Ordering::Relaxed) <= 1;
         let unread = link.header().directions[self.side() ^ 1].filled(RING_BYTES).is_ok_and(|span| span.bytes > 0);
         if is_last && unread {

@@ -160,8 +160,7 @@ impl Endpoint {
         if self.local().latched.load(Ordering::Relaxed) & Latched::END != 0 {
             return Ok(());
         }
-        let mut byte = 0u8;
-        let looked = sys::with_slice(&raw mut byte, 1, |memory| memory.receive(socket.0, 0, 1, libc::MSG_PEEK));
+        let looked = sys::with_room(&mut [0], |memory| memory.receive(socket.0, 0, 1, libc::MSG_PEEK));
         match looked {
             // A byte of TCP behind the ring's start can only be urgent data, which has its own call.
             Ok(1..) => Err(Errno::AGAIN),

@@ -13,4 +13,4 @@ pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};
 pub use region::{SLOTS, init, registry_descriptor};
 pub(crate) use signal::interrupts_calls;
 pub use user_memory::UserMemory;
-pub(crate) use user_memory::with_slice;
+pub(crate) use user_memory::{kernel_receive, kernel_send, with_bytes, with_room};

@@ -88,12 +88,32 @@ impl<'a> UserMemory<'a> {
     }
 }
 
-/// Runs `act` with a description of one slice that is filled.
-pub(crate) fn with_slice<R>(slice: *mut u8, bytes: usize, act: impl FnOnce(&UserMemory<'_>) -> R) -> R {
-    let part = iovec { iov_base: slice.cast(), iov_len: bytes };
-    // SAFETY: the callers in this crate pass a live slice, which outlives `act`.
+/// Runs `act` with a description of bytes that are read.
+pub(crate) fn with_bytes<R>(bytes: &[u8], act: impl FnOnce(&UserMemory<'_>) -> R) -> R {
+    let part = iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: part and slice outlive `act`; the callers hand the description to calls that only read from it.
     let memory = unsafe { UserMemory::new(&raw const part, 1) };
     act(&memory)
+}
+
+/// Runs `act` with a description of bytes that are filled.
+pub(crate) fn with_room<R>(room: &mut [u8], act: impl FnOnce(&UserMemory<'_>) -> R) -> R {
+    let part = iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    // SAFETY: part and slice outlive `act`, and the slice is borrowed for that time.
+    let memory = unsafe { UserMemory::new(&raw const part, 1) };
+    act(&memory)
+}
+
+/// Receives from the kernel as `recv` does, waiting if the socket waits. Negative: `errno` is set.
+pub(crate) fn kernel_receive(socket: RawFd, room: &mut [u8]) -> isize {
+    // SAFETY: the room is a slice of this length. The call by number passes no library.
+    unsafe { libc::syscall(libc::SYS_recvfrom, socket, room.as_mut_ptr(), room.len(), 0, 0, 0) as isize }
+}
+
+/// Sends through the kernel as `send` does, without the signal of a broken pipe. Negative: `errno` is set.
+pub(crate) fn kernel_send(socket: RawFd, bytes: &[u8]) -> isize {
+    // SAFETY: the slice has this length. The call by number passes no library.
+    unsafe { libc::syscall(libc::SYS_sendto, socket, bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL, 0, 0) as isize }
 }
 
 fn message_call(number: libc::c_long, socket: RawFd, parts: &mut [iovec], flags: i32) -> Result<usize, Errno> {
