@@ -181,7 +181,9 @@ impl Endpoint {
     fn try_write(&self, socket: Descriptor, from: &UserMemory<'_>, offset: usize, flags: i32) -> Result<usize, Errno> {
         let link = self.local().link().ok_or(Errno::NOTCONN)?;
         let side = self.own_side(link);
-        self.check_peer(socket, link)?;
+        if self.is_discarded(socket, link)? {
+            return Ok(from.bytes() - offset);
+        }
         let direction = self.side();
         let cursors = &link.header().directions[direction];
         let rings = {
@@ -212,25 +214,31 @@ impl Endpoint {
     }
 
     /// Fails if this end was shut or the peer is gone: now and then, and whenever there was no space, the control socket is asked.
-    fn check_peer(&self, socket: Descriptor, link: Link) -> Result<(), Errno> {
+    ///
+    /// The first write to a closed peer succeeds and goes nowhere, as with TCP, which learns of it by the answer. Returns true for it.
+    fn is_discarded(&self, socket: Descriptor, link: Link) -> Result<bool, Errno> {
         let local = self.local();
         if self.own_side(link).is_shut.load(Ordering::Relaxed) != 0 {
             return Err(Errno::PIPE);
         }
         let probes = local.writes.fetch_add(1, Ordering::Relaxed);
         let was_full = local.is_full.load(Ordering::Relaxed) != 0 && local.is_full.swap(0, Ordering::Relaxed) != 0;
-        if (was_full || probes.is_multiple_of(PROBE_WRITES)) && self.is_peer_gone(socket) {
-            self.mark_dead();
-        }
+        let asks = was_full || probes.is_multiple_of(PROBE_WRITES);
         let is_closed = self.peer_side(link).is_closed.load(Ordering::Relaxed) != 0;
-        if is_closed || local.latched.load(Ordering::Relaxed) & Latched::DEAD != 0 {
+        let is_known = local.latched.load(Ordering::Relaxed) & Latched::DEAD != 0;
+        if is_known || is_closed || asks && self.is_peer_gone(socket) {
             self.mark_dead();
-            return Err(match local.error.swap(0, Ordering::Relaxed) {
-                0 => Errno::PIPE,
-                error => Errno::from_raw_os_error(error),
-            });
+            let failed = rustix::net::sockopt::socket_error(socket).ok().and_then(Result::err);
+            if let Some(error) = failed {
+                local.error.store(error.raw_os_error(), Ordering::Relaxed);
+            }
+            return match local.error.swap(0, Ordering::Relaxed) {
+                0 if !is_known && !was_full => Ok(true),
+                0 => Err(Errno::PIPE),
+                error => Err(Errno::from_raw_os_error(error)),
+            };
         }
-        Ok(())
+        Ok(false)
     }
 
     fn is_peer_gone(&self, socket: Descriptor) -> bool {
