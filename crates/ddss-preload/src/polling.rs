@@ -53,6 +53,7 @@ fn poll_streams(
     let librarys = || streams.iter().filter(|polled| polled.endpoint.is_shared());
     let is_ready = |list: &[pollfd]| librarys().any(|polled| bits(polled, &list[polled.place]) != 0);
     loop {
+        librarys().for_each(|polled| polled.endpoint.block());
         let mut ready = is_ready(list);
         if !ready && !is_look {
             ready = Spin::until(|| is_ready(list).then_some(())).is_some();
@@ -64,22 +65,15 @@ fn poll_streams(
             }
             ready = is_ready(list);
         }
-        let mut extended = list.to_vec();
-        for polled in librarys() {
-            let events = list[polled.place].events;
-            let keeps_out = polled.endpoint.writes_to_tcp();
-            let out = if keeps_out { events & OUT } else { 0 };
-            let end = if events & IN != 0 { END } else { 0 };
-            extended[polled.place].events = events & (IN | END | libc::POLLPRI) | out | end;
-            let bell = polled.endpoint.bell().map_or(-1, |bell| bell.number());
-            extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
-        }
+        let mut extended = extend(list, streams);
         let left = if ready || is_look {
             Some(Duration::ZERO)
         } else {
             deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
         };
-        kernel_poll(&mut extended, left, mask)?;
+        let slept = kernel_poll(&mut extended, left, mask);
+        librarys().for_each(|polled| polled.endpoint.unblock());
+        slept?;
         for (entry, found) in list.iter_mut().zip(&extended) {
             entry.revents = found.revents;
         }
@@ -94,6 +88,20 @@ fn poll_streams(
             return Ok(count);
         }
     }
+}
+
+/// Returns the list for the kernel: what TCP can still tell of streams, and their bells behind the program's entries.
+fn extend(list: &[pollfd], streams: &[Polled]) -> Vec<pollfd> {
+    let mut extended = list.to_vec();
+    for polled in streams.iter().filter(|polled| polled.endpoint.is_shared()) {
+        let events = list[polled.place].events;
+        let out = if polled.endpoint.writes_to_tcp() { events & OUT } else { 0 };
+        let end = if events & IN != 0 { END } else { 0 };
+        extended[polled.place].events = events & (IN | END | libc::POLLPRI) | out | end;
+        let bell = polled.endpoint.bell().map_or(-1, |bell| bell.number());
+        extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
+    }
+    extended
 }
 
 /// Adds the library's answer to the kernel's.

@@ -183,7 +183,7 @@ impl EpollSet {
         let mut inner = self.lock();
         let mut reported = 0;
         for event in &events[..found] {
-            if let Some(event) = inner.take_event(set, *event) {
+            if let Some(event) = inner.take_event(*event) {
                 room[reported].write(event);
                 reported += 1;
             }
@@ -270,6 +270,7 @@ impl Inner {
     fn take_from_kernel(&mut self, set: RawFd, index: u32, endpoint: &Endpoint) {
         let item = &mut self.items[index as usize];
         item.is_librarys = true;
+        endpoint.register();
         item.has_edge = true;
         let (token, wanted) = (token(index, item), item.wanted_kernel_events(endpoint));
         item.kernel_events = wanted;
@@ -343,6 +344,9 @@ impl Inner {
             self.by_descriptor[item.descriptor as usize] = 0;
         }
         if item.is_librarys {
+            if let Some(endpoint) = item.endpoint() {
+                endpoint.unregister();
+            }
             self.librarys -= 1;
         }
         if item.is_awake {
@@ -434,7 +438,7 @@ impl Inner {
     }
 
     /// Records an event of the kernel. Returns it if it is the program's.
-    fn take_event(&mut self, set: RawFd, event: epoll_event) -> Option<epoll_event> {
+    fn take_event(&mut self, event: epoll_event) -> Option<epoll_event> {
         let (events, token) = (event.events, event.u64);
         let index = (token >> 1) as u32 & 0x7fff_ffff;
         let item = self.items.get_mut(index as usize)?;
@@ -462,7 +466,6 @@ impl Inner {
             item.is_awake = true;
             self.awake.push(index);
         }
-        let _ = set;
         None
     }
 }

@@ -148,7 +148,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
     // SAFETY: the program promised a message.
     let header = unsafe { message.read() };
     // SAFETY: the program promised its list.
-    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen as usize) };
+    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen) };
     let is_shared = endpoint.is_shared();
     let result = calls::read(&endpoint, fd, &memory, flags, native);
     if is_shared && result >= 0 {
@@ -180,7 +180,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         return native();
     };
     // SAFETY: the program promised its list.
-    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen as usize) };
+    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen) };
     calls::write(&endpoint, fd, &memory, flags, native)
 }
 
@@ -202,7 +202,7 @@ unsafe fn has_shared_stream(header: &msghdr) -> bool {
             let count = (found.cmsg_len as usize).saturating_sub(size_of::<libc::cmsghdr>()) / size_of::<c_int>();
             for index in 0..count {
                 // SAFETY: the header says that its data has `count` descriptors.
-                let fd = unsafe { data.add(index).read_unaligned() };
+                let fd = unsafe { data.wrapping_add(index).read_unaligned() };
                 is_found |= table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
             }
         }
@@ -210,6 +210,11 @@ unsafe fn has_shared_stream(header: &msghdr) -> bool {
         next = unsafe { libc::CMSG_NXTHDR(header, next) };
     }
     is_found
+}
+
+/// Returns the place of a message's length. Its header is the first field.
+fn length_of(message: *mut mmsghdr) -> *mut u32 {
+    message.wrapping_byte_add(std::mem::offset_of!(mmsghdr, msg_len)).cast()
 }
 
 /// Replaces libc's `sendmmsg`: one message after the other on a stream.
@@ -222,12 +227,12 @@ unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, fla
     for index in 0..count.min(libc::UIO_MAXIOV as u32) {
         let message = messages.wrapping_add(index as usize);
         // SAFETY: the program promised `count` messages.
-        let sent = unsafe { sendmsg(fd, &raw const (*message).msg_hdr, flags) };
+        let sent = unsafe { sendmsg(fd, message.cast::<msghdr>(), flags) };
         if sent < 0 {
             return if index == 0 { -1 } else { index as c_int };
         }
         // SAFETY: as above.
-        unsafe { (&raw mut (*message).msg_len).write(sent as u32) };
+        unsafe { length_of(message).write(sent as u32) };
     }
     count.min(libc::UIO_MAXIOV as u32) as c_int
 }
@@ -246,11 +251,11 @@ unsafe extern "C" fn recvmmsg(
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }
     // SAFETY: the program promised `count` messages.
-    let received = unsafe { recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE) };
+    let received = unsafe { recvmsg(fd, messages.cast::<msghdr>(), flags & !libc::MSG_WAITFORONE) };
     if received < 0 {
         return -1;
     }
     // SAFETY: as above.
-    unsafe { (&raw mut (*messages).msg_len).write(received as u32) };
+    unsafe { length_of(messages).write(received as u32) };
     1
 }

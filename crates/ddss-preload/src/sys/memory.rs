@@ -41,7 +41,7 @@ pub(super) unsafe fn internet_address(name: *const sockaddr, length: socklen_t) 
         return None;
     }
     // SAFETY: the caller promised `length` bytes, which hold the family.
-    let family = unsafe { (&raw const (*name).sa_family).read_unaligned() };
+    let family = unsafe { name.cast::<libc::sa_family_t>().read_unaligned() };
     match i32::from(family) {
         libc::AF_INET if length as usize >= size_of::<libc::sockaddr_in>() => {
             // SAFETY: the length was checked.

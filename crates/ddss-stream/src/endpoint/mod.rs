@@ -118,6 +118,7 @@ impl Endpoint {
         local.error.store(0, Ordering::Relaxed);
         local.is_full.store(0, Ordering::Relaxed);
         local.writes.store(0, Ordering::Relaxed);
+        local.registrations.store(0, Ordering::Relaxed);
         local.generation.fetch_add(1, Ordering::Relaxed);
         local.users.store(1, Ordering::Release);
     }

@@ -111,10 +111,39 @@ impl Endpoint {
         }
     }
 
-    /// Withdraws the announcement of a waiter that is awake.
+    /// Counts a set of `epoll` that keeps an interest in the stream.
+    pub fn register(&self) {
+        self.local().registrations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the count of [`register`](Self::register) back.
+    pub fn unregister(&self) {
+        self.local().registrations.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a thread that is about to sleep in a call of its own.
+    pub fn block(&self) {
+        if let Some(link) = self.local().link() {
+            self.own_side(link).blocked.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the count of [`block`](Self::block) back.
+    pub fn unblock(&self) {
+        if let Some(link) = self.local().link() {
+            self.own_side(link).blocked.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Withdraws the announcement of a waiter that is awake, unless it may be that of another waiter as well.
     #[inline]
     pub fn wake(&self) {
-        if let Some(link) = self.local().link() {
+        let Some(link) = self.local().link() else { return };
+        let side = self.own_side(link);
+        let is_alone = side.blocked.load(Ordering::Relaxed) == 0
+            && side.processes.load(Ordering::Relaxed) <= 1
+            && self.local().registrations.load(Ordering::Relaxed) <= 1;
+        if is_alone {
             link.header().directions[self.side() ^ 1].wake_reader();
         }
     }

@@ -85,6 +85,13 @@ impl Endpoint {
         if Spin::until(look).is_some() {
             return Ok(());
         }
+        self.block();
+        let slept = self.sleep(socket, link, want, deadline);
+        self.unblock();
+        slept
+    }
+
+    fn sleep(&self, socket: Descriptor, link: Link, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         self.announce(link, want);
         if self.has(link, want) {
             return Ok(());

@@ -49,6 +49,8 @@ pub(crate) struct Local {
     pub(crate) error: AtomicI32,
     pub(crate) is_full: AtomicU32,
     pub(crate) writes: AtomicU32,
+    /// Sets of `epoll` that keep an interest in the stream.
+    pub(crate) registrations: AtomicU32,
 }
 
 /// Place of a hidden descriptor in an entry.

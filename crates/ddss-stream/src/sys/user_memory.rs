@@ -38,8 +38,10 @@ impl<'a> UserMemory<'a> {
     #[inline]
     fn part(&self, index: usize) -> iovec {
         debug_assert!(index < self.count);
-        // SAFETY: `new` was promised `count` entries.
-        unsafe { *self.parts.add(index) }
+        // SAFETY: `new` was promised `count` entries, so that the address lies inside the list.
+        let part = unsafe { self.parts.add(index) };
+        // SAFETY: as above; the entries are valid for `'a`.
+        unsafe { *part }
     }
 
     /// Calls `act` for each contiguous part of `bytes` bytes from `offset` on: bytes before it, address, length.
