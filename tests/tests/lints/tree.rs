@@ -23,12 +23,10 @@ const RULES: &[MemberRule] = &[
     rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
     rule("ddssd", &["ddss-core", "ddss-admin", "ddss-admission", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
-    rule("ddss-cli", &["ddss", "ddss-admin", "ddss-core"], &[]),
-    rule("ddssd", &["ddss-core", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
     // Streams know nothing of segments, and the client crate nothing of streams.
     rule("ddss-stream", &[], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
-    rule("ddss-cli", &["ddss", "ddssd", "ddss-core", "ddss-stream"], &[]),
+    rule("ddss-cli", &["ddss", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
     rule("ddss-sim", &["ddss-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss"], &[]),

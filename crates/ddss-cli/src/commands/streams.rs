@@ -48,7 +48,7 @@ fn library(options: &RunOptions) -> Result<PathBuf, CommandError> {
     let places = [folder.join(LIBRARY), folder.join("../lib/ddss").join(LIBRARY)];
     places.iter().find_map(|place| place.canonicalize().ok()).ok_or_else(|| {
         CommandError::Refused(format!(
-            "cannot find {LIBRARY} beside this program or in ../lib/ddss: build it with `cargo build -p ddss-preload`, or name it with --library"
+            "cannot find {LIBRARY} beside this program or in ../lib/ddss: build it with `cargo build --release -p ddss-preload`, or name it with --library"
         ))
     })
 }
