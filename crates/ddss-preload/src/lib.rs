@@ -5,6 +5,7 @@
 
 mod calls;
 mod epoll;
+mod places;
 mod polling;
 mod rules;
 mod startup;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ddss_stream::{Endpoint, Spin};
 use libc::{pollfd, sigset_t};
 
-use crate::sys::polling::kernel_poll;
+use crate::sys::kernel::kernel_poll;
 use crate::table;
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;

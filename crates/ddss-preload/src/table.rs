@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ddss_stream::Endpoint;
 
+use crate::places;
+
 /// Descriptors above this number stay with the kernel.
 const DESCRIPTORS: usize = 65_536;
 const KIND: u32 = 3 << 30;
@@ -83,7 +85,7 @@ pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
     let code = from.load(Ordering::Acquire);
     let is_live = match code & KIND {
         STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),
-        EPOLL => crate::epoll::share((code & !KIND) as usize),
+        EPOLL => places::share((code & !KIND) as usize),
         _ => false,
     };
     release(to.swap(if is_live { code } else { 0 }, Ordering::AcqRel));
@@ -103,7 +105,7 @@ pub(crate) fn len() -> u32 {
 fn release(code: u32) {
     match code & KIND {
         STREAM | PLAIN => drop(Endpoint::from_table(code & !KIND)),
-        EPOLL => crate::epoll::release((code & !KIND) as usize),
+        EPOLL => places::release((code & !KIND) as usize),
         _ => (),
     }
 }

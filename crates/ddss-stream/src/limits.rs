@@ -1,5 +1,7 @@
 //! Limits of this crate.
 
+use std::time::Duration;
+
 /// Bytes of one ring. Small enough that the rings of many streams stay in the cache.
 pub const RING_BYTES: usize = 64 << 10;
 /// Bytes before the rings.
@@ -20,6 +22,12 @@ pub const PROBE_WRITES: u32 = 64;
 pub const PARTS_MAX: usize = 1024;
 /// Parts that one system call on TCP gets.
 pub const TCP_PARTS: usize = 16;
+/// Search for a free port from which ports count as scarce.
+pub const SLOW_BIND: Duration = Duration::from_millis(1);
+/// Connections that stay on TCP after the first slow search for a port.
+pub const SKIPS_MIN: u32 = 64;
+/// The most connections that stay on TCP after a slow search.
+pub const SKIPS_MAX: u32 = 4096;
 /// Longest time that a thread spins before it sleeps, in nanoseconds.
 pub const SPIN_MAX_NS: u64 = 20_000;
 /// Shortest spin, in nanoseconds. Below it a thread does not spin at all.

@@ -10,7 +10,7 @@ use ddss_stream::{Endpoint, Spin};
 use libc::{epoll_event, sigset_t};
 
 use super::item::Item;
-use crate::sys::epoll::{kernel_control, kernel_wait};
+use crate::sys::kernel::{kernel_control, kernel_wait};
 use crate::table;
 
 /// Events that one wait in the kernel returns.

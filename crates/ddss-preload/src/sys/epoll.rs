@@ -50,34 +50,6 @@ unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *
     }
 }
 
-/// Changes the kernel's set.
-pub(crate) fn kernel_control(set: c_int, operation: c_int, fd: c_int, events: u32, token: u64) -> Result<(), i32> {
-    let mut event = epoll_event { events, u64: token };
-    // SAFETY: the event lives until the call returns.
-    match unsafe { real::epoll_ctl(set, operation, fd, &raw mut event) } {
-        0 => Ok(()),
-        _ => Err(errno::get()),
-    }
-}
-
-/// Waits in the kernel. A timeout of -1 waits without end.
-pub(crate) fn kernel_wait(
-    set: c_int,
-    events: &mut [epoll_event],
-    timeout_ms: c_int,
-    mask: *const sigset_t,
-) -> Result<usize, i32> {
-    let count = events.len() as c_int;
-    let found = if mask.is_null() {
-        // SAFETY: the slice has room for `count` events.
-        unsafe { real::epoll_wait(set, events.as_mut_ptr(), count, timeout_ms) }
-    } else {
-        // SAFETY: as above, and the program passed the mask.
-        unsafe { real::epoll_pwait(set, events.as_mut_ptr(), count, timeout_ms, mask) }
-    };
-    if found >= 0 { Ok(found as usize) } else { Err(errno::get()) }
-}
-
 /// Replaces libc's `epoll_wait`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {

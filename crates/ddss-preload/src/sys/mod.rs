@@ -1,11 +1,12 @@
 //! The library's C side: exported symbols, the next library's symbols, and raw memory of the program.
 
 mod descriptors;
-pub(crate) mod epoll;
+mod epoll;
 pub(crate) mod errno;
 mod io;
+pub(crate) mod kernel;
 mod memory;
-pub(crate) mod polling;
+mod polling;
 mod process;
 pub(crate) mod real;
 mod sockets;

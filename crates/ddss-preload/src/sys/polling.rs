@@ -1,24 +1,12 @@
 //! `poll` and `select`.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 use std::time::Duration;
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::{errno, real};
 use crate::polling;
-
-/// Waits in the kernel.
-pub(crate) fn kernel_poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<usize, i32> {
-    let timeout = timeout.map(|left| timespec {
-        tv_sec: left.as_secs() as libc::time_t,
-        tv_nsec: c_long::from(left.subsec_nanos() as i32),
-    });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| timeout as *const timespec);
-    // SAFETY: the list is a slice, the time lives until the call returns, the mask is the program's.
-    let found = unsafe { real::ppoll(list.as_mut_ptr(), list.len() as nfds_t, timeout, mask) };
-    if found >= 0 { Ok(found as usize) } else { Err(errno::get()) }
-}
 
 fn answer(found: Result<usize, i32>) -> c_int {
     match found {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Endpoint;
+use super::endpoint::Endpoint;
 use crate::limits::{RING_BYTES, WRITABLE_BYTES};
 use crate::sys::{self, Descriptor, Hidden, Link};
 

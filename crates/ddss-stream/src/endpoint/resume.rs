@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
-use super::{Endpoint, SHARED};
+use super::endpoint::{Endpoint, SHARED};
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
 

@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::Endpoint;
+use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
 use crate::limits::{PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::{ACCEPTOR, Endpoint, PLAIN, SHARED, UNDECIDED, is_close_on_exec};
+use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, SHARED, UNDECIDED, is_close_on_exec};
 use crate::limits::{LOOK_CALLS, OFFER_BYTES, OFFER_CALLS};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Offer};

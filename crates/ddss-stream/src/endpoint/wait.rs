@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
-use super::Endpoint;
+use super::endpoint::Endpoint;
 use crate::limits::{SPIN_MAX_NS, SPIN_MIN_NS};
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
 
