@@ -112,6 +112,12 @@ pub(crate) enum Command {
     /// Measure this machine: calls under each strategy, local and remote gets and puts
     #[command(after_help = examples::BENCH)]
     Bench(BenchOptions),
+    /// Run a program whose connections inside this node use shared memory
+    #[command(after_help = examples::RUN)]
+    Run(RunOptions),
+    /// List the streams of programs under `ddss run`, with transport and reason
+    #[command(after_help = examples::STREAMS)]
+    Streams,
     /// Create a cluster, add nodes and remove them
     #[command(subcommand, after_help = examples::CLUSTER)]
     Cluster(ClusterCommand),
@@ -208,6 +214,23 @@ pub(crate) struct DaemonOptions {
     /// Folder of the daemon [default: $DDSS_DIR, else this user's daemon folder, else /run/ddss]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Program to run with the preload library.
+#[derive(Args, Debug)]
+pub(crate) struct RunOptions {
+    /// File with rules: which connections use shared memory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Longest spin before a thread sleeps, in microseconds; 0 never spins
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(..=1000))]
+    pub(crate) spin: Option<u64>,
+    /// Preload library [default: libddss_preload.so beside this command, or in ../lib/ddss]
+    #[arg(long, value_name = "FILE", env = "DDSS_PRELOAD")]
+    pub(crate) library: Option<PathBuf>,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<std::ffi::OsString>,
 }
 
 /// Name of a segment, and the daemon through which it is reached.

@@ -140,6 +140,20 @@ Examples:
 With fewer than three cores the nodes and the client share them, and a remote
 call includes the time until its node runs.";
 
+pub(crate) const RUN: &str = "\
+Examples:
+  ddss run -- redis-server --port 6379
+  ddss run -- redis-benchmark -t get,set   both have it: shared memory
+  ddss run --rules streams.rules -- nginx
+
+A connection uses shared memory if both of its programs run so, under one user.
+All others stay plain TCP. Static, setuid and Go programs stay on TCP.";
+
+pub(crate) const STREAMS: &str = "\
+Examples:
+  ddss streams
+  ddss streams --json | jq -r '.[].reason'";
+
 pub(crate) const NODES: &str = "\
 Examples:
   ddss nodes   leader, voters and live nodes";

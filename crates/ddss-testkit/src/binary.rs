@@ -40,6 +40,14 @@ pub fn example(name: &str) -> Result<PathBuf, Error> {
     examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
+/// The path of the preload library, built as the programs are.
+pub fn preload_library() -> Result<PathBuf, Error> {
+    static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| build(&["--lib", "--package", "ddss-preload"]));
+    let built = built.as_ref().map_err(|error| Error::Build(error.clone()))?;
+    built.get("ddss_preload").cloned().ok_or_else(|| Error::NoSuchProgram("ddss_preload".to_owned()))
+}
+
 /// Target triple of statically linked programs on this machine, if Rust has that target installed.
 pub fn static_target() -> Option<String> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
@@ -73,7 +81,8 @@ fn build(what: &[&str]) -> Result<HashMap<String, PathBuf>, String> {
     let mut programs = HashMap::new();
     for message in Message::parse_stream(output.stdout.as_slice()) {
         if let Message::CompilerArtifact(artifact) = message.map_err(|error| error.to_string())? {
-            let program = artifact.executable.map(|path| (artifact.target.name, path.into_std_path_buf()));
+            let library = artifact.filenames.iter().find(|path| path.extension() == Some("so")).cloned();
+            let program = artifact.executable.or(library).map(|path| (artifact.target.name, path.into_std_path_buf()));
             programs.extend(program);
         }
     }

@@ -41,7 +41,7 @@ mod readme;
 pub mod repo_lints;
 mod retry;
 
-pub use binary::{binary, example, static_programs, static_target};
+pub use binary::{binary, example, preload_library, static_programs, static_target};
 pub use block_on::block_on;
 pub use commands::command_tree::{Flags, commands};
 pub use commands::run::{CommandOutput, run_ddss};

@@ -33,6 +33,8 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["cluster", "remove"] => &["9"],
         ["demo"] => &["--measure-ms", "nothing"],
         ["ping" | "ls" | "locks" | "doctor" | "status" | "counters" | "clients" | "nodes"] => &[],
+        ["run"] => &["--library", "/nowhere/library", "no-such-program"],
+        ["streams"] => &[],
         ["cluster", "init" | "token" | "leave" | "status"] => &[],
         unknown => panic!("say in this test how {unknown:?} is called"),
     }

@@ -10,5 +10,6 @@ mod remote_get;
 mod replicas;
 mod same_core;
 mod slices;
+mod streams;
 mod system_calls;
 mod waits;

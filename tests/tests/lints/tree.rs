@@ -23,7 +23,10 @@ const RULES: &[MemberRule] = &[
     rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
     rule("ddssd", &["ddss-core", "ddss-admin", "ddss-admission", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
-    rule("ddss-cli", &["ddss", "ddss-admin", "ddss-core"], &[]),
+    // Streams know nothing of segments, and the client crate nothing of streams.
+    rule("ddss-stream", &[], &[]),
+    rule("ddss-preload", &["ddss-stream"], &[]),
+    rule("ddss-cli", &["ddss", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
     rule("ddss-sim", &["ddss-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss"], &[]),
@@ -40,6 +43,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-ipc/src/shm/ring.rs",
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
+    "crates/ddss-stream/src/sys/**",
+    "crates/ddss-preload/src/sys/**",
     // Not DDSS itself: libnfs, for the comparison with NFS.
     "crates/ddss-apps/src/sys/**",
 ];

@@ -10,4 +10,5 @@ pub(crate) mod locks;
 pub(crate) mod offline;
 pub(crate) mod segments;
 pub(crate) mod status;
+pub(crate) mod streams;
 pub(crate) mod trace;

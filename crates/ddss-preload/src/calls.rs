@@ -1,0 +1,157 @@
+//! Calls on streams, without their C types.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::RawFd;
+
+use ddss_stream::{Decision, Descriptor, Endpoint, Native, Reason, UserMemory};
+use rustix::io::Errno;
+use rustix::net::{SocketType, ipproto, sockopt};
+
+use crate::rules::{self, End};
+use crate::sys::errno;
+use crate::{epoll, table};
+
+/// Flags of `recv` and `send` that concern the kernel's own queues.
+const KERNEL_ONLY: i32 = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+
+/// Reads: `native` is the same call of the kernel.
+pub(crate) fn read(
+    endpoint: &Endpoint,
+    socket: RawFd,
+    to: &UserMemory<'_>,
+    flags: i32,
+    mut native: impl FnMut() -> isize,
+) -> isize {
+    if flags & KERNEL_ONLY != 0 {
+        return kernel_only(endpoint, socket, flags, native);
+    }
+    let kind = if flags & libc::MSG_PEEK != 0 { Native::Look } else { Native::Read };
+    match through_kernel(endpoint, socket, kind, &mut native) {
+        Some(result) => result,
+        None => result(endpoint.read(Descriptor(socket), to, flags)),
+    }
+}
+
+/// Writes: `native` is the same call of the kernel.
+pub(crate) fn write(
+    endpoint: &Endpoint,
+    socket: RawFd,
+    from: &UserMemory<'_>,
+    flags: i32,
+    mut native: impl FnMut() -> isize,
+) -> isize {
+    if flags & KERNEL_ONLY != 0 {
+        return kernel_only(endpoint, socket, flags, native);
+    }
+    if let Some(result) = through_kernel(endpoint, socket, Native::Write, &mut native) {
+        return result;
+    }
+    let written = endpoint.write(Descriptor(socket), from, flags);
+    if written == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0 {
+        crate::sys::raise_broken_pipe();
+    }
+    result(written)
+}
+
+/// Carries out a call while the stream is undecided or plain. `None`: the library has to.
+pub(crate) fn through_kernel(
+    endpoint: &Endpoint,
+    socket: RawFd,
+    kind: Native,
+    native: &mut impl FnMut() -> isize,
+) -> Option<isize> {
+    match endpoint.native(Descriptor(socket), kind, &mut *native) {
+        Some((result, decision)) => {
+            follow(endpoint, socket, decision);
+            Some(result)
+        }
+        None if endpoint.is_plain() => {
+            table::mark_plain(socket);
+            Some(native())
+        }
+        None => None,
+    }
+}
+
+/// Adapts tables and epoll sets to a decision.
+fn follow(endpoint: &Endpoint, socket: RawFd, decision: Decision) {
+    match decision {
+        Decision::None => (),
+        Decision::Plain => table::mark_plain(socket),
+        Decision::Shared => epoll::convert(endpoint),
+    }
+}
+
+/// Urgent data and the error queue stay the kernel's. Urgent data moves the byte position, so that an undecided stream stays on TCP.
+fn kernel_only(endpoint: &Endpoint, socket: RawFd, flags: i32, mut native: impl FnMut() -> isize) -> isize {
+    if flags & libc::MSG_OOB != 0 {
+        stay_on_tcp(endpoint, socket);
+    }
+    native()
+}
+
+/// Keeps a stream on TCP. False: it uses shared memory already.
+pub(crate) fn stay_on_tcp(endpoint: &Endpoint, socket: RawFd) -> bool {
+    let is_plain = endpoint.stay_on_tcp(Reason::KernelCall);
+    if is_plain {
+        table::mark_plain(socket);
+    }
+    is_plain
+}
+
+/// Prepares a connection before the kernel connects it.
+pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
+    let descriptor = Descriptor(socket);
+    let is_tcp = sockopt::socket_type(descriptor) == Ok(SocketType::STREAM)
+        && sockopt::socket_protocol(descriptor) == Ok(Some(ipproto::TCP));
+    if !is_tcp || !is_own_address(destination.ip()) || !rules::allow(End::Connect, destination) {
+        return false;
+    }
+    let Some(endpoint) = Endpoint::connecting(descriptor, destination) else { return false };
+    table::insert_stream(socket, endpoint)
+}
+
+/// Prepares an accepted connection.
+pub(crate) fn after_accept(socket: RawFd) {
+    let descriptor = Descriptor(socket);
+    let own = rustix::net::getsockname(descriptor).ok().and_then(|own| SocketAddr::try_from(own).ok());
+    let is_allowed = own.is_some_and(|own| rules::allow(End::Listen, own));
+    if is_allowed && let Some(endpoint) = Endpoint::accepted(descriptor) {
+        table::insert_stream(socket, endpoint);
+    }
+}
+
+/// Closes a descriptor: the library forgets it before its number can be used again.
+pub(crate) fn before_close(socket: RawFd) {
+    if !table::is_known(socket) {
+        return;
+    }
+    if let Some(endpoint) = table::stream(socket) {
+        endpoint.before_close(Descriptor(socket));
+    }
+    table::remove(socket);
+}
+
+/// Shuts the writing side after the kernel did.
+pub(crate) fn shutdown(endpoint: &Endpoint, socket: RawFd, how: i32) {
+    if !stay_on_tcp(endpoint, socket) && how != libc::SHUT_RD {
+        endpoint.shut_writing();
+    }
+}
+
+/// Returns true if the address belongs to this node: a socket can be bound to it.
+fn is_own_address(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Converts a result to that of a C call.
+pub(crate) fn result(result: Result<usize, Errno>) -> isize {
+    match result {
+        Ok(bytes) => bytes as isize,
+        Err(error) => {
+            errno::set(error.raw_os_error());
+            -1
+        }
+    }
+}

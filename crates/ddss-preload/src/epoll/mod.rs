@@ -1,0 +1,7 @@
+//! Sets of `epoll`: the library keeps the interest in streams, the kernel the rest.
+
+mod item;
+mod set;
+mod sets;
+
+pub(crate) use sets::{convert, insert, set};

@@ -1,0 +1,13 @@
+//! The preload library: libc's socket calls, carried out by `ddss-stream` for connections inside the node.
+//!
+//! `ddss run -- PROGRAM` sets `LD_PRELOAD` to this library. It maps descriptors to streams and calls to operations, and hands everything
+//! else to the next library. A call that rings cannot carry out keeps its stream on TCP.
+
+mod calls;
+mod epoll;
+mod places;
+mod polling;
+mod rules;
+mod startup;
+mod sys;
+mod table;

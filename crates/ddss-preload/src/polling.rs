@@ -1,0 +1,121 @@
+//! `poll` over streams and other descriptors.
+
+use std::time::{Duration, Instant};
+
+use ddss_stream::{Endpoint, Spin};
+use libc::{pollfd, sigset_t};
+
+use crate::sys::kernel::kernel_poll;
+use crate::table;
+
+const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+const END: i16 = libc::POLLRDHUP;
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP;
+
+/// A stream in the list.
+struct Polled {
+    place: usize,
+    endpoint: Endpoint,
+    is_held: bool,
+}
+
+/// Returns true if the library has a part in the answer.
+pub(crate) fn concerns(list: &[pollfd]) -> bool {
+    list.iter().any(|entry| table::stream(entry.fd).is_some())
+}
+
+/// Polls. `timeout` `None` waits without end. Returns the number of ready descriptors or the error number.
+pub(crate) fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<usize, i32> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut streams = Vec::new();
+    for (place, entry) in list.iter().enumerate() {
+        if let Some(endpoint) = table::stream(entry.fd) {
+            // No other thread may move an undecided stream to memory while this one waits for TCP only.
+            let is_held = endpoint.hold();
+            streams.push(Polled { place, endpoint, is_held });
+        }
+    }
+    let result = poll_streams(list, &streams, deadline, timeout == Some(Duration::ZERO), mask);
+    for polled in streams.iter().filter(|polled| polled.is_held) {
+        polled.endpoint.release();
+    }
+    result
+}
+
+fn poll_streams(
+    list: &mut [pollfd],
+    streams: &[Polled],
+    deadline: Option<Instant>,
+    is_look: bool,
+    mask: *const sigset_t,
+) -> Result<usize, i32> {
+    let librarys = || streams.iter().filter(|polled| polled.endpoint.is_shared());
+    let is_ready = |list: &[pollfd]| librarys().any(|polled| bits(polled, &list[polled.place]) != 0);
+    loop {
+        librarys().for_each(|polled| polled.endpoint.block());
+        let mut ready = is_ready(list);
+        if !ready && !is_look {
+            ready = Spin::until(|| is_ready(list).then_some(())).is_some();
+        }
+        if !ready {
+            for polled in librarys() {
+                polled.endpoint.silence();
+                polled.endpoint.rest(list[polled.place].events & OUT != 0);
+            }
+            ready = is_ready(list);
+        }
+        let mut extended = extend(list, streams);
+        let left = if ready || is_look {
+            Some(Duration::ZERO)
+        } else {
+            deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        };
+        let slept = kernel_poll(&mut extended, left, mask);
+        librarys().for_each(|polled| polled.endpoint.unblock());
+        slept?;
+        for (entry, found) in list.iter_mut().zip(&extended) {
+            entry.revents = found.revents;
+        }
+        for polled in librarys() {
+            let found = list[polled.place].revents;
+            if found & libc::POLLNVAL == 0 {
+                merge(polled, &mut list[polled.place], found);
+            }
+        }
+        let count = list.iter().filter(|entry| entry.revents != 0).count();
+        if count > 0 || is_look || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(count);
+        }
+    }
+}
+
+/// Returns the list for the kernel: what TCP can still tell of streams, and their bells behind the program's entries.
+fn extend(list: &[pollfd], streams: &[Polled]) -> Vec<pollfd> {
+    let mut extended = list.to_vec();
+    for polled in streams.iter().filter(|polled| polled.endpoint.is_shared()) {
+        let events = list[polled.place].events;
+        let out = if polled.endpoint.writes_to_tcp() { events & OUT } else { 0 };
+        let end = if events & IN != 0 { END } else { 0 };
+        extended[polled.place].events = events & (IN | END | libc::POLLPRI) | out | end;
+        let bell = polled.endpoint.bell().map_or(-1, |bell| bell.number());
+        extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
+    }
+    extended
+}
+
+/// Adds the library's answer to the kernel's.
+fn merge(polled: &Polled, entry: &mut pollfd, found: i16) {
+    if polled.endpoint.is_off_tcp() || found & (END | ALWAYS) != 0 {
+        polled.endpoint.latch(found as u32);
+    }
+    let of_tcp = if polled.endpoint.is_off_tcp() { found & ALWAYS } else { found };
+    entry.revents = (of_tcp & (entry.events | ALWAYS)) | bits(polled, entry);
+}
+
+fn bits(polled: &Polled, entry: &pollfd) -> i16 {
+    let ready = polled.endpoint.ready().bits as i16;
+    let normal = if ready & libc::POLLIN != 0 { libc::POLLRDNORM } else { 0 };
+    let writable = if ready & libc::POLLOUT != 0 { libc::POLLWRNORM } else { 0 };
+    (ready | normal | writable) & (entry.events | ALWAYS)
+}

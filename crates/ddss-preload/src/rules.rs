@@ -1,0 +1,133 @@
+//! Rules of the administrator: the first match decides.
+//!
+//! ```text
+//! # use auto|same|tcp  listen|connect  PROGRAM  ADDRESS[/PREFIX]:PORTS
+//! use tcp   connect  *            *:5432
+//! use auto  listen   redis-*      127.0.0.0/8:6379-6389
+//! ```
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
+
+/// File with the rules.
+const RULES_VARIABLE: &str = "DDSS_STREAMS_RULES";
+/// Rules of a file.
+const RULES_MAX: usize = 1024;
+
+/// End of a connection that a rule is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Listen,
+    Connect,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Rule {
+    uses_memory: bool,
+    end: End,
+    program: String,
+    network: Option<(IpAddr, u8)>,
+    ports: (u16, u16),
+}
+
+static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+
+/// Reads the rules that concern this program.
+pub(crate) fn load() {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let program = program.unwrap_or_default();
+    let text = std::env::var_os(RULES_VARIABLE).map(std::fs::read_to_string);
+    let rules = match text {
+        Some(Ok(text)) => parse(&text),
+        Some(Err(_)) => Err("cannot be read".to_owned()),
+        None => Ok(Vec::new()),
+    };
+    let rules = rules.unwrap_or_else(|wrong| {
+        // A rule that is not understood may be one that forbids: nothing is shared then.
+        crate::sys::report(&format!("ddss-preload: rules: {wrong}; every connection stays on tcp\n"));
+        vec![
+            Rule { uses_memory: false, end: End::Listen, program: "*".into(), network: None, ports: (0, u16::MAX) },
+            Rule { uses_memory: false, end: End::Connect, program: "*".into(), network: None, ports: (0, u16::MAX) },
+        ]
+    });
+    let _ = RULES.set(rules.into_iter().filter(|rule| matches(&rule.program, &program)).collect());
+}
+
+/// Returns true if a connection may use shared memory.
+pub(crate) fn allow(end: End, address: SocketAddr) -> bool {
+    let rules = RULES.get().map(Vec::as_slice).unwrap_or_default();
+    let ip = address.ip().to_canonical();
+    let found = rules.iter().find(|rule| {
+        rule.end == end
+            && (rule.ports.0..=rule.ports.1).contains(&address.port())
+            && rule.network.is_none_or(|(network, prefix)| is_inside(ip, network, prefix))
+    });
+    found.is_none_or(|rule| rule.uses_memory)
+}
+
+fn parse(text: &str) -> Result<Vec<Rule>, String> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.split('#').next().unwrap_or("").trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty()).take(RULES_MAX);
+    lines.map(|(number, line)| parse_rule(line).ok_or_else(|| format!("line {number} is not a rule"))).collect()
+}
+
+fn parse_rule(line: &str) -> Option<Rule> {
+    let mut words = line.split_whitespace();
+    if words.next()? != "use" {
+        return None;
+    }
+    let uses_memory = match words.next()? {
+        "auto" | "same" => true,
+        "tcp" => false,
+        _ => return None,
+    };
+    let end = match words.next()? {
+        "listen" => End::Listen,
+        "connect" => End::Connect,
+        _ => return None,
+    };
+    let program = words.next()?.to_owned();
+    let (address, ports) = words.next()?.rsplit_once(':')?;
+    if words.next().is_some() {
+        return None;
+    }
+    let network = match address {
+        "*" => None,
+        address => {
+            let (ip, prefix) = address.split_once('/').map_or((address, None), |(ip, prefix)| (ip, Some(prefix)));
+            let ip: IpAddr = ip.trim_matches(['[', ']']).parse().ok()?;
+            let longest = if ip.is_ipv4() { 32 } else { 128 };
+            let prefix = prefix.map_or(Some(longest), |prefix| prefix.parse().ok())?;
+            (prefix <= longest).then_some(Some((ip, prefix)))?
+        }
+    };
+    let ports = match ports {
+        "*" => (0, u16::MAX),
+        ports => {
+            let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+            (first.parse().ok()?, last.parse().ok()?)
+        }
+    };
+    Some(Rule { uses_memory, end, program, network, ports })
+}
+
+fn is_inside(ip: IpAddr, network: IpAddr, prefix: u8) -> bool {
+    let (ip, network, bits) = match (ip, network) {
+        (IpAddr::V4(ip), IpAddr::V4(network)) => (u128::from(u32::from(ip)), u128::from(u32::from(network)), 32),
+        (IpAddr::V6(ip), IpAddr::V6(network)) => (ip.into(), network.into(), 128),
+        _ => return false,
+    };
+    let shift = bits - u32::from(prefix);
+    shift == 128 || ip >> shift == network >> shift
+}
+
+/// Matches a name with a pattern in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name
+            .strip_prefix(start)
+            .is_some_and(|left| (0..=left.len()).any(|at| left.is_char_boundary(at) && matches(rest, &left[at..]))),
+    }
+}

@@ -1,0 +1,56 @@
+//! Start of a program image: settings, and the streams that an earlier image left.
+
+use std::os::fd::RawFd;
+
+use ddss_stream::{Descriptor, Endpoint};
+
+use crate::{rules, table};
+
+/// Longest spin in microseconds.
+const SPIN_VARIABLE: &str = "DDSS_STREAMS_SPIN_US";
+
+/// Calls before an offer; tests set it to 1.
+const OFFER_VARIABLE: &str = "DDSS_STREAMS_OFFER_AFTER";
+
+fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Prepares the library. Runs before the program's `main`.
+pub(crate) fn start() {
+    if let Some(microseconds) = setting::<u64>(SPIN_VARIABLE) {
+        ddss_stream::set_spin_max(microseconds.saturating_mul(1000));
+    }
+    if let Some(calls) = setting(OFFER_VARIABLE) {
+        ddss_stream::set_offer_after(calls);
+    }
+    rules::load();
+    adopt_inherited();
+    ddss_stream::init();
+}
+
+/// Takes over streams whose memory was inherited. Most programs inherit none and are done after one folder.
+fn adopt_inherited() {
+    let (mut memories, mut sockets) = (Vec::new(), Vec::new());
+    let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return };
+    for entry in descriptors.flatten() {
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
+        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        let target = target.to_string_lossy();
+        if target.starts_with("/memfd:ddss-stream ") {
+            memories.push(number);
+        } else if target.starts_with("socket:")
+            && let Ok(found) = rustix::fs::fstat(Descriptor(number))
+        {
+            sockets.push((number, found.st_ino));
+        }
+    }
+    for memory in memories {
+        let Some((endpoint, inode)) = Endpoint::inherited(memory, &sockets) else { continue };
+        for (socket, _) in sockets.iter().filter(|(_, other)| *other == inode) {
+            if let Some(copy) = Endpoint::acquire(endpoint.index()) {
+                table::insert_stream(*socket, copy);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The calls of `epoll`.
+
+use std::ffi::{c_int, c_long};
+
+use libc::{epoll_event, sigset_t, timespec};
+
+use super::{errno, real};
+use crate::epoll;
+
+fn created(set: c_int) -> c_int {
+    if set >= 0 {
+        epoll::insert(set);
+    }
+    set
+}
+
+/// Replaces libc's `epoll_create`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+    // SAFETY: the program's argument, unchanged.
+    created(unsafe { real::epoll_create(size) })
+}
+
+/// Replaces libc's `epoll_create1`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: the program's argument, unchanged.
+    created(unsafe { real::epoll_create1(flags) })
+}
+
+/// Replaces libc's `epoll_ctl`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    let Some(found) = epoll::set(set) else {
+        // SAFETY: the program's arguments, unchanged.
+        return unsafe { real::epoll_ctl(set, operation, fd, event) };
+    };
+    let copy = if event.is_null() || operation == libc::EPOLL_CTL_DEL {
+        None
+    } else {
+        // SAFETY: the program passed an event.
+        Some(unsafe { event.read_unaligned() })
+    };
+    match found.control(set, operation, fd, copy) {
+        Ok(()) => 0,
+        Err(error) => {
+            errno::set(error);
+            -1
+        }
+    }
+}
+
+/// Replaces libc's `epoll_wait`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
+    // SAFETY: as the program called it, without a mask.
+    unsafe { epoll_pwait(set, events, count, timeout, std::ptr::null()) }
+}
+
+/// Replaces libc's `epoll_pwait`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let Some(found) = epoll::set(set).filter(|_| count > 0 && !events.is_null()) else {
+        // SAFETY: the program's arguments, unchanged.
+        return unsafe { real::epoll_pwait(set, events, count, timeout, mask) };
+    };
+    // SAFETY: the program promised room for `count` events.
+    let room =
+        unsafe { std::slice::from_raw_parts_mut(events.cast::<std::mem::MaybeUninit<epoll_event>>(), count as usize) };
+    match found.wait(set, room, timeout, mask) {
+        Ok(found) => found as c_int,
+        Err(error) => {
+            errno::set(error);
+            -1
+        }
+    }
+}
+
+/// Replaces libc's `epoll_pwait2`. Nanoseconds are rounded up to a millisecond.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait2(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let timeout = if timeout.is_null() {
+        -1
+    } else {
+        // SAFETY: the program passed a time.
+        let timeout = unsafe { timeout.read() };
+        let rounded = (timeout.tv_nsec as c_long + 999_999) / 1_000_000;
+        timeout.tv_sec.saturating_mul(1000).saturating_add(rounded).min(c_int::MAX.into()) as c_int
+    };
+    // SAFETY: as the program called it.
+    unsafe { epoll_pwait(set, events, count, timeout, mask) }
+}

@@ -1,0 +1,261 @@
+//! Reads and writes.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+use super::{memory, real};
+use crate::{calls, table};
+
+/// Replaces libc's `read`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::read(fd, to, bytes) };
+    let Some(endpoint) = table::stream(fd) else { return native() };
+    // SAFETY: the program promised the buffer.
+    unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
+}
+
+/// Replaces the checked form of `read`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
+    assert!(bytes <= room, "read beyond a buffer");
+    // SAFETY: as the program called it.
+    unsafe { read(fd, to, bytes) }
+}
+
+/// Replaces libc's `write`.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::write(fd, from, bytes) };
+    let Some(endpoint) = table::stream(fd) else { return native() };
+    // SAFETY: the program promised the buffer.
+    unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
+}
+
+/// Replaces libc's `readv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::readv(fd, parts, count) };
+    let Some(endpoint) = table::stream(fd).filter(|_| count > 0) else { return native() };
+    // SAFETY: the program promised the list.
+    let memory = unsafe { memory::list(parts, count as usize) };
+    calls::read(&endpoint, fd, &memory, 0, native)
+}
+
+/// Replaces libc's `writev`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::writev(fd, parts, count) };
+    let Some(endpoint) = table::stream(fd).filter(|_| count > 0) else { return native() };
+    // SAFETY: the program promised the list.
+    let memory = unsafe { memory::list(parts, count as usize) };
+    calls::write(&endpoint, fd, &memory, 0, native)
+}
+
+/// Replaces libc's `recv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::recv(fd, to, bytes, flags) };
+    let Some(endpoint) = table::stream(fd) else { return native() };
+    // SAFETY: the program promised the buffer.
+    unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
+}
+
+/// Replaces the checked form of `recv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t {
+    assert!(bytes <= room, "recv beyond a buffer");
+    // SAFETY: as the program called it.
+    unsafe { recv(fd, to, bytes, flags) }
+}
+
+/// Replaces libc's `send`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::send(fd, from, bytes, flags) };
+    let Some(endpoint) = table::stream(fd) else { return native() };
+    // SAFETY: the program promised the buffer.
+    unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
+}
+
+/// Replaces libc's `recvfrom`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    to: *mut c_void,
+    bytes: size_t,
+    flags: c_int,
+    name: *mut sockaddr,
+    length: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::recvfrom(fd, to, bytes, flags, name, length) };
+    let Some(endpoint) = table::stream(fd) else { return native() };
+    if !length.is_null() && endpoint.is_shared() {
+        // SAFETY: the program passed a length to fill; a TCP socket reports no name.
+        unsafe { length.write(0) };
+    }
+    // SAFETY: the program promised the buffer.
+    unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
+}
+
+/// Replaces the checked form of `recvfrom`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    to: *mut c_void,
+    bytes: size_t,
+    room: size_t,
+    flags: c_int,
+    name: *mut sockaddr,
+    length: *mut socklen_t,
+) -> ssize_t {
+    assert!(bytes <= room, "recvfrom beyond a buffer");
+    // SAFETY: as the program called it.
+    unsafe { recvfrom(fd, to, bytes, flags, name, length) }
+}
+
+/// Replaces libc's `sendto`. The kernel ignores the name of a connected TCP socket, and so does the library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendto(
+    fd: c_int,
+    from: *const c_void,
+    bytes: size_t,
+    flags: c_int,
+    name: *const sockaddr,
+    length: socklen_t,
+) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::sendto(fd, from, bytes, flags, name, length) };
+    let Some(endpoint) = table::stream(fd) else { return native() };
+    // SAFETY: the program promised the buffer.
+    unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
+}
+
+/// Replaces libc's `recvmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::recvmsg(fd, message, flags) };
+    let Some(endpoint) = table::stream(fd).filter(|_| !message.is_null()) else { return native() };
+    // SAFETY: the program promised a message.
+    let header = unsafe { message.read() };
+    // SAFETY: the program promised its list.
+    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen) };
+    let is_shared = endpoint.is_shared();
+    let result = calls::read(&endpoint, fd, &memory, flags, native);
+    if is_shared && result >= 0 {
+        // A stream has neither names nor control messages.
+        let header = msghdr { msg_namelen: 0, msg_controllen: 0, msg_flags: 0, ..header };
+        // SAFETY: the program promised a message that the call may fill.
+        unsafe { message.write(header) };
+    }
+    result
+}
+
+/// Replaces libc's `sendmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::sendmsg(fd, message, flags) };
+    if message.is_null() {
+        return native();
+    }
+    // SAFETY: the program promised a message.
+    let header = unsafe { message.read() };
+    let Some(endpoint) = table::stream(fd) else {
+        // SAFETY: the program promised the control buffer of its message.
+        if header.msg_controllen > 0 && unsafe { has_shared_stream(&header) } {
+            super::report("ddss-preload: a stream in shared memory cannot be sent to another process\n");
+            super::errno::set(libc::EINVAL);
+            return -1;
+        }
+        return native();
+    };
+    // SAFETY: the program promised its list.
+    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen) };
+    calls::write(&endpoint, fd, &memory, flags, native)
+}
+
+/// Looks for descriptors that the message hands to another process. Undecided streams among them stay on TCP.
+///
+/// # Safety
+///
+/// The header describes a valid control buffer.
+unsafe fn has_shared_stream(header: &msghdr) -> bool {
+    // SAFETY: promised by the caller, here and below.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    let mut is_found = false;
+    while !next.is_null() {
+        // SAFETY: the macros return headers inside the control buffer.
+        let found = unsafe { next.read_unaligned() };
+        if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: as above.
+            let data = unsafe { libc::CMSG_DATA(next) }.cast::<c_int>();
+            let count = (found.cmsg_len as usize).saturating_sub(size_of::<libc::cmsghdr>()) / size_of::<c_int>();
+            for index in 0..count {
+                // SAFETY: the header says that its data has `count` descriptors.
+                let fd = unsafe { data.wrapping_add(index).read_unaligned() };
+                is_found |= table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
+            }
+        }
+        // SAFETY: as above.
+        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+    }
+    is_found
+}
+
+/// Returns the place of a message's length. Its header is the first field.
+fn length_of(message: *mut mmsghdr) -> *mut u32 {
+    message.wrapping_byte_add(std::mem::offset_of!(mmsghdr, msg_len)).cast()
+}
+
+/// Replaces libc's `sendmmsg`: one message after the other on a stream.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
+    if table::stream(fd).is_none() {
+        // SAFETY: the program's arguments, unchanged.
+        return unsafe { real::sendmmsg(fd, messages, count, flags) };
+    }
+    for index in 0..count.min(libc::UIO_MAXIOV as u32) {
+        let message = messages.wrapping_add(index as usize);
+        // SAFETY: the program promised `count` messages.
+        let sent = unsafe { sendmsg(fd, message.cast::<msghdr>(), flags) };
+        if sent < 0 {
+            return if index == 0 { -1 } else { index as c_int };
+        }
+        // SAFETY: as above.
+        unsafe { length_of(message).write(sent as u32) };
+    }
+    count.min(libc::UIO_MAXIOV as u32) as c_int
+}
+
+/// Replaces libc's `recvmmsg`: one message is enough for a stream.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: u32,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    if count == 0 || table::stream(fd).is_none() {
+        // SAFETY: the program's arguments, unchanged.
+        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    }
+    // SAFETY: the program promised `count` messages.
+    let received = unsafe { recvmsg(fd, messages.cast::<msghdr>(), flags & !libc::MSG_WAITFORONE) };
+    if received < 0 {
+        return -1;
+    }
+    // SAFETY: as above.
+    unsafe { length_of(messages).write(received as u32) };
+    1
+}

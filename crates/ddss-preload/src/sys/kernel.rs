@@ -1,0 +1,48 @@
+//! Calls of the kernel that the library makes for the program.
+
+use std::ffi::{c_int, c_long};
+use std::time::Duration;
+
+use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
+
+use super::{errno, real};
+
+/// Changes the kernel's set.
+pub(crate) fn kernel_control(set: c_int, operation: c_int, fd: c_int, events: u32, token: u64) -> Result<(), i32> {
+    let mut event = epoll_event { events, u64: token };
+    // SAFETY: the event lives until the call returns.
+    match unsafe { real::epoll_ctl(set, operation, fd, &raw mut event) } {
+        0 => Ok(()),
+        _ => Err(errno::get()),
+    }
+}
+
+/// Waits in the kernel. A timeout of -1 waits without end.
+pub(crate) fn kernel_wait(
+    set: c_int,
+    events: &mut [epoll_event],
+    timeout_ms: c_int,
+    mask: *const sigset_t,
+) -> Result<usize, i32> {
+    let count = events.len() as c_int;
+    let found = if mask.is_null() {
+        // SAFETY: the slice has room for `count` events.
+        unsafe { real::epoll_wait(set, events.as_mut_ptr(), count, timeout_ms) }
+    } else {
+        // SAFETY: as above, and the program passed the mask.
+        unsafe { real::epoll_pwait(set, events.as_mut_ptr(), count, timeout_ms, mask) }
+    };
+    if found >= 0 { Ok(found as usize) } else { Err(errno::get()) }
+}
+
+/// Waits in the kernel.
+pub(crate) fn kernel_poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<usize, i32> {
+    let timeout = timeout.map(|left| timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: c_long::from(left.subsec_nanos() as i32),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| timeout as *const timespec);
+    // SAFETY: the list is a slice, the time lives until the call returns, the mask is the program's.
+    let found = unsafe { real::ppoll(list.as_mut_ptr(), list.len() as nfds_t, timeout, mask) };
+    if found >= 0 { Ok(found as usize) } else { Err(errno::get()) }
+}

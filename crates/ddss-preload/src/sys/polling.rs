@@ -1,0 +1,178 @@
+//! `poll` and `select`.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+
+use super::{errno, real};
+use crate::polling;
+
+fn answer(found: Result<usize, i32>) -> c_int {
+    match found {
+        Ok(found) => found as c_int,
+        Err(error) => {
+            errno::set(error);
+            -1
+        }
+    }
+}
+
+/// Describes the program's list.
+///
+/// # Safety
+///
+/// `list` points to `count` entries, or `count` is 0.
+unsafe fn entries<'a>(list: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
+    if count == 0 || list.is_null() {
+        return &mut [];
+    }
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts_mut(list, count as usize) }
+}
+
+/// Replaces libc's `poll`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the program promised the list.
+    let entries = unsafe { entries(list, count) };
+    if !polling::concerns(entries) {
+        // SAFETY: the program's arguments, unchanged.
+        return unsafe { real::poll(list, count, timeout) };
+    }
+    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+    answer(polling::poll(entries, timeout, std::ptr::null()))
+}
+
+/// Replaces the checked form of `poll`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __poll_chk(list: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+    assert!(count as usize * size_of::<pollfd>() <= room, "poll beyond a list");
+    // SAFETY: as the program called it.
+    unsafe { poll(list, count, timeout) }
+}
+
+fn duration(time: timespec) -> Duration {
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
+}
+
+/// Replaces libc's `ppoll`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ppoll(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    // SAFETY: the program promised the list.
+    let entries = unsafe { entries(list, count) };
+    if !polling::concerns(entries) {
+        // SAFETY: the program's arguments, unchanged.
+        return unsafe { real::ppoll(list, count, timeout, mask) };
+    }
+    // SAFETY: the program passed a time or null.
+    let timeout = (!timeout.is_null()).then(|| duration(unsafe { timeout.read() }));
+    answer(polling::poll(entries, timeout, mask))
+}
+
+/// Replaces the checked form of `ppoll`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __ppoll_chk(
+    list: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: size_t,
+) -> c_int {
+    assert!(count as usize * size_of::<pollfd>() <= room, "ppoll beyond a list");
+    // SAFETY: as the program called it.
+    unsafe { ppoll(list, count, timeout, mask) }
+}
+
+/// A set of descriptors of `select`.
+#[derive(Clone, Copy)]
+struct Set(*mut fd_set);
+
+impl Set {
+    fn contains(self, fd: c_int) -> bool {
+        // SAFETY: the program passed a set, or null.
+        !self.0.is_null() && unsafe { libc::FD_ISSET(fd, self.0) }
+    }
+
+    fn put(self, fd: c_int, is_in: bool) -> usize {
+        if is_in {
+            // SAFETY: as above; `is_in` is only true for a set that contained the descriptor.
+            unsafe { libc::FD_SET(fd, self.0) };
+        } else if !self.0.is_null() {
+            // SAFETY: as above.
+            unsafe { libc::FD_CLR(fd, self.0) };
+        }
+        usize::from(is_in)
+    }
+}
+
+const EVENTS: [(i16, i16); 3] = [
+    (libc::POLLIN | libc::POLLRDHUP, libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP),
+    (libc::POLLOUT, libc::POLLOUT | libc::POLLERR),
+    (libc::POLLPRI, libc::POLLPRI),
+];
+
+/// Carries out a `select` as a `poll`. `None`: no stream is in the sets.
+fn select_streams(count: c_int, sets: [Set; 3], timeout: Option<Duration>, mask: *const sigset_t) -> Option<c_int> {
+    let mut list = Vec::new();
+    for fd in 0..count.clamp(0, libc::FD_SETSIZE as c_int) {
+        let wanted = sets.iter().zip(EVENTS).filter(|(set, _)| set.contains(fd));
+        let events = wanted.fold(0, |events, (_, (wanted, _))| events | wanted);
+        if events != 0 {
+            list.push(pollfd { fd, events, revents: 0 });
+        }
+    }
+    if !polling::concerns(&list) {
+        return None;
+    }
+    let found = match polling::poll(&mut list, timeout, mask) {
+        Ok(_) if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) => Err(libc::EBADF),
+        Ok(_) => Ok(list.iter().fold(0, |sum, entry| {
+            let one = |(set, (_, found)): (&Set, (i16, i16))| {
+                set.put(entry.fd, set.contains(entry.fd) && entry.revents & found != 0)
+            };
+            sum + sets.iter().zip(EVENTS).map(one).sum::<usize>()
+        })),
+        Err(error) => Err(error),
+    };
+    Some(answer(found))
+}
+
+/// Replaces libc's `select`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: the program passed a time or null.
+    let time = (!timeout.is_null()).then(|| unsafe { timeout.read() });
+    let time =
+        time.map(|time| Duration::new(time.tv_sec.max(0) as u64, (time.tv_usec.clamp(0, 999_999) * 1000) as u32));
+    match select_streams(count, [Set(read), Set(write), Set(except)], time, std::ptr::null()) {
+        Some(found) => found,
+        // SAFETY: the program's arguments, unchanged.
+        None => unsafe { real::select(count, read, write, except, timeout) },
+    }
+}
+
+/// Replaces libc's `pselect`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the program passed a time or null.
+    let time = (!timeout.is_null()).then(|| duration(unsafe { timeout.read() }));
+    match select_streams(count, [Set(read), Set(write), Set(except)], time, mask) {
+        Some(found) => found,
+        // SAFETY: the program's arguments, unchanged.
+        None => unsafe { real::pselect(count, read, write, except, timeout, mask) },
+    }
+}

@@ -1,0 +1,102 @@
+//! The functions of the next library, looked up by name at their first call.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec, timeval,
+};
+
+struct Function {
+    address: AtomicPtr<c_void>,
+    name: &'static CStr,
+}
+
+impl Function {
+    const fn new(name: &'static CStr) -> Self {
+        Self { address: AtomicPtr::new(std::ptr::null_mut()), name }
+    }
+
+    #[inline]
+    fn get(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.find() } else { known }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        let name: *const c_char = self.name.as_ptr();
+        // SAFETY: the name is a C string; the call finds the symbol behind this library.
+        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        if found.is_null() {
+            found = missing as *mut c_void;
+        }
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Stands for a function that this libc does not have.
+extern "C" fn missing() -> c_long {
+    super::errno::set(libc::ENOSYS);
+    -1
+}
+
+macro_rules! real {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $symbol:literal;)*) => {$(
+        /// Calls the next library's function of this name.
+        ///
+        /// # Safety
+        ///
+        /// As for the C function.
+        #[inline]
+        pub(crate) unsafe fn $name($($argument: $kind),*) -> $result {
+            static FUNCTION: Function = Function::new($symbol);
+            type Real = unsafe extern "C" fn($($kind),*) -> $result;
+            // SAFETY: the symbol of this name has this signature in every libc.
+            let function = unsafe { std::mem::transmute::<*mut c_void, Real>(FUNCTION.get()) };
+            // SAFETY: promised by the caller.
+            unsafe { function($($argument),*) }
+        }
+    )*};
+}
+
+real! {
+    fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = c"read";
+    fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t = c"write";
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = c"readv";
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = c"writev";
+    fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t = c"recv";
+    fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t = c"send";
+    fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, name: *mut sockaddr, length: *mut socklen_t) -> ssize_t = c"recvfrom";
+    fn sendto(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int, name: *const sockaddr, length: socklen_t) -> ssize_t = c"sendto";
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = c"recvmsg";
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = c"sendmsg";
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int, timeout: *mut timespec) -> c_int = c"recvmmsg";
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int = c"sendmmsg";
+    fn connect(fd: c_int, name: *const sockaddr, length: socklen_t) -> c_int = c"connect";
+    fn accept4(fd: c_int, name: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int = c"accept4";
+    fn accept(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int = c"accept";
+    fn shutdown(fd: c_int, how: c_int) -> c_int = c"shutdown";
+    fn setsockopt(fd: c_int, level: c_int, option: c_int, value: *const c_void, length: socklen_t) -> c_int = c"setsockopt";
+    fn close(fd: c_int) -> c_int = c"close";
+    fn close_range(first: u32, last: u32, flags: c_int) -> c_int = c"close_range";
+    fn dup(fd: c_int) -> c_int = c"dup";
+    fn dup2(fd: c_int, copy: c_int) -> c_int = c"dup2";
+    fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int = c"dup3";
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = c"fcntl";
+    fn ioctl(fd: c_int, command: usize, argument: usize) -> c_int = c"ioctl";
+    fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int = c"poll";
+    fn ppoll(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int = c"ppoll";
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int = c"select";
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int = c"pselect";
+    fn epoll_create(size: c_int) -> c_int = c"epoll_create";
+    fn epoll_create1(flags: c_int) -> c_int = c"epoll_create1";
+    fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int = c"epoll_ctl";
+    fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int = c"epoll_wait";
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = c"epoll_pwait";
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t = c"sendfile";
+    fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, bytes: size_t, flags: u32) -> ssize_t = c"splice";
+    fn fork() -> libc::pid_t = c"fork";
+}

@@ -1,0 +1,111 @@
+//! The meaning of each descriptor of the program.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ddss_stream::Endpoint;
+
+use crate::places;
+
+/// Descriptors above this number stay with the kernel.
+const DESCRIPTORS: usize = 65_536;
+const KIND: u32 = 3 << 30;
+const STREAM: u32 = 1 << 30;
+/// A stream that stays on TCP. Its entry only serves `ddss streams`.
+const PLAIN: u32 = 2 << 30;
+const EPOLL: u32 = 3 << 30;
+
+static TABLE: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+
+#[inline]
+fn entry(descriptor: RawFd) -> Option<&'static AtomicU32> {
+    TABLE.get(descriptor as usize)
+}
+
+/// Returns the stream behind a descriptor, unless the connection stays on TCP.
+#[inline]
+pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
+    let entry = entry(descriptor)?;
+    loop {
+        let code = entry.load(Ordering::Acquire);
+        if code & KIND != STREAM {
+            return None;
+        }
+        let endpoint = Endpoint::acquire(code & !KIND);
+        // The descriptor may have been closed, and the entry used again, before the use was counted.
+        if entry.load(Ordering::Acquire) == code && endpoint.is_some() {
+            return endpoint;
+        }
+    }
+}
+
+/// Returns the position of the epoll set behind a descriptor.
+#[inline]
+pub(crate) fn epoll(descriptor: RawFd) -> Option<usize> {
+    let code = entry(descriptor)?.load(Ordering::Acquire);
+    (code & KIND == EPOLL).then_some((code & !KIND) as usize)
+}
+
+/// Stores a new stream. A descriptor that is too high stays on TCP.
+pub(crate) fn insert_stream(descriptor: RawFd, endpoint: Endpoint) -> bool {
+    let Some(entry) = entry(descriptor) else { return false };
+    release(entry.swap(STREAM | endpoint.into_table(), Ordering::AcqRel));
+    true
+}
+
+/// Stores an epoll set.
+pub(crate) fn insert_epoll(descriptor: RawFd, set: usize) -> bool {
+    let Some(entry) = entry(descriptor) else { return false };
+    release(entry.swap(EPOLL | set as u32, Ordering::AcqRel));
+    true
+}
+
+/// Lets the calls on a descriptor pass to the kernel directly.
+pub(crate) fn mark_plain(descriptor: RawFd) {
+    let Some(entry) = entry(descriptor) else { return };
+    let code = entry.load(Ordering::Acquire);
+    if code & KIND == STREAM {
+        let plain = code & !KIND | PLAIN;
+        // A failure means that the descriptor was closed in the meantime.
+        let _ = entry.compare_exchange(code, plain, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Forgets a descriptor, before the kernel closes it.
+pub(crate) fn remove(descriptor: RawFd) {
+    let Some(entry) = entry(descriptor) else { return };
+    if entry.load(Ordering::Relaxed) != 0 {
+        release(entry.swap(0, Ordering::AcqRel));
+    }
+}
+
+/// Gives `copy` the meaning of `original`, after the kernel has duplicated it.
+pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
+    let (Some(from), Some(to)) = (entry(original), entry(copy)) else { return };
+    let code = from.load(Ordering::Acquire);
+    let is_live = match code & KIND {
+        STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),
+        EPOLL => places::share((code & !KIND) as usize),
+        _ => false,
+    };
+    release(to.swap(if is_live { code } else { 0 }, Ordering::AcqRel));
+}
+
+/// Returns true if the descriptor means something to the library.
+#[inline]
+pub(crate) fn is_known(descriptor: RawFd) -> bool {
+    entry(descriptor).is_some_and(|entry| entry.load(Ordering::Relaxed) != 0)
+}
+
+/// Number of descriptors in the table.
+pub(crate) fn len() -> u32 {
+    DESCRIPTORS as u32
+}
+
+fn release(code: u32) {
+    match code & KIND {
+        STREAM | PLAIN => drop(Endpoint::from_table(code & !KIND)),
+        EPOLL => places::release((code & !KIND) as usize),
+        _ => (),
+    }
+}

@@ -1,0 +1,26 @@
+//! One end of a stream: from the first byte on TCP to the rings.
+//!
+//! ```text
+//!             no library, refused, no memory, a call that the rings cannot carry out
+//!  UNDECIDED ----------------------------------------------------------------------> PLAIN (for good)
+//!      |  acceptor: sent an offer; connector: took it
+//!      +-----------------------------------------------------------------------------> SHARED
+//! ```
+//!
+//! UNDECIDED calls go to the kernel unchanged and are counted, because the ring of a direction begins at a byte position. An end decides
+//! only while exactly one call and one process use it. In SHARED each writer changes to its ring on its own.
+
+mod endpoint;
+mod readiness;
+mod resume;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod undecided;
+mod wait;
+
+pub use endpoint::Endpoint;
+pub(crate) use endpoint::{ACCEPTOR, FREE, SHARED};
+pub use readiness::{Latched, Ready};
+pub use undecided::{Decision, Native, set_offer_after};
+pub use wait::{Spin, set_spin_max};

@@ -1,0 +1,185 @@
+//! Readiness of a shared stream, for `epoll`, `poll` and `select`.
+
+use std::sync::atomic::Ordering;
+
+use super::endpoint::Endpoint;
+use crate::limits::{RING_BYTES, WRITABLE_BYTES};
+use crate::sys::{self, Descriptor, Hidden, Link};
+
+/// Conditions of the TCP socket that never end, with the values of `epoll`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latched;
+
+impl Latched {
+    /// Reading ends: the peer has shut its side.
+    pub const END: u32 = libc::EPOLLRDHUP as u32;
+    /// Both directions ended.
+    pub const HUP: u32 = libc::EPOLLHUP as u32;
+    /// The socket has failed.
+    pub const ERROR: u32 = libc::EPOLLERR as u32;
+    /// The peer is gone: writing fails.
+    pub(crate) const DEAD: u32 = 1 << 31;
+}
+
+/// Readiness of a stream, with the values of `epoll`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// `EPOLLIN`, `EPOLLOUT`, `EPOLLRDHUP`, `EPOLLHUP`, `EPOLLERR`.
+    pub bits: u32,
+    /// Bytes that arrived so far; a change is an edge.
+    pub arrived: u64,
+    /// True while the writer waits for space: the return of space is an edge.
+    pub is_full: bool,
+}
+
+impl Endpoint {
+    /// Returns what the library knows. Before both directions use the ring, TCP may know more.
+    #[inline]
+    #[must_use]
+    pub fn ready(&self) -> Ready {
+        let local = self.local();
+        let latched = local.latched.load(Ordering::Relaxed);
+        let mut ready =
+            Ready { bits: latched & !Latched::DEAD, arrived: 0, is_full: local.is_full.load(Ordering::Relaxed) != 0 };
+        if latched & Latched::END != 0 || local.error.load(Ordering::Relaxed) != 0 {
+            ready.bits |= libc::EPOLLIN as u32;
+        }
+        let Some(link) = local.link() else { return ready };
+        let peers = &link.header().directions[self.side() ^ 1];
+        if let Ok(span) = peers.filled(RING_BYTES) {
+            ready.arrived = span.position.wrapping_add(span.bytes as u64);
+        }
+        if self.has_ring_data(link) {
+            ready.bits |= libc::EPOLLIN as u32;
+        }
+        if self.has_ring_space(link) || latched & Latched::DEAD != 0 {
+            ready.bits |= libc::EPOLLOUT as u32;
+        }
+        ready
+    }
+
+    /// Returns true if both directions use the ring and TCP can only say that the connection ends.
+    #[must_use]
+    pub fn is_off_tcp(&self) -> bool {
+        let Some(link) = self.local().link() else { return false };
+        let directions = &link.header().directions;
+        let is_read = directions[self.side() ^ 1]
+            .tcp_end()
+            .is_some_and(|end| self.own_side(link).tcp_read.load(Ordering::Relaxed) >= end);
+        is_read && directions[self.side()].tcp_end().is_some()
+    }
+
+    /// Returns true if this end writes to TCP, so that the kernel knows whether it can.
+    #[must_use]
+    pub fn writes_to_tcp(&self) -> bool {
+        self.local().link().is_none_or(|link| {
+            let header = link.header();
+            header.directions[self.side()].tcp_end().is_none() && header.is_attached.load(Ordering::Acquire) == 0
+        })
+    }
+
+    /// Records conditions that the kernel reported about the TCP socket.
+    pub fn latch(&self, bits: u32) {
+        self.local().latched.fetch_or(bits & (Latched::END | Latched::HUP | Latched::ERROR), Ordering::Relaxed);
+    }
+
+    pub(crate) fn mark_dead(&self) {
+        self.local().latched.fetch_or(Latched::DEAD, Ordering::Relaxed);
+    }
+
+    /// Announces that a waiter sleeps. It must look at [`ready`](Self::ready) once more before it does.
+    pub fn rest(&self, wants_space: bool) {
+        let Some(link) = self.local().link() else { return };
+        let directions = &link.header().directions;
+        directions[self.side() ^ 1].rest_for_data();
+        if wants_space {
+            directions[self.side()].rest_for_space();
+        }
+    }
+
+    /// Silences the bell, for a waiter that sleeps in `poll`. Call it before [`rest`](Self::rest).
+    pub fn silence(&self) {
+        if let Some(bell) = self.bell() {
+            sys::drain_bell(bell);
+        }
+    }
+
+    /// Rings the own bell, for waiters of this end that must look again.
+    pub fn ring_own(&self) {
+        if let Some(bell) = self.bell() {
+            sys::ring_bell(bell);
+        }
+    }
+
+    /// Counts a set of `epoll` that keeps an interest in the stream.
+    pub fn register(&self) {
+        self.local().registrations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the count of [`register`](Self::register) back.
+    pub fn unregister(&self) {
+        self.local().registrations.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a thread that is about to sleep in a call of its own.
+    pub fn block(&self) {
+        if let Some(link) = self.local().link() {
+            self.own_side(link).blocked.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the count of [`block`](Self::block) back.
+    pub fn unblock(&self) {
+        if let Some(link) = self.local().link() {
+            self.own_side(link).blocked.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Withdraws the announcement of a waiter that is awake, unless it may be that of another waiter as well.
+    #[inline]
+    pub fn wake(&self) {
+        let Some(link) = self.local().link() else { return };
+        let side = self.own_side(link);
+        let is_alone = side.blocked.load(Ordering::Relaxed) == 0
+            && side.processes.load(Ordering::Relaxed) <= 1
+            && self.local().registrations.load(Ordering::Relaxed) <= 1;
+        if is_alone {
+            link.header().directions[self.side() ^ 1].wake_reader();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_ring_data(&self, link: Link) -> bool {
+        let peers = &link.header().directions[self.side() ^ 1];
+        // A broken cursor counts as readable: the read reports it.
+        peers.filled(RING_BYTES).map_or(true, |span| span.bytes > 0) && self.has_reached_ring(link)
+    }
+
+    #[inline]
+    pub(crate) fn has_reached_ring(&self, link: Link) -> bool {
+        let peers = &link.header().directions[self.side() ^ 1];
+        peers.tcp_end().is_some_and(|end| self.own_side(link).tcp_read.load(Ordering::Relaxed) >= end)
+    }
+
+    #[inline]
+    pub(crate) fn has_ring_space(&self, link: Link) -> bool {
+        let own = &link.header().directions[self.side()];
+        let is_on_ring = own.tcp_end().is_some() || link.header().is_attached.load(Ordering::Acquire) != 0;
+        is_on_ring && own.space(RING_BYTES).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
+    }
+
+    /// Returns the number of bytes that a read can take from the ring now.
+    #[must_use]
+    pub fn unread(&self, socket: Descriptor) -> Option<usize> {
+        let link = self.local().link().filter(|_| self.is_shared())?;
+        let in_ring = link.header().directions[self.side() ^ 1].filled(RING_BYTES).map_or(0, |span| span.bytes);
+        let on_tcp = rustix::io::ioctl_fionread(socket).unwrap_or(0) as usize;
+        Some(in_ring + on_tcp)
+    }
+
+    /// Returns the hidden control socket, which hangs up when the peer's last process is gone.
+    #[must_use]
+    pub fn control(&self) -> Option<sys::HiddenDescriptor> {
+        self.local().hidden(Hidden::Control)
+    }
+}

@@ -1,0 +1,164 @@
+//! Tests of both ends in one process, and of a peer that breaks the protocol.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+
+use crate::limits::{LINK_BYTES, RING_BYTES};
+use crate::stream::{Listener, Stream, Transport};
+use crate::sys::{self, Descriptor, Hidden, Link};
+
+/// Returns both ends of a stream after so many round trips that both use their rings.
+fn pair() -> (Stream, Stream) {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut connector = Stream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut acceptor, _) = listener.accept().unwrap();
+    for round in 0..8u8 {
+        let mut byte = [0];
+        connector.write_all(&[round]).unwrap();
+        acceptor.read_exact(&mut byte).unwrap();
+        acceptor.write_all(&byte).unwrap();
+        connector.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [round], "the change to the ring moved a byte");
+    }
+    assert_eq!((connector.transport(), acceptor.transport()), (Transport::SameNode, Transport::SameNode));
+    (connector, acceptor)
+}
+
+fn link(stream: &Stream) -> Link {
+    stream.endpoint().local().link().unwrap()
+}
+
+fn descriptor(stream: &Stream) -> Descriptor {
+    Descriptor(std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(stream)))
+}
+
+#[test]
+fn large_transfer_arrives_whole_and_in_order() {
+    // If this broke, a wrapped ring would lose or repeat bytes.
+    let (mut connector, mut acceptor) = pair();
+    let sent: Vec<u8> = (0..1_000_003u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut received = vec![0; sent.len()];
+    std::thread::scope(|scope| {
+        scope.spawn(|| sent.chunks(7919).for_each(|part| connector.write_all(part).unwrap()));
+        acceptor.read_exact(&mut received).unwrap();
+    });
+    assert!(received == sent);
+}
+
+#[test]
+fn peek_leaves_bytes_and_waitall_waits_for_all() {
+    let (mut connector, acceptor) = pair();
+    connector.write_all(b"abcd").unwrap();
+    let mut room = [0; 8];
+    let socket = descriptor(&acceptor);
+    let peeked = sys::with_room(&mut room, |to| acceptor.endpoint().read(socket, to, libc::MSG_PEEK));
+    assert_eq!((peeked, &room[..4]), (Ok(4), &b"abcd"[..]));
+    std::thread::scope(|scope| {
+        scope.spawn(|| (&connector).write_all(b"efgh").unwrap());
+        let all = sys::with_room(&mut room, |to| acceptor.endpoint().read(socket, to, libc::MSG_WAITALL));
+        assert_eq!((all, &room), (Ok(8), b"abcdefgh"));
+    });
+}
+
+#[test]
+fn nonblocking_writer_fills_the_ring_and_is_told() {
+    let (connector, mut acceptor) = pair();
+    connector.set_nonblocking(true).unwrap();
+    let mut written = 0;
+    let failed = loop {
+        match (&connector).write(&[5; 1000]) {
+            Ok(bytes) => written += bytes,
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!((failed, written), (ErrorKind::WouldBlock, RING_BYTES));
+    assert_eq!(connector.endpoint().ready().bits & libc::EPOLLOUT as u32, 0);
+    acceptor.read_exact(&mut vec![0; RING_BYTES]).unwrap();
+    assert_ne!(connector.endpoint().ready().bits & libc::EPOLLOUT as u32, 0);
+    assert_eq!((&connector).read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn receive_timeout_of_the_socket_is_kept() {
+    let (connector, _acceptor) = pair();
+    let timeout = Some(Duration::from_millis(5));
+    rustix::net::sockopt::set_socket_timeout(&connector, rustix::net::sockopt::Timeout::Recv, timeout).unwrap();
+    assert_eq!((&connector).read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn end_comes_after_the_ring_and_write_to_closed_peer_fails() {
+    let (mut connector, acceptor) = pair();
+    (&acceptor).write_all(b"last").unwrap();
+    drop(acceptor);
+    let mut rest = Vec::new();
+    connector.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"last");
+    // TCP accepts the first write too: only its answer tells that the peer is gone.
+    connector.write_all(b"x").unwrap();
+    assert_eq!(connector.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn half_closed_end_still_reads() {
+    let (mut connector, mut acceptor) = pair();
+    connector.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(connector.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert_eq!(acceptor.read(&mut [0]).unwrap(), 0);
+    acceptor.write_all(b"answer").unwrap();
+    let mut room = [0; 6];
+    connector.read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"answer");
+}
+
+#[test]
+fn cursor_out_of_range_resets_the_stream() {
+    // If this broke, a peer could make the library read or write outside the ring.
+    for (broken_tail, broken_head) in [(Some(u64::MAX), None), (None, Some(u64::MAX / 2))] {
+        let (mut connector, acceptor) = pair();
+        let directions = &link(&acceptor).header().directions;
+        if let Some(tail) = broken_tail {
+            let _ = directions[0].publish(tail);
+            assert_eq!(connector.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        }
+        if let Some(head) = broken_head {
+            let _ = directions[1].consume(head, false);
+            assert_eq!(connector.write(&[0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        }
+    }
+}
+
+#[test]
+fn memory_of_a_stream_cannot_be_resized() {
+    // If this broke, a peer could end the program with SIGBUS.
+    let (connector, _acceptor) = pair();
+    let memory = connector.endpoint().local().hidden(Hidden::Memory).unwrap();
+    assert_eq!(rustix::fs::ftruncate(memory, 0), Err(Errno::PERM));
+    let unsealed = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&unsealed, LINK_BYTES as u64).unwrap();
+    assert_eq!(Link::open(&unsealed).map(drop), Err(Errno::INVAL));
+}
+
+#[test]
+fn short_connection_stays_on_tcp_and_leaves_nothing() {
+    // If this broke, each connection would cost memory, or leave descriptors behind.
+    let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    for _ in 0..100 {
+        let mut connector = Stream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut acceptor, _) = listener.accept().unwrap();
+        connector.write_all(b"x").unwrap();
+        acceptor.read_exact(&mut [0]).unwrap();
+        assert_eq!(acceptor.transport(), Transport::Tcp);
+        assert!(acceptor.endpoint().local().link().is_none());
+        assert_eq!(acceptor.endpoint().shared().calls.load(Ordering::Relaxed), 1);
+    }
+    // Other tests of this program open descriptors at the same time: far fewer than a leak of a hundred.
+    let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    assert!(after < before + 90, "{before} descriptors before, {after} after");
+}

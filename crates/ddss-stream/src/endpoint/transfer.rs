@@ -1,0 +1,268 @@
+//! Reads and writes of a shared stream: the rest of the TCP bytes first, then the ring.
+
+use std::sync::atomic::Ordering;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::endpoint::Endpoint;
+use super::readiness::Latched;
+use super::wait::Want;
+use crate::limits::{PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
+use crate::reason::Reason;
+use crate::sys::{self, Descriptor, Hidden, Link, UserMemory};
+use crate::thread_lock::ThreadLock;
+
+impl Endpoint {
+    /// Reads as `recv` does, with its flags. 0 is the end of the stream.
+    pub fn read(&self, socket: Descriptor, to: &UserMemory<'_>, flags: i32) -> Result<usize, Errno> {
+        let (mut done, mut deadline) = (0, None);
+        let is_peek = flags & libc::MSG_PEEK != 0;
+        loop {
+            match self.try_read(socket, to, done, flags) {
+                Ok(0) => return Ok(done),
+                Ok(bytes) => {
+                    done += bytes;
+                    if flags & libc::MSG_WAITALL == 0 || is_peek || done >= to.bytes() {
+                        return Ok(done);
+                    }
+                }
+                Err(Errno::AGAIN) if is_nonblocking(socket, flags) => return some_or(done, Errno::AGAIN),
+                Err(Errno::AGAIN) => {
+                    let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
+                    match self.wait(socket, Want::Data, until) {
+                        Ok(()) => (),
+                        Err(Errno::INTR) if done == 0 && crate::signals::are_calls_restarted() => (),
+                        Err(error) => return some_or(done, error),
+                    }
+                }
+                Err(error) => return some_or(done, error),
+            }
+        }
+    }
+
+    /// Writes as `send` does, with its flags. A blocking call writes everything.
+    pub fn write(&self, socket: Descriptor, from: &UserMemory<'_>, flags: i32) -> Result<usize, Errno> {
+        let (mut done, mut deadline) = (0, None);
+        loop {
+            match self.try_write(socket, from, done, flags) {
+                Ok(bytes) => {
+                    done += bytes;
+                    if done >= from.bytes() {
+                        return Ok(done);
+                    }
+                    if bytes > 0 {
+                        continue;
+                    }
+                }
+                Err(Errno::AGAIN) => (),
+                Err(error) => return some_or(done, error),
+            }
+            self.local().is_full.store(1, Ordering::Relaxed);
+            if is_nonblocking(socket, flags) {
+                return some_or(done, Errno::AGAIN);
+            }
+            let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Space));
+            match self.wait(socket, Want::Space, until) {
+                Ok(()) => (),
+                Err(Errno::INTR) if done == 0 && crate::signals::are_calls_restarted() => (),
+                Err(error) => return some_or(done, error),
+            }
+        }
+    }
+
+    fn try_read(&self, socket: Descriptor, to: &UserMemory<'_>, offset: usize, flags: i32) -> Result<usize, Errno> {
+        let link = self.local().link().ok_or(Errno::NOTCONN)?;
+        if to.bytes() == offset {
+            return Ok(0);
+        }
+        let side = self.own_side(link);
+        let (taken, wakes_writer) = {
+            let _lock = ThreadLock::take(&side.read_lock)?;
+            if !self.has_reached_ring(link) {
+                return self.read_tcp(socket, link, to, offset, flags);
+            }
+            match self.take_from_ring(link, to, offset, flags)? {
+                (0, _) => {
+                    // The last look at the tail comes after the end of TCP: the peer wrote the ring before it ended.
+                    self.look_at_tcp(socket)?;
+                    self.take_from_ring(link, to, offset, flags)?
+                }
+                taken => taken,
+            }
+        };
+        if wakes_writer && let Some(bell) = self.local().hidden(Hidden::PeerBell) {
+            sys::ring_bell(bell);
+        }
+        if taken == 0 {
+            match self.local().error.swap(0, Ordering::Relaxed) {
+                0 => return Ok(0),
+                error => return Err(Errno::from_raw_os_error(error)),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes bytes from the ring. Returns their number, and true if the writer has to be woken.
+    fn take_from_ring(
+        &self,
+        link: Link,
+        to: &UserMemory<'_>,
+        offset: usize,
+        flags: i32,
+    ) -> Result<(usize, bool), Errno> {
+        let direction = self.side() ^ 1;
+        let cursors = &link.header().directions[direction];
+        let mut span = cursors.filled(RING_BYTES).map_err(|_| Errno::CONNRESET)?;
+        let free = RING_BYTES - span.bytes;
+        span.bytes = span.bytes.min(to.bytes() - offset);
+        if span.bytes == 0 {
+            return Ok((0, false));
+        }
+        if flags & libc::MSG_TRUNC == 0 {
+            link.read(direction, span, to, offset);
+        }
+        if flags & libc::MSG_PEEK != 0 {
+            return Ok((span.bytes, false));
+        }
+        let is_worth_waking = free + span.bytes >= WRITABLE_BYTES;
+        let head = span.position.wrapping_add(span.bytes as u64);
+        Ok((span.bytes, cursors.consume(head, is_worth_waking)))
+    }
+
+    /// Reads what the peer sent before it changed to the ring.
+    fn read_tcp(
+        &self,
+        socket: Descriptor,
+        link: Link,
+        to: &UserMemory<'_>,
+        offset: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let count = &self.own_side(link).tcp_read;
+        let before = count.load(Ordering::Relaxed);
+        let end = link.header().directions[self.side() ^ 1].tcp_end();
+        let left = end.map_or(usize::MAX, |end| end.saturating_sub(before).try_into().unwrap_or(usize::MAX));
+        let kept = flags & (libc::MSG_PEEK | libc::MSG_TRUNC);
+        let bytes = to.receive(socket.0, offset, left.min(to.bytes() - offset), kept)?;
+        if flags & libc::MSG_PEEK == 0 {
+            count.store(before + bytes as u64, Ordering::Relaxed);
+        }
+        if bytes == 0 {
+            self.latch(Latched::END);
+        }
+        Ok(bytes)
+    }
+
+    /// Asks TCP whether the connection has ended. `AGAIN`: it has not.
+    fn look_at_tcp(&self, socket: Descriptor) -> Result<(), Errno> {
+        if self.local().latched.load(Ordering::Relaxed) & Latched::END != 0 {
+            return Ok(());
+        }
+        let looked = sys::with_room(&mut [0], |memory| memory.receive(socket.0, 0, 1, libc::MSG_PEEK));
+        match looked {
+            // A byte of TCP behind the ring's start can only be urgent data, which has its own call.
+            Ok(1..) => Err(Errno::AGAIN),
+            Ok(0) => {
+                self.latch(Latched::END);
+                Ok(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Err(Errno::AGAIN),
+            Err(error) => {
+                self.latch(Latched::END);
+                self.mark_dead();
+                self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    fn try_write(&self, socket: Descriptor, from: &UserMemory<'_>, offset: usize, flags: i32) -> Result<usize, Errno> {
+        let link = self.local().link().ok_or(Errno::NOTCONN)?;
+        let side = self.own_side(link);
+        if self.is_discarded(socket, link)? {
+            return Ok(from.bytes() - offset);
+        }
+        let direction = self.side();
+        let cursors = &link.header().directions[direction];
+        let rings = {
+            let _lock = ThreadLock::take(&side.write_lock)?;
+            if cursors.tcp_end().is_none() {
+                if link.header().is_attached.load(Ordering::Acquire) == 0 {
+                    let bytes = from.send(socket.0, offset, flags & libc::MSG_MORE)?;
+                    side.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
+                    return Ok(bytes);
+                }
+                cursors.switch(side.tcp_written.load(Ordering::Relaxed));
+                self.shared().reason.store(Reason::SharedMemory as u32, Ordering::Relaxed);
+            }
+            let mut span = cursors.space(RING_BYTES).map_err(|_| Errno::CONNRESET)?;
+            span.bytes = span.bytes.min(from.bytes() - offset);
+            if span.bytes == 0 {
+                return Ok(0);
+            }
+            link.write(direction, span, from, offset);
+            (span.bytes, cursors.publish(span.position.wrapping_add(span.bytes as u64)))
+        };
+        if rings.1
+            && let Some(bell) = self.local().hidden(Hidden::PeerBell)
+        {
+            sys::ring_bell(bell);
+        }
+        Ok(rings.0)
+    }
+
+    /// Fails if this end was shut or the peer is gone: now and then, and whenever there was no space, the control socket is asked.
+    ///
+    /// The first write to a closed peer succeeds and goes nowhere, as with TCP, which learns of it by the answer. Returns true for it.
+    fn is_discarded(&self, socket: Descriptor, link: Link) -> Result<bool, Errno> {
+        let local = self.local();
+        if self.own_side(link).is_shut.load(Ordering::Relaxed) != 0 {
+            return Err(Errno::PIPE);
+        }
+        let probes = local.writes.fetch_add(1, Ordering::Relaxed);
+        let was_full = local.is_full.load(Ordering::Relaxed) != 0 && local.is_full.swap(0, Ordering::Relaxed) != 0;
+        let asks = was_full || probes.is_multiple_of(PROBE_WRITES);
+        let is_closed = self.peer_side(link).is_closed.load(Ordering::Relaxed) != 0;
+        let is_known = local.latched.load(Ordering::Relaxed) & Latched::DEAD != 0;
+        if is_known || is_closed || asks && self.is_peer_gone(socket) {
+            self.mark_dead();
+            let failed = rustix::net::sockopt::socket_error(socket).ok().and_then(Result::err);
+            if let Some(error) = failed {
+                local.error.store(error.raw_os_error(), Ordering::Relaxed);
+            }
+            return match local.error.swap(0, Ordering::Relaxed) {
+                0 if !is_known && !was_full => Ok(true),
+                0 => Err(Errno::PIPE),
+                error => Err(Errno::from_raw_os_error(error)),
+            };
+        }
+        Ok(false)
+    }
+
+    fn is_peer_gone(&self, socket: Descriptor) -> bool {
+        let Some(control) = self.local().hidden(Hidden::Control) else { return false };
+        let nothing = PollFlags::empty();
+        let mut polled = [PollFd::new(&control, nothing), PollFd::new(&socket, nothing)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let found = rustix::event::poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0);
+        found && polled.iter().any(|polled| polled.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    }
+
+    /// Shuts the writing side, after the kernel has done so.
+    pub fn shut_writing(&self) {
+        if let Some(link) = self.local().link() {
+            self.own_side(link).is_shut.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn is_nonblocking(socket: Descriptor, flags: i32) -> bool {
+    flags & libc::MSG_DONTWAIT != 0
+        || rustix::fs::fcntl_getfl(socket).map_or(true, |flags| flags.contains(OFlags::NONBLOCK))
+}
+
+fn some_or(done: usize, error: Errno) -> Result<usize, Errno> {
+    if done > 0 { Ok(done) } else { Err(error) }
+}

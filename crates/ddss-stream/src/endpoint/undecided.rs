@@ -1,0 +1,225 @@
+//! Undecided streams: calls that the kernel carries out and this module counts, the offer, and its acceptance.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::event::EventfdFlags;
+use rustix::io::Errno;
+
+use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, SHARED, UNDECIDED, is_close_on_exec};
+use crate::limits::{LOOK_CALLS, OFFER_BYTES, OFFER_CALLS};
+use crate::reason::Reason;
+use crate::rendezvous::{self, Offer};
+use crate::sys::{Descriptor, Hidden, HiddenDescriptor, Link};
+
+/// Set in the gate while a call decides.
+const DECIDING: u32 = 1 << 31;
+
+static OFFER_AFTER: AtomicU32 = AtomicU32::new(OFFER_CALLS);
+
+/// Sets the number of calls with bytes after which an end offers shared memory. With 1 both ends decide as early as they can, for tests.
+pub fn set_offer_after(calls: u32) {
+    OFFER_AFTER.store(calls.max(1), Ordering::Relaxed);
+}
+
+/// Kind of a call that the kernel carries out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Native {
+    /// Takes bytes.
+    Read,
+    /// Leaves the bytes where they are, or moves none.
+    Look,
+    /// Gives bytes.
+    Write,
+}
+
+/// Result of a call on an undecided stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Still undecided.
+    None,
+    /// Plain TCP from now on.
+    Plain,
+    /// The library carries out the calls from now on.
+    Shared,
+}
+
+impl Endpoint {
+    /// Carries out one call of the kernel if the stream is undecided. `None`: it is not.
+    ///
+    /// The result of `call` is a byte count, or negative with the thread's `errno` set, which then stays as it is.
+    pub fn native(&self, socket: Descriptor, kind: Native, call: impl FnOnce() -> isize) -> Option<(isize, Decision)> {
+        let shared = self.shared();
+        if !self.pass_gate() {
+            return None;
+        }
+        let result = call();
+        let mut decision = Decision::None;
+        if result > 0 && kind != Native::Look {
+            let counter = if kind == Native::Read { &shared.tcp_read } else { &shared.tcp_written };
+            let before = counter.fetch_add(result as u64, Ordering::Relaxed);
+            let calls = shared.calls.fetch_add(1, Ordering::Relaxed) + 1;
+            let is_large = before / OFFER_BYTES != (before + result as u64) / OFFER_BYTES;
+            let after = OFFER_AFTER.load(Ordering::Relaxed);
+            let is_due = match shared.side.load(Ordering::Relaxed) {
+                ACCEPTOR => calls >= after || is_large,
+                _ => kind == Native::Read || is_large || after == 1,
+            };
+            if is_due && shared.gate.compare_exchange(1, DECIDING | 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                decision = self.decide(socket, kind);
+                shared.gate.fetch_and(!DECIDING, Ordering::Release);
+            }
+        }
+        shared.gate.fetch_sub(1, Ordering::Release);
+        Some((result, decision))
+    }
+
+    /// Counts a call on an undecided stream. False: the stream is not undecided.
+    fn pass_gate(&self) -> bool {
+        let shared = self.shared();
+        loop {
+            if shared.state.load(Ordering::Acquire) != UNDECIDED {
+                return false;
+            }
+            let is_open = shared.gate.fetch_add(1, Ordering::Acquire) & DECIDING == 0;
+            if is_open && shared.state.load(Ordering::Acquire) == UNDECIDED {
+                return true;
+            }
+            shared.gate.fetch_sub(1, Ordering::Release);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Makes the stream plain TCP for good, before a call that only the kernel can carry out. False: it uses shared memory already.
+    pub fn stay_on_tcp(&self, reason: Reason) -> bool {
+        if self.pass_gate() {
+            self.shared().reason.store(reason as u32, Ordering::Relaxed);
+            self.shared().state.store(PLAIN, Ordering::Release);
+            self.shared().gate.fetch_sub(1, Ordering::Release);
+        }
+        self.is_plain()
+    }
+
+    /// Keeps an undecided stream undecided until [`release`](Self::release). False: it is decided.
+    pub fn hold(&self) -> bool {
+        self.pass_gate()
+    }
+
+    /// Ends a successful [`hold`](Self::hold).
+    pub fn release(&self) {
+        self.shared().gate.fetch_sub(1, Ordering::Release);
+    }
+
+    fn decide(&self, socket: Descriptor, kind: Native) -> Decision {
+        if self.shared().processes.load(Ordering::Acquire) != 1 {
+            return Decision::None;
+        }
+        let decided = match self.shared().side.load(Ordering::Relaxed) {
+            ACCEPTOR => self.make_offer(socket).map(|()| Some(Reason::Offered)).map_err(|_| Reason::NoResources),
+            _ => self.look_for_offer(socket, kind),
+        };
+        let (state, reason, decision) = match decided {
+            Ok(None) => return Decision::None,
+            Ok(Some(reason)) => (SHARED, reason, Decision::Shared),
+            Err(reason) => (PLAIN, reason, Decision::Plain),
+        };
+        self.shared().reason.store(reason as u32, Ordering::Relaxed);
+        // No other call is inside the gate, so that none can choose TCP at the same time.
+        self.shared().state.store(state, Ordering::Release);
+        decision
+    }
+
+    fn make_offer(&self, socket: Descriptor) -> Result<(), Errno> {
+        let (shared, local) = (self.shared(), self.local());
+        let control = local.hidden(Hidden::Control).ok_or(Errno::NOTCONN)?;
+        let (link, memory) = Link::create()?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bells = rustix::event::eventfd(0, flags).and_then(|own| Ok((own, rustix::event::eventfd(0, flags)?)));
+        let (own, peer) = bells.inspect_err(|_| link.unmap())?;
+        let side = self.own_side(link);
+        side.tcp_read.store(shared.tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
+        side.tcp_written.store(shared.tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
+        link.header().directions[self.side() ^ 1].rest_for_data();
+        // The peer may use the memory as soon as the offer is sent: this end must be able to, before.
+        let offered = [own.try_clone(), peer.try_clone(), memory.try_clone()];
+        let [Ok(own_copy), Ok(peer_copy), Ok(memory_copy)] = offered else {
+            link.unmap();
+            return Err(Errno::MFILE);
+        };
+        let sent = self
+            .enter(socket, link, memory, own, peer)
+            .and_then(|()| self.ends(socket))
+            .and_then(|ends| rendezvous::offer(control, &ends, [&memory_copy, &own_copy, &peer_copy]));
+        if sent.is_err() {
+            self.leave(link);
+        }
+        sent
+    }
+
+    /// Forgets memory that the peer never saw, or that this end cannot use.
+    fn leave(&self, link: Link) {
+        let local = self.local();
+        for place in [Hidden::Memory, Hidden::Bell, Hidden::PeerBell, Hidden::Control] {
+            local.close_hidden(place);
+        }
+        let _ = local.take_link();
+        link.unmap();
+    }
+
+    /// Looks for the acceptor's call, then for its offer.
+    fn look_for_offer(&self, socket: Descriptor, kind: Native) -> Result<Option<Reason>, Reason> {
+        let local = self.local();
+        if let Some(listener) = local.hidden(Hidden::Listener) {
+            let Some(control) = rendezvous::take_call(listener) else {
+                return if kind == Native::Read { Err(Reason::NoLibrary) } else { Ok(None) };
+            };
+            local.close_hidden(Hidden::Listener);
+            let control = HiddenDescriptor::hide(control, true).map_err(|_| Reason::NoResources)?;
+            local.set_hidden(Hidden::Control, control);
+        }
+        let control = local.hidden(Hidden::Control).ok_or(Reason::NoLibrary)?;
+        let ends = self.ends(socket).map_err(|_| Reason::NoLibrary)?;
+        match rendezvous::take_offer(control, &ends) {
+            Offer::NotYet if self.shared().calls.load(Ordering::Relaxed) < LOOK_CALLS => Ok(None),
+            Offer::NotYet | Offer::Never => Err(Reason::NoOffer),
+            Offer::Here([memory, peer, own]) => {
+                let link = Link::open(&memory).map_err(|_| Reason::NoOffer)?;
+                let side = self.own_side(link);
+                side.tcp_read.store(self.shared().tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
+                side.tcp_written.store(self.shared().tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
+                link.header().directions[self.side() ^ 1].rest_for_data();
+                if self.enter(socket, link, memory, own, peer).is_err() {
+                    self.leave(link);
+                    return Err(Reason::NoResources);
+                }
+                link.header().is_attached.store(1, Ordering::Release);
+                Ok(Some(Reason::SharedMemory))
+            }
+        }
+    }
+
+    /// Records memory and descriptors of this end, here and for a later program image.
+    fn enter(
+        &self,
+        socket: Descriptor,
+        link: Link,
+        memory: std::os::fd::OwnedFd,
+        own: std::os::fd::OwnedFd,
+        peer: std::os::fd::OwnedFd,
+    ) -> Result<(), Errno> {
+        let (local, close_on_exec) = (self.local(), is_close_on_exec(socket));
+        let side = self.own_side(link);
+        for (place, descriptor) in [(Hidden::Memory, memory), (Hidden::Bell, own), (Hidden::PeerBell, peer)] {
+            local.set_hidden(place, HiddenDescriptor::hide(descriptor, close_on_exec)?);
+        }
+        if let Some(control) = local.hidden(Hidden::Control) {
+            control.set_close_on_exec(close_on_exec);
+        }
+        for (word, place) in side.hidden.iter().zip([Hidden::Memory, Hidden::Bell, Hidden::PeerBell, Hidden::Control]) {
+            word.store(local.hidden(place).map_or(0, |hidden| hidden.number() as u32 + 1), Ordering::Relaxed);
+        }
+        side.inode.store(rustix::fs::fstat(socket)?.st_ino, Ordering::Relaxed);
+        side.processes.store(1, Ordering::Relaxed);
+        local.set_link(link);
+        Ok(())
+    }
+}

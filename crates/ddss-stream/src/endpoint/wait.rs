@@ -1,0 +1,155 @@
+//! Waiting of a thread: spin, announce, look once more, sleep in `poll`.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
+
+use super::endpoint::Endpoint;
+use crate::limits::{SPIN_MAX_NS, SPIN_MIN_NS};
+use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
+
+/// Looks between two readings of the clock.
+const LOOKS: u32 = 32;
+/// Sleeps after which a thread that no longer spins tries once more.
+const SLEEPS_BEFORE_TRIAL: u32 = 64;
+
+static SPIN_LIMIT_NS: AtomicU64 = AtomicU64::new(SPIN_MAX_NS);
+
+/// Sets the longest spin of this process; 0 switches spinning off.
+pub fn set_spin_max(nanoseconds: u64) {
+    SPIN_LIMIT_NS.store(nanoseconds, Ordering::Relaxed);
+}
+
+thread_local! {
+    static BUDGET: Cell<u64> = const { Cell::new(SPIN_MIN_NS) };
+    static SLEEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Adaptive spinning of a thread: success doubles the time, failure halves it down to none.
+#[derive(Debug)]
+pub struct Spin;
+
+impl Spin {
+    /// Looks repeatedly until `look` returns a value or the thread's budget is spent.
+    pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let limit = SPIN_LIMIT_NS.load(Ordering::Relaxed);
+        let mut budget = BUDGET.get().min(limit);
+        if budget < SPIN_MIN_NS {
+            let sleeps = SLEEPS.get() + 1;
+            SLEEPS.set(sleeps % SLEEPS_BEFORE_TRIAL);
+            if sleeps < SLEEPS_BEFORE_TRIAL || limit < SPIN_MIN_NS {
+                return None;
+            }
+            budget = limit;
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..LOOKS {
+                if let Some(found) = look() {
+                    BUDGET.set((budget * 2).clamp(SPIN_MIN_NS, SPIN_MAX_NS));
+                    return Some(found);
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= Duration::from_nanos(budget) {
+                BUDGET.set(budget / 2);
+                return None;
+            }
+        }
+    }
+}
+
+/// Side of a stream that a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Want {
+    Data,
+    Space,
+}
+
+impl Endpoint {
+    /// Returns the deadline that the program set for blocking calls on the socket.
+    pub(crate) fn deadline(socket: Descriptor, want: Want) -> Option<Instant> {
+        let which = if want == Want::Data { Timeout::Recv } else { Timeout::Send };
+        let timeout = rustix::net::sockopt::socket_timeout(socket, which).ok().flatten()?;
+        Instant::now().checked_add(timeout)
+    }
+
+    /// Waits until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
+    pub(crate) fn wait(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
+        let Some(link) = self.local().link() else { return Ok(()) };
+        let look = || self.has(link, want).then_some(());
+        if Spin::until(look).is_some() {
+            return Ok(());
+        }
+        self.block();
+        let slept = self.sleep(socket, link, want, deadline);
+        self.unblock();
+        slept
+    }
+
+    fn sleep(&self, socket: Descriptor, link: Link, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
+        self.announce(link, want);
+        if self.has(link, want) {
+            return Ok(());
+        }
+        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if timeout.is_some_and(|left| left.is_zero()) {
+            return Err(Errno::AGAIN);
+        }
+        let timeout =
+            timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
+        let local = self.local();
+        let unset = HiddenDescriptor::none();
+        let bell = local.hidden(Hidden::Bell).unwrap_or(unset);
+        let control = local.hidden(Hidden::Control).unwrap_or(unset);
+        let is_on_ring = link.header().directions[self.side()].tcp_end().is_some();
+        let of_socket = match want {
+            Want::Data => PollFlags::IN | PollFlags::RDHUP,
+            Want::Space if is_on_ring => PollFlags::empty(),
+            Want::Space => PollFlags::OUT,
+        };
+        let mut polled = [
+            PollFd::new(&socket, of_socket),
+            PollFd::new(&bell, PollFlags::IN),
+            PollFd::new(&control, PollFlags::empty()),
+        ];
+        let count = if want == Want::Data { 2 } else { 3 };
+        if rustix::event::poll(&mut polled[..count], timeout.as_ref())? == 0 {
+            return Err(Errno::AGAIN);
+        }
+        let ended = PollFlags::HUP | PollFlags::ERR;
+        if want == Want::Space && (polled[0].revents() | polled[2].revents()).intersects(ended) {
+            self.mark_dead();
+        }
+        Ok(())
+    }
+
+    /// Looks without a system call.
+    pub(crate) fn has(&self, link: Link, want: Want) -> bool {
+        match want {
+            Want::Data => self.has_ring_data(link),
+            Want::Space => self.has_ring_space(link),
+        }
+    }
+
+    /// Announces that a thread of this end sleeps. An old ring of the bell is silenced first: every waiter looks again after this.
+    fn announce(&self, link: Link, want: Want) {
+        let directions = &link.header().directions;
+        let (own, peers) = (&directions[self.side()], &directions[self.side() ^ 1]);
+        let is_resting = match want {
+            Want::Data => peers.is_reader_resting(),
+            Want::Space => own.is_writer_resting(),
+        };
+        if !is_resting && let Some(bell) = self.local().hidden(Hidden::Bell) {
+            sys::drain_bell(bell);
+        }
+        match want {
+            Want::Data => peers.rest_for_data(),
+            Want::Space => own.rest_for_space(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Byte streams between two processes of one node.
+//!
+//! The descriptor of a stream is the kernel's TCP socket: names, ports, refused connections and the death of a peer stay the kernel's. If
+//! both ends have this library, their bytes go through two rings in shared memory; otherwise the connection stays plain TCP. The calling
+//! thread does all the work; there is no daemon and no thread.
+//!
+//! The main types are [`Stream`] and [`Listener`], used as `TcpStream` and `TcpListener` are. [`Endpoint`] is one end by its descriptor; the
+//! preload library `ddss-preload` maps libc's calls to it.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! let listener = ddss_stream::Listener::bind("127.0.0.1:0".parse()?)?;
+//! let address = listener.local_addr()?;
+//! let echo = std::thread::spawn(move || -> std::io::Result<()> {
+//!     let (mut stream, _) = listener.accept()?;
+//!     let mut bytes = [0; 5];
+//!     stream.read_exact(&mut bytes)?;
+//!     stream.write_all(&bytes)
+//! });
+//! let mut stream = ddss_stream::Stream::connect(address)?;
+//! stream.write_all(b"hello")?;
+//! let mut answer = [0; 5];
+//! stream.read_exact(&mut answer)?;
+//! assert_eq!(&answer, b"hello");
+//! echo.join().expect("the thread ends")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![cfg_attr(loom, allow(dead_code, reason = "the models use the cursors only"))]
+
+mod cursors;
+#[cfg(not(loom))]
+mod endpoint;
+#[cfg(not(loom))]
+pub mod limits;
+#[cfg(loom)]
+#[path = "sys/loom_cell.rs"]
+mod loom_cell;
+#[cfg(loom)]
+pub mod loom_model;
+#[cfg(not(loom))]
+mod reason;
+#[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
+mod rendezvous;
+#[cfg(not(loom))]
+mod signals;
+#[cfg(not(loom))]
+mod stream;
+mod sync;
+#[cfg(not(loom))]
+mod sys;
+#[cfg(not(loom))]
+mod thread_lock;
+
+#[cfg(not(loom))]
+pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_offer_after, set_spin_max};
+#[cfg(not(loom))]
+pub use reason::Reason;
+#[cfg(not(loom))]
+pub use registry::{StreamRow, list};
+#[cfg(not(loom))]
+pub use stream::{Listener, Stream, Transport};
+#[cfg(not(loom))]
+pub use sys::{Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, registry_descriptor};
+#[cfg(not(loom))]
+pub use thread_lock::forget_thread;

@@ -1,0 +1,37 @@
+//! Limits of this crate.
+
+use std::time::Duration;
+
+/// Bytes of one ring. Small enough that the rings of many streams stay in the cache.
+pub const RING_BYTES: usize = 64 << 10;
+/// Bytes before the rings.
+pub const HEADER_BYTES: usize = 4096;
+/// Bytes of a stream's shared memory.
+pub const LINK_BYTES: usize = HEADER_BYTES + 2 * RING_BYTES;
+/// Free bytes from which a ring counts as writable, so that a full ring does not wake its writer for each byte.
+pub const WRITABLE_BYTES: usize = RING_BYTES / 4;
+/// Calls with bytes after which the acceptor offers shared memory.
+pub const OFFER_CALLS: u32 = 3;
+/// Bytes after which the acceptor offers shared memory.
+pub const OFFER_BYTES: u64 = 64 << 10;
+/// Calls without an offer after which the connector stops looking for one.
+pub const LOOK_CALLS: u32 = 64;
+/// Writes between two looks at the peer's control socket.
+pub const PROBE_WRITES: u32 = 64;
+/// Parts of one vectored call; a longer list is carried out in part, as the kernel may do.
+pub const PARTS_MAX: usize = 1024;
+/// Parts that one system call on TCP gets.
+pub const TCP_PARTS: usize = 16;
+/// Search for a free port from which ports count as scarce.
+pub const SLOW_BIND: Duration = Duration::from_millis(1);
+/// Connections that stay on TCP after the first slow search for a port.
+pub const SKIPS_MIN: u32 = 64;
+/// The most connections that stay on TCP after a slow search.
+pub const SKIPS_MAX: u32 = 4096;
+/// Longest time that a thread spins before it sleeps, in nanoseconds.
+pub const SPIN_MAX_NS: u64 = 20_000;
+/// Shortest spin, in nanoseconds. Below it a thread does not spin at all.
+pub const SPIN_MIN_NS: u64 = 2_000;
+
+const _: () = assert!(RING_BYTES.is_power_of_two());
+const _: () = assert!(WRITABLE_BYTES <= RING_BYTES);

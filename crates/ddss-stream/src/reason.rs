@@ -1,0 +1,57 @@
+//! Reasons for which a stream uses its transport.
+
+/// Reason that `ddss streams` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Too few bytes so far.
+    Undecided = 0,
+    /// Both ends use shared memory.
+    SharedMemory = 1,
+    /// The acceptor offered shared memory, the connector has not taken it.
+    Offered = 2,
+    /// The peer has no library, or another user runs it.
+    NoLibrary = 3,
+    /// A rule chose TCP.
+    Rule = 4,
+    /// The system had no memory or descriptor for it.
+    NoResources = 5,
+    /// The peer never offered.
+    NoOffer = 6,
+    /// The program made a call that needs the kernel's stream (zero copy, out-of-band data, a descriptor sent elsewhere).
+    KernelCall = 7,
+}
+
+impl Reason {
+    /// Returns the reason with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        const ALL: [Reason; 8] = [
+            Reason::Undecided,
+            Reason::SharedMemory,
+            Reason::Offered,
+            Reason::NoLibrary,
+            Reason::Rule,
+            Reason::NoResources,
+            Reason::NoOffer,
+            Reason::KernelCall,
+        ];
+        ALL.get(number as usize).copied()
+    }
+
+    /// Returns the words for a table.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Undecided => "too few bytes so far",
+            Self::SharedMemory => "both ends have the library",
+            Self::Offered => "the peer has not taken the offer",
+            Self::NoLibrary => "the peer has no library",
+            Self::Rule => "a rule says tcp",
+            Self::NoResources => "no descriptor or memory left",
+            Self::NoOffer => "the peer made no offer",
+            Self::KernelCall => "a call needs the kernel's stream",
+        }
+    }
+}

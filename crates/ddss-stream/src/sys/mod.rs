@@ -1,0 +1,16 @@
+//! Everything of this crate that is `unsafe`: mappings, raw copies, descriptors by number.
+
+mod descriptor;
+mod link;
+mod region;
+mod signal;
+mod user_memory;
+
+pub use descriptor::{Descriptor, HiddenDescriptor, is_hidden};
+pub(crate) use descriptor::{drain_bell, ring_bell};
+pub(crate) use link::{Link, Side};
+pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};
+pub use region::{SLOTS, init, registry_descriptor};
+pub(crate) use signal::interrupts_calls;
+pub use user_memory::UserMemory;
+pub(crate) use user_memory::{kernel_receive, kernel_send, with_bytes, with_room};
