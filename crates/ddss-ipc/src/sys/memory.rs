@@ -3,6 +3,9 @@
 //! It is never exposed as a `&[u8]`: bytes are copied in and out through raw pointers, words are atomics. A mapping
 //! never shrinks: anonymous memory is sealed, so that no other process can turn an access into `SIGBUS`.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 use std::ffi::c_void;
 use std::fmt;
 use std::fs::{File, OpenOptions};
