@@ -15,6 +15,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 mod admin_socket;
 mod error_chain;
 mod exit_code;
