@@ -20,17 +20,3 @@ pub fn format_error_chain(error: &dyn Error) -> String {
     }
     text
 }
-
-/// Returns the edit distance between two words.
-pub fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], index + 1);
-        for (at, theirs) in other.iter().enumerate() {
-            let next = (before + usize::from(letter != *theirs)).min(row[at] + 1).min(row[at + 1] + 1);
-            before = std::mem::replace(&mut row[at + 1], next);
-        }
-    }
-    row[other.len()]
-}

@@ -73,7 +73,9 @@ mod tests {
     #[test]
     fn help_and_operations_page_list_every_exit_code() {
         // If this broke, a script would meet an undocumented exit code.
-        let page = include_str!("../../../docs/book/src/reference/exit-codes.md");
+        // Read, not included: the page is no part of the published package, whose tests still have to compile.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/src/reference/exit-codes.md");
+        let page = std::fs::read_to_string(path).expect("the repository has the page; the package does not");
         let chapter = page.split("## ddssd").nth(1).unwrap().split("\n## ").next().unwrap();
         let rows = chapter.lines().filter(|line| line.starts_with('|')).skip(2);
         let rows: Vec<Vec<&str>> = rows.map(|line| line.split('|').map(str::trim).collect()).collect();

@@ -15,6 +15,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 mod admin_socket;
 mod error_chain;
 mod exit_code;
@@ -24,7 +27,7 @@ pub mod storage;
 
 pub use admin_socket::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
 pub use ddss_ipc::{Liveness, StatusReadError, read_all_statuses, read_status};
-pub use error_chain::{distance, format_error_chain};
+pub use error_chain::format_error_chain;
 pub use exit_code::ExitReason;
 pub use key::{ClusterKey, KeyError};
 pub use settings::arguments::Arguments;

@@ -4,6 +4,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints its answers")]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 /// Replaces the standard `println!`: a closed standard output ends the program without a panic.
 macro_rules! println {
     () => { $crate::output::terminal_text::line(format_args!("")) };

@@ -2,7 +2,7 @@
 //!
 //! Nothing in this crate does I/O, starts a thread, reads a clock or draws a random number. Time and events are
 //! arguments, actions are return values. So the same code runs under `ddssd`, under the simulator and under a fuzzer.
-//! It is not a client library (see the crate `ddss`) and moves no bytes itself.
+//! It is not a client library (see the crate `ddss-client`) and moves no bytes itself.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -12,6 +12,8 @@
 //! | `model` | [`Spec`], [`Model`], [`Permissions`], [`Header`]: segments |
 //! | [`status`] | the page of counters that a daemon publishes |
 //! | [`limits`] | every bound of the system |
+//!
+//! The feature `planted`, off by default, adds bugs that tests must find.
 //!
 //! A request's path: `ddss-ipc` hands over an [`Entry`] from a client's ring, [`Request::decode`] makes a valid request of
 //! it, the [engine] decides, and `ddss-verbs` moves bytes between nodes.

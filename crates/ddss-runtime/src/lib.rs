@@ -32,6 +32,9 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 #[allow(unsafe_code, reason = "the memory policy of a thread needs a bare system call")]
 mod affinity;
 mod idle_strategy;

@@ -61,6 +61,10 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 mod events;
 mod fabric;

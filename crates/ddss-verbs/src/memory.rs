@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::os::fd::BorrowedFd;
 
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use crate::fabric::{FabricError, RegionId, Rights, Trust, Window};
@@ -255,18 +257,18 @@ impl Windows {
 pub(crate) struct KeySource {
     batch: Vec<u32>,
     /// State of the deterministic generator, in a simulation.
-    seed: Option<u64>,
+    seeded: Option<SplitMix64>,
 }
 
 impl KeySource {
     /// Returns a source that yields the same keys in each run.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { batch: Vec::new(), seed: Some(seed) }
+        Self { batch: Vec::new(), seeded: Some(SplitMix64::seed_from_u64(seed)) }
     }
 
     pub(crate) fn draw(&mut self) -> Result<u32, FabricError> {
-        if let Some(seed) = &mut self.seed {
-            return Ok(crate::sim::mix(seed) as u32);
+        if let Some(seeded) = &mut self.seeded {
+            return Ok(seeded.next_u64() as u32);
         }
         if self.batch.is_empty() {
             let mut bytes = [0; 256];

@@ -48,6 +48,9 @@
 //! of a client is dropped, or its process dies, its node frees the client's resources.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 mod api;
 mod async_client;
 mod builder;
@@ -83,3 +86,7 @@ pub use ddss_ipc::{
 pub use error::Error;
 pub use segment::Segment;
 pub use value::{Stamp, Value};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,7 +4,8 @@
 //! (`ddss-ipc`) and the network (`ddss-verbs`), and executes the decisions of the engine (`ddss-core`). The control
 //! plane (membership, directory of names, failover) runs on threads of its own.
 //!
-//! This crate holds the daemon `ddssd`. Applications do not depend on it: they use the crate `ddss`. Tests of such an application start an [`EphemeralNode`].
+//! This crate holds the daemon `ddssd`. Applications do not depend on it: they use the crate `ddss-client`. Tests of such an
+//! application start an [`EphemeralNode`].
 //!
 //! # Where to read
 //!
@@ -18,6 +19,10 @@
 //! | `config` | settings, quotas, checks before the start |
 //! | `status`, `metrics` | status page and HTTP endpoint |
 //!
+//! # Features
+//!
+//! `rdma`, off by default, adds the fabric over RDMA adapters. It needs nothing to build: rdma-core is opened at run time.
+//!
 //! # Example
 //!
 //! ```
@@ -29,7 +34,11 @@
 //! # std::fs::remove_dir_all(folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 mod auth;
 mod bootstrap;

@@ -22,7 +22,8 @@ fn logged(source: &str) -> BTreeSet<Line> {
     for level in ["info", "warn", "error"] {
         let call = format!("{level}!(");
         for (at, _) in source.match_indices(&call) {
-            let starts_a_word = source[..at].chars().next_back().is_none_or(|letter| !letter.is_alphanumeric());
+            let starts_a_word =
+                source[..at].chars().next_back().is_none_or(|letter| !letter.is_alphanumeric() && letter != '_');
             let message = last_string(&source[at + call.len()..]);
             if let (true, Some(message)) = (starts_a_word, message.filter(|message| !message.contains('{'))) {
                 found.insert((level.to_owned(), message));
@@ -138,7 +139,7 @@ fn quoted_texts_are_separated_from_commands() {
 
 #[test]
 fn messages_are_read_from_calls_of_any_shape() {
-    let source = "info!(node = 1, reason(\"x\"), \"met ) it\"); tracing::warn!(\n \"late\"\n); debug!(\"no\"); error!(\"{sentence}\"); myinfo!(\"no\")";
+    let source = "info!(node = 1, reason(\"x\"), \"met ) it\"); tracing::warn!(\n \"late\"\n); debug!(\"no\"); error!(\"{sentence}\"); myinfo!(\"no\"); compile_error!(\"no\")";
     let line = |level: &str, message: &str| (level.to_owned(), message.to_owned());
     assert_eq!(logged(source), BTreeSet::from([line("info", "met ) it"), line("warn", "late")]));
     let page = "| level | line | meaning | action |\n| --- | --- | --- | --- |\n| warn | `a`, `b` | x | `c` |\n";

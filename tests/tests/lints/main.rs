@@ -4,5 +4,6 @@ mod docs;
 mod imports;
 mod log_lines;
 mod protocol;
+mod publishing;
 mod tree;
 mod vocabulary;

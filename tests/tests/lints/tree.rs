@@ -20,21 +20,21 @@ const RULES: &[MemberRule] = &[
     rule("ddss-runtime", &[], &[]),
     rule("ddss-sdp", &[], &[]),
     // The examples of the client crate start a daemon of their own.
-    rule("ddss", &["ddss-core", "ddss-ipc"], &["ddssd"]),
+    rule("ddss-client", &["ddss-core", "ddss-ipc"], &["ddssd"]),
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
     rule("ddssd", &["ddss-core", "ddss-admin", "ddss-admission", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
     // Streams know nothing of segments, and the client crate nothing of streams.
     rule("ddss-stream", &[], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
-    rule("ddss-cli", &["ddss", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
+    rule("ddss-cli", &["ddss-client", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
     rule("ddss-sim", &["ddss-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
-    rule("ddss-testkit", &["ddss"], &[]),
-    rule("ddss-apps", &["ddss", "ddss-testkit"], &["ddssd"]),
+    rule("ddss-testkit", &["ddss-client"], &[]),
+    rule("ddss-apps", &["ddss-client", "ddss-testkit"], &["ddssd"]),
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     // As an application does, and with a node of their own.
-    rule("ddss-examples", &["ddss", "ddssd"], &[]),
+    rule("ddss-examples", &["ddss-client", "ddssd"], &[]),
 ];
 
 /// The only files in which `unsafe` may stand.
@@ -105,7 +105,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-admin",
     "ddss-admission",
     "ddss-sdp",
-    "ddss",
+    "ddss-client",
     "ddssd",
     "ddss-cli",
     "ddss-sim",
@@ -135,7 +135,7 @@ const fn rule(
 fn workspace_has_only_permitted_dependencies() {
     let metadata = metadata(&repo_lints::workspace_root());
     let arrows = repo_lints::member_dependencies(&metadata);
-    assert!(arrows.contains(&arrow("ddss", "ddss-ipc")), "the arrows that exist were not read: {arrows:?}");
+    assert!(arrows.contains(&arrow("ddss-client", "ddss-ipc")), "the arrows that exist were not read: {arrows:?}");
     assert_none(&repo_lints::refused_dependencies(&members(&metadata), &arrows, RULES));
 }
 
@@ -150,9 +150,9 @@ fn planted_dependency_is_refused() {
         ("ddss-verbs", "ddss-ipc"),
         ("ddss-verbs", "ddss-core"),
         ("ddss-runtime", "ddss-core"),
-        ("ddss", "ddss-verbs"),
-        ("ddss", "ddssd"),
-        ("ddssd", "ddss"),
+        ("ddss-client", "ddss-verbs"),
+        ("ddss-client", "ddssd"),
+        ("ddssd", "ddss-client"),
         ("ddss-cli", "ddssd"),
         ("ddss-sim", "ddss-verbs"),
         ("ddssd", "ddss-tests"),
@@ -160,7 +160,7 @@ fn planted_dependency_is_refused() {
         assert_eq!(complaints(arrow(from, to)), [format!("{from} depends on {to}, which no rule permits")]);
     }
     let in_examples = |from: &str, to: &str| MemberDependency { development: true, ..arrow(from, to) };
-    assert_none(&complaints(in_examples("ddss", "ddssd")));
+    assert_none(&complaints(in_examples("ddss-client", "ddssd")));
     assert_eq!(complaints(in_examples("ddss-ipc", "ddss-verbs")).len(), 1);
     assert_none(&complaints(arrow("ddss-tests", "ddss-verbs")));
     assert_eq!(repo_lints::refused_dependencies(&members[1..], &[], RULES).len(), 1, "a room without a member");
@@ -289,8 +289,8 @@ fn members_inherit_lints_and_versions() {
 #[test]
 fn client_crate_links_no_c_library() {
     let metadata = metadata(&repo_lints::workspace_root());
-    let tree = repo_lints::dependency_tree(&metadata, "ddss");
-    for name in ["ddss", "ddss-ipc", "rustix"] {
+    let tree = repo_lints::dependency_tree(&metadata, "ddss-client");
+    for name in ["ddss-client", "ddss-ipc", "rustix"] {
         assert!(tree.iter().any(|package| package.name.as_str() == name), "{name} is missing from the tree");
     }
     assert_none(&repo_lints::c_libraries(&metadata, &tree).unwrap());
@@ -302,7 +302,7 @@ fn planted_c_library_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     plant(root, "cc", "");
-    plant(root, "ddss", "[dependencies]\nmiddle = { path = \"../middle\" }\n");
+    plant(root, "ddss-client", "[dependencies]\nmiddle = { path = \"../middle\" }\n");
     plant(root, "middle", "[dependencies]\nroad-sys = { path = \"../road-sys\" }\nplain = { path = \"../plain\" }\n");
     plant(root, "plain", "[dev-dependencies]\nonly-tests = { path = \"../only-tests\" }\n");
     plant(root, "only-tests", "");
@@ -317,7 +317,8 @@ fn planted_c_library_is_reported() {
     }
 
     let metadata = metadata(root);
-    let complaints = repo_lints::c_libraries(&metadata, &repo_lints::dependency_tree(&metadata, "ddss")).unwrap();
+    let complaints =
+        repo_lints::c_libraries(&metadata, &repo_lints::dependency_tree(&metadata, "ddss-client")).unwrap();
     let said = ["links the library ibverbs", "builds with cc", "build script that adds a link", "links a library in"];
     assert_eq!(complaints.len(), said.len(), "{complaints:#?}");
     for (complaint, said) in complaints.iter().zip(said) {

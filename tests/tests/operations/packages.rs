@@ -111,6 +111,26 @@ fn debian_package_is_complete_and_its_daemon_serves() {
     );
 }
 
+// If this failed, nobody could check that a package is made from the sources that it names.
+#[test]
+fn packages_of_equal_programs_are_equal() {
+    const NAME: &str = "packages_of_equal_programs_are_equal";
+    if !is_there("dpkg-deb") || !is_there("gzip") {
+        return skipped(NAME, "dpkg-deb is missing: this is no Debian");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let package = |folder: &str, time: &str| {
+        let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
+        make.env("SOURCE_DATE_EPOCH", time).args(["--deb-only", "--programs"]).arg(&programs);
+        let made = run(make.arg("--out").arg(scratch.path().join(folder)));
+        fs::read(made.lines().last().unwrap()).unwrap()
+    };
+    let first = package("first", "1700000000");
+    assert!(first == package("second", "1700000000"), "two packages of the same programs differ");
+    assert!(first != package("third", "1700086400"), "the time of the release is in no file");
+}
+
 // If this failed, an installation into a root directory would change the machine, or would not end.
 #[test]
 fn package_installs_into_a_root_directory_and_uninstalls() {

@@ -1,6 +1,5 @@
 //! Log levels: one for everything, or one for each module.
 
-use crate::error_chain::distance;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -55,7 +54,7 @@ impl LogLevels {
         // A prefix of a level suggests that level, and so does a longer word that begins with it.
         let letters = |level: &str| {
             let is_part = !small.is_empty() && (level.starts_with(&small) || small.starts_with(level));
-            if is_part { 0 } else { distance(&small, level) }
+            if is_part { 0 } else { strsim::levenshtein(&small, level) }
         };
         let nearest = Self::LEVELS.iter().map(|&level| (letters(level), level)).min_by_key(|&(letters, _)| letters);
         let (letters, level) = nearest.unwrap_or((0, "info"));
@@ -73,7 +72,10 @@ impl LogLevels {
         if Self::CRATES.contains(&root) {
             return Ok(());
         }
-        let near = Self::CRATES.iter().map(|&known| (distance(root, known), known)).min_by_key(|&(letters, _)| letters);
+        let near = Self::CRATES
+            .iter()
+            .map(|&known| (strsim::levenshtein(root, known), known))
+            .min_by_key(|&(letters, _)| letters);
         match near {
             Some((letters, known)) if letters <= LETTERS_MAX => {
                 Err(format!("nothing logs as {module:?}: did you mean `{known}`?"))

@@ -7,7 +7,6 @@ use super::host_port::HostPort;
 use super::log_levels::LogLevels;
 use super::quota_rule::QuotaRule;
 use super::toml::expand_tables;
-use crate::error_chain::distance;
 use crate::key::ClusterKey;
 use crate::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use clap::Args;
@@ -215,7 +214,7 @@ impl Settings {
             if names().any(|name| name == *key) {
                 continue;
             }
-            let near = names().map(|name| (distance(key, &name), name)).min();
+            let near = names().map(|name| (strsim::levenshtein(key, &name), name)).min();
             let hint = match near {
                 Some((distance, name)) if distance <= key.len().max(3) / 2 => format!("did you mean `{name}`?"),
                 _ => format!("there are {}", names().collect::<Vec<_>>().join(", ")),

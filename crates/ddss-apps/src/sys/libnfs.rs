@@ -8,6 +8,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -37,16 +38,18 @@ macro_rules! table {
         impl Library {
             fn open() -> Result<Library, String> {
                 // Its 13th interface; later ones have other arguments for reads and writes.
-                let library = open(c"libnfs.so.13")?;
+                const NAME: &str = "libnfs.so.13";
+                // SAFETY: libnfs runs nothing when it is loaded.
+                let library = unsafe { libloading::Library::new(NAME) };
+                // Never closed: the functions are called until the process ends.
+                let library = ManuallyDrop::new(library.map_err(|_| format!("{NAME} is not installed"))?);
                 $(
-                    let name = concat!(stringify!($field), "\0");
-                    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("it ends with the only zero");
-                    let found = symbol(library, name).ok_or_else(|| format!("libnfs has no {}", stringify!($field)))?;
                     // SAFETY: the symbol is a function of this name in a library whose header (`nfsc/libnfs.h`, version
-                    // 4) promises this type, and it is never unloaded.
-                    let $field = unsafe {
-                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found)
+                    // 4) promises this type.
+                    let found = unsafe {
+                        library.get::<unsafe extern "C" fn($($argument),*) $(-> $answer)?>(stringify!($field))
                     };
+                    let $field = *found.map_err(|_| format!("libnfs has no {}", stringify!($field)))?;
                 )*
                 Ok(Library { $($field),* })
             }
@@ -120,18 +123,6 @@ impl Library {
         let library = LIBRARY.get_or_init(Library::open).as_ref();
         library.map_err(|why| Error::Missing { what: "libnfs", why: why.clone() })
     }
-}
-
-fn open(name: &CStr) -> Result<*mut c_void, String> {
-    // SAFETY: the name is a C string, and libnfs runs nothing when it is loaded.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
-    if library.is_null() { Err(format!("{} is not installed", name.to_string_lossy())) } else { Ok(library) }
-}
-
-fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the handle is an open library's and the name a C string.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }
 
 /// An open file on an NFS server. The connection is its own, and ends with it.

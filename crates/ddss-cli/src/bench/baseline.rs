@@ -1,6 +1,7 @@
 //! Baseline of the machine: the round trip of a cache line between two threads. Many lines take turns, because the time
 //! depends on the place of a line in the processor.
 
+use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +13,9 @@ const BATCH: u64 = 64;
 /// Cache lines that take turns, one batch each.
 const LINES: u64 = 64;
 
-/// A value on its own cache line.
-#[repr(align(128))]
-struct Line(AtomicU64);
-
 /// Returns the cache line of a request.
-fn line_of(lines: &[Line; LINES as usize], request: u64) -> &AtomicU64 {
-    &lines[((request - 2) / 2 / BATCH % LINES) as usize].0
+fn line_of(lines: &[CachePadded<AtomicU64>; LINES as usize], request: u64) -> &AtomicU64 {
+    &lines[((request - 2) / 2 / BATCH % LINES) as usize]
 }
 
 /// Pins the calling thread to the first or the last allowed core. Two threads that spin on one core would measure the
@@ -42,7 +39,7 @@ pub(super) fn ping_pong(duration: Duration) -> Histogram<u64> {
 
 fn measure(duration: Duration) -> Histogram<u64> {
     let mut times = super::figures::histogram();
-    let lines: [Line; LINES as usize] = std::array::from_fn(|_| Line(AtomicU64::new(0)));
+    let lines: [CachePadded<AtomicU64>; LINES as usize] = std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0)));
     std::thread::scope(|scope| {
         // An even value is a request, the next odd value its reply; the last request is u64::MAX - 1.
         scope.spawn(|| {

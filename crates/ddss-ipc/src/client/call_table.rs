@@ -26,6 +26,8 @@
 //! thread frees it. Generations are never reused. A completion of an earlier call in the same slot is *stale*. A caller
 //! whose call was abandoned by another thread sees [`CallStatus::Abandoned`].
 
+use crossbeam_utils::CachePadded;
+
 use crate::shm::slot_bitmap::SlotBitmap;
 use crate::sync::{AtomicU64, Ordering, order};
 use ddss_core::Entry;
@@ -88,8 +90,6 @@ pub enum Notify {
     Stale,
 }
 
-/// Two cache lines, since processors prefetch lines in pairs.
-#[repr(align(128))]
 struct CallSlot {
     state: AtomicU64,
     words: [AtomicU64; 8],
@@ -99,7 +99,7 @@ struct CallSlot {
 pub struct CallTable {
     slots: SlotBitmap,
     reserved: SlotBitmap,
-    cells: Box<[CallSlot]>,
+    cells: Box<[CachePadded<CallSlot>]>,
 }
 
 impl std::fmt::Debug for CallTable {
@@ -119,7 +119,7 @@ impl CallTable {
         assert!(count <= 1 << INDEX_BITS, "{count} calls exceed the index bits");
         assert!(reserved <= count, "cannot reserve {reserved} of {count} slots");
         let word = || AtomicU64::new(0);
-        let cell = || CallSlot { state: word(), words: std::array::from_fn(|_| word()) };
+        let cell = || CachePadded::new(CallSlot { state: word(), words: std::array::from_fn(|_| word()) });
         let (common, count) = ((count - reserved) as u32, count as u32);
         let (slots, reserved) = (SlotBitmap::new(0, common), SlotBitmap::new(common, count));
         Self { slots, reserved, cells: (0..count).map(|_| cell()).collect() }

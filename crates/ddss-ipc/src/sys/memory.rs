@@ -3,7 +3,9 @@
 //! It is never exposed as a `&[u8]`: bytes are copied in and out through raw pointers, words are atomics. A mapping
 //! never shrinks: anonymous memory is sealed, so that no other process can turn an access into `SIGBUS`.
 
-use std::ffi::c_void;
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use super::sigbus::MappedFile;
 use crate::shm::ring::{MappedRing, Slot};
@@ -86,26 +88,11 @@ pub enum Access {
 const HUGE_FROM: usize = 2 << 20;
 
 struct Map {
-    base: NonNull<c_void>,
-    bytes: usize,
+    /// Registration for `SIGBUS`, if the memory is a named file. The first field, because it ends before the mapping.
+    named_file: Option<MappedFile>,
+    mapping: MmapRaw,
     access: Access,
     descriptor: OwnedFd,
-    /// Registration for `SIGBUS`, if the memory is a named file.
-    named_file: Option<MappedFile>,
-}
-
-// SAFETY: a mapping belongs to the process, not to a thread, and is accessed through atomics and raw copies only.
-unsafe impl Send for Map {}
-// SAFETY: as above; `&Map` offers only operations meant for concurrent use.
-unsafe impl Sync for Map {}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        drop(self.named_file.take());
-        // SAFETY: `Map::new` mapped exactly these bytes, and every pointer into them is kept with the `Map`.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
-        debug_assert!(unmapped.is_ok());
-    }
 }
 
 impl Map {
@@ -113,28 +100,18 @@ impl Map {
         if bytes == 0 {
             return Err(MemoryError::Empty);
         }
-        let protection = match access {
-            Access::ReadOnly => ProtFlags::READ,
-            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        let mut options = MmapOptions::new();
+        options.len(bytes);
+        let mapping = match access {
+            Access::ReadOnly => options.map_raw_read_only(&descriptor),
+            Access::ReadWrite => options.map_raw(&descriptor),
         };
-        // SAFETY: a fresh mapping at an address that the kernel chooses affects no other memory.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &descriptor, 0) };
-        let base = base.map_err(MemoryError::system("map"))?;
-        let base = NonNull::new(base).ok_or(MemoryError::Empty)?;
-        let map = Self { base, bytes, access, descriptor, named_file: None };
-        map.prefer_huge_pages();
-        Ok(map)
-    }
-
-    fn prefer_huge_pages(&self) {
-        if self.bytes >= HUGE_FROM {
-            // SAFETY: advice about a mapping of this value, which changes none of its bytes.
-            let asked =
-                unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, rustix::mm::Advice::LinuxHugepage) };
+        let mapping = mapping.map_err(|source| MemoryError::System { tried: "map", source })?;
+        if bytes >= HUGE_FROM {
             // A kernel without huge pages refuses; small pages work as well.
-            let _ = asked;
+            let _ = mapping.advise(Advice::HugePage);
         }
+        Ok(Self { named_file: None, mapping, access, descriptor })
     }
 }
 
@@ -240,7 +217,7 @@ impl SharedMemory {
     /// Maps a named file and registers it for [`exit_on_lost_file`](crate::exit_on_lost_file).
     pub(super) fn map_file(path: &Path, file: File, bytes: usize) -> Result<Self, MemoryError> {
         let mut map = Map::new(file.into(), bytes, Access::ReadWrite)?;
-        map.named_file = MappedFile::register(path, map.base.as_ptr() as usize, bytes);
+        map.named_file = MappedFile::register(path, map.mapping.as_ptr() as usize, bytes);
         Ok(Self { map: Arc::new(map), start: 0, bytes })
     }
 
@@ -407,9 +384,10 @@ impl SharedMemory {
         if bytes > self.bytes || offset > self.bytes - bytes {
             return Err(MemoryError::OutOfBounds { offset, bytes, within: self.bytes });
         }
-        // SAFETY: `start + bytes` of `self` was checked when it was made, `offset` just now, so the sum stays inside
-        // the mapping.
-        Ok(unsafe { self.map.base.cast::<u8>().add(self.start + offset) })
+        // `start + bytes` of `self` was checked when it was made, `offset` just now, so the sum stays inside the mapping.
+        let address = self.map.mapping.as_mut_ptr().wrapping_add(self.start + offset);
+        // SAFETY: an address inside a mapping is not zero, because the kernel chose the mapping's place.
+        Ok(unsafe { NonNull::new_unchecked(address) })
     }
 
     #[inline]

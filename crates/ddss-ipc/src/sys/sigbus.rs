@@ -16,6 +16,8 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
 /// A mapped file, and the message for its loss.
 struct FileRecord {
     begin: usize,
@@ -69,14 +71,11 @@ impl Drop for MappedFile {
 /// covers files that are mapped from now on. Any other `SIGBUS` ends the process as usual.
 pub fn exit_on_lost_file(code: u8) -> std::io::Result<()> {
     EXIT_CODE.store(code.into(), Ordering::Release);
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = handle_sigbus;
-    // SAFETY: all bits zero is a `sigaction` with no flag and an empty mask.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and is async-signal-safe (see above).
-    let set = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) };
-    if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    let handler = SigHandler::SigAction(handle_sigbus);
+    let action = SigAction::new(handler, SaFlags::SA_SIGINFO | SaFlags::SA_ONSTACK, SigSet::empty());
+    // SAFETY: the handler is async-signal-safe (see above).
+    unsafe { sigaction(Signal::SIGBUS, &action) }?;
+    Ok(())
 }
 
 extern "C" fn handle_sigbus(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {

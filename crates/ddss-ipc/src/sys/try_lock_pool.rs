@@ -24,13 +24,14 @@
 //!   cannot be copied, leads back. The writes of one owner are visible to the next: its Acquire pairs with the Release.
 //! - *The value outlives its guard.* [`PoolGuard`] borrows the [`TryLockPool`].
 
+use crossbeam_utils::CachePadded;
+
 use crate::sync::{AtomicU64, Ordering, UnsafeCell, order};
 
 const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 
-/// A value and its owner word. Two cache lines, since processors prefetch lines in pairs.
-#[repr(align(128))]
+/// A value and its owner word.
 struct PoolSlot<T> {
     word: AtomicU64,
     value: UnsafeCell<T>,
@@ -53,7 +54,7 @@ unsafe impl<T: Send> Sync for PoolSlot<T> {}
 /// assert_eq!(*pool.try_acquire(1).expect("one is free again"), "first");
 /// ```
 pub struct TryLockPool<T> {
-    slots: Box<[PoolSlot<T>]>,
+    slots: Box<[CachePadded<PoolSlot<T>>]>,
 }
 
 impl<T> std::fmt::Debug for TryLockPool<T> {
@@ -65,7 +66,7 @@ impl<T> std::fmt::Debug for TryLockPool<T> {
 impl<T> TryLockPool<T> {
     /// Creates a pool of free values.
     pub fn new(values: impl IntoIterator<Item = T>) -> Self {
-        let slot = |value| PoolSlot { word: AtomicU64::new(FREE), value: UnsafeCell::new(value) };
+        let slot = |value| CachePadded::new(PoolSlot { word: AtomicU64::new(FREE), value: UnsafeCell::new(value) });
         Self { slots: values.into_iter().map(slot).collect() }
     }
 

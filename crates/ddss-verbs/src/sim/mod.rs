@@ -12,8 +12,6 @@
 mod fabric;
 mod net;
 mod peer;
-mod random;
 
 pub use fabric::Sim;
 pub use net::{SimConfig, SimNet};
-pub(crate) use random::mix;

@@ -5,8 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
 use super::fabric::Sim;
-use super::mix;
 use crate::events::CloseReason;
 use crate::iwarp::AtomicKind;
 use crate::terminate_code::TerminateCode;
@@ -77,7 +79,7 @@ pub(super) struct ConnectRequest {
 pub(super) struct State {
     pub(super) config: SimConfig,
     pub(super) now: Duration,
-    seed: u64,
+    random: SplitMix64,
     pub(super) links: Vec<[End; 2]>,
     listeners: BTreeMap<SocketAddr, usize>,
     pub(super) connect_requests: BTreeMap<usize, VecDeque<ConnectRequest>>,
@@ -94,11 +96,11 @@ impl SimNet {
     /// Creates a network without nodes.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
-        let seed = config.seed;
+        let random = SplitMix64::seed_from_u64(config.seed);
         Self(Arc::new(Mutex::new(State {
             config,
             now: Duration::ZERO,
-            seed,
+            random,
             links: Vec::new(),
             listeners: BTreeMap::new(),
             connect_requests: BTreeMap::new(),
@@ -178,7 +180,7 @@ impl SimNet {
 
 impl State {
     pub(super) fn random(&mut self) -> u64 {
-        mix(&mut self.seed)
+        self.random.next_u64()
     }
 
     fn delay(&mut self) -> Duration {

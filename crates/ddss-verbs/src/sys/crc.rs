@@ -68,7 +68,9 @@ pub(crate) fn has_wide_vectors() -> bool {
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_free_copy() -> bool {
     static AMD: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
-        let vendor = std::arch::x86_64::__cpuid(0);
+        // SAFETY: every x86-64 processor has the instruction, and leaf 0.
+        #[allow(unused_unsafe, reason = "an unsafe call before Rust 1.94")]
+        let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
         (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163)
     });
     has_wide_vectors() && *AMD

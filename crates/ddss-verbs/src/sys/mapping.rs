@@ -5,12 +5,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-#[cfg(feature = "rdma")]
-use rustix::mm::mmap_anonymous;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use super::crc::{self, Private};
 
@@ -20,58 +17,35 @@ const HUGE_PAGE_BYTES_MIN: usize = 2 << 20;
 
 /// Shared mapping of a range of a file. Unmapped on drop.
 #[derive(Debug)]
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to this value alone (it is not tied to a thread), and every access goes through `&self`
-// methods that copy by atomics.
-unsafe impl Send for Mapping {}
-// SAFETY: as above. A `&Mapping` never implies exclusive access, because other processes write the memory too.
-unsafe impl Sync for Mapping {}
+pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
     /// Maps `bytes` bytes from `offset`. The caller has checked that the range is inside the file, for good.
     pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Self> {
-        let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is requested, so no existing mapping is touched.
-        let base = unsafe { mmap(std::ptr::null_mut(), bytes, flags, MapFlags::SHARED, fd, offset) }?;
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let mapping = Self { base, bytes };
-        mapping.prefer_huge_pages();
-        Ok(mapping)
-    }
-
-    fn prefer_huge_pages(&self) {
-        if self.bytes >= HUGE_PAGE_BYTES_MIN {
-            // SAFETY: advice about a mapping of this value, which changes none of its bytes.
-            let asked = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
+        let mapping = MmapOptions::new().offset(offset).len(bytes).map_raw(&fd)?;
+        if bytes >= HUGE_PAGE_BYTES_MIN {
             // A kernel without huge pages refuses; small pages suffice.
-            let _ = asked;
+            let _ = mapping.advise(Advice::HugePage);
         }
+        Ok(Self(mapping))
     }
 
     /// Maps memory of this process alone, for buffers of an adapter.
     #[cfg(feature = "rdma")]
     pub(crate) fn private(bytes: usize) -> io::Result<Self> {
-        let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is requested, so no existing mapping is touched.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, flags, MapFlags::PRIVATE) }?;
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { base, bytes })
+        Ok(Self(MmapOptions::new().len(bytes).map_anon()?.into()))
     }
 
     /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.0.len()
     }
 
     /// Returns the address of a range, for the kernel. Panics if the range is outside.
     pub(super) fn span(&self, offset: usize, bytes: usize) -> *mut u8 {
         let end = offset.checked_add(bytes).expect("a range that was checked does not wrap");
-        assert!(end <= self.bytes, "a transfer of {bytes} bytes at {offset} is outside {}", self.bytes);
-        self.base.as_ptr().wrapping_add(offset)
+        assert!(end <= self.bytes(), "a transfer of {bytes} bytes at {offset} is outside {}", self.bytes());
+        self.0.as_mut_ptr().wrapping_add(offset)
     }
 
     /// Copies from the mapping. Panics if the range is outside.
@@ -188,14 +162,6 @@ fn word_at<'a>(address: *mut u8) -> &'a AtomicU64 {
     debug_assert!(address.cast::<u64>().is_aligned());
     // SAFETY: as above, for eight bytes; the callers aligned the address.
     unsafe { AtomicU64::from_ptr(address.cast()) }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this is the range that `new` mapped; nothing refers to it once its owner is dropped.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert!(unmapped.is_ok());
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use clap::CommandFactory;
 use ddss_admin::Arguments;
-use ddss_admin::distance;
 
 const PREFIX: &str = "DDSS_";
 /// Variables of clients, of the applications that come with DDSS, and of its tests.
@@ -28,7 +27,7 @@ fn warning(name: &str, known: &[&str]) -> String {
     // A prefix of a known name suggests that name; otherwise the edit distance decides.
     let near = known.iter().map(|other| {
         let theirs = other.trim_start_matches(PREFIX);
-        let letters = if theirs.starts_with(ending) { 0 } else { distance(ending, theirs) };
+        let letters = if theirs.starts_with(ending) { 0 } else { strsim::levenshtein(ending, theirs) };
         (letters, other)
     });
     match near.min() {

@@ -1,8 +1,11 @@
 //! The two libraries of rdma-core, opened at the first request for an adapter and never closed.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
+
+use libloading::os::unix;
 
 use super::abi::{
     AsyncEvent, CmEvent, CmId, CompletionChannel, ConnectionParameters, Context, Cq, DeviceAttributes, EventChannel,
@@ -32,17 +35,16 @@ macro_rules! table {
 
         impl Library {
             fn open() -> Result<Self, Unavailable> {
-                let verbs = open(c"libibverbs.so.1")?;
-                let cm = open(c"librdmacm.so.1")?;
-                let _ = (verbs, cm);
+                // Never closed: the functions are called until the process ends.
+                let verbs = ManuallyDrop::new(open("libibverbs.so.1")?);
+                let cm = ManuallyDrop::new(open("librdmacm.so.1")?);
                 $(
-                    let name = concat!(stringify!($field), "\0");
-                    let found = symbol($library!(verbs, cm), name).ok_or(Unavailable::TooOld(stringify!($field)))?;
                     // SAFETY: the symbol is a function of this name in a library whose names guarantee this type
-                    // (`infiniband/verbs.h`, `rdma/rdma_cma.h`), and it is never unloaded.
-                    let $field = unsafe {
-                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $answer)?>(found)
+                    // (`infiniband/verbs.h`, `rdma/rdma_cma.h`).
+                    let found = unsafe {
+                        $library!(verbs, cm).get::<unsafe extern "C" fn($($argument),*) $(-> $answer)?>(stringify!($field))
                     };
+                    let $field = *found.map_err(|_| Unavailable::TooOld(stringify!($field)))?;
                 )*
                 Ok(Self { $($field),* })
             }
@@ -108,28 +110,11 @@ impl Library {
     }
 }
 
-fn open(name: &CStr) -> Result<*mut c_void, Unavailable> {
-    // SAFETY: the name is a C string. The libraries may run code when they are loaded, and they are made to be opened
-    // like this by programs that do not link them.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-    if !handle.is_null() {
-        return Ok(handle);
-    }
-    // SAFETY: no other call to the loader comes in between on this thread, to which the answer belongs.
-    let why = unsafe { libc::dlerror() };
-    if why.is_null() {
-        return Err(Unavailable::NoLibrary(name.to_string_lossy().into_owned()));
-    }
-    // SAFETY: the loader's own C string, which lives until the thread's next call to it.
-    let why = unsafe { CStr::from_ptr(why) };
-    Err(Unavailable::NoLibrary(why.to_string_lossy().into_owned()))
-}
-
-fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
-    debug_assert!(name.ends_with('\0'));
-    // SAFETY: the handle is an open library's and the name a C string.
-    let found = unsafe { libc::dlsym(library, name.as_ptr().cast::<c_char>()) };
-    (!found.is_null()).then_some(found)
+fn open(name: &str) -> Result<unix::Library, Unavailable> {
+    // SAFETY: the libraries may run code when they are loaded, and they are made to be opened like this by programs that
+    // do not link them.
+    unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) }
+        .map_err(|error| Unavailable::NoLibrary(error.to_string()))
 }
 
 /// Converts an answer that is -1 with `errno`, an errno, or (some drivers) a negative errno.
