@@ -19,6 +19,7 @@ const PUBLISHED: &[&str] = &[
     "ddss-admin",
     "ddssd",
     "ddss-client",
+    "ddss-stream",
     "ddss-cli",
 ];
 
