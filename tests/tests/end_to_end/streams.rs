@@ -1,6 +1,8 @@
 //! Unmodified programs under the preload library: bytes, ends, and killed processes.
 //!
 //! The programs are this test program itself, which knows nothing of the library and takes a part by an environment variable, and Redis.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![allow(clippy::print_stdout, reason = "a child tells the test its result")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
