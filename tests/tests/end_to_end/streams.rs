@@ -215,7 +215,7 @@ fn pair(acceptor: &str, connector: &str, has_connector_library: bool) -> [Output
         connecting.env("LD_PRELOAD", &library);
     }
     let connecting = connecting.spawn().unwrap();
-    [accepting, connecting].map(|child| output_of(child))
+    [accepting, connecting].map(output_of)
 }
 
 fn child(part: &str) -> Command {
