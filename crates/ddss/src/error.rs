@@ -144,6 +144,43 @@ impl Error {
         matches!(self, Error::Indeterminate { .. } | Error::DaemonGone { .. })
     }
 
+    /// Returns true if the call ended because its deadline passed. It may have taken effect only if
+    /// [`is_indeterminate`](Self::is_indeterminate) says so.
+    pub fn is_timeout(&self) -> bool {
+        self.failure() == Some(Failure::TimedOut)
+    }
+
+    /// Returns true if the call certainly did nothing, and the same call may succeed later without any change of its
+    /// arguments: capacity, a lock, a node or a majority was missing.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// let account = client.allocate("account", ddss::Spec::new(64))?;
+    /// let held = account.lock()?;
+    /// let error = account.lock_with(ddss::LockOptions::new().no_wait()).expect_err("it is held");
+    /// assert!(error.is_retryable() && !error.is_timeout());
+    /// held.unlock()?;
+    /// assert!(!client.open("nothing").expect_err("no such name").is_retryable());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::NoDaemon { .. } => true,
+            Error::Failed { failure, .. } => matches!(
+                failure,
+                Failure::Busy
+                    | Failure::NodeDown
+                    | Failure::TimedOut
+                    | Failure::Contended
+                    | Failure::Locked
+                    | Failure::GoingDown
+                    | Failure::NoMajority
+            ),
+            _ => false,
+        }
+    }
+
     /// Wraps an argument that was refused before a request was sent.
     pub(crate) fn argument(action: &'static str, target: &str) -> impl FnOnce(BadArgument) -> Self {
         move |refused| Error::BadArgument { action, target: target.to_owned(), refused }

@@ -1,0 +1,52 @@
+//! Names that several processes open or allocate at the same time.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::time::Duration;
+
+use ddss::{Client, Failure, Spec};
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[test]
+fn open_or_allocate_makes_one_segment_for_all_callers() {
+    // If this broke, two services that start together would fail, or would not find each other.
+    let node = ddssd::EphemeralNode::start().unwrap();
+    let connect = || Client::builder().folder(node.folder()).timeout(Duration::from_secs(60)).connect().unwrap();
+    for round in 0..20 {
+        let name = format!("table/{round}");
+        let made = std::thread::scope(|scope| {
+            let blocking = || connect().open_or_allocate(&name, Spec::new(64)).unwrap().id();
+            let task = || block_on(connect().to_async().unwrap().open_or_allocate(&name, Spec::new(64))).unwrap().id();
+            let threads = [scope.spawn(blocking), scope.spawn(blocking), scope.spawn(task), scope.spawn(task)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
+    }
+    // An existing segment keeps its size.
+    assert_eq!(connect().open_or_allocate("table/0", Spec::new(4096)).unwrap().bytes(), 64);
+    assert!(connect().open_or_allocate("table/0", Spec::new(64).mode(0o7777)).is_err());
+}
+
+#[test]
+fn wait_for_returns_when_segment_is_allocated_or_deadline_passes() {
+    // If this broke, a service that starts before its allocator would fail, or wait forever.
+    let node = ddssd::EphemeralNode::start().unwrap();
+    let connect = |timeout| Client::builder().folder(node.folder()).timeout(timeout).connect().unwrap();
+    let patient = connect(Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let blocking = scope.spawn(|| patient.wait_for("late").unwrap().id());
+        let task = scope.spawn(|| block_on(patient.to_async().unwrap().wait_for("late")).unwrap().id());
+        std::thread::sleep(Duration::from_millis(20));
+        let made = connect(Duration::from_secs(60)).allocate("late", Spec::new(8)).unwrap().id();
+        assert_eq!([blocking.join().unwrap(), task.join().unwrap()], [made, made]);
+    });
+    let hasty = connect(Duration::from_millis(30));
+    let errors =
+        [hasty.wait_for("never").unwrap_err(), block_on(hasty.to_async().unwrap().wait_for("never")).unwrap_err()];
+    for error in errors {
+        assert_eq!((error.failure(), error.is_indeterminate()), (Some(Failure::TimedOut), false));
+        assert!(error.is_timeout() && error.is_retryable());
+    }
+}
