@@ -5,11 +5,13 @@ folder=$(mktemp -d)
 server= replica=
 finish() { kill $server $replica 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
+# In the background the program replaces the shell, so that its number is the program's.
+start() { exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
 with() { env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
 port=$((20000 + $$ % 20000)) second=$((20001 + $$ % 20000))
 mkdir "$folder/1" "$folder/2"
-with redis-server --port $port --bind 127.0.0.1 --dir "$folder/1" --save "" >/dev/null & server=$!
-with redis-server --port $second --bind 127.0.0.1 --dir "$folder/2" --save "" --replicaof 127.0.0.1 $port >/dev/null & replica=$!
+start redis-server --port $port --bind 127.0.0.1 --dir "$folder/1" --save "" >/dev/null & server=$!
+start redis-server --port $second --bind 127.0.0.1 --dir "$folder/2" --save "" --replicaof 127.0.0.1 $port >/dev/null & replica=$!
 ask() { with redis-cli -p "$@"; }
 until [ "$(ask $port ping 2>/dev/null)" = PONG ] && [ "$(ask $second ping 2>/dev/null)" = PONG ]; do sleep 0.1; done
 until ask $second info replication | grep -q master_link_status:up; do sleep 0.1; done
