@@ -53,7 +53,7 @@ const UNSAFE_FILES: &[&str] = &[
 const DATA_PATH: &[&str] = &[
     "crates/ddss/src/async_client/call.rs",
     "crates/ddss/src/async_client/reactor.rs",
-    "crates/ddss/src/async_client/dispatcher.rs",
+    "crates/ddss/src/async_client/shared_channel.rs",
     "crates/ddss/src/async_client/backpressure.rs",
     "crates/ddss/src/async_client/segment.rs",
     "crates/ddss/src/call/arena.rs",

@@ -1,7 +1,7 @@
 //! A single call as a future.
 
-use super::dispatcher::StartedCall;
 use super::reactor::Reactor;
+use super::shared_channel::StartedCall;
 use crate::call::arena::ArenaRun;
 use crate::call::channels::NoCompletion;
 use crate::plan::{CallPlan, Reply};
@@ -52,11 +52,11 @@ impl<'a> Call<'a> {
     }
 
     fn begin(&mut self, ticket: Option<u64>, context: &Context<'_>) -> Result<StartedCall, NoCompletion> {
-        let (dispatcher, plan, bytes) = (&self.reactor.dispatcher, self.plan, self.plan.arena_bytes());
+        let (channel, plan, bytes) = (&self.reactor.channel, self.plan, self.plan.arena_bytes());
         let wanted = (plan.priority, bytes);
         let goes_out = !self.is_gathering();
-        let begun = dispatcher.begin(ticket, wanted, self.deadline, context.waker(), goes_out, |run| {
-            plan.encode(&dispatcher.arena, ArenaRun::range_of(run, bytes))
+        let begun = channel.begin(ticket, wanted, self.deadline, context.waker(), goes_out, |run| {
+            plan.encode(&channel.arena, ArenaRun::range_of(run, bytes))
         })?;
         match begun {
             StartedCall::InFlight(_) => self.reactor.wake_if_needed(),
@@ -92,18 +92,18 @@ impl Future for Call<'_> {
             }
         }
         let Stage::InFlight(id) = call.stage else { panic!("a future is not polled after its end") };
-        let (dispatcher, plan, take) = (&call.reactor.dispatcher, call.plan, &mut *call.take);
+        let (channel, plan, take) = (&call.reactor.channel, call.plan, &mut *call.take);
         if call.gathering.is_some() {
-            dispatcher.send_gathered();
+            channel.send_gathered();
         }
         let look = |completion: &Completion, run| {
             if completion.outcome == Outcome::Done {
                 let range = ArenaRun::range_of(run, plan.arena_bytes());
-                take(completion, &plan.reply(completion, &dispatcher.arena, range));
+                take(completion, &plan.reply(completion, &channel.arena, range));
             }
             *completion
         };
-        match dispatcher.take_completion(id, context.waker(), || plan.is_harmless, look) {
+        match channel.take_completion(id, context.waker(), || plan.is_harmless, look) {
             None => Poll::Pending,
             Some(end) => {
                 call.stage = Stage::Over;
@@ -116,8 +116,8 @@ impl Future for Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         match self.stage {
-            Stage::InFlight(id) => self.reactor.dispatcher.abandon(id, self.plan.may_wait()),
-            Stage::Planned(Some(ticket)) => self.reactor.dispatcher.leave_queue(ticket),
+            Stage::InFlight(id) => self.reactor.channel.abandon(id, self.plan.may_wait()),
+            Stage::Planned(Some(ticket)) => self.reactor.channel.leave_queue(ticket),
             Stage::Planned(None) | Stage::Over => {}
         }
     }

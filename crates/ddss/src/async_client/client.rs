@@ -1,10 +1,10 @@
 //! The client with asynchronous calls.
 
 use super::call::{Call, Receiver};
-use super::dispatcher::Dispatcher;
 use super::reactor::Reactor;
 use super::reconnect::Reconnect;
 use super::segment::AsyncSegment;
+use super::shared_channel::SharedChannel;
 use super::sleep::Pause;
 use crate::call::channels::NoCompletion;
 use crate::client::Client;
@@ -59,8 +59,8 @@ fn successful(completion: Completion) -> Result<(), Completion> {
 
 fn reactor_of(session: Arc<Session>) -> Result<Reactor, Error> {
     let (channel, runs) = session.channels.take_task_channel().ok_or(Error::AsyncClientExists)?;
-    let dispatcher = Dispatcher::new(channel, session.channels.arena().clone(), runs);
-    Reactor::start(session, dispatcher).map_err(Error::Thread)
+    let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
+    Reactor::start(session, channel).map_err(Error::Thread)
 }
 
 impl AsyncClient {
@@ -221,13 +221,13 @@ impl AsyncClient {
     /// Returns the number of wake-ups that its channel sent for calls.
     #[cfg(test)]
     pub(super) fn rings(&self) -> usize {
-        self.shared.reactor.load().dispatcher.rings()
+        self.shared.reactor.load().channel.rings()
     }
 
     /// Returns true if no call is in flight on its channel.
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
-        self.shared.reactor.load().dispatcher.is_quiet()
+        self.shared.reactor.load().channel.is_quiet()
     }
 }
 

@@ -80,7 +80,7 @@ impl Drop for AsyncLockGuard {
     fn drop(&mut self) {
         if self.open {
             // Drop cannot report an error; the lease ends the lock in any case.
-            if !self.reactor.dispatcher.release_lock(self.segment.id(), self.token) {
+            if !self.reactor.channel.release_lock(self.segment.id(), self.token) {
                 self.reactor.wake();
             }
         }

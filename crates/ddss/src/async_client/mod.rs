@@ -38,11 +38,11 @@ mod backpressure;
 mod batch;
 mod call;
 mod client;
-mod dispatcher;
 mod lock;
 mod reactor;
 mod reconnect;
 mod segment;
+mod shared_channel;
 mod sleep;
 
 pub use batch::AsyncBatch;

@@ -1,6 +1,6 @@
 //! The thread that waits on behalf of tasks: for completions that no task collected by polling, and for deadlines.
 
-use super::dispatcher::Dispatcher;
+use super::shared_channel::SharedChannel;
 use crate::session::Session;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Handle of the reactor thread. The thread ends with the last handle.
 pub(super) struct Reactor {
-    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) channel: Arc<SharedChannel>,
     /// Session whose channel the reactor serves.
     pub(super) session: Arc<Session>,
     kick: PipeWriter,
@@ -19,20 +19,20 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    pub(super) fn start(session: Arc<Session>, dispatcher: Dispatcher) -> std::io::Result<Self> {
+    pub(super) fn start(session: Arc<Session>, channel: SharedChannel) -> std::io::Result<Self> {
         let (kicked, kick) = pipe()?;
-        let dispatcher = Arc::new(dispatcher);
+        let channel = Arc::new(channel);
         let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, stopped, whose) = (Arc::clone(&dispatcher), Arc::clone(&stop), Arc::clone(&session));
+        let (theirs, stopped, whose) = (Arc::clone(&channel), Arc::clone(&stop), Arc::clone(&session));
         std::thread::Builder::new()
             .name("ddss-reactor".to_owned())
             .spawn(move || run(&whose, &theirs, kicked, &stopped))?;
-        Ok(Self { dispatcher, session, kick, stop })
+        Ok(Self { channel, session, kick, stop })
     }
 
     /// Wakes the thread if it sleeps without time-out and has to learn a new call's deadline.
     pub(super) fn wake_if_needed(&self) {
-        if self.dispatcher.needs_reactor() {
+        if self.channel.needs_reactor() {
             self.wake();
         }
     }
@@ -51,17 +51,17 @@ impl Drop for Reactor {
     }
 }
 
-fn run(session: &Session, dispatcher: &Dispatcher, mut kicked: PipeReader, stopped: &AtomicBool) {
+fn run(session: &Session, channel: &SharedChannel, mut kicked: PipeReader, stopped: &AtomicBool) {
     /// Minimum interval between checks for deadlines alone.
     const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
     /// Time that the thread continues without tasks while locks have yet to be released.
     const LINGER: Duration = Duration::from_secs(1);
     let (mut alive, mut end) = (true, None);
     loop {
-        let mut next = dispatcher.turn(alive);
+        let mut next = channel.turn(alive);
         if stopped.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| Instant::now() + LINGER);
-            if Instant::now() >= end || !dispatcher.has_pending_releases() {
+            if Instant::now() >= end || !channel.has_pending_releases() {
                 return;
             }
             next = Some(Instant::now() + DEADLINE_CHECK_INTERVAL);

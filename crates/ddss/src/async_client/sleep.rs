@@ -19,7 +19,7 @@ struct Inside {
     numbers: u64,
 }
 
-/// Pending timers of one dispatcher, one entry for each future.
+/// Pending timers of one client, one entry for each future.
 #[derive(Default)]
 pub(super) struct Pauses(Mutex<Inside>);
 
@@ -61,7 +61,7 @@ impl Future for Pause {
             return Poll::Ready(());
         }
         let reactor = Arc::clone(&self.reactor);
-        let mut inside = reactor.dispatcher.pauses.inside();
+        let mut inside = reactor.channel.pauses.inside();
         let mine = self.number.and_then(|number| inside.pausing.iter_mut().find(|pausing| pausing.number == number));
         if let Some(mine) = mine {
             mine.waker.clone_from(context.waker());
@@ -80,7 +80,7 @@ impl Future for Pause {
 impl Drop for Pause {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.reactor.dispatcher.pauses.inside().pausing.retain(|pausing| pausing.number != number);
+            self.reactor.channel.pauses.inside().pausing.retain(|pausing| pausing.number != number);
         }
     }
 }

@@ -59,7 +59,7 @@ struct CallRecord {
     waits: AtomicBool,
     /// Request id of the call to cancel.
     cancelled: AtomicU64,
-    /// Begin and deadline, in nanoseconds since the dispatcher's creation.
+    /// Begin and deadline, in nanoseconds since the creation of this channel.
     began_ns: AtomicU64,
     deadline_ns: AtomicU64,
 }
@@ -88,8 +88,8 @@ struct Work {
     cancels_in_flight: usize,
 }
 
-/// Dispatcher of the calls of one client's tasks.
-pub(super) struct Dispatcher {
+/// Channel that all tasks of a client share.
+pub(super) struct SharedChannel {
     combiner: Combiner<Work>,
     calls: CallTable,
     records: Box<[CallRecord]>,
@@ -118,7 +118,7 @@ pub(super) enum StartedCall {
     Queued(u64),
 }
 
-impl Dispatcher {
+impl SharedChannel {
     pub(super) fn new(channel: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
         Self {
             combiner: Combiner::new(Work { channel, armed: false, cancels: 0, cancels_in_flight: 0 }),
@@ -500,7 +500,7 @@ impl Dispatcher {
     }
 }
 
-impl Places for Dispatcher {
+impl Places for SharedChannel {
     #[inline]
     fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place> {
         let id = match priority {
