@@ -423,6 +423,8 @@ fn wrap_frame(ulpdu: &[u8], bits: u8, position: u64) -> Vec<u8> {
     frame.extend(ulpdu);
     frame.resize(frame.len().next_multiple_of(4), 0);
     if bits & 2 != 0 {
+        // Frames begin at multiples of four; arbitrary bytes before this one may have any length.
+        let position = position.next_multiple_of(4);
         let mut out = vec![0; marked_frame_bytes(ulpdu.len(), position)];
         let mut marked = MarkedFrame::new(&mut out, position);
         marked.put(&frame);

@@ -409,6 +409,7 @@ pub(crate) struct MarkedFrame<'a> {
 impl<'a> MarkedFrame<'a> {
     /// Begins a frame that fills `out`, of the length that [`marked_frame_bytes`] returned.
     pub(crate) fn new(out: &'a mut [u8], position: u64) -> Self {
+        debug_assert!(position.is_multiple_of(4), "a marker would split a word of the frame");
         Self { out, position, at: 0 }
     }
 
