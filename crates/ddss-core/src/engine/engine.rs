@@ -4,7 +4,7 @@ use crate::engine::action::{Action, Commit, MessageBody, Reply};
 use crate::engine::config::{Counters, EngineConfig, Now};
 use crate::engine::ids::{BufferId, StepId};
 use crate::engine::requester::{LocalCaller, LockOwner};
-use crate::engine::state::action_queue::{ActionQueue, QueueHead};
+use crate::engine::state::action_queue::ActionQueue;
 use crate::engine::state::lock_queue::{PendingOp, Waiter};
 use crate::engine::state::memory::buffer_pool::BufferPool;
 use crate::engine::state::name_claims::NameClaims;
@@ -150,12 +150,8 @@ impl Engine {
 
     /// Takes the next action, in order. State that the action refers to stays valid until the next call.
     pub fn next_action(&mut self) -> Option<Action> {
-        loop {
-            match self.actions.pop()? {
-                QueueHead::Action(action) => return Some(action),
-                QueueHead::FreeBuffer(buffer) => self.buffers.remove(&buffer),
-            }
-        }
+        let Self { actions, buffers, .. } = self;
+        actions.pop(|buffer| buffers.remove(&buffer))
     }
 
     /// Takes the next action if it is an immediate commit: the same as [`next_action`](Self::next_action), without a

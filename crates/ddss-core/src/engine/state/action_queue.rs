@@ -42,16 +42,6 @@ enum Entry {
     FreeBuffer(BufferId),
 }
 
-/// Head of the queue.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "it is consumed where it is returned")]
-pub(crate) enum QueueHead {
-    /// Action to execute.
-    Action(Action),
-    /// Buffer to free; the engine does that itself.
-    FreeBuffer(BufferId),
-}
-
 /// All actions that are due, in order: the immediate commit, the immediate reply, the entries.
 #[derive(Debug)]
 pub(crate) struct ActionQueue {
@@ -159,28 +149,33 @@ impl ActionQueue {
         Some(&self.reply)
     }
 
-    /// Takes the next action, in order.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<QueueHead> {
+    /// Takes the next action, in order. Calls `free` for each buffer whose last user was the action before.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, mut free: impl FnMut(BufferId)) -> Option<Action> {
         if std::mem::take(&mut self.has_commit) {
-            return Some(QueueHead::Action(self.commit.action()));
+            return Some(self.commit.action());
         }
         if std::mem::take(&mut self.has_reply) {
             let Reply { channel, completion, data } = self.reply;
-            return Some(QueueHead::Action(Action::Reply { channel, completion, data }));
+            return Some(Action::Reply { channel, completion, data });
         }
-        Some(QueueHead::Action(match self.entries.pop_front()? {
-            Entry::Reply(Reply { channel, completion, data }) => Action::Reply { channel, completion, data },
-            Entry::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
-            Entry::Commit { at, parts, source, version, timestamp } => {
-                Action::Commit { at, parts, source, version, timestamp }
-            }
-            Entry::Fetch { node, step, window, line, parts, target } => {
-                Action::Fetch { node, step, window, line, parts, target }
-            }
-            Entry::Other => self.others.pop_front().expect("each such entry stands for one action"),
-            Entry::FreeBuffer(buffer) => return Some(QueueHead::FreeBuffer(buffer)),
-        }))
+        loop {
+            return Some(match self.entries.pop_front()? {
+                Entry::Reply(Reply { channel, completion, data }) => Action::Reply { channel, completion, data },
+                Entry::CopyOut { at, parts, client, into } => Action::CopyOut { at, parts, client, into },
+                Entry::Commit { at, parts, source, version, timestamp } => {
+                    Action::Commit { at, parts, source, version, timestamp }
+                }
+                Entry::Fetch { node, step, window, line, parts, target } => {
+                    Action::Fetch { node, step, window, line, parts, target }
+                }
+                Entry::Other => self.others.pop_front().expect("each such entry stands for one action"),
+                Entry::FreeBuffer(buffer) => {
+                    free(buffer);
+                    continue;
+                }
+            });
+        }
     }
 }
 
@@ -212,13 +207,15 @@ mod tests {
         queue.push_reply(reply(2));
         assert_eq!(queue.take_last_reply(), None, "a commit comes first");
         let mut order = Vec::new();
-        while let Some(head) = queue.pop() {
-            order.push(match head {
-                QueueHead::Action(Action::Commit { version, .. }) => format!("commit {}", version.0),
-                QueueHead::Action(Action::Reply { completion, .. }) => format!("reply {}", completion.request.0),
-                QueueHead::Action(Action::Disconnect { node }) => format!("disconnect {}", node.0),
-                QueueHead::Action(other) => panic!("{other:?} was not queued"),
-                QueueHead::FreeBuffer(buffer) => format!("free {}", buffer.index()),
+        while let Some(action) = {
+            let order = &mut order;
+            queue.pop(|buffer| order.push(format!("free {}", buffer.index())))
+        } {
+            order.push(match action {
+                Action::Commit { version, .. } => format!("commit {}", version.0),
+                Action::Reply { completion, .. } => format!("reply {}", completion.request.0),
+                Action::Disconnect { node } => format!("disconnect {}", node.0),
+                other => panic!("{other:?} was not queued"),
             });
         }
         assert_eq!(order, ["commit 1", "reply 1", "commit 2", "disconnect 3", "free 4", "reply 2"]);
@@ -238,7 +235,7 @@ mod tests {
         queue.push_reply(reply(2));
         queue.push(Action::Disconnect { node: NodeId(3) });
         assert_eq!(queue.take_last_reply(), None, "another action is behind it");
-        assert!(matches!(queue.pop(), Some(QueueHead::Action(Action::Reply { .. }))));
+        assert!(matches!(queue.pop(drop), Some(Action::Reply { .. })));
         assert_eq!(queue.take_last_reply(), None, "the last action is no reply");
     }
 }
