@@ -1,21 +1,22 @@
 //! Pseudo-random numbers, reproducible from a seed.
 
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::SplitMix64;
-
-/// A small generator (SplitMix64): for tests and for programs that simulate chance, not for secrets.
+/// A small generator (xorshift64*): for tests and for programs that simulate chance, not for secrets.
 #[derive(Debug, Clone)]
-pub struct Random(SplitMix64);
+pub struct Random(u64);
 
 impl Random {
     /// Creates a generator; equal seeds give equal numbers.
     pub fn new(seed: u64) -> Random {
-        Random(SplitMix64::seed_from_u64(seed))
+        // Neighbouring seeds begin far from each other, and none begins at zero, where it would stay.
+        Random((seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)
     }
 
     /// The next number.
     pub fn number(&mut self) -> u64 {
-        self.0.next_u64()
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     /// A number below `bound`, which is not zero.

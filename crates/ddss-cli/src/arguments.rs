@@ -229,7 +229,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE", env = "DDSS_PRELOAD")]
     pub(crate) library: Option<PathBuf>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<std::ffi::OsString>,
 }
 

@@ -43,6 +43,7 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "trace NAME --call put",
         "trace NAME --call ping",
         "doctor",
+        "streams",
         "cluster status",
         "cluster token",
         "chmod 600 NAME",
@@ -134,8 +135,8 @@ fn output_fits_the_terminal_and_escapes_deceptive_names() {
     assert!(listed.out.contains(SLY), "{listed:?}");
     // Every row on the screen is listed here.
     let typed: Vec<String> = lines("x", "y").into_iter().map(|(words, _)| words[0].clone()).collect();
-    // These commands create, end or stay, and print one line. The last three have tests of their own.
-    let others = ["allocate", "release", "demo", "completions"];
+    // These commands create, end or stay, and print one line, or become another program. Most have tests of their own.
+    let others = ["allocate", "release", "demo", "completions", "run"];
     for command in commands().unwrap().keys() {
         let first = command[0].as_str();
         assert!(typed.iter().any(|typed| typed == first) || others.contains(&first), "{first} is not tested");

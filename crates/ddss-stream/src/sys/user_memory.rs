@@ -119,15 +119,10 @@ pub(crate) fn kernel_send(socket: RawFd, bytes: &[u8]) -> isize {
 }
 
 fn message_call(number: libc::c_long, socket: RawFd, parts: &mut [iovec], flags: i32) -> Result<usize, Errno> {
-    let message = libc::msghdr {
-        msg_name: std::ptr::null_mut(),
-        msg_namelen: 0,
-        msg_iov: parts.as_mut_ptr(),
-        msg_iovlen: parts.len() as _,
-        msg_control: std::ptr::null_mut(),
-        msg_controllen: 0,
-        msg_flags: 0,
-    };
+    // SAFETY: all zero is a valid message: no name, no parts, no control data. It has private padding with musl.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
     // SAFETY: the message lives until the call returns and names `parts.len()` parts of the program's memory.
     let result = unsafe { libc::syscall(number, socket, &raw const message, flags) };
     if result >= 0 { Ok(result as usize) } else { Err(last_errno()) }
