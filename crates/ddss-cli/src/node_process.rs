@@ -64,8 +64,10 @@ impl NodeProcess {
         }
         // A service manager waits for this program, and not for its nodes.
         process.env_remove("NOTIFY_SOCKET");
-        process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A closed pipe as standard input: a minimal root file system has no /dev/null.
+        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = process.spawn().map_err(CommandError::system("start a node"))?;
+        drop(child.stdin.take());
         let output = child.stdout.take().expect("standard output was asked for as a pipe");
         let mut ready = String::new();
         // A daemon that cannot start ends, and closes the pipe.
