@@ -177,6 +177,24 @@ fn tree_equals_a_map_after_random_changes() {
     assert!(matches!(too_long, Error::TooLong { key_bytes: 600, .. }), "{too_long}");
 }
 
+// If this failed, the entries of an inner page would be out of order after its first child was split.
+#[test]
+fn tree_stays_in_order_when_keys_arrive_backwards() {
+    let daemon = Daemon::start(1).unwrap();
+    let client = client(&daemon);
+    let mut tree = BTree::create(DdssPages::create(&client, "backwards", 700).unwrap()).unwrap();
+    let key = |number: u32| [vec![b'k'; 200], number.to_be_bytes().to_vec()].concat();
+    for round in (0..20).rev() {
+        tree.write(|tree| (round * 50..round * 50 + 50).rev().try_for_each(|n| tree.insert(&key(n), b"").map(drop)))
+            .unwrap();
+        let census = tree.check().unwrap();
+        assert_eq!(census.items, u64::from(20 - round) * 50);
+    }
+    assert!(tree.check().unwrap().height >= 2, "inner pages were split too");
+    let all: Vec<_> = (0..1000).map(|number| (key(number), Vec::new())).collect();
+    assert_eq!(tree.range(Bound::Unbounded, Bound::Unbounded).unwrap(), all);
+}
+
 // Otherwise a change that failed in the middle would be there in part, or a full store would break its tree.
 #[test]
 fn failed_change_has_no_effect_and_full_store_stays_valid() {

@@ -81,7 +81,9 @@ impl Shape for ByKey {
     }
 
     fn point_to(page: PageId, items: &[Cell], old: Option<&Cell>) -> Cell {
-        let key = old.unwrap_or(&items[0]).key.clone();
+        // Only a first child can get a smaller key than its entry has. The entry follows, or a split would put it out
+        // of order.
+        let key = old.map_or(&items[0].key, |old| (&old.key).min(&items[0].key)).clone();
         Cell { key, value: page.0.to_le_bytes().to_vec() }
     }
 
