@@ -9,7 +9,7 @@ use rustix::net::{SocketType, ipproto, sockopt};
 
 use crate::rules::{self, End};
 use crate::sys::errno;
-use crate::{epoll, table};
+use crate::{descriptor_table, epoll};
 
 /// Flags of `recv` and `send` that concern the kernel's own queues.
 const KERNEL_ONLY: i32 = libc::MSG_OOB | libc::MSG_ERRQUEUE;
@@ -66,7 +66,7 @@ pub(crate) fn through_kernel(
             Some(result)
         }
         None if endpoint.is_plain() => {
-            table::mark_plain(socket);
+            descriptor_table::mark_plain(socket);
             Some(native())
         }
         None => None,
@@ -77,7 +77,7 @@ pub(crate) fn through_kernel(
 fn follow(endpoint: &Endpoint, socket: RawFd, decision: Decision) {
     match decision {
         Decision::None => (),
-        Decision::Plain => table::mark_plain(socket),
+        Decision::Plain => descriptor_table::mark_plain(socket),
         Decision::Shared => epoll::convert(endpoint),
     }
 }
@@ -94,7 +94,7 @@ fn kernel_only(endpoint: &Endpoint, socket: RawFd, flags: i32, mut native: impl 
 pub(crate) fn stay_on_tcp(endpoint: &Endpoint, socket: RawFd) -> bool {
     let is_plain = endpoint.stay_on_tcp(Reason::KernelCall);
     if is_plain {
-        table::mark_plain(socket);
+        descriptor_table::mark_plain(socket);
     }
     is_plain
 }
@@ -108,7 +108,7 @@ pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
         return false;
     }
     let Some(endpoint) = Endpoint::connecting(descriptor, destination) else { return false };
-    table::insert_stream(socket, endpoint)
+    descriptor_table::insert_stream(socket, endpoint)
 }
 
 /// Prepares an accepted connection.
@@ -117,19 +117,19 @@ pub(crate) fn after_accept(socket: RawFd) {
     let own = rustix::net::getsockname(descriptor).ok().and_then(|own| SocketAddr::try_from(own).ok());
     let is_allowed = own.is_some_and(|own| rules::allow(End::Listen, own));
     if is_allowed && let Some(endpoint) = Endpoint::accepted(descriptor) {
-        table::insert_stream(socket, endpoint);
+        descriptor_table::insert_stream(socket, endpoint);
     }
 }
 
 /// Closes a descriptor: the library forgets it before its number can be used again.
 pub(crate) fn before_close(socket: RawFd) {
-    if !table::is_known(socket) {
+    if !descriptor_table::is_known(socket) {
         return;
     }
-    if let Some(endpoint) = table::stream(socket) {
+    if let Some(endpoint) = descriptor_table::stream(socket) {
         endpoint.before_close(Descriptor(socket));
     }
-    table::remove(socket);
+    descriptor_table::remove(socket);
 }
 
 /// Shuts the writing side after the kernel did.

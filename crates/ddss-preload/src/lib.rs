@@ -4,10 +4,10 @@
 //! else to the next library. A call that rings cannot carry out keeps its stream on TCP.
 
 mod calls;
+mod descriptor_table;
 mod epoll;
-mod places;
 mod polling;
 mod rules;
+mod set_counts;
 mod startup;
 mod sys;
-mod table;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use ddss_stream::{Endpoint, Spin};
 use libc::{pollfd, sigset_t};
 
+use crate::descriptor_table;
 use crate::sys::kernel::kernel_poll;
-use crate::table;
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
@@ -22,7 +22,7 @@ struct Polled {
 
 /// Returns true if the library has a part in the answer.
 pub(crate) fn concerns(list: &[pollfd]) -> bool {
-    list.iter().any(|entry| table::stream(entry.fd).is_some())
+    list.iter().any(|entry| descriptor_table::stream(entry.fd).is_some())
 }
 
 /// Polls. `timeout` `None` waits without end. Returns the number of ready descriptors or the error number.
@@ -30,7 +30,7 @@ pub(crate) fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const 
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut streams = Vec::new();
     for (place, entry) in list.iter().enumerate() {
-        if let Some(endpoint) = table::stream(entry.fd) {
+        if let Some(endpoint) = descriptor_table::stream(entry.fd) {
             // No other thread may move an undecided stream to memory while this one waits for TCP only.
             let is_held = endpoint.hold();
             streams.push(Polled { place, endpoint, is_held });

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use ddss_stream::{Descriptor, Endpoint};
 
-use crate::{rules, table};
+use crate::{descriptor_table, rules};
 
 /// Longest spin in microseconds.
 const SPIN_VARIABLE: &str = "DDSS_STREAMS_SPIN_US";
@@ -49,7 +49,7 @@ fn adopt_inherited() {
         let Some((endpoint, inode)) = Endpoint::inherited(memory, &sockets) else { continue };
         for (socket, _) in sockets.iter().filter(|(_, other)| *other == inode) {
             if let Some(copy) = Endpoint::acquire(endpoint.index()) {
-                table::insert_stream(*socket, copy);
+                descriptor_table::insert_stream(*socket, copy);
             }
         }
     }

@@ -10,8 +10,8 @@ use ddss_stream::{Endpoint, Spin};
 use libc::{epoll_event, sigset_t};
 
 use super::item::Item;
+use crate::descriptor_table;
 use crate::sys::kernel::{kernel_control, kernel_wait};
-use crate::table;
 
 /// Events that one wait in the kernel returns.
 const KERNEL_EVENTS: usize = 64;
@@ -198,7 +198,7 @@ impl Inner {
     }
 
     fn add(&mut self, set: RawFd, descriptor: RawFd, event: epoll_event) -> Result<(), i32> {
-        let endpoint = table::stream(descriptor);
+        let endpoint = descriptor_table::stream(descriptor);
         if let Some(endpoint) = endpoint.as_ref().filter(|endpoint| endpoint.is_shared())
             && let Some(index) = self.item(descriptor)
             && self.revive(set, index, endpoint, event)?
@@ -326,7 +326,9 @@ impl Inner {
             if item.is_parked {
                 return Err(libc::ENOENT);
             }
-            if endpoint.is_off_tcp() && table::stream(descriptor).is_some_and(|now| now.index() == endpoint.index()) {
+            if endpoint.is_off_tcp()
+                && descriptor_table::stream(descriptor).is_some_and(|now| now.index() == endpoint.index())
+            {
                 item.is_parked = true;
                 return Ok(());
             }

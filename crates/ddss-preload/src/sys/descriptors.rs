@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use ddss_stream::{Descriptor, is_hidden};
 
 use super::{errno, real};
-use crate::{calls, table};
+use crate::{calls, descriptor_table};
 
 /// Refuses a descriptor that the library hides: the program cannot know it.
 fn refuse() -> c_int {
@@ -29,7 +29,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
     let closes = flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
     let mut start = first;
-    for number in first..=last.min(table::len()) {
+    for number in first..=last.min(descriptor_table::len()) {
         let fd = number as c_int;
         if is_hidden(fd) {
             if start < number {
@@ -39,7 +39,7 @@ unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
             start = number + 1;
         } else if closes {
             calls::before_close(fd);
-        } else if let Some(endpoint) = table::stream(fd) {
+        } else if let Some(endpoint) = descriptor_table::stream(fd) {
             endpoint.set_close_on_exec(true);
         }
     }
@@ -59,8 +59,8 @@ unsafe extern "C" fn closefrom(first: c_int) {
 
 fn copied(original: c_int, copy: c_int, close_on_exec: bool) -> c_int {
     if copy >= 0 && copy != original {
-        table::duplicate(original, copy);
-        if let Some(endpoint) = table::stream(copy).filter(|_| !close_on_exec) {
+        descriptor_table::duplicate(original, copy);
+        if let Some(endpoint) = descriptor_table::stream(copy).filter(|_| !close_on_exec) {
             endpoint.set_close_on_exec(false);
         }
     }
@@ -77,7 +77,7 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// Keeps a stream on TCP that becomes a standard descriptor: stdio calls the kernel past this library.
 fn before_copy(fd: c_int, copy: c_int) {
     if (0..=2).contains(&copy)
-        && let Some(endpoint) = table::stream(fd)
+        && let Some(endpoint) = descriptor_table::stream(fd)
     {
         calls::stay_on_tcp(&endpoint, fd);
     }
@@ -120,7 +120,7 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, result, command == libc::F_DUPFD_CLOEXEC),
         libc::F_SETFD if result >= 0 => {
-            if let Some(endpoint) = table::stream(fd) {
+            if let Some(endpoint) = descriptor_table::stream(fd) {
                 endpoint.set_close_on_exec(argument as c_int & libc::FD_CLOEXEC != 0);
             }
             result
@@ -141,7 +141,7 @@ unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_in
 unsafe extern "C" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
     // Programs pass the command as a signed or an unsigned word; 32 bits count.
     let known = u64::from(command as u32);
-    if let Some(endpoint) = table::stream(fd).filter(|endpoint| endpoint.is_shared()) {
+    if let Some(endpoint) = descriptor_table::stream(fd).filter(|endpoint| endpoint.is_shared()) {
         match known {
             libc::FIONREAD if !argument.is_null() => {
                 if let Some(bytes) = endpoint.unread(Descriptor(fd)) {

@@ -5,14 +5,14 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{memory, real};
-use crate::{calls, table};
+use crate::{calls, descriptor_table};
 
 /// Replaces libc's `read`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::read(fd, to, bytes) };
-    let Some(endpoint) = table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
     unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
 }
@@ -30,7 +30,7 @@ unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::write(fd, from, bytes) };
-    let Some(endpoint) = table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
     unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
 }
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: siz
 unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::readv(fd, parts, count) };
-    let Some(endpoint) = table::stream(fd).filter(|_| count > 0) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
     let memory = unsafe { memory::list(parts, count as usize) };
     calls::read(&endpoint, fd, &memory, 0, native)
@@ -51,7 +51,7 @@ unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssiz
 unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::writev(fd, parts, count) };
-    let Some(endpoint) = table::stream(fd).filter(|_| count > 0) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
     let memory = unsafe { memory::list(parts, count as usize) };
     calls::write(&endpoint, fd, &memory, 0, native)
@@ -62,7 +62,7 @@ unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssi
 unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recv(fd, to, bytes, flags) };
-    let Some(endpoint) = table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
     unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
 }
@@ -80,7 +80,7 @@ unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::send(fd, from, bytes, flags) };
-    let Some(endpoint) = table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
     unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
 }
@@ -97,7 +97,7 @@ unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvfrom(fd, to, bytes, flags, name, length) };
-    let Some(endpoint) = table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     if !length.is_null() && endpoint.is_shared() {
         // SAFETY: the program passed a length to fill; a TCP socket reports no name.
         unsafe { length.write(0) };
@@ -134,7 +134,7 @@ unsafe extern "C" fn sendto(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::sendto(fd, from, bytes, flags, name, length) };
-    let Some(endpoint) = table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
     unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
 }
@@ -144,7 +144,7 @@ unsafe extern "C" fn sendto(
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvmsg(fd, message, flags) };
-    let Some(endpoint) = table::stream(fd).filter(|_| !message.is_null()) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| !message.is_null()) else { return native() };
     // SAFETY: the program promised a message.
     let header = unsafe { message.read() };
     // SAFETY: the program promised its list.
@@ -170,7 +170,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     }
     // SAFETY: the program promised a message.
     let header = unsafe { message.read() };
-    let Some(endpoint) = table::stream(fd) else {
+    let Some(endpoint) = descriptor_table::stream(fd) else {
         // SAFETY: the program promised the control buffer of its message.
         if header.msg_controllen > 0 && unsafe { has_shared_stream(&header) } {
             super::report("ddss-preload: a stream in shared memory cannot be sent to another process\n");
@@ -203,7 +203,7 @@ unsafe fn has_shared_stream(header: &msghdr) -> bool {
             for index in 0..count {
                 // SAFETY: the header says that its data has `count` descriptors.
                 let fd = unsafe { data.wrapping_add(index).read_unaligned() };
-                is_found |= table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
+                is_found |= descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
             }
         }
         // SAFETY: as above.
@@ -220,7 +220,7 @@ fn length_of(message: *mut mmsghdr) -> *mut u32 {
 /// Replaces libc's `sendmmsg`: one message after the other on a stream.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
-    if table::stream(fd).is_none() {
+    if descriptor_table::stream(fd).is_none() {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::sendmmsg(fd, messages, count, flags) };
     }
@@ -246,7 +246,7 @@ unsafe extern "C" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    if count == 0 || table::stream(fd).is_none() {
+    if count == 0 || descriptor_table::stream(fd).is_none() {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
 use super::{errno, memory, real};
-use crate::{calls, table};
+use crate::{calls, descriptor_table};
 
 /// Replaces libc's `connect`.
 #[unsafe(no_mangle)]
@@ -14,13 +14,13 @@ unsafe extern "C" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t
     let native = || unsafe { real::connect(fd, name, length) };
     // SAFETY: the program promised a name of this length.
     let destination = unsafe { memory::internet_address(name, length) };
-    let Some(destination) = destination.filter(|_| !table::is_known(fd)) else { return native() };
+    let Some(destination) = destination.filter(|_| !descriptor_table::is_known(fd)) else { return native() };
     let is_prepared = calls::before_connect(fd, destination);
     let result = native();
     if is_prepared && result < 0 {
         let error = errno::get();
         if ![libc::EINPROGRESS, libc::EINTR, libc::EALREADY].contains(&error) {
-            table::remove(fd);
+            descriptor_table::remove(fd);
             errno::set(error);
         }
     }
@@ -30,7 +30,7 @@ unsafe extern "C" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t
 fn accepted(socket: c_int) -> c_int {
     if socket >= 0 {
         let error = errno::get();
-        table::remove(socket);
+        descriptor_table::remove(socket);
         calls::after_accept(socket);
         errno::set(error);
     }
@@ -54,7 +54,7 @@ unsafe extern "C" fn accept4(fd: c_int, name: *mut sockaddr, length: *mut sockle
 /// Replaces libc's `shutdown`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    let endpoint = table::stream(fd);
+    let endpoint = descriptor_table::stream(fd);
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::shutdown(fd, how) };
     if let Some(endpoint) = endpoint.filter(|_| result == 0) {
@@ -74,7 +74,7 @@ unsafe extern "C" fn setsockopt(
 ) -> c_int {
     let is_kernels = level == libc::SOL_SOCKET && option == libc::SO_ZEROCOPY
         || level == libc::IPPROTO_TCP && option == libc::TCP_ULP;
-    if is_kernels && table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd)) {
+    if is_kernels && descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd)) {
         errno::set(libc::EOPNOTSUPP);
         return -1;
     }

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use libc::{off_t, size_t, ssize_t};
 
 use super::{errno, real};
-use crate::table;
+use crate::descriptor_table;
 
 /// Bytes that one call moves; programs continue after a short count.
 const CHUNK: usize = 64 << 10;
@@ -13,7 +13,7 @@ const CHUNK: usize = 64 << 10;
 /// Replaces libc's `sendfile`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t {
-    let Some(endpoint) = table::stream(to) else {
+    let Some(endpoint) = descriptor_table::stream(to) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::sendfile(to, from, offset, bytes) };
     };
@@ -77,7 +77,7 @@ unsafe extern "C" fn splice(
 ) -> ssize_t {
     for fd in [from, to] {
         // A refused `splice` makes programs read and write: bytes that leave a full pipe could not be put back.
-        if table::stream(fd).is_some_and(|endpoint| !crate::calls::stay_on_tcp(&endpoint, fd)) {
+        if descriptor_table::stream(fd).is_some_and(|endpoint| !crate::calls::stay_on_tcp(&endpoint, fd)) {
             errno::set(libc::EINVAL);
             return -1;
         }

@@ -3,7 +3,7 @@
 use crate::codec::{Advertisement, Body, Flags, HEADER_BYTES, Header, SOURCE_BYTES};
 use crate::engine::control::Control;
 use crate::engine::handshake::{StreamConfig, Terms};
-use crate::engine::private::{ReceiveBuffers, SendBuffers, SendEntry};
+use crate::engine::private_buffers::{ReceiveBuffers, SendBuffers, SendEntry};
 use crate::engine::readiness::{Readiness, ReadinessMarks, ReadinessTracker};
 use crate::engine::zero_copy::{Source, ZeroCopyOutcome};
 use crate::error::SdpError;

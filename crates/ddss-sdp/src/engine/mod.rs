@@ -5,7 +5,7 @@ mod control;
 mod enhanced;
 mod handshake;
 mod pending;
-mod private;
+mod private_buffers;
 mod readiness;
 mod zero_copy;
 

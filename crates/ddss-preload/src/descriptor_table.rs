@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ddss_stream::Endpoint;
 
-use crate::places;
+use crate::set_counts;
 
 /// Descriptors above this number stay with the kernel.
 const DESCRIPTORS: usize = 65_536;
@@ -85,7 +85,7 @@ pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
     let code = from.load(Ordering::Acquire);
     let is_live = match code & KIND {
         STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),
-        EPOLL => places::share((code & !KIND) as usize),
+        EPOLL => set_counts::share((code & !KIND) as usize),
         _ => false,
     };
     release(to.swap(if is_live { code } else { 0 }, Ordering::AcqRel));
@@ -105,7 +105,7 @@ pub(crate) fn len() -> u32 {
 fn release(code: u32) {
     match code & KIND {
         STREAM | PLAIN => drop(Endpoint::from_table(code & !KIND)),
-        EPOLL => places::release((code & !KIND) as usize),
+        EPOLL => set_counts::release((code & !KIND) as usize),
         _ => (),
     }
 }
