@@ -8,8 +8,9 @@ use super::rpc::stream::RpcStream;
 use super::rpc::types::{Call, Reply};
 use crate::auth::{HELLO_BYTES, Initiator, Purpose};
 use crate::{Config, Node};
-use ddss_admin::ClusterKey;
+use ddss_admin::{AdminRequest, AdminResponse, ClusterKey};
 use ddss_core::{NodeId, PeerHello};
+use openraft::raft::AppendEntriesRequest;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -196,6 +197,9 @@ fn removed_node_is_refused_and_changes_nothing() {
             let reply = ask_as(7, call.clone()).await;
             assert!(matches!(reply, Reply::NotMember), "{call:?}: {reply:?}");
         }
+        // It learns only what its own leave has lost.
+        let own = ask_as(7, Call::Remove { node: 7, force: false, leaves: true }).await;
+        assert!(matches!(own, Reply::Removed { dropped: 0 }), "{own:?}");
         assert!(matches!(ask_as(8, Call::Probe).await, Reply::Done));
         // A proposal of another node does not bring it back either.
         let said = test_node.ask(Call::Propose(claim)).await;
@@ -207,5 +211,49 @@ fn removed_node_is_refused_and_changes_nothing() {
         let never = test_node.ask(Call::Remove { node: 700, force: true, leaves: false }).await;
         assert!(matches!(&never, Reply::Refused(why) if why.contains("no member")), "{never:?}");
         test_node.check_claim("after").await;
+    });
+}
+
+#[test]
+fn node_that_recovers_from_a_stall_is_not_declared_dead_again() {
+    // If this broke, each stall would cost the node its connections twice.
+    block_on(async {
+        let test_node = TestNode::start("stall");
+        test_node.check_claim("before").await;
+        let member = Member { address: "127.0.0.9:9".parse().unwrap() };
+        assert!(matches!(test_node.ask(Call::Join { node: Some(7), member }).await, Reply::Joined { node: 7 }));
+        let seven = RpcClient::new(test_node.rpc_client.key.clone(), PeerHello { node: NodeId(7), run: 1, shards: 1 });
+        // An append of an old term changes nothing, and counts as a contact.
+        let contact = async || {
+            let vote = openraft::Vote::new(0, 1);
+            let append = AppendEntriesRequest { vote, prev_log_id: None, entries: Vec::new(), leader_commit: None };
+            seven.ask(test_node.member(), &Call::Append(append), TEST_TIMEOUT).await.unwrap();
+        };
+        let is_alive = || match AdminRequest::Status.ask(&test_node.folder).unwrap() {
+            AdminResponse::Status { nodes, .. } => nodes.iter().any(|report| report.node == 7 && report.alive),
+            other => panic!("{other:?}"),
+        };
+        let announce = Call::Announce { node: 7, member, run: 1 };
+        let until = async |alive: bool, call: Call| {
+            let end = Instant::now() + TEST_TIMEOUT;
+            loop {
+                contact().await;
+                test_node.ask(call.clone()).await;
+                if is_alive() == alive {
+                    return;
+                }
+                assert!(Instant::now() < end, "node 7 does not become alive={alive}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        until(true, announce.clone()).await;
+        until(false, Call::Stalled { node: 7, run: 1 }).await;
+        until(true, announce).await;
+        // Several rounds of the leader, all while the report would still count.
+        for _ in 0..50 {
+            contact().await;
+            assert!(is_alive(), "an old report declared it dead again");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     });
 }
