@@ -1,6 +1,6 @@
 //! Real programs on DDSS, with and without it side by side. Each is small enough to learn from.
 //!
-//! The programs use only `ddss`, the client crate.
+//! The programs use only the client crate `ddss`, and [`filters`] only streams.
 //!
 //! * [`storage`]: pages of 8 KiB behind one trait: in a DDSS segment, in a file on a network file system, in Redis.
 //! * [`tree`]: a B-tree and an R-tree on such pages, for many readers and one writer at a time, over nodes.
@@ -9,6 +9,7 @@
 //! * [`checkpoint`]: processes that commit their state unless another process was earlier, and restart from the last commit if they die.
 //! * [`monitor`]: counters that a service publishes for all clients, with a bound on their age; and a proxy that
 //!   chooses a web server by them.
+//! * [`filters`]: programs made of filters, each a process: a virtual microscope and the surface of a reservoir.
 //! * [`cache`] and [`locks`]: a read-through cache and a lock manager.
 //! * [`peer_servers`]: the daemons and servers of tests and benches.
 //!
@@ -38,6 +39,7 @@ pub mod cache;
 pub mod checkpoint;
 pub mod datasets;
 mod error;
+pub mod filters;
 pub mod locks;
 pub mod monitor;
 pub mod peer_servers;

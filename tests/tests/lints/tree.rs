@@ -30,7 +30,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-sim", &["ddss-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss-client"], &[]),
-    rule("ddss-apps", &["ddss-client", "ddss-testkit"], &["ddssd"]),
+    rule("ddss-apps", &["ddss-client", "ddss-stream", "ddss-testkit"], &["ddssd"]),
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     // As an application does, and with a node of their own.
