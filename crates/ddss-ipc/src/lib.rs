@@ -92,21 +92,23 @@ pub use client::attachment::{AttachError, AttachOptions, Attachment};
 #[cfg(not(loom))]
 pub use client::channel::{Channel, ChannelFull};
 #[cfg(not(loom))]
-pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
+pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, STATUS_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
-pub use server::acceptor::{Acceptor, AcceptorConfig, ClientEventSink, UserLimit};
+pub use server::acceptor::{Acceptor, AcceptorConfig, UserLimit};
 #[cfg(not(loom))]
-pub use server::server::{IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler, ServerCounts};
+pub use server::protocol_violation::ProtocolViolation;
 #[cfg(not(loom))]
-pub use server::session::{ClientEvent, Credentials, Session};
+pub use server::request_handler::RequestHandler;
+#[cfg(not(loom))]
+pub use server::server::{IdleMode, Inbox, IpcServer, ServerCounts};
+#[cfg(not(loom))]
+pub use server::session::{ClientEvent, ClientEventSink, Credentials, Session};
 #[cfg(not(loom))]
 pub use shm::area_mapping::{AreaAccess, map_area};
 #[cfg(not(loom))]
 pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
-pub use shm::status_page::{
-    Liveness, STATUS_NAME, StatusReadError, process_start_ticks, read_all_statuses, read_status,
-};
+pub use shm::status_page::{Liveness, StatusReadError, process_start_ticks, read_all_statuses, read_status};
 #[cfg(not(loom))]
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
 #[cfg(not(loom))]
