@@ -94,15 +94,10 @@ pub use client::channel::{Channel, ChannelFull};
 #[cfg(not(loom))]
 pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, STATUS_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
-pub use server::acceptor::{Acceptor, AcceptorConfig, UserLimit};
-#[cfg(not(loom))]
-pub use server::protocol_violation::ProtocolViolation;
-#[cfg(not(loom))]
-pub use server::request_handler::RequestHandler;
-#[cfg(not(loom))]
-pub use server::server::{IdleMode, Inbox, IpcServer, ServerCounts};
-#[cfg(not(loom))]
-pub use server::session::{ClientEvent, ClientEventSink, Credentials, Session};
+pub use server::{
+    Acceptor, AcceptorConfig, ClientEvent, ClientEventSink, Credentials, IdleMode, Inbox, IpcServer, ProtocolViolation,
+    RequestHandler, ServerCounts, Session, UserLimit,
+};
 #[cfg(not(loom))]
 pub use shm::area_mapping::{AreaAccess, map_area};
 #[cfg(not(loom))]

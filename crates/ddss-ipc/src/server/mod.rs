@@ -26,3 +26,12 @@ pub(crate) mod request_handler;
 pub(crate) mod server;
 #[cfg(not(loom))]
 pub(crate) mod session;
+
+#[cfg(not(loom))]
+pub use {
+    acceptor::{Acceptor, AcceptorConfig, UserLimit},
+    protocol_violation::ProtocolViolation,
+    request_handler::RequestHandler,
+    server::{IdleMode, Inbox, IpcServer, ServerCounts},
+    session::{ClientEvent, ClientEventSink, Credentials, Session},
+};
