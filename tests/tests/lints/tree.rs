@@ -80,6 +80,7 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss-ipc/src/server/active_threads.rs",
     "crates/ddss-core/src/**",
     "crates/ddssd/src/shard/inflight_reads.rs",
+    "crates/ddssd/src/shard/remote_get.rs",
     "crates/ddssd/src/shard/executor.rs",
     "crates/ddssd/src/shard/event_loop.rs",
     "crates/ddssd/src/shard/request_handler.rs",

@@ -15,7 +15,7 @@
 
 use super::handshake_worker::HandshakeWorker;
 use crate::auth::{Channel, Initiator, SEAL_BYTES};
-use crate::shard::inflight_reads::Tag;
+use crate::peers::work_tag::Tag;
 use crate::status::wall_us;
 use arrayvec::ArrayVec;
 use ddss_admin::ClusterKey;

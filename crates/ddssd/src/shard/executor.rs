@@ -2,10 +2,11 @@
 
 use super::background::{BackgroundTask, BackgroundTasks};
 use super::client_arena::{CHECKED, ClientArena, arena_of};
-use super::inflight_reads::{InflightReads, Tag};
+use super::inflight_reads::InflightReads;
 use super::latency_estimate::LatencyEstimate;
 use crate::control::{ControlBridge, ControlEvent, ControlRequest};
 use crate::peers::links::Links;
+use crate::peers::work_tag::Tag;
 use crate::status::Recorder;
 use crate::storage::area_access::AreaAudiences;
 use crate::storage::memory::NodeMemory;
