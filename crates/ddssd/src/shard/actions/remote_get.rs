@@ -1,6 +1,6 @@
 //! The reads of a remote get: header, bytes and state word in one batch.
 
-use super::executor::{ActionExecutor, failure_from_post};
+use super::transfers::{Transfers, failure_from_post};
 use crate::peers::work_tag::Tag;
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
@@ -9,7 +9,7 @@ use ddss_core::limits::RANGES_MAX;
 use ddss_core::{Failure, Header, NodeId, Range, RemoteWindow};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
 
-impl ActionExecutor {
+impl Transfers<'_> {
     /// Posts header, bytes and state word as one batch of reads, which the home node executes in order.
     pub(crate) fn post_remote_get(
         &mut self,
@@ -21,8 +21,8 @@ impl ActionExecutor {
         target: FetchTarget,
     ) {
         let into = match target {
-            FetchTarget::Arena(client, range) => self.arena(client).map(|arena| (arena.region, range.offset())),
-            FetchTarget::Pool(at) => self.region_at(at),
+            FetchTarget::Arena(client, range) => self.arenas.of(client).map(|arena| (arena.region, range.offset())),
+            FetchTarget::Pool(at) => self.areas.region_at(at),
         };
         let (Some((peer, _)), Some((region, from))) = (self.links.connection_to(node), into) else {
             return self.engine.refused(step, Failure::NodeDown);
@@ -45,7 +45,7 @@ impl ActionExecutor {
         }
         batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
         self.recorder.count_reads(batch.len(), to - from + u64::from(Header::READ_BYTES) + 8);
-        match self.fabric.post(&batch) {
+        match self.links.fabric_mut().post(&batch) {
             Ok(()) => self.inflight_reads.begin(step, batch.len() as u8, None),
             Err(error) if error.index == 0 => self.engine.refused(step, failure_from_post(error.kind)),
             Err(error) => self.inflight_reads.begin(step, error.index as u8, Some(failure_from_post(error.kind))),
