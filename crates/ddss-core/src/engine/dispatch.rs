@@ -2,23 +2,20 @@
 
 use crate::engine::action::{CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::{Client, Engine};
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::ids::BufferId;
 use crate::engine::requester::{LocalCaller, LockOwner};
+use crate::engine::state::clients::Client;
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Watcher};
+use crate::engine::state::output::RangeList;
 use crate::engine::state::pending::{Continuation, Transfer};
-use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
+use crate::limits::ARENA_SLOT_BYTES;
 use crate::model::segment::Name;
 use crate::model::spec::{Placement, Spec};
 use crate::request::listing::{ListQuery, Listing};
 use crate::request::operation::{ArenaRange, Operation, Payload, PutConditions, ReadOptions};
-use crate::request::ranges::{Range, Ranges};
+use crate::request::ranges::Ranges;
 use crate::{Failure, NodeId, Outcome, SegmentId};
-use arrayvec::ArrayVec;
-
-/// The ranges of one call.
-type RangeList = ArrayVec<Range, RANGES_MAX>;
 
 impl Engine {
     pub(crate) fn dispatch(
@@ -31,7 +28,7 @@ impl Engine {
     ) -> Result<(), Failure> {
         let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
         match *operation {
-            Operation::Null => self.finish_call(&caller, Outcome::Done),
+            Operation::Null => self.output.finish_call(&caller, Outcome::Done),
             Operation::Allocate { .. } => {
                 let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
                 let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
@@ -53,7 +50,7 @@ impl Engine {
                 fits(&list)?;
                 let (parts, range) = self.read_range_table(list, ranges, text)?;
                 let transfer = Transfer { segment, parts, range, inline: false, options };
-                self.get(now, caller, transfer).inspect_err(|_| self.free_table(&parts))?;
+                self.get(now, caller, transfer).inspect_err(|_| self.output.free_table(&parts))?;
             }
             Operation::Put { segment, offset, ref from, ref conditions } => {
                 if let Payload::Arena(range) = from {
@@ -65,7 +62,7 @@ impl Engine {
                 fits(&list)?;
                 let (parts, range) = self.read_range_table(list, ranges, text)?;
                 let put = self.put(now, caller, segment, parts, Payload::Arena(range), conditions);
-                put.inspect_err(|_| self.free_table(&parts))?;
+                put.inspect_err(|_| self.output.free_table(&parts))?;
             }
             Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
                 self.submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
@@ -79,7 +76,7 @@ impl Engine {
             }
             Operation::Unlock { segment, token } if self.is_home(segment) => {
                 let fields = self.unlock_at_home(now, segment, token, LockOwner::Client(caller.channel.client))?;
-                self.answer(Self::requester(&caller), Outcome::Done, fields);
+                self.output.answer(Self::requester(&caller), Outcome::Done, fields);
             }
             Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
                 self.request_remote(caller, operation)?;
@@ -165,45 +162,16 @@ impl Engine {
             return Err(Failure::OutOfRange);
         }
         let data = ArenaRange { slot: list.slot.saturating_add(1), bytes: sum };
-        Ok((self.store_table(table, sum), data))
-    }
-
-    /// Stores a checked table in a buffer.
-    pub(crate) fn store_table(&mut self, table: &[u8], bytes: u32) -> RangeSet {
-        RangeSet::Many { table: self.buffers.insert(table), bytes }
+        Ok((self.output.store_table(table, sum), data))
     }
 
     /// Returns the byte ranges of a range set.
     pub fn ranges(&self, parts: &RangeSet) -> RangeList {
-        let mut ranges = self.ranges_of(parts);
+        let mut ranges = self.output.ranges_of(parts);
         if planted!(self, FirstRangeOnly) {
             ranges.truncate(1);
         }
         ranges
-    }
-
-    pub(crate) fn ranges_of(&self, parts: &RangeSet) -> RangeList {
-        match *parts {
-            RangeSet::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
-            RangeSet::Many { table, .. } => {
-                let ranges = Ranges::decode(self.buffers.get(table)).expect("a table is checked before it is stored");
-                RangeList::from_iter(ranges.as_slice().iter().copied())
-            }
-        }
-    }
-
-    /// Frees the table of a range set after the actions that are queued now.
-    pub(crate) fn free_table(&mut self, parts: &RangeSet) {
-        if let Some(table) = Self::table_of(parts) {
-            self.free_buffer(table);
-        }
-    }
-
-    fn table_of(parts: &RangeSet) -> Option<BufferId> {
-        match *parts {
-            RangeSet::Many { table, .. } => Some(table),
-            RangeSet::One { .. } => None,
-        }
     }
 
     /// Chooses the home of a new segment.

@@ -31,7 +31,7 @@
 //! | `replication/failover.rs` | decisions of the cluster |
 //! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
 //! | `replication/replica.rs` | the replica's side |
-//! | `state/` | tables that know nothing of [`Engine`]: actions, segments, lock queues, waits, replication, memory |
+//! | `state/` | tables that know nothing of [`Engine`]: output, segments, lock queues, waits, replication, memory |
 
 mod action;
 mod config;

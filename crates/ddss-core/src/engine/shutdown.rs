@@ -18,7 +18,7 @@ impl Engine {
                 self.fail_waiter(&waiter, Self::shutdown_failure(waiter.requester));
             }
             for watcher in watchers {
-                self.answer(
+                self.output.answer(
                     watcher.requester,
                     Outcome::Failed(Self::shutdown_failure(watcher.requester)),
                     ReplyFields::default(),

@@ -22,7 +22,7 @@ impl Engine {
             self.cancel_remote(step);
         }
         // This comes after the end of the cancelled request: the last reply of a round is this request's own.
-        self.finish_call(caller, Outcome::Done);
+        self.output.finish_call(caller, Outcome::Done);
     }
 
     /// Removes a requester from a segment's queues; `false` if it is in none.
@@ -33,7 +33,7 @@ impl Engine {
             // Waiters behind it may have waited for it alone.
             self.serve_lock_queue(now, id);
         } else if segment.lock_queue.take_watcher(requester) {
-            self.answer(requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
+            self.output.answer(requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
         } else {
             return false;
         }
@@ -50,7 +50,7 @@ impl Engine {
         );
         let Some(segment) = pending.wait.segment().filter(|_| waits_at_home) else { return };
         if self.peers.reachable(pending.on).is_some() {
-            self.send(pending.on, Message::Cancel { step: step.to_bits(), segment });
+            self.output.send(pending.on, Message::Cancel { step: step.to_bits(), segment });
         }
         if !matches!(pending.wait, WaitState::Answer { harmless: false, .. } | WaitState::Put { .. }) {
             self.expire(step);

@@ -62,10 +62,10 @@ impl Engine {
         let at = segment.at + Header::DATA_OFFSET;
         let done = Completion { version, timestamp, inline, ..Completion::bare(caller.request, Outcome::Done) };
         if inline {
-            self.reply(caller.channel, done, Some((at + offset, bytes as u8)));
+            self.output.reply(caller.channel, done, Some((at + offset, bytes as u8)));
         } else {
-            self.push_action(Action::CopyOut { at, parts: transfer.parts, client: caller.channel.client, into: range });
-            self.reply(caller.channel, done, None);
+            self.output.push(Action::CopyOut { at, parts: transfer.parts, client: caller.channel.client, into: range });
+            self.output.reply(caller.channel, done, None);
         }
         Some(Ok(()))
     }
@@ -100,9 +100,9 @@ impl Engine {
         (segment.version, segment.timestamp) = (version, self.clock.next(now.wall_us));
         let (at, timestamp) = (segment.at, segment.timestamp);
         self.counters.commits += 1;
-        self.commit_immediately(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
+        self.output.commit(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };
-        self.reply(caller.channel, done, None);
+        self.output.reply(caller.channel, done, None);
         Some(Ok(()))
     }
 }

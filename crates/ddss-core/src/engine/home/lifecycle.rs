@@ -50,7 +50,7 @@ impl Engine {
             locked: 0,
         };
         let history_len = record.spec.history_len();
-        self.push_action(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, history_len) });
+        self.output.push(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, history_len) });
     }
 
     /// Completes the creation of a segment: its memory is there, or cannot be had.
@@ -72,26 +72,26 @@ impl Engine {
             if let Some(name) = name {
                 self.return_name(name);
             }
-            return self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+            return self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
         if let Ok(segment) = self.segments.get(id)
             && let Some(to) = segment.history_offset(segment.version)
         {
             let (at, header) = (segment.at, segment.header(id));
-            self.push_action(Action::SaveVersion { at, to, header });
+            self.output.push(Action::SaveVersion { at, to, header });
         }
         self.begin_as_home(now, id);
         match requester {
             Requester::Client(channel, request) => {
                 if let Ok(segment) = self.segments.get(id) {
                     let info = segment.info(id);
-                    self.finish_opened(channel, request, &info);
+                    self.output.finish_opened(channel, request, &self.segments.opened(&info));
                 }
             }
             // The creator learns of it, whatever its mode says about reading.
             Requester::Peer(node, step) => {
                 if let Err(failure) = self.send_description(node, step, id) {
-                    self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                    self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }
             }
         }
@@ -155,13 +155,13 @@ impl Engine {
         let replica =
             replication.map(|replication| replication.node).filter(|node| !segment.window_holders().contains(node));
         let replica = replica.filter(|&node| self.peers.is_up(node));
-        self.push_action(Action::DeleteRecord { segment: slot });
+        self.output.push(Action::DeleteRecord { segment: slot });
         for at in std::iter::once(at).chain(history) {
-            self.push_action(Action::EraseHeader { at });
+            self.output.push(Action::EraseHeader { at });
         }
         self.fail_all_waiters(id, Failure::NotFound);
         for node in self.segments.release(id, now.steady_us + Self::FORGET_US)?.into_iter().chain(replica) {
-            self.send(node, Message::Forget { segment: id });
+            self.output.send(node, Message::Forget { segment: id });
         }
         self.reclaim();
         Ok(())
@@ -175,14 +175,14 @@ impl Engine {
             self.fail_waiter(&waiter, failure);
         }
         for watcher in watchers {
-            self.answer(watcher.requester, Outcome::Failed(failure), ReplyFields::default());
+            self.output.answer(watcher.requester, Outcome::Failed(failure), ReplyFields::default());
         }
     }
 
     pub(crate) fn reclaim(&mut self) {
         while let Some((at, bytes)) = self.segments.reclaim() {
-            self.push_action(Action::RevokeWindow { at });
-            self.push_action(Action::ZeroFill { at, bytes });
+            self.output.push(Action::RevokeWindow { at });
+            self.output.push(Action::ZeroFill { at, bytes });
         }
     }
 

@@ -46,11 +46,11 @@ impl Engine {
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
         let at = segment.at;
         if !lock_request.shared {
-            self.push_action(Action::SetLockHolder { at, holder: token });
+            self.output.push(Action::SetLockHolder { at, holder: token });
         }
         self.counters.locks_granted += 1;
         self.segments.mark_busy(id);
-        self.answer(requester, Outcome::Done, fields);
+        self.output.answer(requester, Outcome::Done, fields);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Engine {
         let broken = segment.lock_queue.release_all() as u64;
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: broken };
         self.unmark(id);
-        self.answer(requester, Outcome::Done, fields);
+        self.output.answer(requester, Outcome::Done, fields);
         self.serve_lock_queue(now, id);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Engine {
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-        self.send(node, Message::Break { step, principal: caller.principal, segment });
+        self.output.send(node, Message::Break { step, principal: caller.principal, segment });
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Engine {
             && !segment.lock_queue.is_exclusive()
         {
             let at = segment.at;
-            self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+            self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         }
     }
 
@@ -179,7 +179,7 @@ impl Engine {
             while let Ok(segment) = self.segments.get_mut(id)
                 && let Some(watcher) = segment.lock_queue.next_expired_watcher(now.steady_us)
             {
-                self.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
+                self.output.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
             }
             self.serve_lock_queue(now, id);
         }

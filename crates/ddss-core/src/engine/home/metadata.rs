@@ -10,7 +10,7 @@ use crate::engine::state::segments::{MoveOutcome, Segment};
 use crate::model::segment::{Access, PermissionUpdate, Permissions, Principal};
 use crate::request::listing::{ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 use crate::request::operation::ArenaRange;
-use crate::{ChannelId, Completion, Failure, Message, NodeId, Outcome, RequestId, SegmentId, SegmentInfo};
+use crate::{ChannelId, Failure, Message, NodeId, Outcome, RequestId, SegmentId, SegmentInfo};
 use arrayvec::ArrayVec;
 
 type PageBytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
@@ -82,17 +82,17 @@ impl Engine {
         let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
         let next = up.chain([self.node]).filter(|&node| node >= from).min();
         match next {
-            None => self.complete_page(caller.channel, caller.request, ListPage::default()),
+            None => self.output.complete_page(caller.channel, caller.request, ListPage::default()),
             Some(node) if node == self.node => {
                 let (bytes, more) = self.page(now, caller.principal, query);
                 self.reply_page(caller.channel, caller.request, text, &bytes, (node, more));
             }
             Some(node) => {
                 let step = self.begin(caller, WaitState::Page { node, into: text, list: true })?.to_bits();
-                let buffer = self.buffers.insert(&query.encode());
+                let buffer = self.output.store(&query.encode());
                 let message = Message::List { step, principal: caller.principal };
-                self.push_action(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
-                self.free_buffer(buffer);
+                self.output.push(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
+                self.output.free_buffer(buffer);
             }
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Engine {
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Page { node, into, list: false })?.to_bits();
-        self.send(node, Message::Stat { step, principal: caller.principal, segment });
+        self.output.send(node, Message::Stat { step, principal: caller.principal, segment });
         Ok(())
     }
 
@@ -150,13 +150,13 @@ impl Engine {
     }
 
     fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
-        let buffer = self.buffers.insert(page);
-        self.push_action(Action::Send {
+        let buffer = self.output.store(page);
+        self.output.push(Action::Send {
             node,
             message: Message::Listed { step, more },
             tail: MessageBody::Buffer(buffer),
         });
-        self.free_buffer(buffer);
+        self.output.free_buffer(buffer);
     }
 
     /// Handles a page that a peer sent.
@@ -165,7 +165,7 @@ impl Engine {
             self.counters.stale += 1;
             return;
         };
-        let WaitState::Page { into, .. } = pending.wait else { return self.push_action(Action::Disconnect { node }) };
+        let WaitState::Page { into, .. } = pending.wait else { return self.output.push(Action::Disconnect { node }) };
         self.end_pending(step);
         self.reply_page(pending.channel, pending.request, into, page, (node, more));
     }
@@ -179,17 +179,11 @@ impl Engine {
         of: (NodeId, bool),
     ) {
         let bytes = page.len() as u16;
-        let buffer: BufferId = self.buffers.insert(page);
+        let buffer: BufferId = self.output.store(page);
         let into = ArenaRange { bytes: bytes.into(), ..into };
-        self.push_action(Action::WriteOut { buffer, client: channel.client, into });
-        self.free_buffer(buffer);
-        self.complete_page(channel, request, ListPage { node: of.0, bytes, more: of.1 });
-    }
-
-    /// Completes a list with a page. For a node that went away in between the page is empty.
-    pub(crate) fn complete_page(&mut self, channel: ChannelId, request: RequestId, page: ListPage) {
-        let done = Completion::bare(request, Outcome::Done);
-        self.reply(channel, Completion { data: page.encode(), ..done }, None);
+        self.output.push(Action::WriteOut { buffer, client: channel.client, into });
+        self.output.free_buffer(buffer);
+        self.output.complete_page(channel, request, ListPage { node: of.0, bytes, more: of.1 });
     }
 
     /// Changes the permissions of a segment at home here, if `principal` may. If the set of readers changes, the segment
@@ -220,12 +214,12 @@ impl Engine {
         if new.audience() == old.audience() {
             self.segments.set_permissions(id, new)?;
             let record = self.segments.record(id)?;
-            self.push_action(Action::RewriteRecord { record });
+            self.output.push(Action::RewriteRecord { record });
             self.announce_permissions(id, requester);
             return Ok(());
         }
         let (record, from, bytes) = self.segments.begin_move(id, new, requester)?;
-        self.push_action(Action::Move { record, from, bytes });
+        self.output.push(Action::Move { record, from, bytes });
         Ok(())
     }
 
@@ -236,18 +230,18 @@ impl Engine {
         match self.segments.end_move(id, made, deadline_us) {
             None => return,
             Some(MoveOutcome::Not { requester, to, bytes, failure }) => {
-                self.push_action(Action::ZeroFill { at: to, bytes });
-                self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                self.output.push(Action::ZeroFill { at: to, bytes });
+                self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
             Some(MoveOutcome::There { requester, record, from, holder, readers }) => {
                 // A lock may have been released meanwhile. Until the record changes, the segment is in the old place.
-                self.push_action(Action::SetLockHolder { at: record.at, holder });
-                self.push_action(Action::RewriteRecord { record });
+                self.output.push(Action::SetLockHolder { at: record.at, holder });
+                self.output.push(Action::RewriteRecord { record });
                 for line in record.spec.header_lines() {
-                    self.push_action(Action::EraseHeader { at: from + line });
+                    self.output.push(Action::EraseHeader { at: from + line });
                 }
                 for node in readers {
-                    self.send(node, Message::Forget { segment: id });
+                    self.output.send(node, Message::Forget { segment: id });
                 }
                 self.reclaim();
                 self.announce_permissions(id, requester);
@@ -262,9 +256,9 @@ impl Engine {
         let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
         let (info, readers) = (segment.info(id), segment.window_holders().to_vec());
         for node in readers {
-            self.send(node, Message::Changed { info });
+            self.output.send(node, Message::Changed { info });
         }
-        self.answer(requester, Outcome::Done, fields);
+        self.output.answer(requester, Outcome::Done, fields);
     }
 
     /// Changes permissions on behalf of a local client.
@@ -286,7 +280,7 @@ impl Engine {
         }
         let node = self.reachable_home(segment)?;
         let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-        self.send(node, Message::Permit { step, principal: caller.principal, segment, update });
+        self.output.send(node, Message::Permit { step, principal: caller.principal, segment, update });
         Ok(())
     }
 
@@ -297,7 +291,7 @@ impl Engine {
                 // The sender is a former home.
                 return;
             }
-            return self.push_action(Action::Disconnect { node });
+            return self.output.push(Action::Disconnect { node });
         }
         if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
             remote.info.permissions = info.permissions;

@@ -29,7 +29,7 @@ impl Engine {
         let deadline = |timeout_us: u32| now.steady_us.saturating_add(timeout_us.into());
         let asked = match *message {
             Message::Welcome { .. } => {
-                self.push_action(Action::Disconnect { node });
+                self.output.push(Action::Disconnect { node });
                 return;
             }
             Message::Lookup { step, principal, name } => {
@@ -67,7 +67,7 @@ impl Engine {
                         token,
                     };
                     let waiter = Waiter { requester, principal, op: PendingOp::Get(get), deadline_us };
-                    self.submit_op(now, segment, waiter).inspect_err(|_| self.free_table(&parts))
+                    self.submit_op(now, segment, waiter).inspect_err(|_| self.output.free_table(&parts))
                 });
                 asked.map_err(|failure| (step, failure))
             }
@@ -129,7 +129,7 @@ impl Engine {
             Message::Unlock { step, segment, token } => {
                 let unlocked = self.unlock_at_home(now, segment, token, LockOwner::Peer(node));
                 unlocked
-                    .map(|fields| self.answer(Requester::Peer(node, step), Outcome::Done, fields))
+                    .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
                     .map_err(|failure| (step, failure))
             }
             Message::Release { step, principal, segment } => self
@@ -165,7 +165,7 @@ impl Engine {
         };
         if let Err((step, failure)) = asked {
             let failure = self.explain_failure(message.segment(), failure);
-            self.answer(Requester::Peer(node, step), Outcome::Failed(failure), ReplyFields::default());
+            self.output.answer(Requester::Peer(node, step), Outcome::Failed(failure), ReplyFields::default());
         }
     }
 
@@ -180,7 +180,7 @@ impl Engine {
             };
         }
         let sum = Ranges::decode(table)?.sum();
-        if sum == bytes { Ok(self.store_table(table, sum)) } else { Err(Failure::Malformed) }
+        if sum == bytes { Ok(self.output.store_table(table, sum)) } else { Err(Failure::Malformed) }
     }
 
     /// Returns the ranges and the source of a put. Bytes of the message go into a buffer, since the put may have to
@@ -196,10 +196,10 @@ impl Engine {
         let parts = self.ranges_of_message(one, ranges, if ranges == 0 { &[] } else { tail })?;
         match staged {
             Message::NOT_STAGED if ranges > 0 || tail.len() > Message::PUT_BYTES_MAX => {
-                self.free_table(&parts);
+                self.output.free_table(&parts);
                 Err(Failure::Malformed)
             }
-            Message::NOT_STAGED => Ok((parts, CommitSource::Buffer(self.buffers.insert(tail)))),
+            Message::NOT_STAGED => Ok((parts, CommitSource::Buffer(self.output.store(tail)))),
             at => Ok((parts, CommitSource::Staged { node, at })),
         }
     }
@@ -243,9 +243,9 @@ impl Engine {
         let message = Message::Found { step, info: segment.info(id), window: Default::default() };
         if is_replicated {
             // A window could outlive this node's time as the home, so there is none.
-            self.send(node, message);
+            self.output.send(node, message);
         } else {
-            self.push_action(Action::GrantWindow { node, message, at, bytes });
+            self.output.push(Action::GrantWindow { node, message, at, bytes });
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Engine {
         };
         self.counters.over_quota += 1;
         let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
-        self.answer(requester, Outcome::Failed(failure), fields);
+        self.output.answer(requester, Outcome::Failed(failure), fields);
         true
     }
 

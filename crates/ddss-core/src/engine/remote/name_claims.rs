@@ -76,7 +76,7 @@ impl Engine {
         };
         self.segments.admits(&name)?;
         let is_busy = directory.is_claiming(&name);
-        if is_busy || self.has_name(&name) {
+        if is_busy || self.segments.has_name(&name, &self.replicas) {
             return Err(Failure::AlreadyExists);
         }
         // This check comes before the claim, so that no claim has to be undone.
@@ -85,7 +85,7 @@ impl Engine {
         }
         let Some(directory) = &mut self.directory else { return Err(Failure::Busy) };
         let claim = directory.begin(name, ClaimPurpose::Make { requester, principal, spec })?;
-        self.push_action(Action::ClaimName { claim, name, within_us });
+        self.output.push(Action::ClaimName { claim, name, within_us });
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Engine {
             made.inspect_err(|_| self.return_name(name))
         });
         if let Err(failure) = made {
-            self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+            self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
     }
 
@@ -110,7 +110,7 @@ impl Engine {
         let Some(directory) = &mut self.directory else { return };
         // If the table is full, the daemon's periodic comparison gives the name back.
         if let Ok(claim) = directory.begin(name, ClaimPurpose::GiveBack) {
-            self.push_action(Action::ReleaseName { claim, name });
+            self.output.push(Action::ReleaseName { claim, name });
         }
     }
 
@@ -129,8 +129,8 @@ impl Engine {
         self.release_at_home(now, principal, id)?;
         let begun = self.directory.as_mut().map(|directory| directory.begin(name, ClaimPurpose::Release { requester }));
         match begun {
-            Some(Ok(claim)) => self.push_action(Action::ReleaseName { claim, name }),
-            Some(Err(_)) | None => self.answer(requester, Outcome::Done, ReplyFields::default()),
+            Some(Ok(claim)) => self.output.push(Action::ReleaseName { claim, name }),
+            Some(Err(_)) | None => self.output.answer(requester, Outcome::Done, ReplyFields::default()),
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Engine {
         let Some((_, purpose)) = self.directory.as_mut().and_then(|directory| directory.end(claim)) else { return };
         if let ClaimPurpose::Release { requester } = purpose {
             let outcome = result.map_or_else(Outcome::Indeterminate, |()| Outcome::Done);
-            self.answer(requester, outcome, ReplyFields::default());
+            self.output.answer(requester, outcome, ReplyFields::default());
         }
     }
 
@@ -187,11 +187,11 @@ impl Engine {
         if reachable {
             lookup.asked.add(home);
             let name = lookup.name;
-            return self.send(home, Message::Lookup { step: step.to_bits(), principal, name });
+            return self.output.send(home, Message::Lookup { step: step.to_bits(), principal, name });
         }
         self.lookups.remove(&step);
         self.operations.remove(step);
-        self.finish(&pending, Outcome::Failed(Failure::NodeDown));
+        self.output.finish(&pending, Outcome::Failed(Failure::NodeDown));
     }
 
     /// Asks the cluster once before "not found" is the answer; `true` if it was asked now.
@@ -204,7 +204,7 @@ impl Engine {
         let name = lookup.name;
         let Some(pending) = self.operations.get_mut(step) else { return false };
         let within_us = pending.timeout_us;
-        self.push_action(Action::ConfirmName { step, name, within_us });
+        self.output.push(Action::ConfirmName { step, name, within_us });
         true
     }
 
@@ -225,7 +225,7 @@ impl Engine {
         };
         self.lookups.remove(&step);
         if let Some(pending) = self.operations.remove(step) {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
     }
 
@@ -239,7 +239,7 @@ impl Engine {
         permissions.allow(principal, Access::Read)?;
         self.lookups.remove(&step);
         if let Some(pending) = self.operations.remove(step) {
-            self.finish_opened(pending.channel, pending.request, &info);
+            self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info));
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ impl Engine {
                 let copy = *copy;
                 self.counters.cache_hits += 1;
                 self.answer_from(&copy, caller.channel, caller.request, transfer);
-                self.free_table(&transfer.parts);
+                self.output.free_table(&transfer.parts);
                 return Ok(true);
             }
             Some(copy) => *copy,
@@ -79,11 +79,11 @@ impl Engine {
                 Some((copy.at + offset, bytes as u8))
             }
             parts => {
-                self.push_action(Action::CopyOut { at: copy.at, parts, client: channel.client, into: transfer.range });
+                self.output.push(Action::CopyOut { at: copy.at, parts, client: channel.client, into: transfer.range });
                 None
             }
         };
-        self.reply(channel, done, data);
+        self.output.reply(channel, done, data);
     }
 
     /// Completes the fill of a cached copy.

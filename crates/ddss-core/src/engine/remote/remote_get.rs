@@ -34,7 +34,7 @@ impl Engine {
         if info.copies == 1 {
             info.permissions.allow(caller.principal, Access::Read)?;
         }
-        for range in &self.ranges_of(&transfer.parts) {
+        for range in &self.output.ranges_of(&transfer.parts) {
             check_range(info.bytes, range.offset, range.bytes)?;
         }
         let rules = info.model.get_rules(transfer.options.requested_model);
@@ -81,7 +81,7 @@ impl Engine {
         let step = self.begin(&caller, WaitState::Info { transfer })?;
         let message =
             Message::Describe { step: step.to_bits(), principal: caller.principal, segment: transfer.segment };
-        self.send(self.home_of(transfer.segment), message);
+        self.output.send(self.home_of(transfer.segment), message);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl Engine {
         if refresh {
             parts = RangeSet::One { offset: 0, bytes: info.bytes as u32 };
         }
-        self.push_action(Action::Fetch { node: home, step, window, line, parts, target });
+        self.output.push(Action::Fetch { node: home, step, window, line, parts, target });
         Ok(())
     }
 
@@ -170,10 +170,10 @@ impl Engine {
             _ => None,
         };
         if let Some(failure) = failure {
-            return self.finish(pending, Outcome::Failed(failure));
+            return self.output.finish(pending, Outcome::Failed(failure));
         }
         let done = Completion::bare(pending.request, Outcome::Done);
-        self.reply(pending.channel, Completion { version, timestamp, ..done }, None);
+        self.output.reply(pending.channel, Completion { version, timestamp, ..done }, None);
     }
 
     /// Retries a torn read: again, from the previous version, or executed by the home.
@@ -219,7 +219,7 @@ impl Engine {
             self.drop_cache_fill(fetching.transfer.segment);
         }
         if let Some(pending) = self.end_pending(step) {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
     }
 
@@ -231,7 +231,7 @@ impl Engine {
         remote.reads = remote.reads.saturating_sub(1);
         if remote.leaving && remote.reads == 0 {
             peer.remotes.remove(&segment);
-            self.send(home, Message::Forgotten { segment });
+            self.output.send(home, Message::Forgotten { segment });
         }
     }
 }

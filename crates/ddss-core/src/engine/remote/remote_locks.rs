@@ -15,7 +15,7 @@ impl Engine {
     /// Releases a remote lock without waiting for the answer.
     pub(crate) fn release_remote_lock(&mut self, home: NodeId, segment: SegmentId, token: LockToken) {
         if self.peers.reachable(home).is_some() {
-            self.send(home, Message::Unlock { step: 0, segment, token });
+            self.output.send(home, Message::Unlock { step: 0, segment, token });
         }
     }
 }

@@ -52,10 +52,10 @@ impl Engine {
             }
             segment.permissions.allow(caller.principal, Access::Read)?;
             let info = segment.info(id);
-            self.finish_opened(caller.channel, caller.request, &info);
+            self.output.finish_opened(caller.channel, caller.request, &self.segments.opened(&info));
             return Ok(());
         }
-        if matches!(then, Continuation::Allocate(_)) && self.has_name(&name) {
+        if matches!(then, Continuation::Allocate(_)) && self.segments.has_name(&name, &self.replicas) {
             return Err(Failure::AlreadyExists);
         }
         if self.directory.is_some() {
@@ -69,7 +69,7 @@ impl Engine {
         let step = self.begin(&caller, WaitState::Lookup)?;
         self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
-            self.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
+            self.output.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
         }
         if asked.is_empty() {
             self.end_failed_lookup(now, step);
@@ -97,7 +97,7 @@ impl Engine {
             Continuation::Allocate(spec) => self.allocate_remote(&pending, name, spec),
         };
         if let Err(failure) = outcome {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
     }
 
@@ -106,14 +106,14 @@ impl Engine {
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
         let step = self.begin(&pending.caller(), WaitState::Allocate { home })?;
-        self.send(home, Message::Allocate { step: step.to_bits(), principal: pending.principal, spec, name });
+        self.output.send(home, Message::Allocate { step: step.to_bits(), principal: pending.principal, spec, name });
         Ok(())
     }
 
     pub(crate) fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
         let step = self.begin(&caller, WaitState::Release { home })?;
-        self.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
+        self.output.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Engine {
             if info.copies == 1 {
                 info.permissions.allow(caller.principal, Access::Write)?;
             }
-            for range in &self.ranges_of(&parts) {
+            for range in &self.output.ranges_of(&parts) {
                 check_range(info.bytes, range.offset, range.bytes)?;
             }
             let depends_on_lock =
@@ -142,7 +142,7 @@ impl Engine {
         let (client, length) = (caller.channel.client, from.length());
         let (offset, ranges, table) = match parts {
             RangeSet::One { offset, .. } => (offset, 0, None),
-            RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Some(table)),
+            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, Some(table)),
         };
         let (principal, timeout_us) = (caller.principal, caller.timeout_us);
         let put = |step: StepId, staged| {
@@ -156,7 +156,7 @@ impl Engine {
                 let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
                 let message = put(step, ticket.at);
-                self.push_action(Action::Stage {
+                self.output.push(Action::Stage {
                     node: home,
                     step,
                     at: ticket.at,
@@ -166,13 +166,13 @@ impl Engine {
                     table,
                 });
                 if let Some(table) = table {
-                    self.free_buffer(table);
+                    self.output.free_buffer(table);
                 }
             }
             _ => {
                 let step = self.begin(&caller, WaitState::Put { segment, ticket: None })?;
                 let message = put(step, Message::NOT_STAGED);
-                self.push_action(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
+                self.output.push(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
             }
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Engine {
         if let WaitState::Put { ticket, .. } = pending.wait {
             self.free_staging(pending.on, ticket);
         }
-        self.finish(&pending, Outcome::Indeterminate(failure));
+        self.output.finish(&pending, Outcome::Indeterminate(failure));
     }
 
     /// Ends an operation whose message was refused before it went out: it did nothing.
@@ -221,7 +221,7 @@ impl Engine {
             _ => {}
         }
         self.end_pending(step);
-        self.finish(&pending, Outcome::Failed(failure));
+        self.output.finish(&pending, Outcome::Failed(failure));
     }
 
     /// Handles a home's description of one of its segments.
@@ -244,7 +244,7 @@ impl Engine {
         let takes = if known { Header::bytes_with(info.bytes, info.history_len) } else { u64::MAX };
         let reaches = info.copies > 1 || !wraps && window.bytes >= takes;
         if !known || !is_home && info.segment.home() != node || !reaches {
-            self.push_action(Action::Disconnect { node });
+            self.output.push(Action::Disconnect { node });
             return;
         }
         let noted = self.record_segment(node, info, window);
@@ -255,14 +255,16 @@ impl Engine {
         match pending.wait {
             WaitState::Allocate { .. } => {
                 self.operations.remove(step);
-                self.finish_opened(pending.channel, pending.request, &info);
+                self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info));
             }
             WaitState::Lookup => {
                 let Some(lookup) = self.take_lookup(step, node) else { return };
                 self.operations.remove(step);
                 match lookup.then {
-                    Continuation::Open => self.finish_opened(pending.channel, pending.request, &info),
-                    Continuation::Allocate(_) => self.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
+                    Continuation::Open => {
+                        self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info))
+                    }
+                    Continuation::Allocate(_) => self.output.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
                 }
             }
             WaitState::Info { transfer } => {
@@ -273,11 +275,13 @@ impl Engine {
                 } else {
                     // The range table stays in use.
                     self.operations.remove(step);
-                    self.get_remote(now, pending.caller(), transfer).err().inspect(|_| self.free_table(&transfer.parts))
+                    self.get_remote(now, pending.caller(), transfer)
+                        .err()
+                        .inspect(|_| self.output.free_table(&transfer.parts))
                 };
                 if let Some(failure) = failure {
                     self.end_pending(step);
-                    self.finish(&pending, Outcome::Failed(failure));
+                    self.output.finish(&pending, Outcome::Failed(failure));
                 }
             }
             _ => self.counters.stale += 1,
@@ -311,7 +315,7 @@ impl Engine {
             Some(remote) if remote.reads > 0 => remote.leaving = true,
             _ => {
                 peer.remotes.remove(&segment);
-                self.send(node, Message::Forgotten { segment });
+                self.output.send(node, Message::Forgotten { segment });
             }
         }
     }
@@ -334,7 +338,7 @@ impl Engine {
         );
         if wants_more && outcome == Outcome::Done {
             // These end well only with a description, bytes or a page: a peer that says otherwise breaks the protocol.
-            return self.push_action(Action::Disconnect { node });
+            return self.output.push(Action::Disconnect { node });
         }
         if let (WaitState::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
             return self.record_missing(now, step, node);
@@ -351,7 +355,7 @@ impl Engine {
             WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(fields.word);
-                if !self.is_attached(pending.channel.client) {
+                if !self.output.is_attached(pending.channel.client) {
                     return self.release_remote_lock(pending.on, segment, token);
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
@@ -371,7 +375,7 @@ impl Engine {
             }
             _ => {}
         }
-        self.answer(Requester::Client(pending.channel, pending.request), outcome, fields);
+        self.output.answer(Requester::Client(pending.channel, pending.request), outcome, fields);
     }
 
     /// Sends an atomic, a wait for a version, a lock or an unlock to the home.
@@ -382,12 +386,12 @@ impl Engine {
                 let home = self.reachable_home(segment)?;
                 self.check_own_lock(&caller, segment, token.is_none())?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-                self.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
+                self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
             }
             Operation::Await { segment, above } => {
                 let home = self.reachable_home(segment)?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: true })?.to_bits();
-                self.send(home, Message::Await { step, principal, segment, above, timeout_us });
+                self.output.send(home, Message::Await { step, principal, segment, above, timeout_us });
             }
             Operation::Lock { segment, lock_request } => {
                 let home = self.reachable_home(segment)?;
@@ -395,7 +399,7 @@ impl Engine {
                     return Err(Failure::Busy);
                 }
                 let step = self.begin(&caller, WaitState::Lock { segment, lease_us: lock_request.lease_us })?.to_bits();
-                self.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
+                self.output.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
@@ -403,7 +407,7 @@ impl Engine {
                     return Err(Failure::LockLost);
                 }
                 let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
-                self.send(home, Message::Unlock { step, segment, token });
+                self.output.send(home, Message::Unlock { step, segment, token });
             }
             _ => return Err(Failure::Unsupported),
         }
@@ -433,7 +437,11 @@ impl Engine {
             WaitState::LateLock { .. } => return,
             // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
-                return self.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
+                return self.output.complete_page(
+                    pending.channel,
+                    pending.request,
+                    ListPage { node, ..ListPage::default() },
+                );
             }
             WaitState::Info { .. }
             | WaitState::Lookup
@@ -448,7 +456,7 @@ impl Engine {
             | WaitState::Unlock { .. }
             | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
         };
-        self.finish(&pending, outcome);
+        self.output.finish(&pending, outcome);
     }
 }
 

@@ -42,8 +42,8 @@ impl Engine {
         if length as usize <= Message::PUT_BYTES_MAX {
             let (staged, number) = (Message::NOT_STAGED, 0);
             let message = Message::Got { step, version, timestamp, length, staged, number };
-            self.push_action(Action::Send { node, message, tail: MessageBody::Pool(at, parts) });
-            self.free_table(&parts);
+            self.output.push(Action::Send { node, message, tail: MessageBody::Pool(at, parts) });
+            self.output.free_table(&parts);
             return Ok(());
         }
         let ticket = self.peers.reachable(node).ok_or(Failure::NodeDown)?.staging.take(length).ok_or(Failure::Busy)?;
@@ -60,9 +60,9 @@ impl Engine {
         let message = Message::Got { step, version, timestamp, length, staged, number };
         let here = if let RangeSet::One { offset, .. } = parts { at + offset } else { to };
         let to = if planted!(self, NoSnapshot) { here } else { to };
-        self.push_action(Action::Snapshot { at, parts, to });
-        self.free_table(&parts);
-        self.push_action(Action::SendStaged {
+        self.output.push(Action::Snapshot { at, parts, to });
+        self.output.free_table(&parts);
+        self.output.push(Action::SendStaged {
             node,
             served_get,
             at: staged,
@@ -88,11 +88,11 @@ impl Engine {
         if let Message::Forward { number, .. } | Message::Piece { number, .. } = *message {
             // The replica will never get it and has to resynchronise.
             self.free_staging_place(node, number);
-            self.push_action(Action::Disconnect { node });
+            self.output.push(Action::Disconnect { node });
         }
         if let Message::Got { step, number, .. } = *message {
             self.free_staging_place(node, number);
-            self.answer(Requester::Peer(node, step), Outcome::Failed(Failure::Busy), ReplyFields::default());
+            self.output.answer(Requester::Peer(node, step), Outcome::Failed(Failure::Busy), ReplyFields::default());
         }
     }
 
@@ -109,7 +109,7 @@ impl Engine {
         let home = self.home_of(segment);
         if self.peers.reachable(home).is_none() {
             self.end_pending(step);
-            return self.finish(pending, Outcome::Failed(Failure::NodeDown));
+            return self.output.finish(pending, Outcome::Failed(Failure::NodeDown));
         }
         let left = pending.deadline_us.saturating_sub(now.steady_us);
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
@@ -118,12 +118,12 @@ impl Engine {
         }
         let (offset, ranges, tail) = match parts {
             RangeSet::One { offset, .. } => (offset, 0, MessageBody::None),
-            RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
+            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
         };
         let (principal, length, step) = (pending.principal, parts.bytes(), step.to_bits());
         let token = self.remote_locks.token_of(pending.channel.client, segment);
         let message = Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us };
-        self.push_action(Action::Send { node: home, message, tail });
+        self.output.push(Action::Send { node: home, message, tail });
     }
 
     /// Handles a home's answer with bytes: in the message, or in the staging memory for it.
@@ -134,32 +134,32 @@ impl Engine {
         let Some(pending) = self.operations.get_mut(step).filter(waits).copied() else {
             self.counters.stale += 1;
             if is_staged {
-                self.send(node, Message::Taken { number });
+                self.output.send(node, Message::Taken { number });
             }
             return;
         };
         let WaitState::Home(transfer) = pending.wait else { return };
         if length != transfer.parts.bytes() || is_staged && staged.saturating_add(length.into()) > STAGING_BYTES as u64
         {
-            return self.push_action(Action::Disconnect { node });
+            return self.output.push(Action::Disconnect { node });
         }
         let (client, into) = (pending.channel.client, transfer.range);
         self.end_pending(step);
         let done = Completion { version, timestamp, ..Completion::bare(pending.request, Outcome::Done) };
         let early = planted!(self, EarlyCompletion);
         if early {
-            self.reply(pending.channel, done, None);
+            self.output.reply(pending.channel, done, None);
         }
         if is_staged {
-            self.push_action(Action::Unstage { node, at: staged, client, into });
-            self.send(node, Message::Taken { number });
+            self.output.push(Action::Unstage { node, at: staged, client, into });
+            self.output.send(node, Message::Taken { number });
         } else {
-            let buffer = self.buffers.insert(tail);
-            self.push_action(Action::WriteOut { buffer, client, into });
-            self.free_buffer(buffer);
+            let buffer = self.output.store(tail);
+            self.output.push(Action::WriteOut { buffer, client, into });
+            self.output.free_buffer(buffer);
         }
         if !early {
-            self.reply(pending.channel, done, None);
+            self.output.reply(pending.channel, done, None);
         }
     }
 
@@ -174,7 +174,7 @@ impl Engine {
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);
         } else if let Some(pending) = self.end_pending(step) {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
     }
 }

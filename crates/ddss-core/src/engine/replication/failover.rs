@@ -197,7 +197,7 @@ impl Engine {
         };
         (replication.role, replication.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
         self.restore_clock(floor);
-        self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.update_lock_gate(now, id);
         self.start_transition(now, id);
     }
@@ -216,10 +216,10 @@ impl Engine {
             ..ReplicatedSegment::default()
         };
         segment.lock_queue.unblock_puts();
-        self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {
-            self.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
+            self.output.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
         }
         self.follow_assignment(now, id, assignment);
     }
@@ -246,7 +246,7 @@ impl Engine {
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.retry_us = now.steady_us + Replicas::RETRY_US;
         let (epoch, turn) = (replication.epoch, replication.turn);
-        self.push_action(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
+        self.output.push(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
     }
 
     /// Continues all unfinished transitions.
