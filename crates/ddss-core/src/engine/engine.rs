@@ -2,13 +2,15 @@
 
 use crate::engine::action::{Action, Commit, Reply};
 use crate::engine::config::{Counters, EngineConfig, Now};
+use crate::engine::home::fast_path::FastPath;
+use crate::engine::home::handler::Home;
 use crate::engine::ids::{BufferId, StepId};
-use crate::engine::requester::{LocalCaller, LockOwner};
-use crate::engine::state::lock_queue::{PendingOp, Waiter};
+use crate::engine::remote::handler::Remote;
+use crate::engine::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
-use crate::engine::state::pending::{NameLookup, Pending, PendingAtomic, PendingOperations, WaitState};
+use crate::engine::state::pending::{NameLookup, PendingAtomic, PendingOperations};
 use crate::engine::state::read_cache::ReadCache;
 use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
@@ -16,7 +18,6 @@ use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
 use crate::model::segment::Principal;
 use crate::model::spec::Storage;
-use crate::request::listing::ListPage;
 use crate::{
     ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Outcome, Request, RequestId, SegmentId, Timestamp,
 };
@@ -44,14 +45,9 @@ pub struct Engine {
     /// Number of segments placed round robin so far.
     pub(crate) placed: u64,
     pub(crate) output: Output,
-    #[cfg(feature = "planted")]
-    pub(crate) bug: Option<super::Bug>,
 }
 
 impl Engine {
-    /// Time that a peer has to forget a released segment before it is disconnected.
-    pub(crate) const FORGET_US: u64 = 5_000_000;
-
     /// Creates an engine with no segments, no clients, and no connected peer.
     pub fn new(config: &EngineConfig) -> Self {
         let mut peers = Peers::default();
@@ -75,15 +71,92 @@ impl Engine {
             replicas: Replicas::default(),
             placed: 0,
             output: Output::new(),
-            #[cfg(feature = "planted")]
-            bug: None,
         }
+    }
+
+    /// Returns the handler of everything that this node does as a home or a replica.
+    #[inline]
+    pub(crate) fn home(&mut self) -> Home<'_> {
+        Home {
+            node: self.node,
+            segments: &mut self.segments,
+            replicas: &mut self.replicas,
+            peers: &mut self.peers,
+            pending_atomics: &mut self.pending_atomics,
+            served_gets: &mut self.served_gets,
+            directory: &mut self.directory,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Returns the handler of calls on the fast path.
+    #[inline(always)]
+    pub(crate) fn fast_path(&mut self) -> FastPath<'_> {
+        FastPath {
+            segments: &mut self.segments,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
+    pub fn set_slow_path(&mut self, slow_path_only: bool) {
+        self.segments.set_slow_path(slow_path_only);
+    }
+
+    /// Returns the handler of calls at other nodes.
+    #[inline]
+    pub(crate) fn remote(&mut self) -> Remote<'_> {
+        Remote {
+            node: self.node,
+            reads_overlap: self.reads_overlap,
+            operations: &mut self.operations,
+            lookups: &mut self.lookups,
+            remote_locks: &mut self.remote_locks,
+            read_cache: &mut self.read_cache,
+            directory: self.directory.as_ref(),
+            replicas: &self.replicas,
+            segments: &mut self.segments,
+            peers: &mut self.peers,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Creates a segment whose name no other node has.
+    pub(crate) fn create(&mut self, now: Now, new: Option<NewSegment>) {
+        let Some(NewSegment { requester, principal, name, spec }) = new else { return };
+        if let Err(failure) = self.home().allocate_at_home(now, requester, principal, name, spec) {
+            self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+
+    /// Returns true if this node is the home of a segment.
+    #[inline]
+    pub(crate) fn is_home(&self, segment: SegmentId) -> bool {
+        self.replicas.home_of(segment) == self.node
+    }
+
+    /// Returns true if requests may need the exact time, for a lease or the age of a cached copy.
+    #[inline]
+    pub fn needs_time(&self) -> bool {
+        self.segments.has_replicated() || self.read_cache.has_entries()
+    }
+
+    /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
+    /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
+    /// started.
+    pub fn fail_waiters(&mut self, now: Now, all: bool) {
+        self.home().fail_waiters(now, all);
     }
 
     /// Switches a bug on, or all off.
     #[cfg(feature = "planted")]
     pub fn plant(&mut self, bug: Option<super::Bug>) {
-        self.bug = bug;
         self.segments.bug = bug;
     }
 
@@ -160,9 +233,10 @@ impl Engine {
     /// dropped.
     pub fn detach(&mut self, now: Now, client: ClientId) {
         if self.output.detach(client) {
-            self.drop_owner(now, LockOwner::Client(client));
-            self.release_remote_locks(client);
-            self.cancel_all_remote(client);
+            self.home().drop_owner(now, LockOwner::Client(client));
+            let mut remote = self.remote();
+            remote.release_remote_locks(client);
+            remote.cancel_all_remote(client);
         }
     }
 
@@ -179,24 +253,27 @@ impl Engine {
             return;
         }
         self.segments.forgotten(node, None);
-        self.reclaim();
-        self.drop_owner(now, LockOwner::Peer(node));
+        let mut home = self.home();
+        home.reclaim();
+        home.drop_owner(now, LockOwner::Peer(node));
         self.remote_locks.remove_home(node);
-        self.invalidate_cached_of(node);
+        self.remote().invalidate_cached_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
-            self.handle_peer_loss(now, step, node);
+            let new = self.remote().handle_peer_loss(step, node);
+            self.create(now, new);
         }
-        self.replicas_lost(now, node);
+        self.home().replicas_lost(now, node);
     }
 
     /// Handles everything that is due at `now`.
     pub fn tick(&mut self, now: Now) {
         while let Some(step) = self.operations.expired(now.steady_us) {
             self.counters.timeouts += 1;
-            self.expire(step);
+            self.remote().expire(step);
         }
-        self.tick_replication(now);
-        self.tick_lock_queues(now);
+        let mut home = self.home();
+        home.tick_replication(now);
+        home.tick_lock_queues(now);
         self.remote_locks.expire(now.steady_us);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();
@@ -204,7 +281,7 @@ impl Engine {
             self.segments.forgotten(node, None);
             self.output.push(Action::Disconnect { node });
         }
-        self.reclaim();
+        self.home().reclaim();
     }
 
     /// Returns the latest time, on the steady clock, for the next call of [`tick`](Self::tick). It covers pending
@@ -222,7 +299,7 @@ impl Engine {
         let timeout_us = request.timeout_us;
         let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
-            let failure = self.explain_failure(request.operation.segment(), failure);
+            let failure = self.replicas.explain_failure(request.operation.segment(), failure);
             self.output.finish_call(&caller, Outcome::Failed(failure));
         }
     }
@@ -231,92 +308,5 @@ impl Engine {
     pub fn refuse(&mut self, channel: ChannelId, request: RequestId, failure: Failure) {
         self.counters.malformed += 1;
         self.output.reply(channel, Completion::bare(request, Outcome::Failed(failure)), None);
-    }
-
-    pub(crate) fn submit_client_op(
-        &mut self,
-        now: Now,
-        caller: &LocalCaller,
-        id: SegmentId,
-        op: PendingOp,
-    ) -> Result<(), Failure> {
-        let (requester, principal, deadline_us) = (Self::requester(caller), caller.principal, caller.deadline_us);
-        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
-    }
-
-    /// Records an operation that waits for another node.
-    pub(crate) fn begin(&mut self, caller: &LocalCaller, wait: WaitState) -> Result<StepId, Failure> {
-        let LocalCaller { channel, request, principal, deadline_us, timeout_us } = *caller;
-        let on = wait.segment().map_or(NodeId::NONE, |segment| self.home_of(segment));
-        let pending = Pending { channel, request, principal, deadline_us, timeout_us, on, wait };
-        self.operations.insert(pending).ok_or(Failure::Busy)
-    }
-
-    /// Ends a pending operation: frees its buffers and invalidates the cached copy of a segment that it may have
-    /// changed.
-    pub(crate) fn end_pending(&mut self, step: StepId) -> Option<Pending> {
-        let pending = self.operations.remove(step)?;
-        if let Some(table) = pending.wait.table() {
-            self.output.free_buffer(table);
-        }
-        if let WaitState::Unlock { token, segment } = pending.wait {
-            // Whatever the outcome, the client no longer counts on the lock.
-            self.remote_locks.remove(segment, token);
-        }
-        if let Some(segment) = pending.wait.changes() {
-            self.invalidate_cached(segment);
-        }
-        Some(pending)
-    }
-
-    /// Handles the deadline of an operation. While the fabric may still touch the client's arena there is no end yet.
-    /// The client has the same deadline, stops waiting by itself and keeps the range until the end.
-    pub(crate) fn expire(&mut self, step: StepId) {
-        let Some(pending) = self.operations.get_mut(step) else { return };
-        let outcome = match pending.wait {
-            WaitState::Fetch(_) | WaitState::Put { ticket: Some(_), .. } | WaitState::LateLock { .. } => return,
-            // A late grant is given back when its message arrives.
-            WaitState::Lock { segment, .. } => return self.expire_lock(step, segment),
-            // A list continues with the next node.
-            WaitState::Page { node, list: true, .. } => {
-                let Some(pending) = self.end_pending(step) else { return };
-                return self.output.complete_page(
-                    pending.channel,
-                    pending.request,
-                    ListPage { node, ..ListPage::default() },
-                );
-            }
-            WaitState::Put { .. }
-            | WaitState::Release { .. }
-            | WaitState::Allocate { .. }
-            | WaitState::Unlock { .. }
-            | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
-            WaitState::Lookup
-            | WaitState::Info { .. }
-            | WaitState::Home(_)
-            | WaitState::Page { .. }
-            | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
-        };
-        self.lookups.remove(&step);
-        if let Some(pending) = self.end_pending(step) {
-            self.output.finish(&pending, outcome);
-        }
-    }
-
-    fn expire_lock(&mut self, step: StepId, segment: SegmentId) {
-        let Some(pending) = self.operations.get_mut(step) else { return };
-        pending.wait = WaitState::LateLock { segment };
-        let pending = *pending;
-        self.output.finish(&pending, Outcome::Failed(Failure::TimedOut));
-    }
-
-    /// Returns the home of a segment, if it is another node and connected.
-    pub(crate) fn reachable_home(&mut self, segment: SegmentId) -> Result<NodeId, Failure> {
-        let home = self.home_of(segment);
-        match self.peers.get(home) {
-            None => Err(Failure::NotFound),
-            Some(peer) if peer.is_up() => Ok(home),
-            Some(_) => Err(Failure::NodeDown),
-        }
     }
 }

@@ -3,15 +3,15 @@
 //! second lookup and without pending state. Every other call takes the slow path.
 
 use crate::engine::action::{Action, Commit, RangeSet};
-use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::config::{Counters, Now};
 use crate::engine::fault_injection::planted;
 use crate::engine::requester::LocalCaller;
+use crate::engine::state::output::Output;
 use crate::engine::state::pending::Transfer;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};
 use crate::request::operation::{Payload, PutConditions};
-use crate::{Completion, Failure, Outcome, SegmentId, Version};
+use crate::{Completion, Failure, HybridClock, Outcome, SegmentId, Version};
 
 /// End of a call on the fast path: done, or refused.
 type FastResult = Result<(), Failure>;
@@ -38,12 +38,15 @@ impl Segments {
     }
 }
 
-impl Engine {
-    /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
-    pub fn set_slow_path(&mut self, slow_path_only: bool) {
-        self.segments.set_slow_path(slow_path_only);
-    }
+/// Borrows what a call on the fast path needs.
+pub(crate) struct FastPath<'a> {
+    pub(crate) segments: &'a mut Segments,
+    pub(crate) clock: &'a mut HybridClock,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) output: &'a mut Output,
+}
 
+impl FastPath<'_> {
     /// Executes a get on the fast path, or returns `None`.
     #[inline]
     pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {

@@ -3,15 +3,16 @@
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::replication::forward::SegmentChange;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::engine::state::pending::PendingAtomic;
 use crate::engine::state::segments::Segment;
+use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, Principal};
-use crate::request::operation::{LockRequest, PutConditions};
+use crate::request::operation::{LockRequest, PutConditions, ReadOptions};
 use crate::{Completion, Failure, Outcome, SegmentId, Timestamp, Version};
 
 impl Segment {
@@ -23,9 +24,30 @@ impl Segment {
     }
 }
 
-impl Engine {
-    pub(crate) fn requester(caller: &LocalCaller) -> Requester {
-        Requester::Client(caller.channel, caller.request)
+impl Home<'_> {
+    /// Returns which holders a get at home here waits for. A named version needs no lock.
+    pub(crate) fn lock_dependency_of_get(
+        &self,
+        segment: SegmentId,
+        options: &ReadOptions,
+    ) -> Result<LockDependency, Failure> {
+        let model = self.segments.get(segment)?.spec.model;
+        match model.get_rules(options.requested_model).lock_dependency {
+            _ if options.version.is_some() => Ok(LockDependency::None),
+            LockDependency::Any if planted!(self.segments, ReadTogether) => Ok(LockDependency::Exclusive),
+            lock_dependency => Ok(lock_dependency),
+        }
+    }
+
+    pub(crate) fn submit_client_op(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        id: SegmentId,
+        op: PendingOp,
+    ) -> Result<(), Failure> {
+        let (requester, principal, deadline_us) = (caller.requester(), caller.principal, caller.deadline_us);
+        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
     }
 
     /// Executes an operation, or queues it behind the lock. An error is the answer.
@@ -94,7 +116,7 @@ impl Engine {
             }
             PendingOp::Put { parts, conditions, .. } => {
                 let allowed = segment.permissions.allow(principal, Access::Write);
-                if !planted!(self, UncheckedPermission) {
+                if !planted!(self.segments, UncheckedPermission) {
                     allowed?;
                 }
                 inside(parts)?;
@@ -177,11 +199,13 @@ impl Engine {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        let token = conditions.token.filter(|_| !planted!(self, UncheckedToken));
+        let token = conditions.token.filter(|_| !planted!(self.segments, UncheckedToken));
         if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
-        if conditions.version.is_some_and(|version| version != segment.version) && !planted!(self, UncheckedVersion) {
+        if conditions.version.is_some_and(|version| version != segment.version)
+            && !planted!(self.segments, UncheckedVersion)
+        {
             return Err(Failure::VersionMismatch);
         }
         Ok(())
@@ -198,8 +222,8 @@ impl Engine {
         let timestamp = self.clock.next(now.wall_us);
         let segment = self.segments.get(id)?;
         let before = segment.version;
-        let timestamp = if planted!(self, StandingClock) { segment.timestamp } else { timestamp };
-        let version = Version(before.0 + u64::from(!planted!(self, SkippedVersion)));
+        let timestamp = if planted!(self.segments, StandingClock) { segment.timestamp } else { timestamp };
+        let version = Version(before.0 + u64::from(!planted!(self.segments, SkippedVersion)));
         self.counters.commits += 1;
         self.apply(id, parts, source, (version, timestamp))?;
         Ok((version, timestamp))
@@ -221,7 +245,7 @@ impl Engine {
         segment.record_timestamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
         self.output.push(Action::Commit { at, parts, source, version, timestamp });
-        if let Some(to) = history.filter(|_| !planted!(self, HistoryLost)) {
+        if let Some(to) = history.filter(|_| !planted!(self.segments, HistoryLost)) {
             let (segment, timestamp) = (id.to_bits(), timestamp.0);
             self.output.push(Action::SaveVersion {
                 at,
@@ -233,7 +257,7 @@ impl Engine {
     }
 
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
-    pub fn word_read(&mut self, word: u64) {
+    pub(crate) fn word_read(&mut self, word: u64) {
         let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
         let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = pending;
         let Ok(segment) = self.segments.get_mut(id) else {

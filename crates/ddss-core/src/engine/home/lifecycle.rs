@@ -1,8 +1,8 @@
-//! Lifecycle of segments at their home: creation, restoration after a restart, release.
+//! Lifecycle of segments at their home: creation and release.
 
 use crate::engine::action::Action;
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::{ReplyFields, Requester};
 use crate::engine::state::memory::areas::no_room;
 use crate::engine::state::replication::Role;
@@ -11,7 +11,7 @@ use crate::model::segment::{Access, Header, Name, Permissions, Principal};
 use crate::model::spec::{Spec, Storage};
 use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
-impl Engine {
+impl Home<'_> {
     /// Creates a segment at home here. The requester is answered from [`formatted`](Self::formatted), or at once if its
     /// owner is over quota.
     pub(crate) fn allocate_at_home(
@@ -54,7 +54,7 @@ impl Engine {
     }
 
     /// Completes the creation of a segment: its memory is there, or cannot be had.
-    pub fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
+    pub(crate) fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
         let Some((id, requester)) = self.segments.formed(at) else { return };
         if self.segments.get(id).is_ok_and(|segment| segment.is_replica()) {
             return self.replica_formatted(now, id, made);
@@ -95,41 +95,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Sets the bytes that segments in files may take here; the default is none.
-    pub fn set_file_bytes(&mut self, bytes: u64) {
-        self.segments.set_file_bytes(bytes);
-    }
-
-    /// Returns the bytes that are free for segments in files.
-    pub fn file_bytes_free(&self) -> u64 {
-        self.segments.free_bytes(Storage::File)
-    }
-
-    /// Restores a segment of the daemon's previous run. An error means that the record is invalid.
-    pub fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
-        self.segments.restore(record, version, timestamp)?;
-        self.restore_clock(timestamp);
-        if record.spec.copies > 1 {
-            self.replicas.add_unconfirmed(record.known_as);
-        }
-        Ok(())
-    }
-
-    /// Restores the last id of a free slot.
-    pub fn restore_free(&mut self, last: SegmentId) {
-        self.segments.restore_free(last);
-    }
-
-    /// Advances the clock so that no timestamp or token up to `floor` is given again.
-    pub fn restore_clock(&mut self, floor: Timestamp) {
-        self.clock.hear(floor, floor.micros());
-    }
-
-    /// Returns the newest timestamp that this node gave or received.
-    pub fn last_timestamp(&self) -> Timestamp {
-        self.clock.last()
     }
 
     /// Releases a segment: its name and id at once, its memory when no peer reads it any more.
@@ -184,10 +149,5 @@ impl Engine {
             self.output.push(Action::RevokeWindow { at });
             self.output.push(Action::ZeroFill { at, bytes });
         }
-    }
-
-    /// Returns memory to the allocator after [`Action::ZeroFill`].
-    pub fn cleared(&mut self, at: u64, bytes: u64) {
-        self.segments.cleared(at, bytes);
     }
 }

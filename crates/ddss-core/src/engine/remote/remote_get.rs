@@ -7,9 +7,9 @@
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
 use crate::engine::ids::StepId;
+use crate::engine::remote::handler::Remote;
 use crate::engine::requester::LocalCaller;
 use crate::engine::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use crate::engine::state::segments::check_range;
@@ -18,7 +18,7 @@ use crate::model::segment::{Access, Header, SnapshotCheck};
 use crate::peer::message::SegmentInfo;
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
-impl Engine {
+impl Remote<'_> {
     /// Gets bytes of a remote segment: reads them, or asks its home first. On error the caller still owns the range
     /// table.
     pub(crate) fn get_remote(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// Handles the end of a fetch: the header before the bytes and the state word after them, or a failure.
-    pub fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
+    pub(crate) fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
         let Some(pending) = self.operations.get_mut(step).copied() else {
             self.counters.stale += 1;
             return;
@@ -116,8 +116,10 @@ impl Engine {
         self.read_ended(segment);
         let in_time = now.steady_us < pending.deadline_us;
         let header = match result {
-            Ok((header, _)) if planted!(self, SingleStateRead) => (header, header.state),
-            Ok((header, after)) if planted!(self, TornAccepted) => (Header { state: after & !1, ..header }, after & !1),
+            Ok((header, _)) if planted!(self.segments, SingleStateRead) => (header, header.state),
+            Ok((header, after)) if planted!(self.segments, TornAccepted) => {
+                (Header { state: after & !1, ..header }, after & !1)
+            }
             Ok(read) => read,
             Err(failure) => return self.end_fetch(step, &fetching, failure),
         };
@@ -128,7 +130,7 @@ impl Engine {
         let own = self.remote_locks.token_of(pending.channel.client, segment).map_or(0, |token| token.0);
         let locked =
             ![0, own].contains(&header.0.locked) && lock_dependency > LockDependency::None && history_version.is_none();
-        let locked = locked && !planted!(self, UnseenLock);
+        let locked = locked && !planted!(self.segments, UnseenLock);
         let proof = header.0.prove(segment, header.1);
         if let SnapshotCheck::Whole(_, timestamp) = proof {
             // Later timestamps of this node must be greater.

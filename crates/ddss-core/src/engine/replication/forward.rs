@@ -6,8 +6,8 @@
 
 use crate::engine::action::{Action, CommitSource, MessageBody, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::role::ProposalKind;
 use crate::engine::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, SyncState};
@@ -27,7 +27,7 @@ pub(crate) struct SegmentChange {
     pub(crate) deadline_us: u64,
 }
 
-impl Engine {
+impl Home<'_> {
     /// Changes a segment that may have a replica. An error means that nothing happened.
     pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, word, .. } = change;
@@ -105,7 +105,7 @@ impl Engine {
                 tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }),
             });
         }
-        if planted!(self, EarlyAcknowledgement) {
+        if planted!(self.segments, EarlyAcknowledgement) {
             self.acknowledge_early(now, id);
         }
         Ok(())
@@ -238,7 +238,7 @@ impl Engine {
             }
             ForwardKind::Done => {}
         }
-        if !matches!(what, ForwardKind::Put(_)) || !planted!(self, EarlyAcknowledgement) {
+        if !matches!(what, ForwardKind::Put(_)) || !planted!(self.segments, EarlyAcknowledgement) {
             self.free_place(&forward);
         }
         self.update_lock_gate(now, id);
@@ -304,7 +304,7 @@ impl Engine {
 
     /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
     pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
-        let forgets = planted!(self, UnpartedReplica);
+        let forgets = planted!(self.segments, UnpartedReplica);
         let Some(replication) = self.replication_of(id) else { return };
         match replication.role {
             Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {

@@ -3,8 +3,8 @@
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::ids::BufferId;
 use crate::engine::requester::Requester;
 use crate::engine::state::replication::{ReplicatedSegment, Role};
@@ -32,7 +32,7 @@ struct ReplicaPiece {
     number: u64,
 }
 
-impl Engine {
+impl Home<'_> {
     /// Handles a message between a home and its replica.
     pub(crate) fn replica_message(&mut self, now: Now, node: NodeId, message: &Message, tail: &[u8]) {
         match *message {
@@ -53,7 +53,7 @@ impl Engine {
             Message::Forward { segment: id, epoch, version, timestamp, offset, length, staged, number, ranges } => {
                 let sent = ReplicaPiece { id, epoch, number };
                 let table = if ranges == 0 { &[] } else { tail };
-                let Ok(parts) = self.ranges_of_message((offset, length), ranges, table) else {
+                let Ok(parts) = self.output.ranges_of_message((offset, length), ranges, table) else {
                     return self.output.push(Action::Disconnect { node });
                 };
                 let bytes = if ranges == 0 { tail } else { &[] };
@@ -99,7 +99,7 @@ impl Engine {
             self.drop_replica(now, id);
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
-        let is_stale = planted!(self, StaleCopy);
+        let is_stale = planted!(self.segments, StaleCopy);
         // The replica exists: this cannot fail.
         let _ = self.segments.set_permissions(id, permissions);
         let Ok(segment) = self.segments.get_mut(id) else { return };
@@ -133,7 +133,7 @@ impl Engine {
         self.drop_spare_replica_named(now, &name);
         let made = if spec.storage == Storage::File && !self.segments.allows_files() {
             Err(Refusal::NoFiles)
-        } else if self.segments.forming(id).is_some() || self.segments.has_name(&name, &self.replicas) {
+        } else if self.segments.forming(id).is_some() || self.segments.has_name(&name, self.replicas) {
             Err(Refusal::NotReady)
         } else if self.is_over_quota(permissions.owner, &spec) {
             // A replica counts for its owner's quota here too.
@@ -179,7 +179,7 @@ impl Engine {
     /// gone.
     pub(crate) fn drop_spare_replica_named(&mut self, now: Now, name: &Name) {
         let Some(id) = self.segments.named(name) else { return };
-        if self.segments.is_spare(id, &self.replicas) {
+        if self.segments.is_spare(id, self.replicas) {
             self.drop_replica(now, id);
         }
     }
@@ -188,7 +188,7 @@ impl Engine {
     /// cluster, and goes with this message.
     pub(crate) fn drop_replica_of(&mut self, now: Now, home: NodeId, id: SegmentId) {
         if self.replication_of(id).is_some_and(|replication| replication.node == home)
-            && self.segments.is_spare(id, &self.replicas)
+            && self.segments.is_spare(id, self.replicas)
         {
             self.drop_replica(now, id);
         }

@@ -3,12 +3,12 @@
 
 use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::home::handler::Home;
 use crate::engine::state::replication::{ResyncProgress, Role, SyncState};
 use crate::model::segment::Header;
 use crate::{Message, NodeId, OfferReply, SegmentId};
 
-impl Engine {
+impl Home<'_> {
     /// Asks a node to be the replica.
     pub(crate) fn offer(&mut self, now: Now, id: SegmentId, node: NodeId) {
         let Self { replicas, segments, .. } = self;

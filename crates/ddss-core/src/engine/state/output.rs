@@ -1,17 +1,18 @@
 //! Output of the engine: the actions for the daemon, the bytes that they name, and the clients that get replies.
 
-use crate::engine::action::{Action, Commit, MessageBody, RangeSet, Reply};
+use crate::engine::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
 use crate::engine::ids::BufferId;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::action_queue::ActionQueue;
 use crate::engine::state::clients::{Client, Clients};
 use crate::engine::state::memory::buffer_pool::BufferPool;
 use crate::engine::state::pending::Pending;
-use crate::limits::RANGES_MAX;
+use crate::limits::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use crate::model::segment::Principal;
 use crate::request::listing::ListPage;
+use crate::request::operation::ArenaRange;
 use crate::request::ranges::{Range, Ranges};
-use crate::{ChannelId, ClientId, Completion, Message, NodeId, OpenedSegment, Outcome, RequestId};
+use crate::{ChannelId, ClientId, Completion, Failure, Message, NodeId, OpenedSegment, Outcome, RequestId};
 use arrayvec::ArrayVec;
 
 /// The ranges of one call.
@@ -136,6 +137,26 @@ impl Output {
         self.reply(channel, Completion { data: page.encode(), ..done }, None);
     }
 
+    /// Writes a page of a node's list into a client's arena, and completes the list with it.
+    pub(crate) fn reply_page(
+        &mut self,
+        channel: ChannelId,
+        request: RequestId,
+        into: ArenaRange,
+        page: &[u8],
+        (node, more): (NodeId, bool),
+    ) {
+        let bytes = page.len() as u16;
+        let buffer = self.store(page);
+        self.push(Action::WriteOut {
+            buffer,
+            client: channel.client,
+            into: ArenaRange { bytes: bytes.into(), ..into },
+        });
+        self.free_buffer(buffer);
+        self.complete_page(channel, request, ListPage { node, bytes, more });
+    }
+
     /// Stores bytes in a buffer.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> BufferId {
         self.buffers.insert(bytes)
@@ -169,6 +190,41 @@ impl Output {
                 let ranges = Ranges::decode(self.buffer(table)).expect("a table is checked before it is stored");
                 RangeList::from_iter(ranges.as_slice().iter().copied())
             }
+        }
+    }
+
+    /// Returns the byte ranges of a message: one range, or those of the table behind it, which goes into a buffer.
+    pub(crate) fn ranges_of_message(&mut self, one: (u64, u32), ranges: u8, table: &[u8]) -> Result<RangeSet, Failure> {
+        let (offset, bytes) = one;
+        if ranges == 0 {
+            return if bytes as usize <= TRANSFER_BYTES_MAX {
+                Ok(RangeSet::One { offset, bytes })
+            } else {
+                Err(Failure::TooLarge)
+            };
+        }
+        let sum = Ranges::decode(table)?.sum();
+        if sum == bytes { Ok(self.store_table(table, sum)) } else { Err(Failure::Malformed) }
+    }
+
+    /// Returns the ranges and the source of a put. Bytes of the message go into a buffer, since the put may have to
+    /// wait.
+    pub(crate) fn source_of_put(
+        &mut self,
+        node: NodeId,
+        one: (u64, u32),
+        staged: u64,
+        ranges: u8,
+        tail: &[u8],
+    ) -> Result<(RangeSet, CommitSource), Failure> {
+        let parts = self.ranges_of_message(one, ranges, if ranges == 0 { &[] } else { tail })?;
+        match staged {
+            Message::NOT_STAGED if ranges > 0 || tail.len() > Message::PUT_BYTES_MAX => {
+                self.free_table(&parts);
+                Err(Failure::Malformed)
+            }
+            Message::NOT_STAGED => Ok((parts, CommitSource::Buffer(self.store(tail)))),
+            at => Ok((parts, CommitSource::Staged { node, at })),
         }
     }
 
