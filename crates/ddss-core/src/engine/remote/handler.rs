@@ -35,11 +35,13 @@ pub(crate) struct Remote<'a> {
 
 impl Remote<'_> {
     /// Returns the home of a segment.
+    #[inline]
     pub(crate) fn home_of(&self, segment: SegmentId) -> NodeId {
         self.replicas.home_of(segment)
     }
 
     /// Records an operation that waits for another node.
+    #[inline]
     pub(crate) fn begin(&mut self, caller: &LocalCaller, wait: WaitState) -> Result<StepId, Failure> {
         let LocalCaller { channel, request, principal, deadline_us, timeout_us } = *caller;
         let on = wait.segment().map_or(NodeId::NONE, |segment| self.home_of(segment));
@@ -49,6 +51,7 @@ impl Remote<'_> {
 
     /// Ends a pending operation: frees its buffers and invalidates the cached copy of a segment that it may have
     /// changed.
+    #[inline]
     pub(crate) fn end_pending(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.operations.remove(step)?;
         if let Some(table) = pending.wait.table() {
@@ -106,6 +109,7 @@ impl Remote<'_> {
     }
 
     /// Returns the home of a segment, if it is another node and connected.
+    #[inline]
     pub(crate) fn reachable_home(&mut self, segment: SegmentId) -> Result<NodeId, Failure> {
         let home = self.home_of(segment);
         match self.peers.get(home) {

@@ -21,6 +21,7 @@ use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version
 impl Remote<'_> {
     /// Gets bytes of a remote segment: reads them, or asks its home first. On error the caller still owns the range
     /// table.
+    #[inline]
     pub(crate) fn get_remote(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
         let Some(info) = self.known_segment(transfer.segment) else {
@@ -57,6 +58,7 @@ impl Remote<'_> {
     }
 
     /// Returns the recorded info of a remote segment.
+    #[inline]
     pub(crate) fn known_segment(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
@@ -86,6 +88,7 @@ impl Remote<'_> {
     }
 
     /// Starts the reads of a get that waits in [`WaitState::Fetch`].
+    #[inline]
     pub(crate) fn fetch(&mut self, step: StepId, fetching: &PendingReads, target: FetchTarget) -> Result<(), Failure> {
         let PendingReads { transfer: Transfer { segment, mut parts, .. }, history_version, refresh, .. } = *fetching;
         let home = self.home_of(segment);
@@ -104,6 +107,7 @@ impl Remote<'_> {
     }
 
     /// Handles the end of a fetch: the header before the bytes and the state word after them, or a failure.
+    #[inline]
     pub(crate) fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
         let Some(pending) = self.operations.get_mut(step).copied() else {
             self.counters.stale += 1;
@@ -163,6 +167,7 @@ impl Remote<'_> {
         }
     }
 
+    #[inline]
     fn finish_fetch(&mut self, step: StepId, pending: &Pending, transfer: &Transfer, stamp: (Version, Timestamp)) {
         let (version, timestamp) = stamp;
         self.end_pending(step);
@@ -226,6 +231,7 @@ impl Remote<'_> {
     }
 
     /// Ends one read of a remote segment; the last one informs a home that waits for it.
+    #[inline]
     pub(crate) fn read_ended(&mut self, segment: SegmentId) {
         let home = self.home_of(segment);
         let Some(peer) = self.peers.reachable(home) else { return };

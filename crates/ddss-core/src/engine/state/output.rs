@@ -47,6 +47,7 @@ impl Output {
         self.clients.get(id)
     }
 
+    #[inline]
     pub(crate) fn is_attached(&self, id: ClientId) -> bool {
         self.client(id).is_some()
     }
@@ -58,6 +59,7 @@ impl Output {
     }
 
     /// Takes the next action.
+    #[inline]
     pub(crate) fn next_action(&mut self) -> Option<Action> {
         let Self { actions, buffers, .. } = self;
         actions.pop(|buffer| buffers.remove(&buffer))
@@ -88,6 +90,7 @@ impl Output {
     }
 
     /// Sends a message without further bytes.
+    #[inline]
     pub(crate) fn send(&mut self, node: NodeId, message: Message) {
         self.push(Action::Send { node, message, tail: MessageBody::None });
     }
@@ -121,6 +124,7 @@ impl Output {
     }
 
     /// Replies to the caller of a pending operation that has ended.
+    #[inline]
     pub(crate) fn finish(&mut self, pending: &Pending, outcome: Outcome) {
         self.reply(pending.channel, Completion::bare(pending.request, outcome), None);
     }
@@ -183,6 +187,7 @@ impl Output {
     }
 
     /// Returns the byte ranges of a range set.
+    #[inline]
     pub(crate) fn ranges_of(&self, parts: &RangeSet) -> RangeList {
         match *parts {
             RangeSet::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
@@ -229,6 +234,7 @@ impl Output {
     }
 
     /// Frees the table of a range set after the actions that are queued now.
+    #[inline]
     pub(crate) fn free_table(&mut self, parts: &RangeSet) {
         if let RangeSet::Many { table, .. } = *parts {
             self.free_buffer(table);
