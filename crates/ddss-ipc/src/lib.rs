@@ -92,21 +92,18 @@ pub use client::attachment::{AttachError, AttachOptions, Attachment};
 #[cfg(not(loom))]
 pub use client::channel::{Channel, ChannelFull};
 #[cfg(not(loom))]
-pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, client_folder, default_folder, socket_name, status_name};
+pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, STATUS_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
-pub use server::acceptor::{Acceptor, AcceptorConfig, ClientEventSink, UserLimit};
-#[cfg(not(loom))]
-pub use server::server::{IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler, ServerCounts};
-#[cfg(not(loom))]
-pub use server::session::{ClientEvent, Credentials, Session};
+pub use server::{
+    Acceptor, AcceptorConfig, ClientEvent, ClientEventSink, Credentials, IdleMode, Inbox, IpcServer, ProtocolViolation,
+    RequestHandler, ServerCounts, Session, UserLimit,
+};
 #[cfg(not(loom))]
 pub use shm::area_mapping::{AreaAccess, map_area};
 #[cfg(not(loom))]
 pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
-pub use shm::status_page::{
-    Liveness, STATUS_NAME, StatusReadError, process_start_ticks, read_all_statuses, read_status,
-};
+pub use shm::status_page::{Liveness, StatusReadError, process_start_ticks, read_all_statuses, read_status};
 #[cfg(not(loom))]
 pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
 #[cfg(not(loom))]

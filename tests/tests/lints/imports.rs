@@ -4,8 +4,7 @@ use ddss_testkit::repo_lints::{Source, import_circles, sources, workspace_root};
 use std::collections::BTreeMap;
 
 /// Modules that are still in a circle, by crate. The numbers only ever become smaller.
-const MODULES_IN_CIRCLES: &[(&str, usize)] =
-    &[("ddss", 15), ("ddss-apps", 5), ("ddss-cli", 7), ("ddss-ipc", 10), ("ddss-sim", 6), ("ddssd", 25)];
+const MODULES_IN_CIRCLES: &[(&str, usize)] = &[("ddss-apps", 5), ("ddss-cli", 7), ("ddss-sim", 6), ("ddssd", 25)];
 
 /// Files of each crate, by their path below `src`.
 fn crates(all: &[Source]) -> BTreeMap<&str, Vec<(&str, &str)>> {

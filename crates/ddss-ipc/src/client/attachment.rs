@@ -4,15 +4,16 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ddss_core::limits::ARENA_BYTES_DEFAULT;
 use ddss_core::{ClientId, NodeId};
 use rustix::io::Errno;
 
-use super::channel::{Channel, ChannelState};
+use super::channel::Channel;
 use super::connection::Connection;
+use super::free_channels::{ChannelState, FreeChannels};
 use super::hangup_monitor::HangupMonitor;
 use crate::client_handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeRequest, Hello, Welcome};
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
@@ -145,26 +146,6 @@ pub enum AttachError {
     },
 }
 
-/// Channels that no thread holds. Dropped with the attachment or the last channel, whichever comes later.
-pub(crate) struct FreeChannels {
-    channels: Mutex<Vec<Option<ChannelState>>>,
-    /// Set under the strategies whose clients block on a queue.
-    _timeout_thread: Option<TimeoutThread>,
-    _hangup_monitor: Option<HangupMonitor>,
-}
-
-impl FreeChannels {
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<ChannelState>>> {
-        // A panic of another thread leaves the list intact: the list only moves whole channels.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn give_back(&self, state: ChannelState) {
-        let index = usize::from(state.index);
-        self.lock()[index] = Some(state);
-    }
-}
-
 /// A client of this node's daemon, from the handshake to the end of the socket.
 pub struct Attachment {
     connection: Arc<Connection>,
@@ -206,8 +187,7 @@ impl Attachment {
     /// Takes a free channel. A channel that was returned with requests in flight becomes free when their completions
     /// have arrived; they are discarded.
     pub fn take_channel(&self) -> Option<Channel> {
-        let mut channels = self.free_channels.lock();
-        let state = channels.iter_mut().find_map(|channel| channel.take_if(|channel| channel.drain()))?;
+        let state = self.free_channels.take()?;
         Some(Channel::new(Arc::clone(&self.free_channels), state))
     }
 
@@ -415,13 +395,9 @@ impl AttachAttempt<'_> {
                     Box::new(Auto(RingEnds::new(connection, memory, layout, channel)?))
                 }
             };
-            channels.push(Some(ChannelState { index: channel as u8, outstanding: 0, transport }));
+            channels.push(ChannelState { index: channel as u8, outstanding: 0, transport });
         }
-        Ok(FreeChannels {
-            channels: Mutex::new(channels),
-            _timeout_thread: timeout_thread,
-            _hangup_monitor: hangup_monitor,
-        })
+        Ok(FreeChannels::new(channels, timeout_thread, hangup_monitor))
     }
 }
 

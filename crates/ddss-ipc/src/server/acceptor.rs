@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use super::event_token::EventToken;
 use super::listen_socket::ListenSocket;
 use super::server::IpcServer;
-use super::session::{ClientEvent, Credentials, Session, make_memory};
+use super::session::{ClientEvent, ClientEventSink, Credentials, Session, make_memory};
 use crate::client_handshake::{BadFrame, HELLO_BYTES, HandshakeReply, HandshakeRequest, Hello, Refusal, Welcome};
 use crate::shm::area_mapping::AreaAccess;
 use crate::shm::layout::{LAYOUT_VERSION, Layout, MEMORY_BYTES_MAX};
@@ -96,9 +96,6 @@ impl AcceptorConfig {
         }
     }
 }
-
-/// Sink of client events. It may block briefly; no client is accepted meanwhile.
-pub type ClientEventSink = Box<dyn FnMut(ClientEvent) + Send>;
 
 /// Handle of a node's acceptor, which ends when this is dropped.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! The page is a file that the daemon maps. The reader copies it instead of mapping it: a process that truncates the
 //! file could otherwise kill the reader.
 
-use crate::paths::status_name;
+use crate::paths::{STATUS_NAME, status_name};
 use crate::trace_sampling::clock_ns;
 use ddss_core::status::{DaemonState, Layout, Status, StatusError};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -12,9 +12,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Name of the page in the daemon's folder: a link to the file.
-pub const STATUS_NAME: &str = "ddssd.status";
 
 /// Age up to which a heartbeat shows that the daemon lives. An idle daemon writes one each 50 ms.
 const HEARTBEAT_FRESH: Duration = Duration::from_secs(1);

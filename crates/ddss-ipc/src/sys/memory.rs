@@ -17,12 +17,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
+use ddss_core::limits::LINE_BYTES;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::sigbus::MappedFile;
-use crate::shm::ring::{MappedRing, Slot};
 
 /// Reasons for which memory cannot be shared or accessed.
 #[derive(Debug, thiserror::Error)]
@@ -354,16 +353,6 @@ impl SharedMemory {
         Ok(self.writable_word(offset)?.swap(value, ordering))
     }
 
-    /// Returns the ring of slots at `offset`.
-    pub(crate) fn ring_at(&self, offset: usize) -> Result<MappedRing, MemoryError> {
-        let first = self.check_writable(offset, RING_SLOTS * size_of::<Slot>())?;
-        if !first.addr().get().is_multiple_of(LINE_BYTES) {
-            return Err(MemoryError::Misaligned(offset));
-        }
-        // SAFETY: the range was just found inside the mapping, writable and aligned.
-        Ok(unsafe { MappedRing::new(first.cast(), self.clone()) })
-    }
-
     /// Returns a handle of an aligned word, for repeated access.
     pub(crate) fn word_at(&self, offset: usize) -> Result<MappedWord, MemoryError> {
         Ok(MappedWord { word: NonNull::from(self.word(offset)?), _memory: self.clone() })
@@ -391,7 +380,7 @@ impl SharedMemory {
     }
 
     #[inline]
-    fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+    pub(super) fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
         if self.map.access == Access::ReadOnly {
             return Err(MemoryError::ReadOnly);
         }

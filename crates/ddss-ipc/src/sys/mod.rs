@@ -10,6 +10,8 @@ mod combiner;
 #[cfg(not(loom))]
 mod files;
 #[cfg(not(loom))]
+mod mapped_ring;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 mod peer_credentials;
@@ -28,6 +30,8 @@ mod try_lock_pool;
 #[cfg(not(loom))]
 pub(crate) use barrier::end_all_before;
 pub use combiner::Combiner;
+#[cfg(not(loom))]
+pub(crate) use mapped_ring::MappedRing;
 #[cfg(not(loom))]
 pub(crate) use memory::MappedWord;
 #[cfg(not(loom))]
