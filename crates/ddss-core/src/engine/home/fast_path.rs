@@ -3,15 +3,15 @@
 //! second lookup and without pending state. Every other call takes the slow path.
 
 use crate::engine::action::{Action, Commit, RangeSet};
-use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::config::{Counters, Now};
 use crate::engine::fault_injection::planted;
 use crate::engine::requester::LocalCaller;
+use crate::engine::state::output::Output;
 use crate::engine::state::pending::Transfer;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};
 use crate::request::operation::{Payload, PutConditions};
-use crate::{Completion, Failure, Outcome, SegmentId, Version};
+use crate::{Completion, Failure, HybridClock, Outcome, SegmentId, Version};
 
 /// End of a call on the fast path: done, or refused.
 type FastResult = Result<(), Failure>;
@@ -38,12 +38,15 @@ impl Segments {
     }
 }
 
-impl Engine {
-    /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
-    pub fn set_slow_path(&mut self, slow_path_only: bool) {
-        self.segments.set_slow_path(slow_path_only);
-    }
+/// Borrows what a call on the fast path needs.
+pub(crate) struct FastPath<'a> {
+    pub(crate) segments: &'a mut Segments,
+    pub(crate) clock: &'a mut HybridClock,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) output: &'a mut Output,
+}
 
+impl FastPath<'_> {
     /// Executes a get on the fast path, or returns `None`.
     #[inline]
     pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
@@ -62,10 +65,10 @@ impl Engine {
         let at = segment.at + Header::DATA_OFFSET;
         let done = Completion { version, timestamp, inline, ..Completion::bare(caller.request, Outcome::Done) };
         if inline {
-            self.reply(caller.channel, done, Some((at + offset, bytes as u8)));
+            self.output.reply(caller.channel, done, Some((at + offset, bytes as u8)));
         } else {
-            self.push_action(Action::CopyOut { at, parts: transfer.parts, client: caller.channel.client, into: range });
-            self.reply(caller.channel, done, None);
+            self.output.push(Action::CopyOut { at, parts: transfer.parts, client: caller.channel.client, into: range });
+            self.output.reply(caller.channel, done, None);
         }
         Some(Ok(()))
     }
@@ -100,9 +103,9 @@ impl Engine {
         (segment.version, segment.timestamp) = (version, self.clock.next(now.wall_us));
         let (at, timestamp) = (segment.at, segment.timestamp);
         self.counters.commits += 1;
-        self.commit_immediately(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
+        self.output.commit(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };
-        self.reply(caller.channel, done, None);
+        self.output.reply(caller.channel, done, None);
         Some(Ok(()))
     }
 }

@@ -4,7 +4,8 @@
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::{Client, Engine};
+use crate::engine::engine::Engine;
+use crate::engine::state::clients::Client;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};
 use crate::request::inline_request::{InlineGet, InlinePut};
@@ -91,7 +92,7 @@ impl Engine {
     /// Returns the client if no action is queued and the segment is at home here.
     #[inline(always)]
     fn inline_client(&self, channel: ChannelId, id: SegmentId) -> Option<Client> {
-        if self.has_no_actions() && self.is_home(id) { self.client(channel.client) } else { None }
+        if self.output.is_empty() && self.is_home(id) { self.output.client(channel.client) } else { None }
     }
 
     /// Executes a get if it is an inline get on the fast path.

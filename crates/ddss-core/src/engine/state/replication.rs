@@ -23,7 +23,7 @@ use crate::model::segment::{PermissionUpdate, Principal};
 use crate::request::listing::{DegradedReason, ReplicationInfo};
 use crate::request::operation::LockRequest;
 use crate::request::ranges::Range;
-use crate::{NodeId, Refusal, SegmentId, Timestamp, Version};
+use crate::{Failure, NodeId, Refusal, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Replication state of a node, over all segments.
@@ -140,6 +140,16 @@ impl Replicas {
         self.routes.remove(&segment);
     }
 
+    /// Explains why a segment is not found: it may exist at another node that this node does not know of yet.
+    #[cold]
+    pub(crate) fn explain_failure(&self, segment: Option<SegmentId>, failure: Failure) -> Failure {
+        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.has_cluster) else {
+            return failure;
+        };
+        let is_known = self.assignments.contains_key(&segment);
+        if is_known || !self.has_lease { Failure::NodeDown } else { failure }
+    }
+
     /// Records that a node was declared dead, or is alive again.
     pub(crate) fn set_dead(&mut self, node: NodeId, is_dead: bool) {
         if is_dead {
@@ -169,11 +179,6 @@ impl Replicas {
         self.has_lease = true;
         self.lease_until_us = self.lease_until_us.max(until_us);
         std::mem::take(&mut self.unconfirmed)
-    }
-
-    /// Returns true if the cluster has confirmed this node's lease at least once.
-    pub(crate) fn has_lease(&self) -> bool {
-        self.has_lease
     }
 
     /// Returns the end of the lease.

@@ -17,9 +17,9 @@ use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, SegmentId, Shard, Timestamp, Version};
 use released::{ReleasedSegment, ReleasedSegments};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 mod busy_list;
+mod names;
 pub(crate) mod quotas;
 mod released;
 mod segment_index;
@@ -324,45 +324,6 @@ impl Segments {
             }
             _ => Err(Failure::NotFound),
         }
-    }
-
-    pub(crate) fn by_name(&self, name: &Name) -> Option<SegmentId> {
-        self.names
-            .get(name)
-            .map(|&index| self.id_of(index))
-            .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_replica()))
-    }
-
-    /// Returns true if the name is taken, also by a segment in creation.
-    pub(crate) fn is_taken(&self, name: &Name) -> bool {
-        self.names.contains_key(name)
-    }
-
-    /// Returns all names, also those in creation, each with whether another node was the first home.
-    pub(crate) fn names(&self) -> Vec<(Name, bool)> {
-        self.names.iter().map(|(&name, &index)| (name, self.is_adopted(self.id_of(index)))).collect()
-    }
-
-    /// Returns the segment or replica of that name.
-    pub(crate) fn named(&self, name: &Name) -> Option<SegmentId> {
-        self.names.get(name).map(|&index| self.id_of(index))
-    }
-
-    /// Returns the segments whose names come after that one, in order.
-    pub(crate) fn after(&self, name: &str) -> impl Iterator<Item = (SegmentId, &Segment)> + '_ {
-        let from = (Bound::Excluded(name), Bound::Unbounded);
-        let indices = self.names.range::<str, _>(from).map(|(_, &index)| index);
-        indices.filter_map(|index| {
-            let id = self.id_of(index);
-            Some((id, self.get(id).ok().filter(|segment| !segment.is_replica())?))
-        })
-    }
-
-    /// Returns the segment of exactly that name.
-    pub(crate) fn exact(&self, name: &str) -> Option<(SegmentId, &Segment)> {
-        let &index = self.names.get(name)?;
-        let id = self.id_of(index);
-        Some((id, self.get(id).ok().filter(|segment| !segment.is_replica())?))
     }
 
     /// Allocates memory outside segments, in this node's own area.
