@@ -81,7 +81,7 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss-core/src/**",
     "crates/ddssd/src/shard/actions/inflight_reads.rs",
     "crates/ddssd/src/shard/actions/remote_get.rs",
-    "crates/ddssd/src/shard/actions/copies.rs",
+    "crates/ddssd/src/shard/actions/copy_actions.rs",
     "crates/ddssd/src/shard/actions/transfers.rs",
     "crates/ddssd/src/shard/executor.rs",
     "crates/ddssd/src/shard/event_loop.rs",

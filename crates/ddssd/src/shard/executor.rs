@@ -2,7 +2,7 @@
 
 use super::actions::background::BackgroundTasks;
 use super::actions::control_events::ControlEvents;
-use super::actions::copies::Copies;
+use super::actions::copy_actions::CopyActions;
 use super::actions::inflight_reads::InflightReads;
 use super::actions::segment_work::SegmentWork;
 use super::actions::transfers::Transfers;
@@ -76,9 +76,9 @@ impl ActionExecutor {
     }
 
     #[inline]
-    fn copies(&mut self) -> Copies<'_> {
+    fn copy_actions(&mut self) -> CopyActions<'_> {
         let Self { engine, memory, arenas, links, .. } = self;
-        Copies { engine, memory, arenas, links }
+        CopyActions { engine, memory, arenas, links }
     }
 
     #[inline]
@@ -154,24 +154,24 @@ impl ActionExecutor {
             }
             Action::EraseHeader { at } => self.memory.erase(at),
             Action::ZeroFill { at, bytes } => self.segment_work().clear(at, bytes),
-            Action::CopyOut { at, parts, client, into } => self.copies().copy_out(at, &parts, client, into),
+            Action::CopyOut { at, parts, client, into } => self.copy_actions().copy_out(at, &parts, client, into),
             Action::Commit { at, parts, source, version, timestamp } => {
-                self.copies().commit(at, &parts, source, (version, timestamp));
+                self.copy_actions().commit(at, &parts, source, (version, timestamp));
             }
-            Action::CopyAside { source, bytes, to } => self.copies().copy_to_pool(source, bytes, to),
-            Action::Fill { at, source, parts } => self.copies().fill_replica(at, source, &parts),
+            Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),
+            Action::Fill { at, source, parts } => self.copy_actions().fill_replica(at, source, &parts),
             Action::WriteVersion { at, version, timestamp } => self.memory.set_version(at, version, timestamp),
             Action::Propose { decision } => {
                 // Without a control plane the decision is lost; the engine repeats it.
                 let _ = self.send_control(ControlRequest::Decide(decision));
             }
             Action::SaveVersion { at, to, header } => self.memory.store_version(at, to, &header),
-            Action::Snapshot { at, parts, to } => self.copies().snapshot(at, &parts, to),
+            Action::Snapshot { at, parts, to } => self.copy_actions().snapshot(at, &parts, to),
             Action::SendStaged { node, served_get: hand, at, from, bytes, message, table } => {
                 self.transfers().send_served_get(node, hand, at, (from, bytes), &message, table);
             }
-            Action::Unstage { node, at, client, into } => self.copies().copy_from_staging(node, at, client, into),
-            Action::WriteOut { buffer: kept, client, into } => self.copies().copy_from_buffer(kept, client, into),
+            Action::Unstage { node, at, client, into } => self.copy_actions().copy_from_staging(node, at, client, into),
+            Action::WriteOut { buffer: kept, client, into } => self.copy_actions().copy_from_buffer(kept, client, into),
             Action::ReadWord { at } => {
                 let word = self.memory.load_word(at);
                 self.engine.word_read(word);

@@ -1,4 +1,4 @@
-//! Copies between a client's arena, the staging memory of a peer, and the memory of segments.
+//! CopyActions between a client's arena, the staging memory of a peer, and the memory of segments.
 
 use crate::peers::links::Links;
 use crate::shard::client_arena::{CHECKED, ClientArenas};
@@ -8,14 +8,14 @@ use ddss_core::{ArenaRange, ClientId, NodeId, Payload, Range, Timestamp, Version
 use ddss_ipc::SharedMemory;
 
 /// Parts of a shard whose bytes are copied. The engine holds the ranges, and short bytes of its own.
-pub(crate) struct Copies<'a> {
+pub(crate) struct CopyActions<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) memory: &'a NodeMemory,
     pub(crate) arenas: &'a ClientArenas,
     pub(crate) links: &'a Links,
 }
 
-impl Copies<'_> {
+impl CopyActions<'_> {
     pub(crate) fn copy_out(&self, at: u64, parts: &RangeSet, client: ClientId, into: ArenaRange) {
         let Some(arena) = self.arenas.of(client) else { return };
         let mut to = into.offset() as usize;
@@ -36,7 +36,7 @@ impl Copies<'_> {
         }
     }
 
-    /// Copies bytes that will be committed to pool memory, where no client can change them.
+    /// CopyActions bytes that will be committed to pool memory, where no client can change them.
     pub(crate) fn copy_to_pool(&mut self, source: CommitSource, bytes: u32, to: u64) {
         let (area, at) = self.memory.area_at(to);
         if let CommitSource::Buffer(kept) = source {
@@ -100,7 +100,7 @@ impl Copies<'_> {
         });
     }
 
-    /// Copies `length` bytes of the committed source, from offset `skip` on.
+    /// CopyActions `length` bytes of the committed source, from offset `skip` on.
     fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &CommitSource, skip: u64) {
         let bytes = length as usize;
         match *source {
