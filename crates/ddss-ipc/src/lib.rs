@@ -105,7 +105,7 @@ pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
 pub use shm::status_page::{Liveness, StatusReadError, process_start_ticks, read_all_statuses, read_status};
 #[cfg(not(loom))]
-pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
+pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass, WaitMode};
 #[cfg(not(loom))]
 pub use sys::{
     Access, Combiner, InheritedSocket, MemoryError, PoolGuard, Seqlock, SharedMemory, TryLockPool, exit_on_lost_file,
