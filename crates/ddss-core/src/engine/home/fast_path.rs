@@ -48,7 +48,7 @@ pub(crate) struct FastPath<'a> {
 
 impl FastPath<'_> {
     /// Executes a get on the fast path, or returns `None`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
         let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, options } = transfer else {
             return None;
@@ -73,7 +73,7 @@ impl FastPath<'_> {
     }
 
     /// Executes a put on the fast path, or returns `None`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_fast(
         &mut self,
         now: Now,

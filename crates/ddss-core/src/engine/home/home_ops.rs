@@ -224,9 +224,9 @@ impl Home<'_> {
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
         let (version, timestamp) = stamp;
-        let is_wrong = planted!(self.segments, StandingClock) || planted!(self.segments, SkippedVersion);
+        let (stands, skips) = (planted!(self.segments, StandingClock), planted!(self.segments, SkippedVersion));
         let segment = self.segments.get_mut(id)?;
-        if is_wrong {
+        if stands || skips {
             segment.start_over(stamp)
         } else {
             segment.advance(stamp)
