@@ -1,6 +1,5 @@
 //! Default paths at which a node's daemon and its clients meet.
 
-use crate::shm::status_page::STATUS_NAME;
 use std::path::{Path, PathBuf};
 
 /// Environment variable that names the daemon's folder.
@@ -8,6 +7,9 @@ pub const FOLDER_VARIABLE: &str = "DDSS_DIR";
 
 /// Name of the client socket in the daemon's folder.
 pub const SOCKET_NAME: &str = "ddssd.sock";
+
+/// Name of the status page in the daemon's folder: a link to the file.
+pub const STATUS_NAME: &str = "ddssd.status";
 
 /// Returns the socket name of a shard. The first shard's name is that of the daemon.
 ///

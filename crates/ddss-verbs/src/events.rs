@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::terminate_code::TerminateCode;
 
 /// Something that happened on a fabric.

@@ -68,6 +68,7 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 
 mod events;
 mod fabric;
+mod id;
 mod iwarp;
 pub mod limits;
 mod memory;
@@ -81,9 +82,9 @@ mod work;
 
 pub use events::{CloseReason, Event, Events, WorkError};
 pub use fabric::{
-    Admission, AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId,
-    Rights, Trust, Window,
+    Admission, AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window,
 };
+pub use id::{PeerId, RegionId};
 #[cfg(feature = "fuzzing")]
 pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};

@@ -8,7 +8,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::SplitMix64;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
-use crate::fabric::{FabricError, RegionId, Rights, Trust, Window};
+use crate::fabric::{FabricError, Rights, Trust, Window};
+use crate::id::RegionId;
 use crate::limits::{REGIONS_MAX, WINDOWS_PER_PEER_MAX};
 use crate::slab::Slab;
 use crate::sys::Mapping;

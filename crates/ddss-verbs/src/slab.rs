@@ -109,7 +109,7 @@ impl<I: SlotId, T> Slab<I, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::RegionId;
+    use crate::id::RegionId;
 
     #[test]
     fn id_of_removed_value_finds_nothing() {

@@ -1,6 +1,6 @@
 //! Operations that are posted to a fabric, and the reasons to refuse them.
 
-use crate::fabric::{PeerId, RegionId};
+use crate::id::{PeerId, RegionId};
 
 /// Part of a registered region of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

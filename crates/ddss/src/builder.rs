@@ -109,11 +109,9 @@ impl ClientBuilder {
         let (options, timeout) = self.options()?;
         let folder = self.folder.unwrap_or_else(ddss_ipc::client_folder);
         let socket = folder.join(SOCKET_NAME);
-        Shards::begin(
-            AttachPlan { folder, socket, options, shard: 0, shard_count: None },
-            timeout,
-            !self.no_local_reads,
-        )
+        let plan = AttachPlan { folder, socket, options, shard: 0, shard_count: None };
+        let (first, shards) = Shards::begin(plan, timeout, !self.no_local_reads)?;
+        Ok(Client(first, shards))
     }
 
     /// Checks that a count is at least 1 and at most `most`.
@@ -145,6 +143,18 @@ impl ClientBuilder {
         options.timeout = options.timeout.max(timeout);
         options.fair = !self.unfair;
         Ok((options, timeout))
+    }
+}
+
+impl Client {
+    /// Attaches to the daemon of this node with default options.
+    pub fn connect() -> Result<Self, Error> {
+        Self::builder().connect()
+    }
+
+    /// Returns a builder for other options.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
     }
 }
 

@@ -1,20 +1,16 @@
 //! The client: a process's attachment to the daemon of its node.
 
-use crate::async_client::{AsyncClient, AsyncSegment};
-use crate::builder::ClientBuilder;
 use crate::call::channels::{Call, NoCompletion};
-use crate::calls::calls;
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
-use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall, Reply};
-use crate::segment::{Segment, SegmentLocation};
+use crate::plan::{Decoder, PlannedCall};
 use crate::session::Inner;
 use crate::shards::Shards;
-use ddss_core::{ArenaRange, Completion, Failure, Name, NodeId, OpenedSegment, Operation, Principal, Spec};
+use ddss_core::{Completion, Failure, Name, NodeId, Shard};
 use ddss_ipc::Strategy;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A process's attachment to the daemon of its node. Clones share it.
 ///
@@ -31,26 +27,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Shards>);
 
-pub(crate) fn checked_name(name: &str, action: &'static str) -> Result<Name, Error> {
-    Name::new(name).map_err(|failure| Error::Failed { action, target: format!("{name:?}"), failure })
-}
-
 impl Client {
-    /// Attaches to the daemon of this node with default options.
-    pub fn connect() -> Result<Self, Error> {
-        Self::builder().connect()
-    }
-
-    /// Returns a builder for other options.
-    pub fn builder() -> ClientBuilder {
-        ClientBuilder::default()
-    }
-
-    /// Creates the asynchronous client, once for each client.
-    pub fn to_async(&self) -> Result<AsyncClient, Error> {
-        AsyncClient::start(self.clone())
-    }
-
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.0.last_session().attachment.node()
@@ -66,13 +43,39 @@ impl Client {
         &self.0.plan.socket
     }
 
-    fn into_segment(self, name: &str, opened: OpenedSegment) -> Segment {
-        let location = SegmentLocation::new(&self.0, name, opened);
-        Segment::at(self, location)
+    pub(crate) fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 
-    fn pause(&self, time: Duration) {
-        std::thread::sleep(time);
+    /// Returns the number of the daemon's progress threads (shards), over which it distributes segments by name. A
+    /// client attaches to each when it first needs it.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// assert_eq!(client.shard_count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shard_count(&self) -> u8 {
+        self.1.count()
+    }
+
+    /// Returns the shard to which this clone is attached.
+    pub(crate) fn shard(&self) -> u8 {
+        self.0.plan.shard
+    }
+
+    /// Returns this client bound to another shard.
+    pub(crate) fn at_shard(&self, shard: u8) -> Result<Self, Error> {
+        if shard == self.shard() {
+            return Ok(self.clone());
+        }
+        Ok(Client(self.1.at(shard)?, Arc::clone(&self.1)))
+    }
+
+    /// Returns this client bound to the shard that serves a name.
+    pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
+        self.at_shard(Shard::index_of(name, self.shard_count()))
     }
 
     /// Returns the default deadline of a call.
@@ -152,146 +155,6 @@ impl Client {
             NoCompletion::Late { harmless: false } => {
                 Error::Indeterminate { action, target, failure: Failure::TimedOut }
             }
-        }
-    }
-}
-
-calls! {
-    impl Client, AsyncClient {
-        /// Allocates a segment. The name must be unused in the cluster, as far as this node can reach it.
-        pub async fn allocate(&self, name: &str, spec: Spec) -> Result<Segment, Error> | Result<AsyncSegment, Error> {
-            wait!(self.allocate_by(self.time(), name, spec))
-        }
-
-        pub(crate) async fn allocate_by(&self, time: Deadline, name: &str, spec: Spec)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            let checked = checked_name(name, "allocate")?;
-            spec.check().map_err(Error::argument("allocate", name))?;
-            let text = [&spec.encode()[..], checked.as_str().as_bytes()].concat();
-            let operation = Operation::Allocate { spec_and_name: ArenaRange::NOWHERE };
-            let plan = CallPlan::new("allocate", name, operation).sends(Outgoing::Bytes(&text));
-            wait!(self.segment_by(time, &checked, plan))
-        }
-
-        /// Opens a segment by name, wherever in the cluster its home is.
-        pub async fn open(&self, name: &str) -> Result<Segment, Error> | Result<AsyncSegment, Error> {
-            wait!(self.open_by(self.time(), name))
-        }
-
-        pub(crate) async fn open_by(&self, time: Deadline, name: &str)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            let checked = checked_name(name, "open")?;
-            let operation = Operation::Open { name: ArenaRange::NOWHERE };
-            let plan = CallPlan::new("open", name, operation).sends(Outgoing::Bytes(checked.as_str().as_bytes()));
-            wait!(self.segment_by(time, &checked, plan))
-        }
-
-        /// Opens a segment, or allocates it if the name is unused. All attempts share the timeout of one call.
-        ///
-        /// An existing segment is returned as it is, whatever the specification says. If several processes make this
-        /// call at the same time, one of them allocates the segment and the others open it.
-        ///
-        /// ```
-        /// # let node = ddssd::EphemeralNode::start()?;
-        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-        /// let made = client.open_or_allocate("scores", ddss::Spec::new(64))?;
-        /// let found = client.open_or_allocate("scores", ddss::Spec::new(64))?;
-        /// assert_eq!(made.id(), found.id());
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub async fn open_or_allocate(&self, name: &str, spec: Spec)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            spec.check().map_err(Error::argument("allocate", name))?;
-            let time = self.time().started();
-            // Ends at the deadline: another process may release the segment after each allocation.
-            loop {
-                match wait!(self.open_by(time, name)) {
-                    Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
-                    ended => return ended,
-                }
-                match wait!(self.allocate_by(time, name, spec)) {
-                    Err(Error::Failed { failure: Failure::AlreadyExists, .. }) => {}
-                    ended => return ended,
-                }
-            }
-        }
-
-        /// Waits until another process has allocated the segment, and opens it. At the deadline of one call it fails
-        /// with [`Failure::TimedOut`].
-        ///
-        /// ```
-        /// # let node = ddssd::EphemeralNode::start()?;
-        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-        /// # let allocator = client.clone();
-        /// let other = std::thread::spawn(move || allocator.allocate("scores", ddss::Spec::new(64)));
-        /// let scores = client.wait_for("scores")?;
-        /// assert_eq!(scores.bytes(), 64);
-        /// # other.join().expect("it does not panic")?;
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub async fn wait_for(&self, name: &str) -> Result<Segment, Error> | Result<AsyncSegment, Error> {
-            /// Pause between two attempts.
-            const OPEN_INTERVAL: Duration = Duration::from_millis(5);
-            let mut time = self.time().started();
-            loop {
-                match wait!(self.open_by(time, name)) {
-                    Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
-                    ended => return ended,
-                }
-                if Instant::now() + OPEN_INTERVAL >= time.deadline() {
-                    let (action, target) = ("wait for", name.to_owned());
-                    return Err(Error::Failed { action, target, failure: Failure::TimedOut });
-                }
-                wait!(self.pause(OPEN_INTERVAL));
-            }
-        }
-
-        /// Runs a call of the shard that serves the name, and makes the handle of the segment that it returns.
-        pub(crate) async fn segment_by(&self, time: Deadline, name: &Name, plan: CallPlan<'_>)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            let client = self.at_shard_of(name)?;
-            let opened = |completion: &Completion, _: &Reply<'_>| OpenedSegment::decode(&completion.data);
-            let opened = wait!(client.run(time, plan.returns(opened)))?;
-            Ok(client.into_segment(plan.target, opened))
-        }
-
-        /// Allocates a segment for another user.
-        ///
-        /// Until the owner is set, only root can use the segment; from then on it counts against the owner's quota.
-        /// Root may name any user; other users may only name another group of this process. If this process dies in
-        /// between, a segment of that name remains that only root can use.
-        ///
-        /// ```
-        /// # let node = ddssd::EphemeralNode::start()?;
-        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-        /// # let me = client.allocate("mine", ddss::Spec::new(64))?.stat()?.info.permissions.owner;
-        /// # let alice = me;
-        /// let inbox = client.allocate_for("inbox", ddss::Spec::new(64).mode(0o620), alice)?;
-        /// assert_eq!(inbox.stat()?.info.permissions.owner, alice);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub async fn allocate_for(&self, name: &str, spec: Spec, owner: Principal)
-            -> Result<Segment, Error> | Result<AsyncSegment, Error>
-        {
-            spec.check().map_err(Error::argument("allocate", name))?;
-            let made = wait!(self.allocate(name, Spec { mode: 0, ..spec }))?;
-            if let Err(error) = wait!(made.set_owner_and_mode(owner, spec.mode)) {
-                // The segment is still unused. If its release fails too, the first error says more.
-                drop(wait!(made.release()));
-                return Err(error);
-            }
-            // The bytes have moved to an area that their readers may map.
-            wait!(self.open(name))
-        }
-
-        /// Makes one round trip to a progress thread, without any effect.
-        pub async fn ping(&self) -> Result<(), Error> {
-            let plan = CallPlan::new("reach", "the daemon", Operation::Null);
-            wait!(self.run(self.time(), plan.returns(|_, _| ())))
         }
     }
 }

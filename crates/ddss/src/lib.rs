@@ -59,6 +59,7 @@ mod calls;
 mod client;
 mod deadline;
 mod error;
+mod location;
 mod plan;
 mod segment;
 mod session;
@@ -68,7 +69,8 @@ mod testing;
 mod value;
 
 pub use api::atomics::AtomicResult;
-pub use api::batch::{Batch, BatchReply};
+pub use api::batch::Batch;
+pub use api::batch_call::BatchReply;
 pub use api::lock::{LockGuard, LockOptions};
 pub use api::metadata::SegmentList;
 pub use api::typed::{Shared, SharedSlice, Typed};

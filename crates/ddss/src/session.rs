@@ -4,7 +4,7 @@
 //! same folder, and waits for it until its own deadline. A call in flight is repeated if it has no side effects;
 //! otherwise its outcome is unknown.
 
-use crate::api::local_read::MappedAreas;
+use crate::api::mapped_areas::MappedAreas;
 use crate::call::channels::ChannelPool;
 use crate::deadline::Deadline;
 use crate::error::Error;

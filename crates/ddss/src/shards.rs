@@ -4,10 +4,8 @@
 //! each client. Allocating or opening a segment selects the shard of its name, and the handle stays there. The calls of
 //! a handle are therefore the same as with one shard.
 
-use crate::client::Client;
 use crate::error::Error;
 use crate::session::{AttachPlan, Inner};
-use ddss_core::{Name, Shard};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -24,14 +22,18 @@ pub(crate) struct Shards {
 
 impl Shards {
     /// Attaches to the first shard, which reports the number of shards.
-    pub(crate) fn begin(plan: AttachPlan, timeout: Duration, local_reads: bool) -> Result<Client, Error> {
+    pub(crate) fn begin(
+        plan: AttachPlan,
+        timeout: Duration,
+        local_reads: bool,
+    ) -> Result<(Arc<Inner>, Arc<Self>), Error> {
         let first = Arc::new(Inner::new(plan, timeout, local_reads)?);
         let plan = first.plan.clone();
         let count = plan.shard_count.unwrap_or(1);
         let mut inners = Vec::from([OnceLock::from(Arc::clone(&first))]);
         inners.resize_with(count.max(1).into(), OnceLock::new);
         let shards = Self { plan, timeout, local_reads, inners: inners.into(), turn: Mutex::new(()) };
-        Ok(Client(first, Arc::new(shards)))
+        Ok((first, Arc::new(shards)))
     }
 
     /// Returns the same state as if there were a single shard.
@@ -47,7 +49,13 @@ impl Shards {
         })
     }
 
-    fn at(&self, shard: u8) -> Result<Arc<Inner>, Error> {
+    /// Returns the number of shards.
+    pub(crate) fn count(&self) -> u8 {
+        self.inners.len() as u8
+    }
+
+    /// Returns the attachment to a shard, made now if this is its first use.
+    pub(crate) fn at(&self, shard: u8) -> Result<Arc<Inner>, Error> {
         let place = &self.inners[usize::from(shard) % self.inners.len()];
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
@@ -58,39 +66,6 @@ impl Shards {
         }
         let inner = Arc::new(Inner::new(self.plan.to_shard(shard), self.timeout, self.local_reads)?);
         Ok(Arc::clone(place.get_or_init(|| inner)))
-    }
-}
-
-impl Client {
-    /// Returns the number of the daemon's progress threads (shards), over which it distributes segments by name. A
-    /// client attaches to each when it first needs it.
-    ///
-    /// ```
-    /// # let node = ddssd::EphemeralNode::start()?;
-    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-    /// assert_eq!(client.shard_count(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn shard_count(&self) -> u8 {
-        self.1.inners.len() as u8
-    }
-
-    /// Returns the shard to which this clone is attached.
-    pub(crate) fn shard(&self) -> u8 {
-        self.0.plan.shard
-    }
-
-    /// Returns this client bound to another shard.
-    pub(crate) fn at_shard(&self, shard: u8) -> Result<Self, Error> {
-        if shard == self.shard() {
-            return Ok(self.clone());
-        }
-        Ok(Client(self.1.at(shard)?, Arc::clone(&self.1)))
-    }
-
-    /// Returns this client bound to the shard that serves a name.
-    pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
-        self.at_shard(Shard::index_of(name, self.shard_count()))
     }
 }
 

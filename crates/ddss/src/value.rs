@@ -84,3 +84,8 @@ impl AsRef<[u8]> for Value {
         &self.bytes
     }
 }
+
+/// Returns the first word of a completion's data.
+pub(crate) fn first_word(completion: &Completion) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
+}

@@ -59,7 +59,7 @@ fn every_relative_link_leads_to_a_page_and_a_heading() {
     }
 }
 
-/// Whether a page is about a system on the core.
+/// Returns true if a page is about a system on the core.
 fn belongs_to_a_system(path: &str) -> bool {
     SYSTEM_PAGES.contains(&path) || (path.starts_with("docs/decisions/0") && path >= FIRST_SYSTEM_DECISION)
 }

@@ -64,6 +64,9 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss/src/call/wait_queue.rs",
     "crates/ddss/src/api/vectored.rs",
     "crates/ddss/src/api/local_read.rs",
+    "crates/ddss/src/api/mapped_areas.rs",
+    "crates/ddss/src/api/get_put.rs",
+    "crates/ddss/src/location.rs",
     "crates/ddss/src/segment.rs",
     "crates/ddss/src/api/atomics.rs",
     "crates/ddss-ipc/src/client/call_table.rs",
@@ -76,7 +79,10 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss-ipc/src/server/fair_share.rs",
     "crates/ddss-ipc/src/server/active_threads.rs",
     "crates/ddss-core/src/**",
-    "crates/ddssd/src/shard/inflight_reads.rs",
+    "crates/ddssd/src/shard/actions/inflight_reads.rs",
+    "crates/ddssd/src/shard/actions/remote_get.rs",
+    "crates/ddssd/src/shard/actions/copy_actions.rs",
+    "crates/ddssd/src/shard/actions/transfers.rs",
     "crates/ddssd/src/shard/executor.rs",
     "crates/ddssd/src/shard/event_loop.rs",
     "crates/ddssd/src/shard/request_handler.rs",
@@ -96,7 +102,7 @@ const COLD_LOCKS: &[(&str, &str, &str)] = &[
         "where more threads call than there is room for, so that one sleeps anyway",
     ),
     ("crates/ddss/src/call/channels.rs", "for_tasks", "once, by the first asynchronous client"),
-    ("crates/ddss/src/api/local_read.rs", "Areas", "when a segment is opened"),
+    ("crates/ddss/src/api/mapped_areas.rs", "Areas", "when a segment is opened"),
 ];
 
 /// Members that have `#![forbid(unsafe_code)]` in their library and in each of their programs.

@@ -2,23 +2,20 @@
 
 use crate::engine::action::{CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::{Client, Engine};
+use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::ids::BufferId;
-use crate::engine::requester::{LocalCaller, LockOwner};
+use crate::engine::requester::{LocalCaller, LockOwner, Requester};
+use crate::engine::state::clients::Client;
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Watcher};
+use crate::engine::state::output::RangeList;
 use crate::engine::state::pending::{Continuation, Transfer};
-use crate::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
+use crate::limits::ARENA_SLOT_BYTES;
 use crate::model::segment::Name;
 use crate::model::spec::{Placement, Spec};
-use crate::request::listing::{ListQuery, Listing};
+use crate::request::listing::{ListPage, ListQuery, Listing};
 use crate::request::operation::{ArenaRange, Operation, Payload, PutConditions, ReadOptions};
-use crate::request::ranges::{Range, Ranges};
-use crate::{Failure, NodeId, Outcome, SegmentId};
-use arrayvec::ArrayVec;
-
-/// The ranges of one call.
-type RangeList = ArrayVec<Range, RANGES_MAX>;
+use crate::request::ranges::Ranges;
+use crate::{Failure, NodeId, Outcome, RequestId, SegmentId};
 
 impl Engine {
     pub(crate) fn dispatch(
@@ -31,19 +28,24 @@ impl Engine {
     ) -> Result<(), Failure> {
         let fits = |range: &ArenaRange| range.fits(client.arena_bytes).then_some(()).ok_or(Failure::OutOfRange);
         match *operation {
-            Operation::Null => self.finish_call(&caller, Outcome::Done),
+            Operation::Null => self.output.finish_call(&caller, Outcome::Done),
             Operation::Allocate { .. } => {
                 let (spec, name) = text.split_first_chunk().ok_or(Failure::Malformed)?;
                 let (spec, name) = (Spec::decode(spec)?, Name::from_bytes(name)?);
                 spec.check().map_err(|refused| refused.failure)?;
                 let placement = Placement::Node(self.place(spec.placement, &name));
-                self.look_up(caller, name, Continuation::Allocate(Spec { placement, ..spec }), now)?;
+                let spec = Spec { placement, ..spec };
+                if placement == Placement::Node(self.node) && self.directory.is_some() {
+                    let timeout_us = caller.timeout_us;
+                    self.home().create_named(now, caller.requester(), caller.principal, name, spec, timeout_us)?;
+                } else {
+                    self.look_up(now, caller, name, Continuation::Allocate(spec))?;
+                }
             }
-            Operation::Open { .. } => self.look_up(caller, Name::from_bytes(text)?, Continuation::Open, now)?,
+            Operation::Open { .. } => self.look_up(now, caller, Name::from_bytes(text)?, Continuation::Open)?,
             Operation::Release { segment } if self.is_home(segment) => {
-                self.release_named(now, Self::requester(&caller), caller.principal, segment)?;
+                self.home().release_named(now, caller.requester(), caller.principal, segment)?;
             }
-            Operation::Release { segment } => self.release_remote(caller, segment)?,
             Operation::Get { segment, offset, into, inline, options } => {
                 fits(&into)?;
                 let parts = RangeSet::One { offset, bytes: into.bytes };
@@ -53,7 +55,7 @@ impl Engine {
                 fits(&list)?;
                 let (parts, range) = self.read_range_table(list, ranges, text)?;
                 let transfer = Transfer { segment, parts, range, inline: false, options };
-                self.get(now, caller, transfer).inspect_err(|_| self.free_table(&parts))?;
+                self.get(now, caller, transfer).inspect_err(|_| self.output.free_table(&parts))?;
             }
             Operation::Put { segment, offset, ref from, ref conditions } => {
                 if let Payload::Arena(range) = from {
@@ -65,24 +67,22 @@ impl Engine {
                 fits(&list)?;
                 let (parts, range) = self.read_range_table(list, ranges, text)?;
                 let put = self.put(now, caller, segment, parts, Payload::Arena(range), conditions);
-                put.inspect_err(|_| self.free_table(&parts))?;
+                put.inspect_err(|_| self.output.free_table(&parts))?;
             }
             Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
-                self.submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
+                self.home().submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
             }
             Operation::Lock { segment, lock_request } if self.is_home(segment) => {
-                self.submit_client_op(now, &caller, segment, PendingOp::Lock(lock_request))?;
+                self.home().submit_client_op(now, &caller, segment, PendingOp::Lock(lock_request))?;
             }
             Operation::Await { segment, above } if self.is_home(segment) => {
-                let (requester, deadline_us) = (Self::requester(&caller), caller.deadline_us);
-                self.await_at_home(now, segment, caller.principal, Watcher { requester, above, deadline_us })?;
+                let (requester, deadline_us) = (caller.requester(), caller.deadline_us);
+                self.home().await_at_home(now, segment, caller.principal, Watcher { requester, above, deadline_us })?;
             }
             Operation::Unlock { segment, token } if self.is_home(segment) => {
-                let fields = self.unlock_at_home(now, segment, token, LockOwner::Client(caller.channel.client))?;
-                self.answer(Self::requester(&caller), Outcome::Done, fields);
-            }
-            Operation::Atomic { .. } | Operation::Lock { .. } | Operation::Await { .. } | Operation::Unlock { .. } => {
-                self.request_remote(caller, operation)?;
+                let fields =
+                    self.home().unlock_at_home(now, segment, token, LockOwner::Client(caller.channel.client))?;
+                self.output.answer(caller.requester(), Outcome::Done, fields);
             }
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
@@ -90,27 +90,85 @@ impl Engine {
             }
             Operation::Stat { segment, page } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
-                self.stat(now, &caller, segment, page)?;
+                if !self.is_home(segment) {
+                    return self.remote().request_remote(caller, operation);
+                }
+                let bytes = self.home().page_of_one(now, segment, caller.principal)?;
+                self.output.reply_page(caller.channel, caller.request, page, &bytes, (self.node, false));
             }
-            Operation::Permit { segment, update } => self.update_permissions(now, &caller, segment, update)?,
-            Operation::Break { segment } => self.break_lock(now, &caller, segment)?,
+            Operation::Permit { segment, update } if self.is_home(segment) => {
+                let requester = caller.requester();
+                self.home().update_permissions_at_home(now, caller.principal, segment, update, requester)?;
+            }
+            Operation::Break { segment } if self.is_home(segment) => {
+                self.home().break_at_home(now, caller.principal, segment, caller.requester())?;
+            }
             Operation::Cancel { segment, request } => self.cancel(now, &caller, segment, request),
+            Operation::Atomic { .. }
+            | Operation::Lock { .. }
+            | Operation::Await { .. }
+            | Operation::Unlock { .. }
+            | Operation::Permit { .. }
+            | Operation::Break { .. }
+            | Operation::Release { .. } => self.remote().request_remote(caller, operation)?,
         }
         Ok(())
+    }
+
+    /// Looks up a name, and creates the segment here if that is what follows.
+    #[inline(never)]
+    fn look_up(&mut self, now: Now, caller: LocalCaller, name: Name, then: Continuation) -> Result<(), Failure> {
+        let new = self.remote().look_up(caller, name, then)?;
+        self.create(now, new);
+        Ok(())
+    }
+
+    /// Lists for a client, from the first connected node with at least that id.
+    #[inline(never)]
+    fn list_from(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        from: NodeId,
+        text: ArenaRange,
+        query: &ListQuery,
+    ) -> Result<(), Failure> {
+        let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
+        let next = up.chain([self.node]).filter(|&node| node >= from).min();
+        match next {
+            None => self.output.complete_page(caller.channel, caller.request, ListPage::default()),
+            Some(node) if node == self.node => {
+                let (bytes, more) = self.home().page(now, caller.principal, query);
+                self.output.reply_page(caller.channel, caller.request, text, &bytes, (node, more));
+            }
+            Some(node) => self.remote().request_page(caller, node, text, query)?,
+        }
+        Ok(())
+    }
+
+    /// Ends a waiting request of the caller's channel.
+    #[inline(never)]
+    fn cancel(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId, request: RequestId) {
+        let waiting = Requester::Client(caller.channel, request);
+        if !self.is_home(segment) || !self.home().cancel_at_home(now, segment, waiting) {
+            self.remote().cancel(caller.channel, request);
+        }
+        // This comes after the end of the cancelled request: the last reply of a round is this request's own.
+        self.output.finish_call(caller, Outcome::Done);
     }
 
     fn get(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         let Transfer { segment, parts, range, inline, options } = transfer;
         if !self.is_home(segment) {
-            return self.get_remote(now, caller, transfer);
+            return self.remote().get_remote(now, caller, transfer);
         }
-        if let Some(ended) = self.get_fast(&caller, &transfer) {
+        if let Some(ended) = self.fast_path().get_fast(&caller, &transfer) {
             return ended;
         }
         let sink = if inline { Destination::Inline } else { Destination::Arena(range) };
-        let lock_dependency = self.lock_dependency_of_get(segment, &options)?;
+        let lock_dependency = self.home().lock_dependency_of_get(segment, &options)?;
         let ReadOptions { version, .. } = options;
-        self.submit_client_op(
+        self.home().submit_client_op(
             now,
             &caller,
             segment,
@@ -128,7 +186,7 @@ impl Engine {
         conditions: &PutConditions,
     ) -> Result<(), Failure> {
         if self.is_home(segment)
-            && let Some(ended) = self.put_fast(now, &caller, segment, (offset, from), conditions)
+            && let Some(ended) = self.fast_path().put_fast(now, &caller, segment, (offset, from), conditions)
         {
             return ended;
         }
@@ -145,10 +203,10 @@ impl Engine {
         conditions: PutConditions,
     ) -> Result<(), Failure> {
         if !self.is_home(segment) {
-            return self.put_remote(caller, segment, parts, from, conditions);
+            return self.remote().put_remote(caller, segment, parts, from, conditions);
         }
         let source = CommitSource::Client(caller.channel.client, from);
-        self.submit_client_op(now, &caller, segment, PendingOp::Put { parts, source, conditions })
+        self.home().submit_client_op(now, &caller, segment, PendingOp::Put { parts, source, conditions })
     }
 
     /// Reads the range table of a vectored call. The bytes begin in the arena slot behind the table's.
@@ -165,45 +223,16 @@ impl Engine {
             return Err(Failure::OutOfRange);
         }
         let data = ArenaRange { slot: list.slot.saturating_add(1), bytes: sum };
-        Ok((self.store_table(table, sum), data))
-    }
-
-    /// Stores a checked table in a buffer.
-    pub(crate) fn store_table(&mut self, table: &[u8], bytes: u32) -> RangeSet {
-        RangeSet::Many { table: self.buffers.insert(table), bytes }
+        Ok((self.output.store_table(table, sum), data))
     }
 
     /// Returns the byte ranges of a range set.
     pub fn ranges(&self, parts: &RangeSet) -> RangeList {
-        let mut ranges = self.ranges_of(parts);
-        if planted!(self, FirstRangeOnly) {
+        let mut ranges = self.output.ranges_of(parts);
+        if planted!(self.segments, FirstRangeOnly) {
             ranges.truncate(1);
         }
         ranges
-    }
-
-    pub(crate) fn ranges_of(&self, parts: &RangeSet) -> RangeList {
-        match *parts {
-            RangeSet::One { offset, bytes } => RangeList::from_iter([Range { offset, bytes }]),
-            RangeSet::Many { table, .. } => {
-                let ranges = Ranges::decode(self.buffers.get(table)).expect("a table is checked before it is stored");
-                RangeList::from_iter(ranges.as_slice().iter().copied())
-            }
-        }
-    }
-
-    /// Frees the table of a range set after the actions that are queued now.
-    pub(crate) fn free_table(&mut self, parts: &RangeSet) {
-        if let Some(table) = Self::table_of(parts) {
-            self.free_buffer(table);
-        }
-    }
-
-    fn table_of(parts: &RangeSet) -> Option<BufferId> {
-        match *parts {
-            RangeSet::Many { table, .. } => Some(table),
-            RangeSet::One { .. } => None,
-        }
     }
 
     /// Chooses the home of a new segment.

@@ -1,37 +1,27 @@
 //! The engine itself: its state, the queue of actions, and the entry points for clients, peers and time.
 
-use crate::engine::action::{Action, Commit, MessageBody, Reply};
+use crate::engine::action::{Action, Commit, Reply};
 use crate::engine::config::{Counters, EngineConfig, Now};
+use crate::engine::home::fast_path::FastPath;
+use crate::engine::home::handler::Home;
 use crate::engine::ids::{BufferId, StepId};
-use crate::engine::requester::{LocalCaller, LockOwner};
-use crate::engine::state::action_queue::ActionQueue;
-use crate::engine::state::lock_queue::{PendingOp, Waiter};
-use crate::engine::state::memory::buffer_pool::BufferPool;
+use crate::engine::remote::handler::Remote;
+use crate::engine::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
 use crate::engine::state::name_claims::NameClaims;
+use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
-use crate::engine::state::pending::{NameLookup, Pending, PendingAtomic, PendingOperations, WaitState};
+use crate::engine::state::pending::{NameLookup, PendingAtomic, PendingOperations};
 use crate::engine::state::read_cache::ReadCache;
 use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
-use crate::limits::CLIENTS_MAX;
 use crate::model::segment::Principal;
 use crate::model::spec::Storage;
-use crate::peer::message::SegmentInfo;
-use crate::request::listing::ListPage;
 use crate::{
-    ChannelId, ClientId, Completion, Failure, HybridClock, Message, NodeId, OpenedSegment, Outcome, Request, RequestId,
-    SegmentId, Timestamp,
+    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Outcome, Request, RequestId, SegmentId, Timestamp,
 };
 use std::collections::{BTreeMap, VecDeque};
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Client {
-    generation: u32,
-    pub(crate) principal: Principal,
-    pub(crate) arena_bytes: u64,
-}
 
 /// The engine of one node.
 #[derive(Debug)]
@@ -46,7 +36,6 @@ pub struct Engine {
     pub(crate) counters: Counters,
     /// Atomics that wait for the current value of their word.
     pub(crate) pending_atomics: VecDeque<PendingAtomic>,
-    pub(crate) buffers: BufferPool,
     pub(crate) remote_locks: RemoteLocks,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
@@ -55,16 +44,10 @@ pub struct Engine {
     pub(crate) replicas: Replicas,
     /// Number of segments placed round robin so far.
     pub(crate) placed: u64,
-    clients: Vec<Option<Client>>,
-    actions: ActionQueue,
-    #[cfg(feature = "planted")]
-    pub(crate) bug: Option<super::Bug>,
+    pub(crate) output: Output,
 }
 
 impl Engine {
-    /// Time that a peer has to forget a released segment before it is disconnected.
-    pub(crate) const FORGET_US: u64 = 5_000_000;
-
     /// Creates an engine with no segments, no clients, and no connected peer.
     pub fn new(config: &EngineConfig) -> Self {
         let mut peers = Peers::default();
@@ -81,24 +64,99 @@ impl Engine {
             clock: HybridClock::default(),
             counters: Counters::default(),
             pending_atomics: VecDeque::new(),
-            buffers: BufferPool::default(),
             remote_locks: RemoteLocks::default(),
             directory: None,
             served_gets: ServedGets::default(),
             read_cache: ReadCache::default(),
             replicas: Replicas::default(),
             placed: 0,
-            clients: vec![None; CLIENTS_MAX],
-            actions: ActionQueue::new(),
-            #[cfg(feature = "planted")]
-            bug: None,
+            output: Output::new(),
         }
+    }
+
+    /// Returns the handler of everything that this node does as a home or a replica.
+    #[inline]
+    pub(crate) fn home(&mut self) -> Home<'_> {
+        Home {
+            node: self.node,
+            segments: &mut self.segments,
+            replicas: &mut self.replicas,
+            peers: &mut self.peers,
+            pending_atomics: &mut self.pending_atomics,
+            served_gets: &mut self.served_gets,
+            directory: &mut self.directory,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Returns the handler of calls on the fast path.
+    #[inline(always)]
+    pub(crate) fn fast_path(&mut self) -> FastPath<'_> {
+        FastPath {
+            segments: &mut self.segments,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
+    pub fn set_slow_path(&mut self, slow_path_only: bool) {
+        self.segments.set_slow_path(slow_path_only);
+    }
+
+    /// Returns the handler of calls at other nodes.
+    #[inline]
+    pub(crate) fn remote(&mut self) -> Remote<'_> {
+        Remote {
+            node: self.node,
+            reads_overlap: self.reads_overlap,
+            operations: &mut self.operations,
+            lookups: &mut self.lookups,
+            remote_locks: &mut self.remote_locks,
+            read_cache: &mut self.read_cache,
+            directory: self.directory.as_ref(),
+            replicas: &self.replicas,
+            segments: &mut self.segments,
+            peers: &mut self.peers,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Creates a segment whose name no other node has.
+    pub(crate) fn create(&mut self, now: Now, new: Option<NewSegment>) {
+        let Some(NewSegment { requester, principal, name, spec }) = new else { return };
+        if let Err(failure) = self.home().allocate_at_home(now, requester, principal, name, spec) {
+            self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+
+    /// Returns true if this node is the home of a segment.
+    #[inline]
+    pub(crate) fn is_home(&self, segment: SegmentId) -> bool {
+        self.replicas.home_of(segment) == self.node
+    }
+
+    /// Returns true if requests may need the exact time, for a lease or the age of a cached copy.
+    #[inline]
+    pub fn needs_time(&self) -> bool {
+        self.segments.has_replicated() || self.read_cache.has_entries()
+    }
+
+    /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
+    /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
+    /// started.
+    pub fn fail_waiters(&mut self, now: Now, all: bool) {
+        self.home().fail_waiters(now, all);
     }
 
     /// Switches a bug on, or all off.
     #[cfg(feature = "planted")]
     pub fn plant(&mut self, bug: Option<super::Bug>) {
-        self.bug = bug;
         self.segments.bug = bug;
     }
 
@@ -139,88 +197,47 @@ impl Engine {
 
     /// Returns the bytes of a buffer that an action names.
     pub fn buffer(&self, id: BufferId) -> &[u8] {
-        self.buffers.get(id)
+        self.output.buffer(id)
     }
 
     /// Passes the bytes of a [`CommitSource::Buffer`](super::CommitSource::Buffer) to `take`, and frees the buffer.
     pub fn consume_buffer(&mut self, id: BufferId, take: impl FnOnce(&[u8])) {
-        take(self.buffers.get(id));
-        self.buffers.remove(&id);
+        take(self.output.buffer(id));
+        self.output.drop_buffer(&id);
     }
 
     /// Takes the next action, in order. State that the action refers to stays valid until the next call.
     pub fn next_action(&mut self) -> Option<Action> {
-        let Self { actions, buffers, .. } = self;
-        actions.pop(|buffer| buffers.remove(&buffer))
+        self.output.next_action()
     }
 
     /// Takes the next action if it is an immediate commit: the same as [`next_action`](Self::next_action), without a
     /// move.
     #[inline]
     pub fn first_commit(&mut self) -> Option<&Commit> {
-        self.actions.take_commit()
+        self.output.take_commit()
     }
 
     /// Takes the next action if it is a reply and the last one, without a move.
     #[inline]
     pub fn last_reply(&mut self) -> Option<&Reply> {
-        self.actions.take_last_reply()
-    }
-
-    /// Returns true if no action is queued.
-    #[inline(always)]
-    pub(crate) fn has_no_actions(&self) -> bool {
-        self.actions.is_empty()
-    }
-
-    #[inline(always)]
-    pub(crate) fn push_action(&mut self, action: Action) {
-        self.actions.push(action);
-    }
-
-    /// Frees a buffer after the actions that are queued now.
-    pub(crate) fn free_buffer(&mut self, buffer: BufferId) {
-        self.actions.push_free(buffer);
-    }
-
-    /// Emits a commit.
-    #[inline(always)]
-    pub(crate) fn commit_immediately(&mut self, commit: Commit) {
-        self.actions.push_commit(commit);
-    }
-
-    /// Emits a reply, unless the client is gone.
-    #[inline(always)]
-    pub(crate) fn reply(&mut self, channel: ChannelId, completion: Completion, data: Option<(u64, u8)>) {
-        if self.client(channel.client).is_some() {
-            self.actions.push_reply(Reply { channel, completion, data });
-        }
+        self.output.take_last_reply()
     }
 
     /// Attaches a client.
     pub fn attach(&mut self, client: ClientId, principal: Principal, arena_bytes: u64) {
-        if let Some(slot) = self.clients.get_mut(client.index as usize) {
-            *slot = Some(Client { generation: client.generation, principal, arena_bytes });
-        }
+        self.output.attach(client, principal, arena_bytes);
     }
 
     /// Detaches a client: breaks its locks and cancels its waits. Its other operations continue, and their replies are
     /// dropped.
     pub fn detach(&mut self, now: Now, client: ClientId) {
-        if self.is_attached(client) {
-            self.clients[client.index as usize] = None;
-            self.drop_owner(now, LockOwner::Client(client));
-            self.release_remote_locks(client);
-            self.cancel_all_remote(client);
+        if self.output.detach(client) {
+            self.home().drop_owner(now, LockOwner::Client(client));
+            let mut remote = self.remote();
+            remote.release_remote_locks(client);
+            remote.cancel_all_remote(client);
         }
-    }
-
-    pub(crate) fn is_attached(&self, client: ClientId) -> bool {
-        self.client(client).is_some()
-    }
-
-    pub(crate) fn client(&self, id: ClientId) -> Option<Client> {
-        (*self.clients.get(id.index as usize)?).filter(|client| client.generation == id.generation)
     }
 
     /// Marks a peer as connected, after the handshake.
@@ -236,32 +253,35 @@ impl Engine {
             return;
         }
         self.segments.forgotten(node, None);
-        self.reclaim();
-        self.drop_owner(now, LockOwner::Peer(node));
+        let mut home = self.home();
+        home.reclaim();
+        home.drop_owner(now, LockOwner::Peer(node));
         self.remote_locks.remove_home(node);
-        self.invalidate_cached_of(node);
+        self.remote().invalidate_cached_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
-            self.handle_peer_loss(now, step, node);
+            let new = self.remote().handle_peer_loss(step, node);
+            self.create(now, new);
         }
-        self.replicas_lost(now, node);
+        self.home().replicas_lost(now, node);
     }
 
     /// Handles everything that is due at `now`.
     pub fn tick(&mut self, now: Now) {
         while let Some(step) = self.operations.expired(now.steady_us) {
             self.counters.timeouts += 1;
-            self.expire(step);
+            self.remote().expire(step);
         }
-        self.tick_replication(now);
-        self.tick_lock_queues(now);
+        let mut home = self.home();
+        home.tick_replication(now);
+        home.tick_lock_queues(now);
         self.remote_locks.expire(now.steady_us);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();
             let Some(node) = overdue else { break };
             self.segments.forgotten(node, None);
-            self.push_action(Action::Disconnect { node });
+            self.output.push(Action::Disconnect { node });
         }
-        self.reclaim();
+        self.home().reclaim();
     }
 
     /// Returns the latest time, on the steady clock, for the next call of [`tick`](Self::tick). It covers pending
@@ -273,127 +293,20 @@ impl Engine {
     /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:
     /// names, a specification, a list query, a table of ranges.
     pub fn request(&mut self, now: Now, channel: ChannelId, request: &Request, text: &[u8]) {
-        let Some(client) = self.client(channel.client) else { return };
+        let Some(client) = self.output.client(channel.client) else { return };
         self.counters.requests += 1;
         let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
         let timeout_us = request.timeout_us;
         let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
-            let failure = self.explain_failure(request.operation.segment(), failure);
-            self.finish_call(&caller, Outcome::Failed(failure));
+            let failure = self.replicas.explain_failure(request.operation.segment(), failure);
+            self.output.finish_call(&caller, Outcome::Failed(failure));
         }
     }
 
     /// Answers an entry that could not be decoded as a request.
     pub fn refuse(&mut self, channel: ChannelId, request: RequestId, failure: Failure) {
         self.counters.malformed += 1;
-        self.reply(channel, Completion::bare(request, Outcome::Failed(failure)), None);
-    }
-
-    pub(crate) fn submit_client_op(
-        &mut self,
-        now: Now,
-        caller: &LocalCaller,
-        id: SegmentId,
-        op: PendingOp,
-    ) -> Result<(), Failure> {
-        let (requester, principal, deadline_us) = (Self::requester(caller), caller.principal, caller.deadline_us);
-        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
-    }
-
-    /// Records an operation that waits for another node.
-    pub(crate) fn begin(&mut self, caller: &LocalCaller, wait: WaitState) -> Result<StepId, Failure> {
-        let LocalCaller { channel, request, principal, deadline_us, timeout_us } = *caller;
-        let on = wait.segment().map_or(NodeId::NONE, |segment| self.home_of(segment));
-        let pending = Pending { channel, request, principal, deadline_us, timeout_us, on, wait };
-        self.operations.insert(pending).ok_or(Failure::Busy)
-    }
-
-    /// Ends a pending operation: frees its buffers and invalidates the cached copy of a segment that it may have
-    /// changed.
-    pub(crate) fn end_pending(&mut self, step: StepId) -> Option<Pending> {
-        let pending = self.operations.remove(step)?;
-        if let Some(table) = pending.wait.table() {
-            self.free_buffer(table);
-        }
-        if let WaitState::Unlock { token, segment } = pending.wait {
-            // Whatever the outcome, the client no longer counts on the lock.
-            self.remote_locks.remove(segment, token);
-        }
-        if let Some(segment) = pending.wait.changes() {
-            self.invalidate_cached(segment);
-        }
-        Some(pending)
-    }
-
-    /// Replies to a local caller.
-    #[inline]
-    pub(crate) fn finish_call(&mut self, caller: &LocalCaller, outcome: Outcome) {
-        self.reply(caller.channel, Completion::bare(caller.request, outcome), None);
-    }
-
-    /// Replies to the caller of a pending operation that has ended.
-    pub(crate) fn finish(&mut self, pending: &Pending, outcome: Outcome) {
-        self.reply(pending.channel, Completion::bare(pending.request, outcome), None);
-    }
-
-    pub(crate) fn finish_opened(&mut self, channel: ChannelId, request: RequestId, info: &SegmentInfo) {
-        let at = self.segments.get(info.segment).ok();
-        // A replicated segment is read through its home's engine, which knows whether it is still the home.
-        let at = at.filter(|segment| segment.replication.is_none()).map(|segment| segment.at);
-        let opened = OpenedSegment { segment: info.segment, bytes: info.bytes, at, model: info.model };
-        let completion = Completion { data: opened.encode(), ..Completion::bare(request, Outcome::Done) };
-        self.reply(channel, completion, None);
-    }
-
-    pub(crate) fn send(&mut self, node: NodeId, message: Message) {
-        self.push_action(Action::Send { node, message, tail: MessageBody::None });
-    }
-
-    /// Handles the deadline of an operation. While the fabric may still touch the client's arena there is no end yet.
-    /// The client has the same deadline, stops waiting by itself and keeps the range until the end.
-    pub(crate) fn expire(&mut self, step: StepId) {
-        let Some(pending) = self.operations.get_mut(step) else { return };
-        let outcome = match pending.wait {
-            WaitState::Fetch(_) | WaitState::Put { ticket: Some(_), .. } | WaitState::LateLock { .. } => return,
-            // A late grant is given back when its message arrives.
-            WaitState::Lock { segment, .. } => return self.expire_lock(step, segment),
-            // A list continues with the next node.
-            WaitState::Page { node, list: true, .. } => {
-                let Some(pending) = self.end_pending(step) else { return };
-                return self.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
-            }
-            WaitState::Put { .. }
-            | WaitState::Release { .. }
-            | WaitState::Allocate { .. }
-            | WaitState::Unlock { .. }
-            | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
-            WaitState::Lookup
-            | WaitState::Info { .. }
-            | WaitState::Home(_)
-            | WaitState::Page { .. }
-            | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
-        };
-        self.lookups.remove(&step);
-        if let Some(pending) = self.end_pending(step) {
-            self.finish(&pending, outcome);
-        }
-    }
-
-    fn expire_lock(&mut self, step: StepId, segment: SegmentId) {
-        let Some(pending) = self.operations.get_mut(step) else { return };
-        pending.wait = WaitState::LateLock { segment };
-        let pending = *pending;
-        self.finish(&pending, Outcome::Failed(Failure::TimedOut));
-    }
-
-    /// Returns the home of a segment, if it is another node and connected.
-    pub(crate) fn reachable_home(&mut self, segment: SegmentId) -> Result<NodeId, Failure> {
-        let home = self.home_of(segment);
-        match self.peers.get(home) {
-            None => Err(Failure::NotFound),
-            Some(peer) if peer.is_up() => Ok(home),
-            Some(_) => Err(Failure::NodeDown),
-        }
+        self.output.reply(channel, Completion::bare(request, Outcome::Failed(failure)), None);
     }
 }

@@ -11,29 +11,29 @@
 //! | file or folder | content |
 //! | --- | --- |
 //! | `engine.rs` | the type [`Engine`]: clients, peers, time |
+//! | `dispatch.rs`, `peer_messages.rs` | route a client's request or a peer's message to the side that handles it |
+//! | `results.rs`, `cluster.rs`, `storage.rs` | results of actions; decisions of the cluster; restart, files and quotas |
 //! | `action.rs` | [`Action`]: every effect that the engine may ask for |
-//! | `dispatch.rs` | routes a client's request to the home or the remote side |
 //! | `config.rs`, `ids.rs`, `requester.rs`, `role.rs` | settings and time; ids; requesters; roles for replicated segments |
-//! | `shutdown.rs` | answers waiting callers when the node is about to stop |
 //! | `fault_injection.rs` | bugs that tests switch on and have to find |
-//! | `home/` | operations on segments whose home is this node |
+//! | `home/` | operations on segments whose home is this node, by the handler `Home` |
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
-//! | `home/peer_messages.rs` | the entry point of messages from other engines |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
-//! | `remote/` | operations on segments whose home is another node |
-//! | `remote/remote_get.rs` | gets by one-sided reads |
-//! | `remote/served_get.rs` | gets that the home executes |
+//! | `home/name_claims.rs`, `home/served_get.rs` | claims of names; gets for other nodes |
+//! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
+//! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |
 //! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
 //! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
-//! | `remote/name_claims.rs` | names that the whole cluster agrees on |
-//! | `replication/` | replicas |
+//! | `remote/name_lookup.rs` | names that the whole cluster agrees on |
+//! | `replication/` | replicas, by the handler `Home` |
 //! | `replication/failover.rs` | decisions of the cluster |
 //! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
 //! | `replication/replica.rs` | the replica's side |
-//! | `state/` | tables that know nothing of [`Engine`]: actions, segments, lock queues, waits, replication, memory |
+//! | `state/` | tables that know nothing of [`Engine`]: output, segments, lock queues, waits, replication, memory |
 
 mod action;
+mod cluster;
 mod config;
 mod dispatch;
 #[allow(clippy::module_inception, reason = "the file holds the type `Engine`")]
@@ -41,12 +41,14 @@ mod engine;
 mod fault_injection;
 mod home;
 mod ids;
+mod peer_messages;
 mod remote;
 mod replication;
 mod requester;
+mod results;
 mod role;
-mod shutdown;
 mod state;
+mod storage;
 
 pub use action::{Action, Commit, CommitSource, FetchTarget, MessageBody, RangeSet, Reply};
 pub use config::{Counters, EngineConfig, Now};

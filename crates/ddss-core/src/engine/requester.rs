@@ -1,6 +1,7 @@
 //! Requesters of operations: clients of this node and engines of other nodes, and the fields of an answer to them.
 
-use crate::model::segment::Principal;
+use crate::model::segment::{Name, Principal};
+use crate::model::spec::Spec;
 use crate::{ChannelId, ClientId, NodeId, RequestId, Timestamp, Version};
 
 /// Recipient of an answer.
@@ -38,6 +39,23 @@ pub(crate) struct LocalCaller {
     pub(crate) timeout_us: u32,
 }
 
+impl LocalCaller {
+    /// Returns the recipient of the answer.
+    pub(crate) fn requester(&self) -> Requester {
+        Requester::Client(self.channel, self.request)
+    }
+}
+
+/// Segment to create here, since no node has its name.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "its requester waits for the answer"]
+pub(crate) struct NewSegment {
+    pub(crate) requester: Requester,
+    pub(crate) principal: Principal,
+    pub(crate) name: Name,
+    pub(crate) spec: Spec,
+}
+
 /// Fields of an answer besides its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ReplyFields {
@@ -45,4 +63,10 @@ pub(crate) struct ReplyFields {
     pub(crate) timestamp: Timestamp,
     /// Old word, or lock token.
     pub(crate) word: u64,
+}
+
+impl ReplyFields {
+    pub(crate) fn of((version, timestamp): (Version, Timestamp), word: u64) -> Self {
+        Self { version, timestamp, word }
+    }
 }

@@ -4,26 +4,29 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ddss_core::limits::ARENA_BYTES_DEFAULT;
 use ddss_core::{ClientId, NodeId};
 use rustix::io::Errno;
 
-use super::channel::{Channel, ChannelState};
+use super::channel::Channel;
 use super::connection::Connection;
+use super::free_channels::{ChannelState, FreeChannels};
 use super::hangup_monitor::HangupMonitor;
 use crate::client_handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeRequest, Hello, Welcome};
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
-use crate::strategy::Strategy;
+use crate::strategy::{Strategy, WaitMode};
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
 use crate::transport::channel_transport::ChannelTransport;
-use crate::transport::ring_transport::{Auto, Rcq, RingEnds};
+use crate::transport::ring_ends::RingEnds;
+use crate::transport::ring_transport::RingTransport;
 use crate::transport::sysv::{Mq, Rmq, SysvParts};
 use crate::transport::sysv_timeout::TimeoutThread;
+use crate::wait::policy::WaitPolicy;
 
 /// Options of one attach.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub struct AttachOptions {
     /// to the kernel, which lets one thread run for milliseconds while the others wait. That gains the last few percent
     /// of throughput.
     pub fair: bool,
+    /// How a client of `Rcq` or `Auto` waits.
+    pub wait: WaitMode,
 }
 
 impl Default for AttachOptions {
@@ -53,6 +58,7 @@ impl Default for AttachOptions {
             arena_bytes: ARENA_BYTES_DEFAULT,
             timeout: Duration::from_secs(2),
             fair: true,
+            wait: WaitMode::default(),
         }
     }
 }
@@ -145,26 +151,6 @@ pub enum AttachError {
     },
 }
 
-/// Channels that no thread holds. Dropped with the attachment or the last channel, whichever comes later.
-pub(crate) struct FreeChannels {
-    channels: Mutex<Vec<Option<ChannelState>>>,
-    /// Set under the strategies whose clients block on a queue.
-    _timeout_thread: Option<TimeoutThread>,
-    _hangup_monitor: Option<HangupMonitor>,
-}
-
-impl FreeChannels {
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<ChannelState>>> {
-        // A panic of another thread leaves the list intact: the list only moves whole channels.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn give_back(&self, state: ChannelState) {
-        let index = usize::from(state.index);
-        self.lock()[index] = Some(state);
-    }
-}
-
 /// A client of this node's daemon, from the handshake to the end of the socket.
 pub struct Attachment {
     connection: Arc<Connection>,
@@ -206,8 +192,7 @@ impl Attachment {
     /// Takes a free channel. A channel that was returned with requests in flight becomes free when their completions
     /// have arrived; they are discarded.
     pub fn take_channel(&self) -> Option<Channel> {
-        let mut channels = self.free_channels.lock();
-        let state = channels.iter_mut().find_map(|channel| channel.take_if(|channel| channel.drain()))?;
+        let state = self.free_channels.take()?;
         Some(Channel::new(Arc::clone(&self.free_channels), state))
     }
 
@@ -370,7 +355,7 @@ impl AttachAttempt<'_> {
             socket,
             wake,
         ));
-        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout)?);
+        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout, options.wait)?);
         Ok(Attachment { connection, free_channels, arena, welcome })
     }
 
@@ -381,6 +366,7 @@ impl AttachAttempt<'_> {
         welcome: &Welcome,
         memory: &SharedMemory,
         layout: &Layout,
+        wait: WaitMode,
     ) -> Result<FreeChannels, AttachError> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id)
@@ -400,7 +386,6 @@ impl AttachAttempt<'_> {
         let mut channels = Vec::with_capacity(layout.channels());
         for channel in 0..layout.channels() {
             let transport: Box<dyn ChannelTransport> = match (connection.strategy(), &timeout_thread) {
-                (Strategy::Rcq, _) => Box::new(Rcq(RingEnds::new(connection, memory, layout, channel)?)),
                 (Strategy::Mq, Some(timeout_thread)) => {
                     let parts =
                         SysvParts { connection, timeout_slots: timeout_thread.slots(), memory, layout, channel };
@@ -411,17 +396,14 @@ impl AttachAttempt<'_> {
                         SysvParts { connection, timeout_slots: timeout_thread.slots(), memory, layout, channel };
                     Box::new(Rmq::new(&parts, queue(welcome.reply_queue)?)?)
                 }
-                (Strategy::Auto | Strategy::Mq | Strategy::Rmq, _) => {
-                    Box::new(Auto(RingEnds::new(connection, memory, layout, channel)?))
+                (strategy, _) => {
+                    let ends = RingEnds::new(connection, memory, layout, channel)?;
+                    Box::new(RingTransport::new(ends, WaitPolicy::new(strategy, wait)))
                 }
             };
-            channels.push(Some(ChannelState { index: channel as u8, outstanding: 0, transport }));
+            channels.push(ChannelState { index: channel as u8, outstanding: 0, transport });
         }
-        Ok(FreeChannels {
-            channels: Mutex::new(channels),
-            _timeout_thread: timeout_thread,
-            _hangup_monitor: hangup_monitor,
-        })
+        Ok(FreeChannels::new(channels, timeout_thread, hangup_monitor))
     }
 }
 

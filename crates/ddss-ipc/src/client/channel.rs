@@ -6,31 +6,14 @@ use std::time::Instant;
 use ddss_core::Entry;
 use ddss_core::limits::RING_SLOTS;
 
-use super::attachment::FreeChannels;
+use super::free_channels::{ChannelState, FreeChannels};
 use crate::strategy::WaitClass;
-use crate::transport::channel_transport::{ChannelTransport, WaitOutcome};
+use crate::transport::channel_transport::WaitOutcome;
 
 /// Error of a submit on a full channel: reap completions first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the channel already has {} requests in flight: reap first", RING_SLOTS)]
 pub struct ChannelFull;
-
-/// State of a channel that outlives its holder.
-pub(crate) struct ChannelState {
-    pub(crate) index: u8,
-    pub(crate) outstanding: usize,
-    pub(crate) transport: Box<dyn ChannelTransport>,
-}
-
-impl ChannelState {
-    /// Discards completions of an earlier holder. Returns true when none of its requests is in flight.
-    pub(crate) fn drain(&mut self) -> bool {
-        while self.outstanding > 0 && self.transport.take().is_some() {
-            self.outstanding -= 1;
-        }
-        self.outstanding == 0
-    }
-}
 
 /// The channel of one client thread to the service.
 ///

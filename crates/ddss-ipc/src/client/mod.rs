@@ -1,6 +1,7 @@
 //! The client's side: attach, channels, calls in flight.
 //!
-//! `attachment` performs the handshake and owns the `channel`s; all of them share one `connection`. `call_table` tracks
+//! `attachment` performs the handshake and hands out the `channel`s, of which `free_channels` has the rest; all share one
+//! `connection`. `call_table` tracks
 //! asynchronous calls that many tasks make over one channel. `hangup_monitor` and `thread_tag` support `connection` and
 //! the transports.
 
@@ -11,6 +12,8 @@ pub(crate) mod call_table;
 pub(crate) mod channel;
 #[cfg(not(loom))]
 pub(crate) mod connection;
+#[cfg(not(loom))]
+mod free_channels;
 #[cfg(not(loom))]
 pub(crate) mod hangup_monitor;
 #[cfg(not(loom))]

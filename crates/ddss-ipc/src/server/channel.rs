@@ -7,12 +7,12 @@ use ddss_core::{ChannelId, ClientId, Entry};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use super::poll_scheduler::PollRate;
-use super::server::{ProtocolViolation, RequestHandler};
+use super::protocol_violation::ProtocolViolation;
+use super::request_handler::RequestHandler;
 use super::session::Session;
-use crate::shm::ring::{Consumer, Kind, MappedRing, Producer, Stale, slot_of};
+use crate::shm::ring::{Consumer, Kind, Producer, Stale, slot_of};
 use crate::sync::{Ordering, order};
-use crate::sys::{MappedWord, MemoryError, Queue, Received};
+use crate::sys::{MappedRing, MappedWord, MemoryError, Queue, Received};
 use crate::trace_sampling::{TracedRequest, clock_ns, decode_stamp, is_sampled};
 use crate::wait::park;
 use crate::wait::park::SleepMode;
@@ -68,6 +68,14 @@ pub(crate) enum WakeOutcome {
     Yielding,
     /// Unknown: the kernel wakes the reader of a queue.
     Maybe,
+}
+
+/// Frequency with which a channel is polled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PollRate {
+    Hot,
+    Cold,
+    Fresh,
 }
 
 /// The service's ends of one channel.

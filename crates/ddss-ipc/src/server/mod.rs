@@ -19,6 +19,19 @@ pub(crate) mod listen_socket;
 #[cfg(not(loom))]
 pub(crate) mod poll_scheduler;
 #[cfg(not(loom))]
+pub(crate) mod protocol_violation;
+#[cfg(not(loom))]
+pub(crate) mod request_handler;
+#[cfg(not(loom))]
 pub(crate) mod server;
 #[cfg(not(loom))]
 pub(crate) mod session;
+
+#[cfg(not(loom))]
+pub use {
+    acceptor::{Acceptor, AcceptorConfig, UserLimit},
+    protocol_violation::ProtocolViolation,
+    request_handler::RequestHandler,
+    server::{IdleMode, Inbox, IpcServer, ServerCounts},
+    session::{ClientEvent, Credentials, Session},
+};

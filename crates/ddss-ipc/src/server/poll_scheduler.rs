@@ -15,9 +15,10 @@ use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ChannelId, ClientId, Entry};
 
 use super::active_threads::ActiveThreads;
-use super::channel::{ReplyOutcome, ServerChannel, WakeOutcome};
+use super::channel::{PollRate, ReplyOutcome, ServerChannel, WakeOutcome};
 use super::fair_share::FairShare;
-use super::server::{ProtocolViolation, RequestHandler};
+use super::protocol_violation::ProtocolViolation;
+use super::request_handler::RequestHandler;
 use crate::shm::service_page::user_bucket;
 use crate::sync::order;
 use crate::trace_sampling::TracedRequest;
@@ -51,14 +52,6 @@ const FRESH_SLICE: usize = 1;
 const FRESH_EVERY: u32 = 16;
 /// Violations that are kept until the owner of the server asks.
 const VIOLATIONS_MAX: usize = 64;
-
-/// Frequency with which a channel is polled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PollRate {
-    Hot,
-    Cold,
-    Fresh,
-}
 
 /// Key of a channel in the scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

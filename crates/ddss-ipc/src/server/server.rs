@@ -21,16 +21,16 @@ use ddss_core::limits::CLIENTS_MAX;
 use ddss_core::{ChannelId, ClientId, Entry, NodeId};
 use rustix::event::{EventfdFlags, epoll};
 
-use super::acceptor::ClientEventSink;
 use super::channel::ServerChannel;
 use super::poll_scheduler::{ChannelKey, PollScheduler};
+use super::protocol_violation::ProtocolViolation;
+use super::request_handler::RequestHandler;
 use super::session::{ClientEvent, Credentials, Session};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::order;
 use crate::sys::{MemoryError, SharedMemory};
-use crate::trace_sampling::TracedRequest;
 
 /// Events that may wait for the progress thread; a full inbox makes the acceptor wait.
 const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;
@@ -38,61 +38,6 @@ const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;
 const FEW_CHANNELS: usize = 4;
 /// Events taken from the kernel at once when the service wakes up.
 const EVENTS_MAX: usize = 64;
-
-/// Handles requests one after the other, for [`IpcServer::serve`]. A closure with the arguments of
-/// [`handle`](Self::handle) is a handler without follow-up work.
-pub trait RequestHandler {
-    /// Returns the cost of a request in units of a small request, for the fair shares of users.
-    #[inline(always)]
-    fn weight(&self, _request: &Entry) -> usize {
-        1
-    }
-
-    /// Handles a request. `None` means that it is in flight and [`IpcServer::reply`] follows. Sampled requests come
-    /// with their submit and take times.
-    fn handle(&mut self, channel: ChannelId, request: &Entry, traced: Option<TracedRequest>) -> Option<Entry>;
-
-    /// Runs after the reply is published, for work that the client need not wait for.
-    #[inline(always)]
-    fn after_reply(&mut self, _channel: ChannelId, _request: &Entry, _answer: &Entry, _traced: Option<TracedRequest>) {}
-}
-
-impl<F: FnMut(ChannelId, &Entry, Option<TracedRequest>) -> Option<Entry>> RequestHandler for F {
-    #[inline(always)]
-    fn handle(&mut self, channel: ChannelId, request: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
-        self(channel, request, traced)
-    }
-}
-
-/// Violations of the protocol that no correct client commits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProtocolViolation {
-    /// The request ring holds an invalid sequence.
-    #[error("channel {} of {} holds sequence {found}, expected {awaited}", channel.index, channel.client)]
-    Sequence {
-        /// Channel of the violation.
-        channel: ChannelId,
-        /// Sequence in the slot.
-        found: u32,
-        /// Sequence that is expected.
-        awaited: u32,
-    },
-    /// The message queue lacks announced messages, holds malformed ones, or was removed.
-    #[error("the message queue of channel {} of {} is corrupt or removed", channel.index, channel.client)]
-    Queue {
-        /// Channel of the violation.
-        channel: ChannelId,
-    },
-}
-
-impl ProtocolViolation {
-    /// Returns the client that violated the protocol.
-    pub fn client(&self) -> ClientId {
-        let (Self::Sequence { channel, .. } | Self::Queue { channel }) = self;
-        channel.client
-    }
-}
 
 /// Idle strategy of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,9 +95,9 @@ impl Inbox {
     }
 
     /// Returns this inbox as the sink for [`Acceptor::start`](crate::Acceptor::start).
-    pub fn sink(&self) -> ClientEventSink {
+    pub fn sink(&self) -> impl FnMut(ClientEvent) + Send + 'static {
         let inbox = self.clone();
-        Box::new(move |next_event| inbox.deliver(next_event))
+        move |next_event| inbox.deliver(next_event)
     }
 }
 

@@ -90,3 +90,6 @@ pub enum ClientEvent {
     /// A client's socket has ended.
     Detached(ClientId),
 }
+
+/// Sink of client events. It may block briefly; no client is accepted meanwhile.
+pub(crate) type ClientEventSink = Box<dyn FnMut(ClientEvent) + Send>;

@@ -41,8 +41,8 @@
 //!
 //! - *The other process writes a slot during a read.* The line is read once into a local copy, and only the copy is
 //!   used. A false write may mix two requests; the result is still one `Entry`, which its reader validates.
-//! - *The mapping goes away.* A [`MappedRing`] holds the mapping; the memory behind it is sealed against shrinking.
-//! - *Alignment and bounds* are asserted once, where [`MappedRing`] is made (`SharedMemory::ring_at`).
+//! - *The mapping goes away.* A `MappedRing` holds the mapping; the memory behind it is sealed against shrinking.
+//! - *Alignment and bounds* are asserted once, where a `MappedRing` is made (`SharedMemory::ring_at`).
 
 use ddss_core::Entry;
 use ddss_core::limits::RING_SLOTS;
@@ -241,63 +241,6 @@ impl<S: Slots> Consumer<S> {
     /// Returns the storage.
     pub(crate) fn slots(&self) -> &S {
         &self.slots
-    }
-}
-
-#[cfg(not(loom))]
-pub(crate) use mapped::MappedRing;
-
-#[cfg(not(loom))]
-mod mapped {
-    use std::ptr::NonNull;
-    use std::sync::atomic::AtomicU32;
-
-    use ddss_core::limits::RING_SLOTS;
-
-    use super::{Slot, Slots, slot_of};
-    use crate::sys::SharedMemory;
-
-    /// Slots of a ring in a mapping that another process writes as well.
-    pub(crate) struct MappedRing {
-        first: NonNull<Slot>,
-        _memory: SharedMemory,
-    }
-
-    // SAFETY: the pointer stays valid as long as `_memory` holds the mapping, from any thread; a slot consists of
-    // atomics only.
-    unsafe impl Send for MappedRing {}
-
-    impl MappedRing {
-        /// Wraps the slots that start at `first`.
-        ///
-        /// # Safety
-        ///
-        /// `RING_SLOTS` slots from `first` on lie inside the mapping of `memory`, and `first` is aligned to a line.
-        pub(crate) unsafe fn new(first: NonNull<Slot>, memory: SharedMemory) -> Self {
-            Self { first, _memory: memory }
-        }
-
-        /// Returns the half of a slot's first word that will hold the sequence, as a futex word.
-        pub(crate) fn sequence_word(&self, sequence: u32) -> &AtomicU32 {
-            let half = if cfg!(target_endian = "little") { 0 } else { 1 };
-            let words = std::ptr::from_ref(self.slot(slot_of(sequence))).cast::<AtomicU32>();
-            let word = words.wrapping_add(half);
-            // SAFETY: both halves of word 0 lie inside the slot, which lives as long as `self`; the futex only
-            // compares, so the mixed size never meets a write of ours.
-            unsafe { &*word }
-        }
-    }
-
-    impl Slots for MappedRing {
-        #[inline(always)]
-        fn slot(&self, position: u32) -> &Slot {
-            let index = position as usize % RING_SLOTS;
-            // SAFETY: `index < RING_SLOTS`, and the caller of `new` guaranteed that many slots inside the mapping.
-            let slot = unsafe { self.first.add(index) };
-            // SAFETY: the slot is aligned, inside a mapping that `self` holds, and made of atomics only, so that
-            // another process may write it at any time.
-            unsafe { slot.as_ref() }
-        }
     }
 }
 

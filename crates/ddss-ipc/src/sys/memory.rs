@@ -17,12 +17,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ddss_core::limits::{LINE_BYTES, RING_SLOTS};
+use ddss_core::limits::LINE_BYTES;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::sigbus::MappedFile;
-use crate::shm::ring::{MappedRing, Slot};
+use super::sigbus::{MappedFile, exit_on_lost_file};
 
 /// Reasons for which memory cannot be shared or accessed.
 #[derive(Debug, thiserror::Error)]
@@ -214,11 +213,17 @@ impl SharedMemory {
         Ok(Self { map, start: 0, bytes })
     }
 
-    /// Maps a named file and registers it for [`exit_on_lost_file`](crate::exit_on_lost_file).
+    /// Maps a named file and registers it for [`exit_on_lost_file`](Self::exit_on_lost_file).
     pub(super) fn map_file(path: &Path, file: File, bytes: usize) -> Result<Self, MemoryError> {
         let mut map = Map::new(file.into(), bytes, Access::ReadWrite)?;
         map.named_file = MappedFile::register(path, map.mapping.as_ptr() as usize, bytes);
         Ok(Self { map: Arc::new(map), start: 0, bytes })
+    }
+
+    /// Makes the loss of a mapped file end this process, with a message on standard error and the exit code `code`. It
+    /// covers files that are mapped from now on. Any other `SIGBUS` ends the process as usual.
+    pub fn exit_on_lost_file(code: u8) -> io::Result<()> {
+        exit_on_lost_file(code)
     }
 
     /// Forbids further writable mappings, writes through the descriptor, and holes. Existing mappings keep their
@@ -354,16 +359,6 @@ impl SharedMemory {
         Ok(self.writable_word(offset)?.swap(value, ordering))
     }
 
-    /// Returns the ring of slots at `offset`.
-    pub(crate) fn ring_at(&self, offset: usize) -> Result<MappedRing, MemoryError> {
-        let first = self.check_writable(offset, RING_SLOTS * size_of::<Slot>())?;
-        if !first.addr().get().is_multiple_of(LINE_BYTES) {
-            return Err(MemoryError::Misaligned(offset));
-        }
-        // SAFETY: the range was just found inside the mapping, writable and aligned.
-        Ok(unsafe { MappedRing::new(first.cast(), self.clone()) })
-    }
-
     /// Returns a handle of an aligned word, for repeated access.
     pub(crate) fn word_at(&self, offset: usize) -> Result<MappedWord, MemoryError> {
         Ok(MappedWord { word: NonNull::from(self.word(offset)?), _memory: self.clone() })
@@ -391,7 +386,7 @@ impl SharedMemory {
     }
 
     #[inline]
-    fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
+    pub(super) fn check_writable(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>, MemoryError> {
         if self.map.access == Access::ReadOnly {
             return Err(MemoryError::ReadOnly);
         }

@@ -10,6 +10,8 @@ mod combiner;
 #[cfg(not(loom))]
 mod files;
 #[cfg(not(loom))]
+mod mapped_ring;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 mod peer_credentials;
@@ -29,6 +31,8 @@ mod try_lock_pool;
 pub(crate) use barrier::end_all_before;
 pub use combiner::Combiner;
 #[cfg(not(loom))]
+pub(crate) use mapped_ring::MappedRing;
+#[cfg(not(loom))]
 pub(crate) use memory::MappedWord;
 #[cfg(not(loom))]
 pub use memory::{Access, MemoryError, SharedMemory};
@@ -38,8 +42,6 @@ pub(crate) use peer_credentials::credentials_of;
 pub(crate) use sched_slice::{set_slice_ns, slice_ns};
 #[cfg(not(loom))]
 pub use seqlock::Seqlock;
-#[cfg(not(loom))]
-pub use sigbus::exit_on_lost_file;
 #[cfg(not(loom))]
 pub use socket_activation::InheritedSocket;
 #[cfg(not(loom))]

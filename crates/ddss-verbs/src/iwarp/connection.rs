@@ -9,44 +9,40 @@
 //!              Ended (from any stage): everything is reported, only the send queue may still drain
 //! ```
 //!
-//! - [`handshake`] exchanges start frames, [`receive`] parses frames, and [`placement`] places incomplete ones.
-//!   [`requester`] sends posted work, [`responder`] answers the peer's reads and atomics, and [`terminate`] ends the
-//!   connection and completes every operation.
+//! - [`handshake`] exchanges start frames, [`receive`] parses frames, and [`placement`] places tagged segments.
+//!   [`requester`] sends posted work, [`responder`] answers the peer's reads and atomics, [`transmit`] lets both take
+//!   turns, and [`terminate`] ends the connection and completes every operation.
+//! - [`posted_work`], [`response`], [`partial_segment`] and [`context`] hold the state on which these act.
 
+mod context;
 mod handshake;
+mod partial_segment;
 mod placement;
+mod posted_work;
 mod receive;
 mod requester;
 mod responder;
+mod response;
 mod terminate;
+mod transmit;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::send_queue::SendQueue;
-use crate::events::{CloseReason, Events};
-use crate::fabric::{PeerId, RegionId};
+use crate::id::{PeerId, RegionId};
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::mpa::NegotiatedTerms;
 use crate::memory::{RegionTable, Windows};
-use crate::terminate_code::TerminateCode;
 
-use handshake::PeerRequest;
-use placement::PartialSegment;
-use requester::{Backlog, PendingAtomic, PendingRead, Receipt};
-use responder::{Response, Source, Stream};
+use context::PeerRequest;
+use partial_segment::PartialSegment;
+use posted_work::{Backlog, PendingAtomic, PendingRead, Receipt};
+use response::{Response, Stream};
 
+pub(crate) use context::Context;
 pub(crate) use responder::GATHERED_SNAPSHOT_BYTES;
-
-/// Upper bound of "few" messages: what one remote get needs.
-const FEW_MESSAGES_MAX: usize = 3;
-
-/// Memory and events that a step may touch besides the connection.
-pub(crate) struct Context<'a> {
-    pub(crate) memory: &'a mut RegionTable,
-    pub(crate) events: &'a mut Events,
-}
 
 /// Stage of a connection; the module documentation has the diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,21 +53,6 @@ pub(crate) enum Stage {
     AwaitFirstFrame,
     Open,
     Ended,
-}
-
-/// Error of a step that ends the connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ConnectionError {
-    /// Ends with a terminate message to the peer.
-    Fault(TerminateCode),
-    /// Ends without a terminate message.
-    Close(CloseReason),
-}
-
-impl From<TerminateCode> for ConnectionError {
-    fn from(fault: TerminateCode) -> Self {
-        ConnectionError::Fault(fault)
-    }
 }
 
 /// State of one connection.
@@ -211,66 +192,6 @@ impl Connection {
     /// Frees buffers that a quiet connection does not need.
     pub(crate) fn shrink_buffers(&mut self) {
         self.send_queue.shrink_buffers();
-    }
-
-    /// Removes bytes that the socket has accepted, and completes their operations.
-    pub(crate) fn sent(&mut self, count: usize, cx: &mut Context<'_>) {
-        self.send_queue.sent(count, cx.memory);
-        self.acknowledge(cx);
-    }
-
-    /// Returns true if the next step certainly encodes something, once there is room.
-    pub(crate) fn has_more(&self) -> bool {
-        self.stage == Stage::Open && (self.stream.is_some() || !self.responses.is_empty())
-    }
-
-    /// Returns true if at most one large and few small messages remain. Then it pays to send the start of the large
-    /// one before its end is encoded.
-    pub(crate) fn has_few_messages(&self) -> bool {
-        let (waiting, streaming) = (self.pending_count(), usize::from(self.stream.is_some()));
-        waiting + streaming <= 1 || waiting <= FEW_MESSAGES_MAX && self.large_count() + streaming <= 1
-    }
-
-    /// Returns true if something remains to be encoded, and all of it is small.
-    pub(crate) fn has_only_small_messages(&self) -> bool {
-        self.stream.is_none() && (1..=FEW_MESSAGES_MAX).contains(&self.pending_count()) && self.large_count() == 0
-    }
-
-    fn pending_count(&self) -> usize {
-        self.responses.len() + self.backlog.queue.len()
-    }
-
-    fn large_count(&self) -> usize {
-        let answers = self.responses.iter().filter(|response| response.is_large());
-        answers.count() + self.backlog.queue.iter().filter(|queued| queued.is_large()).count()
-    }
-
-    /// Encodes while less than `limit` bytes wait. Answers and local work alternate, message by message. Unsent
-    /// payload has to be [copied](Self::copy_in_place_payload) before memory changes.
-    pub(crate) fn encode_pending(&mut self, limit: usize, cx: &mut Context<'_>) {
-        if self.has_unreported_connect {
-            self.report_connected(cx);
-        }
-        if self.stage != Stage::Open {
-            return;
-        }
-        while self.send_queue.has_room(limit) {
-            if self.stream.is_some() {
-                self.encode_stream(Some(limit), Source::InPlace, cx.memory);
-                continue;
-            }
-            self.is_responder_turn = !self.is_responder_turn;
-            let answered = self.is_responder_turn && self.respond(cx);
-            let moved = answered || self.request(cx) || self.respond(cx);
-            if !moved {
-                break;
-            }
-        }
-    }
-
-    /// Returns true if there is nothing to send and nothing to report.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.send_queue.is_empty() && !self.has_more() && !self.has_unreported_connect && !self.can_encode_next()
     }
 
     /// Returns the place of the next stream bytes, if they are payload that needs no check: region, offset, length.

@@ -2,10 +2,11 @@
 //!
 //! A poll sends posted work, receives from the few recently active connections without epoll, and sends the answers.
 //! It asks epoll about the other connections only now and then, and at once after a sleep. With an admission filter,
-//! the thread of the [`acceptor`] handles unauthenticated peers; [`connect`] holds the handshakes, [`poll`] the event
+//! the [`acceptor_thread`] handles unauthenticated peers; [`connect`] holds the handshakes, [`poll`] the event
 //! loop, [`peer_table`] the slots.
 
 mod acceptor;
+mod acceptor_thread;
 mod connect;
 mod peer_table;
 mod poll;
@@ -20,9 +21,9 @@ use rustix::event::epoll;
 
 use crate::events::Events;
 use crate::fabric::{
-    AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust,
-    Window,
+    AdmissionFilter, AdmissionToken, AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window,
 };
+use crate::id::{PeerId, RegionId};
 use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;

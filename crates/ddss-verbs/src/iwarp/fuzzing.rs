@@ -15,7 +15,8 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::events::{CloseReason, Event, Events};
-use crate::fabric::{PeerId, RegionId, Rights, Trust};
+use crate::fabric::{Rights, Trust};
+use crate::id::{PeerId, RegionId};
 use crate::iwarp::config::{IwarpConfig, Revision};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::iwarp::ddp::{Tagged, Untagged};

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::events::CloseReason;
-use crate::fabric::{AdmissionToken, PeerId};
+use crate::fabric::AdmissionToken;
+use crate::id::{PeerId, RegionId};
 use crate::iwarp::connection::{Connection, Context, Stage};
 use crate::limits::{
     EARLY_SEND_BYTES, HEADER_RECEIVE_BYTES, LINGER_BYTES, LOW_WATER_BYTES, RECEIVE_BUDGET_BYTES, RECEIVE_BYTES,
@@ -199,7 +200,7 @@ impl Peer {
 
     fn receive_direct(
         &mut self,
-        (region, offset, bytes): (crate::fabric::RegionId, u64, usize),
+        (region, offset, bytes): (RegionId, u64, usize),
         scratch: &mut Scratch,
         cx: &mut Context<'_>,
     ) -> io::Result<(usize, bool)> {

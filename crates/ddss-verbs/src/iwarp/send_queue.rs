@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::fabric::RegionId;
+use crate::id::RegionId;
 use crate::iwarp::mpa::{MarkedFrame, frame_bytes, marked_frame_bytes};
 use crate::limits::{SEND_QUEUE_BYTES, SNAPSHOT_BYTES};
 use crate::memory::RegionTable;

@@ -1,61 +1,26 @@
-//! Connection set-up: the choice of an adapter; listen, connect, accept and reject.
+//! Connection set-up: listen, connect, accept and reject.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::config::{Framing, RdmaConfig};
-use super::error::RdmaError;
+use super::adapter_selection::{LISTENER, reads};
+use super::config::Framing;
 use super::fabric::Rdma;
 use super::frame;
 use super::peer::{Peer, Stage};
 use super::peer_resources::{PeerResources, explain_lock_limit};
 use crate::events::{CloseReason, Events};
-use crate::fabric::{FabricError, PeerId};
+use crate::fabric::FabricError;
+use crate::id::PeerId;
 use crate::limits::HALF_OPEN_MAX;
-use crate::sys::rdma_core::{
-    Adapter, AdapterAttributes, CmEventChannel, CmEventKind, ConnectParameters, ConnectionEvent, Endpoint, PortState,
-};
+use crate::sys::rdma_core::{CmEventKind, ConnectParameters, ConnectionEvent, Endpoint};
 
 /// Connections that may wait at a listener.
 const BACKLOG: i32 = 64;
-/// Token of a listener. Peers use the bits of their id, whose generation never grows this large.
-const LISTENER: u64 = u64::MAX;
 /// Reject status of the InfiniBand connection manager without a listener; iWARP reports an errno.
 const REJECT_NO_LISTENER: i32 = 8;
-
-/// Finds the adapter that the configuration selects.
-pub(super) fn select_adapter(cm_events: &Arc<CmEventChannel>, config: &RdmaConfig) -> Result<Adapter, RdmaError> {
-    let all = Adapter::list()?;
-    let available = || all.iter().map(Adapter::name).collect::<Vec<_>>().join(", ");
-    if let Some(wanted) = &config.device {
-        let found = all.iter().find(|adapter| adapter.name() == *wanted);
-        return found
-            .cloned()
-            .ok_or_else(|| RdmaError::NoSuchDevice { requested: wanted.clone(), available: available() });
-    }
-    if let Some(address) = config.address {
-        let none = |source| RdmaError::NoSuchAddress { address, available: available(), source };
-        let mut endpoint = Endpoint::new(cm_events, LISTENER).map_err(none)?;
-        endpoint.bind(SocketAddr::new(address, 0)).map_err(none)?;
-        let found = all.iter().find(|adapter| endpoint.is_on(adapter));
-        return found.cloned().ok_or_else(|| none(io::ErrorKind::AddrNotAvailable.into()));
-    }
-    let up =
-        |adapter: &&Adapter| adapter.attributes().is_ok_and(|attributes| active_port(adapter, &attributes).is_some());
-    all.iter().find(up).cloned().ok_or_else(|| RdmaError::LinkDown(available()))
-}
-
-/// Returns the first port with an active link.
-pub(super) fn active_port(adapter: &Adapter, attributes: &AdapterAttributes) -> Option<PortState> {
-    (1..=attributes.ports).filter_map(|number| adapter.port(number).ok()).find(|port| port.is_active)
-}
-
-/// Returns the number of reads that may be in flight.
-pub(super) fn reads(wanted: u8, adapter: u32) -> u8 {
-    wanted.min(u8::try_from(adapter).unwrap_or(u8::MAX))
-}
 
 impl Rdma {
     fn connect_parameters<'a>(&self, hello: &'a [u8], theirs: (u8, u8)) -> ConnectParameters<'a> {

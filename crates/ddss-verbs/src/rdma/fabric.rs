@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use rustix::event::epoll;
 
+use super::adapter_selection::{active_port, reads, select_adapter};
 use super::config::RdmaConfig;
-use super::connect;
 use super::error::RdmaError;
 use super::frame::{AtomicOp, Frame, PREAMBLE_BYTES, REQUEST_BYTES};
 use super::peer::{Peer, Scratch, Stage};
@@ -19,7 +19,8 @@ use super::peer_table::PeerTable;
 use super::regions::Regions;
 use super::send_queue::PendingWork;
 use crate::events::Events;
-use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window};
+use crate::id::{PeerId, RegionId};
 use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, WORK_BYTES_MAX};
 use crate::sys::rdma_core::{Adapter, AdapterAttributes, Channel, CmEventChannel, Endpoint, PortState};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
@@ -62,14 +63,14 @@ impl Rdma {
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
         super::regions::raise_lock_limit();
         let cm_events = CmEventChannel::new()?;
-        let adapter = connect::select_adapter(&cm_events, &config)?;
+        let adapter = select_adapter(&cm_events, &config)?;
         let name = adapter.name();
         let refused = |what| {
             let device = name.clone();
             move |source: io::Error| RdmaError::System { what, device, source: explain_lock_limit(source) }
         };
         let attributes = adapter.attributes().map_err(refused("query the limits"))?;
-        let port = connect::active_port(&adapter, &attributes).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
+        let port = active_port(&adapter, &attributes).ok_or_else(|| RdmaError::LinkDown(name.clone()))?;
         if config.atomics == AtomicScope::Adapter && !attributes.has_atomics {
             return Err(RdmaError::NoAtomics(name));
         }
@@ -246,7 +247,7 @@ impl Fabric for Rdma {
             work_bytes_max: self.work_bytes_max(),
             message_bytes_max: MESSAGE_BYTES_MAX,
             hello_bytes_max: self.hello_bytes_max(),
-            reads_outstanding_max: usize::from(connect::reads(
+            reads_outstanding_max: usize::from(reads(
                 self.config.reads_outstanding_max,
                 self.attributes.reads_outbound_max,
             )),

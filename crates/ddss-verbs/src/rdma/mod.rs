@@ -9,7 +9,8 @@
 //! configuration leaves them to the adapter. Foreign iWARP peers get plain messages.
 //!
 //! `fabric` implements the trait, `connect` the handshakes and `poll` the event loop. Each `peer` has a
-//! `send_queue` and its `peer_resources`; `regions` holds registered memory, `devices` lists adapters.
+//! `send_queue` and its `peer_resources`; `regions` holds registered memory. `devices` lists adapters,
+//! `adapter_selection` selects one.
 //!
 //! # Misuse that does not compile
 //!
@@ -99,6 +100,7 @@
 //! Reference counts cover the rest: an operation in flight holds the memory that the adapter may access, and each
 //! object holds the objects that it was made from. The order of drops therefore does not matter.
 
+mod adapter_selection;
 mod config;
 mod connect;
 mod devices;

@@ -14,7 +14,7 @@ use super::frame::{self, Frame};
 use super::peer_resources::PeerResources;
 use super::send_queue::SendQueue;
 use crate::events::{CloseReason, Events};
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::sys::rdma_core::{Endpoint, FailureCause, FinishedWork, ReceivedMessage};
 use crate::terminate_code::TerminateCode;

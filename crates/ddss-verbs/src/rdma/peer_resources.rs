@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::frame::{AtomicOp, FRAME_BYTES_MAX};
 use super::regions::Regions;
-use crate::fabric::{FabricError, RegionId, Rights, Window};
+use crate::fabric::{FabricError, Rights, Window};
+use crate::id::RegionId;
 use crate::limits::WINDOWS_PER_PEER_MAX;
 use crate::sys::Mapping;
 use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Domain, Endpoint, QueueDepths, Registered};

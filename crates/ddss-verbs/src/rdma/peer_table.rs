@@ -1,7 +1,7 @@
 //! Table of a fabric's peers, by slot.
 
 use super::peer::Peer;
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::limits::PEERS_MAX;
 use crate::slab::Slab;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::fabric::Rdma;
 use super::peer::{Peer, Stage};
 use crate::events::{CloseReason, Events};
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::limits::EVENTS_BUDGET;
 use crate::sys::rdma_core::AsyncNotice;
 

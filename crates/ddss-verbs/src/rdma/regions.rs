@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::fabric::{FabricError, RegionId, Trust};
+use crate::fabric::{FabricError, Trust};
+use crate::id::RegionId;
 use crate::limits::REGIONS_MAX;
 use crate::memory;
 use crate::slab::Slab;

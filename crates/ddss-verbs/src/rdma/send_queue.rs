@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::frame::{AtomicOp, FRAME_BYTES_MAX, Frame};
 use super::peer_resources::{PeerResources, RECEIVES, SENDS};
 use crate::events::{Events, WorkError};
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::limits::BACKLOG_MAX;
 use crate::sys::rdma_core::{FailureCause, FinishedWork, Queue, Registered, Request};
 use crate::terminate_code::TerminateCode;

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::net::{Packet, SimNet, State};
 use super::peer::{Context, Peer, Pending, Stage, draw_piece_bytes};
+use super::state::{Packet, SharedState, State};
 use crate::events::{CloseReason, Events, WorkError};
-use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, PeerId, RegionId, Rights, Trust, Window};
+use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window};
+use crate::id::{PeerId, RegionId};
 use crate::iwarp::AtomicKind;
 use crate::limits::{BACKLOG_MAX, HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable, Windows};
@@ -18,7 +19,7 @@ use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
 /// A node of a simulated network.
 pub struct Sim {
-    net: SimNet,
+    net: SharedState,
     node: usize,
     start: Instant,
     /// Always readable: a simulation never waits.
@@ -32,7 +33,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    pub(super) fn new(net: SimNet, node: usize, seed: u64) -> Self {
+    pub(super) fn new(net: SharedState, node: usize, seed: u64) -> Self {
         let descriptor = eventfd(1, EventfdFlags::CLOEXEC).expect("a test has a descriptor left");
         Self {
             net,
@@ -85,7 +86,7 @@ impl Sim {
         if peer.stage != Stage::Open {
             return Err(PostErrorKind::NotConnected);
         }
-        let mut net = self.net.state();
+        let mut net = self.net.lock();
         if net.links[peer.link][1 - peer.end].inbox.len() >= 2 * BACKLOG_MAX || peer.pending.len() >= BACKLOG_MAX {
             return Err(PostErrorKind::Busy);
         }
@@ -189,7 +190,7 @@ impl Fabric for Sim {
             message_bytes_max: MESSAGE_BYTES_MAX,
             hello_bytes_max: HELLO_BYTES_MAX,
             reads_outstanding_max: BACKLOG_MAX,
-            snapshot_bytes: self.net.state().config.snapshot_bytes,
+            snapshot_bytes: self.net.lock().config.snapshot_bytes,
             has_atomic_words: true,
             atomics: AtomicScope::Thread,
             can_abandon_reads: true,
@@ -201,7 +202,7 @@ impl Fabric for Sim {
     }
 
     fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
-        self.net.state().listen(self.node, address)
+        self.net.lock().listen(self.node, address)
     }
 
     fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
@@ -212,7 +213,7 @@ impl Fabric for Sim {
             return Err(FabricError::Full("peer"));
         }
         let net = self.net.clone();
-        let mut net = net.state();
+        let mut net = net.lock();
         let link = net.connect(self.node, address, hello);
         Ok(self.add(link, 0, Stage::Connecting, &net))
     }
@@ -227,7 +228,7 @@ impl Fabric for Sim {
             return Err(FabricError::WrongState(peer));
         }
         found.deadline = None;
-        found.send(Packet::Accept(hello.to_vec()), &mut net.state());
+        found.send(Packet::Accept(hello.to_vec()), &mut net.lock());
         Ok(())
     }
 
@@ -240,7 +241,7 @@ impl Fabric for Sim {
         if found.stage != Stage::AwaitAccept || found.deadline.is_none() {
             return Err(FabricError::WrongState(peer));
         }
-        found.send(Packet::Reject(reason.to_vec()), &mut net.state());
+        found.send(Packet::Reject(reason.to_vec()), &mut net.lock());
         self.closing.push((peer.index as usize, CloseReason::Local));
         Ok(())
     }
@@ -309,7 +310,7 @@ impl Fabric for Sim {
     fn poll(&mut self, events: &mut Events) -> usize {
         let before = events.len();
         let net = self.net.clone();
-        let mut net = net.state();
+        let mut net = net.lock();
         for (peer, tag) in self.abandoned.drain(..) {
             events.push_done(peer, tag, Err(WorkError::Abandoned));
         }
@@ -333,7 +334,7 @@ impl Fabric for Sim {
         if !self.closing.is_empty() || !self.abandoned.is_empty() {
             return false;
         }
-        let net = self.net.state();
+        let net = self.net.lock();
         let asked = net
             .connect_requests
             .get(&self.node)
@@ -353,7 +354,7 @@ impl Fabric for Sim {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let net = self.net.state();
+        let net = self.net.lock();
         let packets = self.peers.iter().filter_map(|peer| net.links[peer.link][peer.end].inbox.front().map(|p| p.0));
         let connect_requests = net
             .connect_requests

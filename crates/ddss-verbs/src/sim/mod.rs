@@ -7,11 +7,13 @@
 //! order between connections). Reads and writes larger than a snapshot are torn into pieces that are taken and placed
 //! at different times. Connections can be cut and nodes killed with packets in flight.
 //!
-//! `net` holds the packets, `fabric` the nodes, and `peer` the connections.
+//! `state` holds the packets, `peer` the connections and `fabric` the nodes; `net` makes nodes and faults.
 
 mod fabric;
 mod net;
 mod peer;
+mod state;
 
 pub use fabric::Sim;
-pub use net::{SimConfig, SimNet};
+pub use net::SimNet;
+pub use state::SimConfig;

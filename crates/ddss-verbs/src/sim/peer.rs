@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::net::{Packet, State};
+use super::state::{Packet, State};
 use crate::events::{CloseReason, Events, WorkError};
-use crate::fabric::{PeerId, RegionId, Rights};
+use crate::fabric::Rights;
+use crate::id::{PeerId, RegionId};
 use crate::memory::{RegionTable, Windows};
 use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;

@@ -5,7 +5,7 @@ use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
-use crate::value::{Stamp, Value};
+use crate::value::{Stamp, Value, first_word};
 use ddss_core::{AtomicOp, Completion, LockToken, Model, Operation, Version};
 use std::ops::RangeBounds;
 
@@ -32,10 +32,6 @@ impl AtomicResult {
     pub(crate) fn of(completion: &Completion) -> Self {
         Self { before: first_word(completion), stamp: Stamp::of(completion) }
     }
-}
-
-pub(crate) fn first_word(completion: &Completion) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]))
 }
 
 calls! {

@@ -1,10 +1,10 @@
 //! Forced release of a lock whose holder is still alive.
 
-use super::atomics::first_word;
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::error::Error;
 use crate::segment::Segment;
+use crate::value::first_word;
 use ddss_core::Operation;
 
 calls! {

@@ -8,32 +8,8 @@
 use crate::session::Inner;
 use crate::value::Stamp;
 use ddss_core::{Header, LockDependency, Model, OpenedSegment, Timestamp, Version, area_of, offset_of};
-use ddss_ipc::{Seqlock, SharedMemory};
-use std::collections::HashMap;
+use ddss_ipc::lock_free::Seqlock;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-/// Areas that this process has mapped.
-#[derive(Debug, Default)]
-pub(crate) struct MappedAreas(Mutex<HashMap<usize, Option<SharedMemory>>>);
-
-impl MappedAreas {
-    /// Maximum wait for the acceptor to pass an area's file. Without the area every get goes to the daemon.
-    const AREA_WAIT_MAX: Duration = Duration::from_millis(500);
-
-    /// Returns the mapping of an area if this process is permitted to map it.
-    fn get(&self, client: &Inner, area: usize) -> Option<SharedMemory> {
-        let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = || ddss_ipc::map_area(&client.plan.socket, u32::try_from(area).ok()?, Self::AREA_WAIT_MAX).ok();
-        areas.entry(area).or_insert_with(view).clone()
-    }
-
-    /// Drops all mappings: a new daemon may have other files.
-    pub(crate) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
 
 /// A segment that this process can read in place.
 #[derive(Debug)]
@@ -75,7 +51,7 @@ impl MappedSegment {
     /// Maps the segment if its home is this node and this process may read it.
     pub(crate) fn map(client: &Inner, opened: &OpenedSegment) -> Option<Self> {
         let at = opened.at?;
-        let area = client.areas.get(client, area_of(at))?;
+        let area = client.areas.get(&client.plan.socket, area_of(at))?;
         let header = usize::try_from(offset_of(at)).ok()?;
         let framed = area.seqlock_at(header, usize::try_from(opened.bytes).ok()?).ok()?;
         Some(Self { framed, segment: opened.segment.to_bits(), model: opened.model })

@@ -1,6 +1,6 @@
 //! Guard of a segment's lock. The home checks each operation made under the lock; dropping the guard releases it.
 
-use super::atomics::{AtomicResult, first_word};
+use super::atomics::AtomicResult;
 use crate::async_client::{AsyncLockGuard, AsyncSegment};
 use crate::call::channels::Call;
 use crate::call::priority::Priority;
@@ -9,7 +9,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::plan::{Decoder, PlannedCall};
 use crate::segment::Segment;
-use crate::value::{Stamp, Value};
+use crate::value::{Stamp, Value, first_word};
 use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
 use ddss_core::{AtomicOp, BadArgument, Failure, LockRequest, LockToken, Operation, PutConditions, Version};
 use std::ops::RangeBounds;

@@ -1,14 +1,18 @@
-//! Operations of a segment handle beyond get and put.
+//! Operations of a client and of a segment handle.
 //!
-//! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): atomics,
-//! batches, locks, metadata, typed views, vectored access, version watches. `local_read` serves gets by a mapping of
-//! the home's memory.
+//! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): allocation,
+//! get and put, atomics, batches, locks, metadata, typed views, vectored access, version watches. `local_read` serves
+//! gets by a mapping of the home's memory, of which `mapped_areas` keeps track.
 
+pub(crate) mod allocate;
 pub(crate) mod atomics;
 pub(crate) mod batch;
+pub(crate) mod batch_call;
 pub(crate) mod break_lock;
+pub(crate) mod get_put;
 pub(crate) mod local_read;
 pub(crate) mod lock;
+pub(crate) mod mapped_areas;
 pub(crate) mod metadata;
 pub(crate) mod typed;
 pub(crate) mod vectored;

@@ -3,8 +3,9 @@
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::error::Error;
+use crate::location::SegmentLocation;
 use crate::plan::{Decoder, Outgoing, PlannedCall, Reply, list_bytes};
-use crate::segment::{Segment, SegmentLocation};
+use crate::segment::Segment;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, Operation, PutConditions, Ranges, Version};

@@ -2,7 +2,7 @@
 
 use super::client::AsyncClient;
 use super::segment::AsyncSegment;
-use crate::api::batch::{BatchCall, BatchReply};
+use crate::api::batch_call::{BatchCall, BatchReply};
 use crate::error::Error;
 use crate::plan::Reply;
 use ddss_core::Completion;

@@ -1,20 +1,18 @@
 //! The client with asynchronous calls.
 
 use super::call::{Call, Receiver};
+use super::pause::Pause;
 use super::reactor::Reactor;
 use super::reconnect::Reconnect;
-use super::segment::AsyncSegment;
 use super::shared_channel::SharedChannel;
-use super::sleep::Pause;
 use crate::call::channels::NoCompletion;
 use crate::client::Client;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
-use crate::segment::SegmentLocation;
 use crate::session::Session;
 use arc_swap::{ArcSwap, Guard};
-use ddss_core::{Completion, Failure, Name, NodeId, OpenedSegment, Outcome, Shard};
+use ddss_core::{Completion, Failure, Name, NodeId, Outcome, Shard};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,6 +59,13 @@ fn reactor_of(session: Arc<Session>) -> Result<Reactor, Error> {
     let (channel, runs) = session.channels.take_task_channel().ok_or(Error::AsyncClientExists)?;
     let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
     Reactor::start(session, channel).map_err(Error::Thread)
+}
+
+impl Client {
+    /// Creates the asynchronous client, once for each client.
+    pub fn to_async(&self) -> Result<AsyncClient, Error> {
+        AsyncClient::start(self.clone())
+    }
 }
 
 impl AsyncClient {
@@ -131,11 +136,6 @@ impl AsyncClient {
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.client.node()
-    }
-
-    pub(crate) fn into_segment(self, name: &str, opened: OpenedSegment) -> AsyncSegment {
-        let location = SegmentLocation::new(&self.client.0, name, opened);
-        AsyncSegment::at(self, location)
     }
 
     /// Returns the default deadline of a call.

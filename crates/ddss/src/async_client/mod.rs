@@ -39,6 +39,7 @@ mod batch;
 mod call;
 mod client;
 mod lock;
+mod pause;
 mod reactor;
 mod reconnect;
 mod segment;

@@ -1,10 +1,10 @@
 //! The segment handle with asynchronous calls. `calls!` defines its methods together with the blocking ones.
 
 use super::client::AsyncClient;
-use super::sleep::Pause;
+use super::pause::Pause;
 use crate::deadline::Deadline;
-use crate::segment::SegmentLocation;
-use ddss_core::Model;
+use crate::location::SegmentLocation;
+use ddss_core::{Model, OpenedSegment};
 use std::time::Duration;
 
 /// A [`Segment`](crate::Segment) with asynchronous calls. Cheap to clone; dropping it changes nothing.
@@ -63,6 +63,13 @@ impl AsyncSegment {
     /// Creates a future that is ready after `time`.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
         self.client.pause(time)
+    }
+}
+
+impl AsyncClient {
+    pub(crate) fn into_segment(self, name: &str, opened: OpenedSegment) -> AsyncSegment {
+        let location = SegmentLocation::new(&self.blocking().0, name, opened);
+        AsyncSegment::at(self, location)
     }
 }
 

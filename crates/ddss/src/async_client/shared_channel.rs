@@ -11,15 +11,16 @@
 
 use super::backpressure::{Backpressure, Place, Places};
 use super::sleep::Pauses;
-use crate::api::atomics::first_word;
 use crate::call::arena::{ArenaRun, SharedSlots};
 use crate::call::channels::{ChannelPool, NoCompletion};
 use crate::call::priority::Priority;
 use crate::deadline::timeout_us;
+use crate::value::first_word;
 use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
 use ddss_core::{Completion, Entry, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
-use ddss_ipc::{CallId, CallStatus, CallTable, Channel, Combiner, Notify, SharedMemory};
+use ddss_ipc::lock_free::{CallId, CallStatus, CallTable, Combiner, Notify};
+use ddss_ipc::{Channel, SharedMemory};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};

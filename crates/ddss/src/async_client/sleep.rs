@@ -1,11 +1,8 @@
 //! Timers for tasks. The reactor wakes them, so that the executor needs no timer.
 
-use super::reactor::Reactor;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
 
 struct Pausing {
     number: u64,
@@ -37,50 +34,21 @@ impl Pauses {
         over.into_iter().for_each(|pausing| pausing.waker.wake());
         next
     }
-}
 
-/// Future that is ready when its time is over.
-pub(crate) struct Pause {
-    reactor: Arc<Reactor>,
-    until: Instant,
-    number: Option<u64>,
-}
-
-impl Pause {
-    pub(super) fn new(reactor: Arc<Reactor>, time: Duration) -> Self {
-        Self { reactor, until: Instant::now() + time, number: None }
-    }
-}
-
-impl Future for Pause {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let until = self.until;
-        if Instant::now() >= until {
-            return Poll::Ready(());
-        }
-        let reactor = Arc::clone(&self.reactor);
-        let mut inside = reactor.channel.pauses.inside();
-        let mine = self.number.and_then(|number| inside.pausing.iter_mut().find(|pausing| pausing.number == number));
-        if let Some(mine) = mine {
-            mine.waker.clone_from(context.waker());
-            return Poll::Pending;
+    /// Adds a timer, or replaces the waker of one that was added before. Returns the number of a new one.
+    pub(super) fn set(&self, number: Option<u64>, until: Instant, waker: &Waker) -> Option<u64> {
+        let mut inside = self.inside();
+        if let Some(mine) = inside.pausing.iter_mut().find(|pausing| Some(pausing.number) == number) {
+            mine.waker.clone_from(waker);
+            return None;
         }
         inside.numbers += 1;
         let number = inside.numbers;
-        inside.pausing.push(Pausing { number, until, waker: context.waker().clone() });
-        drop(inside);
-        self.number = Some(number);
-        reactor.wake();
-        Poll::Pending
+        inside.pausing.push(Pausing { number, until, waker: waker.clone() });
+        Some(number)
     }
-}
 
-impl Drop for Pause {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.reactor.channel.pauses.inside().pausing.retain(|pausing| pausing.number != number);
-        }
+    pub(super) fn remove(&self, number: u64) {
+        self.inside().pausing.retain(|pausing| pausing.number != number);
     }
 }

@@ -3,29 +3,42 @@
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::replication::forward::SegmentChange;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::engine::state::pending::PendingAtomic;
 use crate::engine::state::segments::Segment;
+use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, Principal};
-use crate::request::operation::{LockRequest, PutConditions};
-use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
+use crate::request::operation::{LockRequest, PutConditions, ReadOptions};
+use crate::{Completion, Failure, Outcome, SegmentId, Timestamp, Version};
 
-impl Segment {
-    /// Records the timestamp of the current version for as long as the history holds it.
-    pub(crate) fn record_timestamp(&mut self) {
-        if let Some(place) = self.version.0.checked_rem(self.history_timestamps.len() as u64) {
-            self.history_timestamps[place as usize] = self.timestamp;
+impl Home<'_> {
+    /// Returns which holders a get at home here waits for. A named version needs no lock.
+    pub(crate) fn lock_dependency_of_get(
+        &self,
+        segment: SegmentId,
+        options: &ReadOptions,
+    ) -> Result<LockDependency, Failure> {
+        let model = self.segments.get(segment)?.spec.model;
+        match model.get_rules(options.requested_model).lock_dependency {
+            _ if options.version.is_some() => Ok(LockDependency::None),
+            LockDependency::Any if planted!(self.segments, ReadTogether) => Ok(LockDependency::Exclusive),
+            lock_dependency => Ok(lock_dependency),
         }
     }
-}
 
-impl Engine {
-    pub(crate) fn requester(caller: &LocalCaller) -> Requester {
-        Requester::Client(caller.channel, caller.request)
+    pub(crate) fn submit_client_op(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        id: SegmentId,
+        op: PendingOp,
+    ) -> Result<(), Failure> {
+        let (requester, principal, deadline_us) = (caller.requester(), caller.principal, caller.deadline_us);
+        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
     }
 
     /// Executes an operation, or queues it behind the lock. An error is the answer.
@@ -80,32 +93,28 @@ impl Engine {
             return Err(Failure::NodeDown);
         }
         let principal = waiter.principal;
-        let inside = |parts: &RangeSet| match *parts {
-            RangeSet::One { offset, bytes } => segment.check_range(offset, bytes),
+        let check = |principal, access, parts: &RangeSet| match *parts {
+            RangeSet::One { offset, bytes } => segment.check_access(principal, access, offset, bytes),
             RangeSet::Many { .. } => {
-                self.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
+                segment.permissions.allow(principal, access)?;
+                let ranges = self.output.ranges_of(parts);
+                ranges.iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
             }
         };
         match &waiter.op {
             PendingOp::Get(get) => {
-                segment.permissions.allow(principal, Access::Read)?;
-                inside(&get.parts)?;
+                check(principal, Access::Read, &get.parts)?;
                 Ok(true)
             }
             PendingOp::Put { parts, conditions, .. } => {
-                let allowed = segment.permissions.allow(principal, Access::Write);
-                if !planted!(self, UncheckedPermission) {
-                    allowed?;
-                }
-                inside(parts)?;
-                if segment.spec.model.put_names_version(conditions.requested_model) && conditions.version.is_none() {
-                    return Err(Failure::VersionMismatch);
-                }
+                let is_unchecked = planted!(self.segments, UncheckedPermission);
+                let principal = if is_unchecked { segment.permissions.owner } else { principal };
+                check(principal, Access::Write, parts)?;
+                segment.check_names_version(conditions)?;
                 Ok(conditions.token.is_none() && segment.spec.model.put_waits_for_lock(conditions.requested_model))
             }
             PendingOp::Atomic { offset, token, .. } => {
-                segment.permissions.allow(principal, Access::Write)?;
-                segment.check_range(*offset, 8)?;
+                segment.check_access(principal, Access::Write, *offset, 8)?;
                 Ok(token.is_none())
             }
             PendingOp::Lock(lock_request) => {
@@ -136,7 +145,7 @@ impl Engine {
                     change,
                     deadline_us,
                 });
-                self.push_action(Action::ReadWord { at });
+                self.output.push(Action::ReadWord { at });
             }
             PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
         }
@@ -156,13 +165,13 @@ impl Engine {
         let data = match (sink, parts) {
             (Destination::Inline, RangeSet::One { offset, bytes }) => Some((at + offset, bytes as u8)),
             (Destination::Arena(into), _) => {
-                self.push_action(Action::CopyOut { at, parts, client: channel.client, into });
+                self.output.push(Action::CopyOut { at, parts, client: channel.client, into });
                 None
             }
             _ => return Err(Failure::Malformed),
         };
-        self.free_table(&parts);
-        self.reply(channel, done, data);
+        self.output.free_table(&parts);
+        self.output.reply(channel, done, data);
         Ok(())
     }
 
@@ -177,14 +186,11 @@ impl Engine {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
-        let token = conditions.token.filter(|_| !planted!(self, UncheckedToken));
+        let token = conditions.token.filter(|_| !planted!(self.segments, UncheckedToken));
         if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
-        if conditions.version.is_some_and(|version| version != segment.version) && !planted!(self, UncheckedVersion) {
-            return Err(Failure::VersionMismatch);
-        }
-        Ok(())
+        if planted!(self.segments, UncheckedVersion) { Ok(()) } else { segment.check_version(conditions.version) }
     }
 
     /// Advances the version and emits the commit.
@@ -195,11 +201,15 @@ impl Engine {
         parts: RangeSet,
         source: CommitSource,
     ) -> Result<(Version, Timestamp), Failure> {
-        let timestamp = self.clock.next(now.wall_us);
         let segment = self.segments.get(id)?;
-        let before = segment.version;
-        let timestamp = if planted!(self, StandingClock) { segment.timestamp } else { timestamp };
-        let version = Version(before.0 + u64::from(!planted!(self, SkippedVersion)));
+        assert!(!segment.lock_queue.blocks_puts(), "a put that may not run now is queued");
+        let (mut version, mut timestamp) = segment.next_stamp(self.clock, now.wall_us);
+        if planted!(self.segments, StandingClock) {
+            timestamp = segment.timestamp();
+        }
+        if planted!(self.segments, SkippedVersion) {
+            version = segment.version();
+        }
         self.counters.commits += 1;
         self.apply(id, parts, source, (version, timestamp))?;
         Ok((version, timestamp))
@@ -214,16 +224,21 @@ impl Engine {
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
         let (version, timestamp) = stamp;
+        let (stands, skips) = (planted!(self.segments, StandingClock), planted!(self.segments, SkippedVersion));
         let segment = self.segments.get_mut(id)?;
-        (segment.version, segment.timestamp) = stamp;
+        if stands || skips {
+            segment.start_over(stamp)
+        } else {
+            segment.advance(stamp)
+        }
         let at = segment.at;
         let history = segment.history_offset(version);
         segment.record_timestamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
-        self.push_action(Action::Commit { at, parts, source, version, timestamp });
-        if let Some(to) = history.filter(|_| !planted!(self, HistoryLost)) {
+        self.output.push(Action::Commit { at, parts, source, version, timestamp });
+        if let Some(to) = history.filter(|_| !planted!(self.segments, HistoryLost)) {
             let (segment, timestamp) = (id.to_bits(), timestamp.0);
-            self.push_action(Action::SaveVersion {
+            self.output.push(Action::SaveVersion {
                 at,
                 to,
                 header: Header { state, timestamp, segment, bytes, locked: 0 },
@@ -233,24 +248,24 @@ impl Engine {
     }
 
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
-    pub fn word_read(&mut self, word: u64) {
+    pub(crate) fn word_read(&mut self, word: u64) {
         let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
         let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = pending;
         let Ok(segment) = self.segments.get_mut(id) else {
-            return self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+            return self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
         segment.lock_queue.end_word_read();
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word };
+        let fields = ReplyFields::of(segment.stamp(), word);
         match change.apply(word) {
             Some(new) => {
                 let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
                 if let Err(failure) =
                     self.change(now, id, SegmentChange { requester, parts, source, word, deadline_us })
                 {
-                    self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                    self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }
             }
-            None => self.answer(requester, Outcome::Done, fields),
+            None => self.output.answer(requester, Outcome::Done, fields),
         }
         self.serve_lock_queue(now, id);
     }
@@ -260,7 +275,7 @@ impl Engine {
         while let Ok(segment) = self.segments.get_mut(id)
             && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(version)
         {
-            self.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
+            self.output.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
         }
     }
 
@@ -277,9 +292,9 @@ impl Engine {
         }
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Read)?;
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields::of(segment.stamp(), 0);
         if fields.version > watcher.above {
-            self.answer(watcher.requester, Outcome::Done, fields);
+            self.output.answer(watcher.requester, Outcome::Done, fields);
             return Ok(());
         }
         if !segment.lock_queue.watch(watcher) {
@@ -291,30 +306,16 @@ impl Engine {
 
     pub(crate) fn fail_waiter(&mut self, waiter: &Waiter, failure: Failure) {
         self.free_op_buffers(&waiter.op);
-        self.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
+        self.output.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
     }
 
     /// Frees the buffers of an operation that will not be executed.
     pub(crate) fn free_op_buffers(&mut self, op: &PendingOp) {
         if let PendingOp::Put { source: CommitSource::Buffer(buffer), .. } = op {
-            self.buffers.remove(buffer);
+            self.output.drop_buffer(buffer);
         }
         if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = op {
-            self.free_table(parts);
-        }
-    }
-
-    /// Answers the requester of an operation.
-    pub(crate) fn answer(&mut self, requester: Requester, outcome: Outcome, fields: ReplyFields) {
-        let ReplyFields { version, timestamp, word } = fields;
-        match requester {
-            Requester::Client(channel, request) => {
-                let mut completion = Completion { version, timestamp, ..Completion::bare(request, outcome) };
-                completion.data[..8].copy_from_slice(&word.to_le_bytes());
-                self.reply(channel, completion, None);
-            }
-            Requester::Peer(_, 0) => {}
-            Requester::Peer(node, step) => self.send(node, Message::Ended { step, outcome, version, timestamp, word }),
+            self.output.free_table(parts);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Lifecycle of segments at their home: creation, restoration after a restart, release.
+//! Lifecycle of segments at their home: creation and release.
 
 use crate::engine::action::Action;
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::{ReplyFields, Requester};
 use crate::engine::state::memory::areas::no_room;
 use crate::engine::state::replication::Role;
@@ -11,7 +11,7 @@ use crate::model::segment::{Access, Header, Name, Permissions, Principal};
 use crate::model::spec::{Spec, Storage};
 use crate::{Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
-impl Engine {
+impl Home<'_> {
     /// Creates a segment at home here. The requester is answered from [`formatted`](Self::formatted), or at once if its
     /// owner is over quota.
     pub(crate) fn allocate_at_home(
@@ -50,11 +50,11 @@ impl Engine {
             locked: 0,
         };
         let history_len = record.spec.history_len();
-        self.push_action(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, history_len) });
+        self.output.push(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, history_len) });
     }
 
     /// Completes the creation of a segment: its memory is there, or cannot be had.
-    pub fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
+    pub(crate) fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
         let Some((id, requester)) = self.segments.formed(at) else { return };
         if self.segments.get(id).is_ok_and(|segment| segment.is_replica()) {
             return self.replica_formatted(now, id, made);
@@ -72,64 +72,29 @@ impl Engine {
             if let Some(name) = name {
                 self.return_name(name);
             }
-            return self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+            return self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
         if let Ok(segment) = self.segments.get(id)
-            && let Some(to) = segment.history_offset(segment.version)
+            && let Some(to) = segment.history_offset(segment.version())
         {
             let (at, header) = (segment.at, segment.header(id));
-            self.push_action(Action::SaveVersion { at, to, header });
+            self.output.push(Action::SaveVersion { at, to, header });
         }
         self.begin_as_home(now, id);
         match requester {
             Requester::Client(channel, request) => {
                 if let Ok(segment) = self.segments.get(id) {
                     let info = segment.info(id);
-                    self.finish_opened(channel, request, &info);
+                    self.output.finish_opened(channel, request, &self.segments.opened(&info));
                 }
             }
             // The creator learns of it, whatever its mode says about reading.
             Requester::Peer(node, step) => {
                 if let Err(failure) = self.send_description(node, step, id) {
-                    self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                    self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }
             }
         }
-    }
-
-    /// Sets the bytes that segments in files may take here; the default is none.
-    pub fn set_file_bytes(&mut self, bytes: u64) {
-        self.segments.set_file_bytes(bytes);
-    }
-
-    /// Returns the bytes that are free for segments in files.
-    pub fn file_bytes_free(&self) -> u64 {
-        self.segments.free_bytes(Storage::File)
-    }
-
-    /// Restores a segment of the daemon's previous run. An error means that the record is invalid.
-    pub fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
-        self.segments.restore(record, version, timestamp)?;
-        self.restore_clock(timestamp);
-        if record.spec.copies > 1 {
-            self.replicas.add_unconfirmed(record.known_as);
-        }
-        Ok(())
-    }
-
-    /// Restores the last id of a free slot.
-    pub fn restore_free(&mut self, last: SegmentId) {
-        self.segments.restore_free(last);
-    }
-
-    /// Advances the clock so that no timestamp or token up to `floor` is given again.
-    pub fn restore_clock(&mut self, floor: Timestamp) {
-        self.clock.hear(floor, floor.micros());
-    }
-
-    /// Returns the newest timestamp that this node gave or received.
-    pub fn last_timestamp(&self) -> Timestamp {
-        self.clock.last()
     }
 
     /// Releases a segment: its name and id at once, its memory when no peer reads it any more.
@@ -155,13 +120,13 @@ impl Engine {
         let replica =
             replication.map(|replication| replication.node).filter(|node| !segment.window_holders().contains(node));
         let replica = replica.filter(|&node| self.peers.is_up(node));
-        self.push_action(Action::DeleteRecord { segment: slot });
+        self.output.push(Action::DeleteRecord { segment: slot });
         for at in std::iter::once(at).chain(history) {
-            self.push_action(Action::EraseHeader { at });
+            self.output.push(Action::EraseHeader { at });
         }
         self.fail_all_waiters(id, Failure::NotFound);
         for node in self.segments.release(id, now.steady_us + Self::FORGET_US)?.into_iter().chain(replica) {
-            self.send(node, Message::Forget { segment: id });
+            self.output.send(node, Message::Forget { segment: id });
         }
         self.reclaim();
         Ok(())
@@ -175,19 +140,14 @@ impl Engine {
             self.fail_waiter(&waiter, failure);
         }
         for watcher in watchers {
-            self.answer(watcher.requester, Outcome::Failed(failure), ReplyFields::default());
+            self.output.answer(watcher.requester, Outcome::Failed(failure), ReplyFields::default());
         }
     }
 
     pub(crate) fn reclaim(&mut self) {
         while let Some((at, bytes)) = self.segments.reclaim() {
-            self.push_action(Action::RevokeWindow { at });
-            self.push_action(Action::ZeroFill { at, bytes });
+            self.output.push(Action::RevokeWindow { at });
+            self.output.push(Action::ZeroFill { at, bytes });
         }
-    }
-
-    /// Returns memory to the allocator after [`Action::ZeroFill`].
-    pub fn cleared(&mut self, at: u64, bytes: u64) {
-        self.segments.cleared(at, bytes);
     }
 }

@@ -2,16 +2,15 @@
 
 use crate::engine::action::Action;
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::requester::{LocalCaller, LockOwner, ReplyFields, Requester};
+use crate::engine::home::handler::Home;
+use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::state::lock_queue::Holder;
-use crate::engine::state::pending::WaitState;
 use crate::model::segment::{Access, Principal};
 use crate::request::operation::{LockRequest, LockToken};
-use crate::{Failure, Message, Outcome, SegmentId};
+use crate::{Failure, Outcome, SegmentId};
 
-impl Engine {
+impl Home<'_> {
     /// Grants the lock to a requester that need not wait for it.
     pub(crate) fn grant(
         &mut self,
@@ -43,14 +42,14 @@ impl Engine {
         {
             return Err(Failure::Busy);
         }
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
+        let fields = ReplyFields::of(segment.stamp(), token.0);
         let at = segment.at;
         if !lock_request.shared {
-            self.push_action(Action::SetLockHolder { at, holder: token });
+            self.output.push(Action::SetLockHolder { at, holder: token });
         }
         self.counters.locks_granted += 1;
         self.segments.mark_busy(id);
-        self.answer(requester, Outcome::Done, fields);
+        self.output.answer(requester, Outcome::Done, fields);
         Ok(())
     }
 
@@ -67,16 +66,17 @@ impl Engine {
             // exclude.
             self.check_home(now, id)?;
         }
+        let releases_all = planted!(self.segments, UncheckedUnlock);
         let segment = self.segments.get_mut(id)?;
         if !segment.lock_queue.release(token, owner) {
-            if planted!(self, UncheckedUnlock) {
+            if releases_all {
                 segment.lock_queue.release_all();
                 self.unmark(id);
                 self.serve_lock_queue(now, id);
             }
             return Err(Failure::LockLost);
         }
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields::of(segment.stamp(), 0);
         self.unmark(id);
         self.serve_lock_queue(now, id);
         Ok(fields)
@@ -98,21 +98,10 @@ impl Engine {
         }
         let segment = self.segments.get_mut(id)?;
         let broken = segment.lock_queue.release_all() as u64;
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: broken };
+        let fields = ReplyFields::of(segment.stamp(), broken);
         self.unmark(id);
-        self.answer(requester, Outcome::Done, fields);
+        self.output.answer(requester, Outcome::Done, fields);
         self.serve_lock_queue(now, id);
-        Ok(())
-    }
-
-    /// Breaks a lock on behalf of a local client.
-    pub(crate) fn break_lock(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId) -> Result<(), Failure> {
-        if self.is_home(segment) {
-            return self.break_at_home(now, caller.principal, segment, Self::requester(caller));
-        }
-        let node = self.reachable_home(segment)?;
-        let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-        self.send(node, Message::Break { step, principal: caller.principal, segment });
         Ok(())
     }
 
@@ -122,7 +111,7 @@ impl Engine {
             && !segment.lock_queue.is_exclusive()
         {
             let at = segment.at;
-            self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+            self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         }
     }
 
@@ -131,13 +120,28 @@ impl Engine {
         while let Ok(segment) = self.segments.get_mut(id)
             && let Some(waiter) = segment.lock_queue.next_ready()
         {
-            if planted!(self, WaiterDropped) && now.steady_us.is_multiple_of(5) {
+            if planted!(self.segments, WaiterDropped) && now.steady_us.is_multiple_of(5) {
                 continue;
             }
             if let Err(failure) = self.execute_op(now, id, waiter) {
                 self.fail_waiter(&waiter, failure);
             }
         }
+    }
+
+    /// Removes a requester from a segment's queues; `false` if it is in none.
+    pub(crate) fn cancel_at_home(&mut self, now: Now, id: SegmentId, requester: Requester) -> bool {
+        let Ok(segment) = self.segments.get_mut(id) else { return false };
+        if let Some(waiter) = segment.lock_queue.take_waiter(requester) {
+            self.fail_waiter(&waiter, Failure::TimedOut);
+            // Waiters behind it may have waited for it alone.
+            self.serve_lock_queue(now, id);
+        } else if segment.lock_queue.take_watcher(requester) {
+            self.output.answer(requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
+        } else {
+            return false;
+        }
+        true
     }
 
     /// Breaks the locks and drops the queue entries of an owner that is gone.
@@ -165,9 +169,10 @@ impl Engine {
             next += 1;
             self.update_lock_gate(now, id);
             self.expire_forward(now, id);
+            let is_endless = planted!(self.segments, EndlessLease);
             let Ok(segment) = self.segments.get_mut(id) else { continue };
             let holders_before = segment.lock_queue.holders();
-            if !planted!(self, EndlessLease) && segment.lock_queue.expire_leases(now.steady_us) {
+            if !is_endless && segment.lock_queue.expire_leases(now.steady_us) {
                 self.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
                 self.unmark(id);
             }
@@ -179,7 +184,7 @@ impl Engine {
             while let Ok(segment) = self.segments.get_mut(id)
                 && let Some(watcher) = segment.lock_queue.next_expired_watcher(now.steady_us)
             {
-                self.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
+                self.output.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
             }
             self.serve_lock_queue(now, id);
         }

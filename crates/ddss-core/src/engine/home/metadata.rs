@@ -2,15 +2,12 @@
 
 use crate::engine::action::{Action, MessageBody};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
-use crate::engine::ids::{BufferId, StepId};
-use crate::engine::requester::{LocalCaller, LockOwner, ReplyFields, Requester};
-use crate::engine::state::pending::WaitState;
+use crate::engine::home::handler::Home;
+use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::state::segments::{MoveOutcome, Segment};
 use crate::model::segment::{Access, PermissionUpdate, Permissions, Principal};
-use crate::request::listing::{ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
-use crate::request::operation::ArenaRange;
-use crate::{ChannelId, Completion, Failure, Message, NodeId, Outcome, RequestId, SegmentId, SegmentInfo};
+use crate::request::listing::{ListQuery, Listing, LockHolder, ReplicationInfo};
+use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 use arrayvec::ArrayVec;
 
 type PageBytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
@@ -29,8 +26,8 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
     Listing {
         name: segment.name,
         info: segment.info(segment.id),
-        version: segment.version,
-        timestamp: segment.timestamp,
+        version: segment.version(),
+        timestamp: segment.timestamp(),
         holders: many(segment.lock_queue.holders()),
         locked: segment.lock_queue.is_exclusive(),
         waiting: many(segment.lock_queue.waiting()),
@@ -49,13 +46,13 @@ fn may_hear(permissions: &Permissions, principal: Principal) -> Result<(), Failu
     may(Access::Read).or_else(|_| may(Access::Write)).or_else(|_| may(Access::Release))
 }
 
-impl Engine {
+impl Home<'_> {
     fn listing(&self, now: Now, segment: &Segment) -> Listing {
-        listing(now, self.node, segment, |node| self.replicas.can_serve(&self.peers, node))
+        listing(now, self.node, segment, |node| self.replicas.can_serve(self.peers, node))
     }
 
     /// Returns the next page of this node's segments, and whether there are more.
-    fn page(&self, now: Now, principal: Principal, query: &ListQuery) -> (PageBytes, bool) {
+    pub(crate) fn page(&self, now: Now, principal: Principal, query: &ListQuery) -> (PageBytes, bool) {
         let mut page = PageBytes::new();
         let (prefix, after) = (query.prefix.as_str(), query.after.as_str());
         // The prefix itself may be a name, so it is looked up first.
@@ -70,57 +67,10 @@ impl Engine {
         (page, false)
     }
 
-    /// Lists for a client, from the first connected node with at least that id.
-    pub(crate) fn list_from(
-        &mut self,
-        now: Now,
-        caller: &LocalCaller,
-        from: NodeId,
-        text: ArenaRange,
-        query: &ListQuery,
-    ) -> Result<(), Failure> {
-        let up = self.peers.iter().filter(|&(_, up)| up).map(|(node, _)| node);
-        let next = up.chain([self.node]).filter(|&node| node >= from).min();
-        match next {
-            None => self.complete_page(caller.channel, caller.request, ListPage::default()),
-            Some(node) if node == self.node => {
-                let (bytes, more) = self.page(now, caller.principal, query);
-                self.reply_page(caller.channel, caller.request, text, &bytes, (node, more));
-            }
-            Some(node) => {
-                let step = self.begin(caller, WaitState::Page { node, into: text, list: true })?.to_bits();
-                let buffer = self.buffers.insert(&query.encode());
-                let message = Message::List { step, principal: caller.principal };
-                self.push_action(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
-                self.free_buffer(buffer);
-            }
-        }
-        Ok(())
-    }
-
     /// Lists for a peer.
     pub(crate) fn list_at_home(&mut self, now: Now, node: NodeId, step: u64, principal: Principal, query: &ListQuery) {
         let (page, more) = self.page(now, principal, query);
         self.send_page(node, step, &page, more);
-    }
-
-    /// Returns the listing of one segment to a client.
-    pub(crate) fn stat(
-        &mut self,
-        now: Now,
-        caller: &LocalCaller,
-        segment: SegmentId,
-        into: ArenaRange,
-    ) -> Result<(), Failure> {
-        if self.is_home(segment) {
-            let page = self.page_of_one(now, segment, caller.principal)?;
-            self.reply_page(caller.channel, caller.request, into, &page, (self.node, false));
-            return Ok(());
-        }
-        let node = self.reachable_home(segment)?;
-        let step = self.begin(caller, WaitState::Page { node, into, list: false })?.to_bits();
-        self.send(node, Message::Stat { step, principal: caller.principal, segment });
-        Ok(())
     }
 
     /// Returns the listing of one segment to a peer.
@@ -137,7 +87,7 @@ impl Engine {
         Ok(())
     }
 
-    fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<PageBytes, Failure> {
+    pub(crate) fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<PageBytes, Failure> {
         self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
         if segment.is_replica() {
@@ -150,46 +100,13 @@ impl Engine {
     }
 
     fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
-        let buffer = self.buffers.insert(page);
-        self.push_action(Action::Send {
+        let buffer = self.output.store(page);
+        self.output.push(Action::Send {
             node,
             message: Message::Listed { step, more },
             tail: MessageBody::Buffer(buffer),
         });
-        self.free_buffer(buffer);
-    }
-
-    /// Handles a page that a peer sent.
-    pub(crate) fn handle_page(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
-        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)).copied() else {
-            self.counters.stale += 1;
-            return;
-        };
-        let WaitState::Page { into, .. } = pending.wait else { return self.push_action(Action::Disconnect { node }) };
-        self.end_pending(step);
-        self.reply_page(pending.channel, pending.request, into, page, (node, more));
-    }
-
-    fn reply_page(
-        &mut self,
-        channel: ChannelId,
-        request: RequestId,
-        into: ArenaRange,
-        page: &[u8],
-        of: (NodeId, bool),
-    ) {
-        let bytes = page.len() as u16;
-        let buffer: BufferId = self.buffers.insert(page);
-        let into = ArenaRange { bytes: bytes.into(), ..into };
-        self.push_action(Action::WriteOut { buffer, client: channel.client, into });
-        self.free_buffer(buffer);
-        self.complete_page(channel, request, ListPage { node: of.0, bytes, more: of.1 });
-    }
-
-    /// Completes a list with a page. For a node that went away in between the page is empty.
-    pub(crate) fn complete_page(&mut self, channel: ChannelId, request: RequestId, page: ListPage) {
-        let done = Completion::bare(request, Outcome::Done);
-        self.reply(channel, Completion { data: page.encode(), ..done }, None);
+        self.output.free_buffer(buffer);
     }
 
     /// Changes the permissions of a segment at home here, if `principal` may. If the set of readers changes, the segment
@@ -220,34 +137,34 @@ impl Engine {
         if new.audience() == old.audience() {
             self.segments.set_permissions(id, new)?;
             let record = self.segments.record(id)?;
-            self.push_action(Action::RewriteRecord { record });
+            self.output.push(Action::RewriteRecord { record });
             self.announce_permissions(id, requester);
             return Ok(());
         }
         let (record, from, bytes) = self.segments.begin_move(id, new, requester)?;
-        self.push_action(Action::Move { record, from, bytes });
+        self.output.push(Action::Move { record, from, bytes });
         Ok(())
     }
 
     /// Completes a move.
-    pub fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
+    pub(crate) fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
         let Some(id) = self.segments.at_slot(at) else { return };
         let deadline_us = now.steady_us + Self::FORGET_US;
         match self.segments.end_move(id, made, deadline_us) {
             None => return,
             Some(MoveOutcome::Not { requester, to, bytes, failure }) => {
-                self.push_action(Action::ZeroFill { at: to, bytes });
-                self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                self.output.push(Action::ZeroFill { at: to, bytes });
+                self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
             Some(MoveOutcome::There { requester, record, from, holder, readers }) => {
                 // A lock may have been released meanwhile. Until the record changes, the segment is in the old place.
-                self.push_action(Action::SetLockHolder { at: record.at, holder });
-                self.push_action(Action::RewriteRecord { record });
+                self.output.push(Action::SetLockHolder { at: record.at, holder });
+                self.output.push(Action::RewriteRecord { record });
                 for line in record.spec.header_lines() {
-                    self.push_action(Action::EraseHeader { at: from + line });
+                    self.output.push(Action::EraseHeader { at: from + line });
                 }
                 for node in readers {
-                    self.send(node, Message::Forget { segment: id });
+                    self.output.send(node, Message::Forget { segment: id });
                 }
                 self.reclaim();
                 self.announce_permissions(id, requester);
@@ -259,48 +176,43 @@ impl Engine {
     /// Announces new permissions to every node that knows the old ones, and answers the requester.
     fn announce_permissions(&mut self, id: SegmentId, requester: Requester) {
         let Ok(segment) = self.segments.get(id) else { return };
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields::of(segment.stamp(), 0);
         let (info, readers) = (segment.info(id), segment.window_holders().to_vec());
         for node in readers {
-            self.send(node, Message::Changed { info });
+            self.output.send(node, Message::Changed { info });
         }
-        self.answer(requester, Outcome::Done, fields);
+        self.output.answer(requester, Outcome::Done, fields);
     }
 
-    /// Changes permissions on behalf of a local client.
-    pub(crate) fn update_permissions(
+    /// Gives a peer a window over a segment, if the user on whose behalf it asks may access the segment.
+    pub(crate) fn describe_segment(
         &mut self,
-        now: Now,
-        caller: &LocalCaller,
-        segment: SegmentId,
-        update: PermissionUpdate,
+        node: NodeId,
+        step: u64,
+        principal: Principal,
+        id: SegmentId,
     ) -> Result<(), Failure> {
-        if self.is_home(segment) {
-            return self.update_permissions_at_home(
-                now,
-                caller.principal,
-                segment,
-                update,
-                Requester::Client(caller.channel, caller.request),
-            );
-        }
-        let node = self.reachable_home(segment)?;
-        let step = self.begin(caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-        self.send(node, Message::Permit { step, principal: caller.principal, segment, update });
-        Ok(())
+        let permissions = self.segments.get(id)?.permissions;
+        let allowed =
+            permissions.allow(principal, Access::Read).or_else(|_| permissions.allow(principal, Access::Write));
+        allowed.map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        self.send_description(node, step, id)
     }
 
-    /// Handles a change of permissions at a remote home.
-    pub(crate) fn handle_info_change(&mut self, node: NodeId, info: SegmentInfo) {
-        if self.home_of(info.segment) != node {
-            if info.copies > 1 {
-                // The sender is a former home.
-                return;
-            }
-            return self.push_action(Action::Disconnect { node });
+    pub(crate) fn send_description(&mut self, node: NodeId, step: u64, id: SegmentId) -> Result<(), Failure> {
+        let segment = self.segments.get_mut(id)?;
+        if segment.is_replica() {
+            return Err(Failure::NodeDown);
         }
-        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
-            remote.info.permissions = info.permissions;
+        segment.add_window_holder(node);
+        let (at, bytes, is_replicated) = (segment.at, segment.pool_bytes(), segment.replication.is_some());
+        let message = Message::Found { step, info: segment.info(id), window: Default::default() };
+        if is_replicated {
+            // A window could outlive this node's time as the home, so there is none.
+            self.output.send(node, message);
+        } else {
+            self.output.push(Action::GrantWindow { node, message, at, bytes });
         }
+        Ok(())
     }
 }

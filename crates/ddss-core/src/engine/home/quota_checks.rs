@@ -1,23 +1,12 @@
-//! Quotas of users: set by the daemon, checked where a segment or a replica is made.
+//! Checks of quotas where a segment or a replica is made.
 
-use crate::engine::engine::Engine;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::{ReplyFields, Requester};
-use crate::engine::state::segments::quotas::{Quota, Quotas, Usage};
 use crate::model::segment::Principal;
 use crate::model::spec::Spec;
 use crate::{Outcome, Version};
 
-impl Engine {
-    /// Replaces all limits. Existing segments stay.
-    pub fn set_quotas(&mut self, quotas: Quotas) {
-        self.segments.accounts.set_quotas(quotas);
-    }
-
-    /// Returns usage and limit of every user that has segments.
-    pub fn usages(&self) -> impl Iterator<Item = (u32, Usage, Quota)> + '_ {
-        self.segments.accounts.usages()
-    }
-
+impl Home<'_> {
     /// Answers a request for a segment that would exceed its owner's quota; `false` if it fits. The word of the answer
     /// is the usage, its version the limit.
     pub(crate) fn refuse_over_quota(&mut self, requester: Requester, principal: Principal, spec: &Spec) -> bool {
@@ -26,7 +15,7 @@ impl Engine {
         };
         self.counters.over_quota += 1;
         let fields = ReplyFields { version: Version(allowed), word: used, ..ReplyFields::default() };
-        self.answer(requester, Outcome::Failed(failure), fields);
+        self.output.answer(requester, Outcome::Failed(failure), fields);
         true
     }
 

@@ -6,9 +6,9 @@
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
 use crate::engine::ids::StepId;
+use crate::engine::remote::handler::Remote;
 use crate::engine::requester::LocalCaller;
 use crate::engine::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use crate::engine::state::read_cache::CachedSegment;
@@ -16,7 +16,7 @@ use crate::limits::CACHED_BYTES_MAX;
 use crate::peer::message::SegmentInfo;
 use crate::{ChannelId, Completion, Failure, NodeId, Outcome, RequestId, SegmentId, Timestamp, Version};
 
-impl Engine {
+impl Remote<'_> {
     /// Answers from the cache, or starts to fill it; `false` if the get has to go to the home.
     pub(crate) fn get_cached(
         &mut self,
@@ -33,12 +33,13 @@ impl Engine {
         let copy = match self.read_cache.get(segment) {
             Some(copy) if copy.is_filling => return Ok(false),
             Some(copy)
-                if planted!(self, EternalCopy) || now.steady_us < copy.read_start_us.saturating_add(copy_us.into()) =>
+                if planted!(self.segments, EternalCopy)
+                    || now.steady_us < copy.read_start_us.saturating_add(copy_us.into()) =>
             {
                 let copy = *copy;
                 self.counters.cache_hits += 1;
                 self.answer_from(&copy, caller.channel, caller.request, transfer);
-                self.free_table(&transfer.parts);
+                self.output.free_table(&transfer.parts);
                 return Ok(true);
             }
             Some(copy) => *copy,
@@ -79,11 +80,11 @@ impl Engine {
                 Some((copy.at + offset, bytes as u8))
             }
             parts => {
-                self.push_action(Action::CopyOut { at: copy.at, parts, client: channel.client, into: transfer.range });
+                self.output.push(Action::CopyOut { at: copy.at, parts, client: channel.client, into: transfer.range });
                 None
             }
         };
-        self.reply(channel, done, data);
+        self.output.reply(channel, done, data);
     }
 
     /// Completes the fill of a cached copy.
@@ -94,10 +95,7 @@ impl Engine {
         transfer: &Transfer,
         stamp: (Version, Timestamp),
     ) {
-        let Some(copy) = self.read_cache.get_mut(transfer.segment) else { return };
-        (copy.version, copy.timestamp) = stamp;
-        copy.is_filling = false;
-        let copy = *copy;
+        let Some(copy) = self.read_cache.end_fill(transfer.segment, stamp) else { return };
         self.answer_from(&copy, pending.channel, pending.request, transfer);
         self.end_pending(step);
         if copy.is_invalidated {
@@ -114,13 +112,11 @@ impl Engine {
 
     /// Invalidates the cached copy of a segment that a local client changed or that is gone.
     pub(crate) fn invalidate_cached(&mut self, segment: SegmentId) {
-        if planted!(self, UnspoiltCopy) {
+        if planted!(self.segments, UnspoiltCopy) {
             return;
         }
-        match self.read_cache.get_mut(segment) {
-            Some(copy) if copy.is_filling => copy.is_invalidated = true,
-            Some(_) => self.evict_cached(segment),
-            None => {}
+        if !self.read_cache.invalidate_fill(segment) {
+            self.evict_cached(segment);
         }
     }
 

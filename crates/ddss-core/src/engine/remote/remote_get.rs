@@ -7,9 +7,9 @@
 
 use crate::engine::action::{Action, FetchTarget, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
 use crate::engine::ids::StepId;
+use crate::engine::remote::handler::Remote;
 use crate::engine::requester::LocalCaller;
 use crate::engine::state::pending::{Pending, PendingReads, Transfer, WaitState};
 use crate::engine::state::segments::check_range;
@@ -18,9 +18,10 @@ use crate::model::segment::{Access, Header, SnapshotCheck};
 use crate::peer::message::SegmentInfo;
 use crate::{Completion, Failure, Message, Outcome, SegmentId, Timestamp, Version};
 
-impl Engine {
+impl Remote<'_> {
     /// Gets bytes of a remote segment: reads them, or asks its home first. On error the caller still owns the range
     /// table.
+    #[inline]
     pub(crate) fn get_remote(&mut self, now: Now, caller: LocalCaller, transfer: Transfer) -> Result<(), Failure> {
         self.reachable_home(transfer.segment)?;
         let Some(info) = self.known_segment(transfer.segment) else {
@@ -34,7 +35,7 @@ impl Engine {
         if info.copies == 1 {
             info.permissions.allow(caller.principal, Access::Read)?;
         }
-        for range in &self.ranges_of(&transfer.parts) {
+        for range in &self.output.ranges_of(&transfer.parts) {
             check_range(info.bytes, range.offset, range.bytes)?;
         }
         let rules = info.model.get_rules(transfer.options.requested_model);
@@ -57,6 +58,7 @@ impl Engine {
     }
 
     /// Returns the recorded info of a remote segment.
+    #[inline]
     pub(crate) fn known_segment(&mut self, segment: SegmentId) -> Option<SegmentInfo> {
         let home = self.home_of(segment);
         let remote = self.peers.reachable(home)?.remotes.get(&segment)?;
@@ -81,11 +83,12 @@ impl Engine {
         let step = self.begin(&caller, WaitState::Info { transfer })?;
         let message =
             Message::Describe { step: step.to_bits(), principal: caller.principal, segment: transfer.segment };
-        self.send(self.home_of(transfer.segment), message);
+        self.output.send(self.home_of(transfer.segment), message);
         Ok(())
     }
 
     /// Starts the reads of a get that waits in [`WaitState::Fetch`].
+    #[inline]
     pub(crate) fn fetch(&mut self, step: StepId, fetching: &PendingReads, target: FetchTarget) -> Result<(), Failure> {
         let PendingReads { transfer: Transfer { segment, mut parts, .. }, history_version, refresh, .. } = *fetching;
         let home = self.home_of(segment);
@@ -99,12 +102,13 @@ impl Engine {
         if refresh {
             parts = RangeSet::One { offset: 0, bytes: info.bytes as u32 };
         }
-        self.push_action(Action::Fetch { node: home, step, window, line, parts, target });
+        self.output.push(Action::Fetch { node: home, step, window, line, parts, target });
         Ok(())
     }
 
     /// Handles the end of a fetch: the header before the bytes and the state word after them, or a failure.
-    pub fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
+    #[inline]
+    pub(crate) fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
         let Some(pending) = self.operations.get_mut(step).copied() else {
             self.counters.stale += 1;
             return;
@@ -116,8 +120,10 @@ impl Engine {
         self.read_ended(segment);
         let in_time = now.steady_us < pending.deadline_us;
         let header = match result {
-            Ok((header, _)) if planted!(self, SingleStateRead) => (header, header.state),
-            Ok((header, after)) if planted!(self, TornAccepted) => (Header { state: after & !1, ..header }, after & !1),
+            Ok((header, _)) if planted!(self.segments, SingleStateRead) => (header, header.state),
+            Ok((header, after)) if planted!(self.segments, TornAccepted) => {
+                (Header { state: after & !1, ..header }, after & !1)
+            }
             Ok(read) => read,
             Err(failure) => return self.end_fetch(step, &fetching, failure),
         };
@@ -128,7 +134,7 @@ impl Engine {
         let own = self.remote_locks.token_of(pending.channel.client, segment).map_or(0, |token| token.0);
         let locked =
             ![0, own].contains(&header.0.locked) && lock_dependency > LockDependency::None && history_version.is_none();
-        let locked = locked && !planted!(self, UnseenLock);
+        let locked = locked && !planted!(self.segments, UnseenLock);
         let proof = header.0.prove(segment, header.1);
         if let SnapshotCheck::Whole(_, timestamp) = proof {
             // Later timestamps of this node must be greater.
@@ -161,6 +167,7 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn finish_fetch(&mut self, step: StepId, pending: &Pending, transfer: &Transfer, stamp: (Version, Timestamp)) {
         let (version, timestamp) = stamp;
         self.end_pending(step);
@@ -170,10 +177,10 @@ impl Engine {
             _ => None,
         };
         if let Some(failure) = failure {
-            return self.finish(pending, Outcome::Failed(failure));
+            return self.output.finish(pending, Outcome::Failed(failure));
         }
         let done = Completion::bare(pending.request, Outcome::Done);
-        self.reply(pending.channel, Completion { version, timestamp, ..done }, None);
+        self.output.reply(pending.channel, Completion { version, timestamp, ..done }, None);
     }
 
     /// Retries a torn read: again, from the previous version, or executed by the home.
@@ -219,11 +226,12 @@ impl Engine {
             self.drop_cache_fill(fetching.transfer.segment);
         }
         if let Some(pending) = self.end_pending(step) {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
     }
 
     /// Ends one read of a remote segment; the last one informs a home that waits for it.
+    #[inline]
     pub(crate) fn read_ended(&mut self, segment: SegmentId) {
         let home = self.home_of(segment);
         let Some(peer) = self.peers.reachable(home) else { return };
@@ -231,7 +239,7 @@ impl Engine {
         remote.reads = remote.reads.saturating_sub(1);
         if remote.leaving && remote.reads == 0 {
             peer.remotes.remove(&segment);
-            self.send(home, Message::Forgotten { segment });
+            self.output.send(home, Message::Forgotten { segment });
         }
     }
 }

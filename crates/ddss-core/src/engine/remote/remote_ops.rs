@@ -5,9 +5,9 @@
 
 use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::ids::StepId;
-use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
+use crate::engine::remote::handler::Remote;
+use crate::engine::requester::{LocalCaller, NewSegment, ReplyFields, Requester};
 use crate::engine::state::peers::{Peer, RemoteSegment};
 use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
 use crate::engine::state::remote_locks::RemoteLock;
@@ -16,8 +16,8 @@ use crate::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX};
 use crate::model::segment::{Access, Header, Name};
 use crate::model::spec::Placement;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
-use crate::request::listing::ListPage;
-use crate::request::operation::{LockToken, Operation, Payload, PutConditions};
+use crate::request::listing::{ListPage, ListQuery};
+use crate::request::operation::{ArenaRange, LockToken, Operation, Payload, PutConditions};
 use crate::{Failure, Message, NodeId, Outcome, SegmentId};
 
 impl Pending {
@@ -35,15 +35,14 @@ impl Pending {
     }
 }
 
-impl Engine {
-    /// Looks up a name: here, else at every connected peer.
+impl Remote<'_> {
+    /// Looks up a name: here, else at every connected peer. Returns the segment to create here.
     pub(crate) fn look_up(
         &mut self,
         caller: LocalCaller,
         name: Name,
         then: Continuation,
-        now: Now,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<NewSegment>, Failure> {
         self.segments.admits(&name)?;
         if let Some(id) = self.segments.by_name(&name) {
             let segment = self.segments.get(id)?;
@@ -52,14 +51,14 @@ impl Engine {
             }
             segment.permissions.allow(caller.principal, Access::Read)?;
             let info = segment.info(id);
-            self.finish_opened(caller.channel, caller.request, &info);
-            return Ok(());
+            self.output.finish_opened(caller.channel, caller.request, &self.segments.opened(&info));
+            return Ok(None);
         }
-        if matches!(then, Continuation::Allocate(_)) && self.has_name(&name) {
+        if matches!(then, Continuation::Allocate(_)) && self.segments.has_name(&name, self.replicas) {
             return Err(Failure::AlreadyExists);
         }
         if self.directory.is_some() {
-            return self.look_up_in_directory(now, caller, name, then);
+            return self.look_up_in_directory(caller, name, then).map(|()| None);
         }
         let peers: Vec<_> = self.peers.iter().collect();
         let (mut asked, mut unreachable_peers) = (AskedPeers::default(), 0);
@@ -69,51 +68,52 @@ impl Engine {
         let step = self.begin(&caller, WaitState::Lookup)?;
         self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
         for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
-            self.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
+            self.output.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
         }
-        if asked.is_empty() {
-            self.end_failed_lookup(now, step);
-        }
-        Ok(())
+        Ok(if asked.is_empty() { self.end_failed_lookup(step) } else { None })
     }
 
-    /// Ends a lookup that no connected peer could answer.
-    fn end_failed_lookup(&mut self, now: Now, step: StepId) {
+    /// Ends a lookup that no connected peer could answer. Returns the segment to create here.
+    fn end_failed_lookup(&mut self, step: StepId) -> Option<NewSegment> {
         if self.confirm_with_cluster(step) {
-            return;
+            return None;
         }
-        let Some(NameLookup { name, then, unreachable_peers, .. }) = self.lookups.remove(&step) else { return };
-        let Some(pending) = self.operations.remove(step) else { return };
+        let NameLookup { name, then, unreachable_peers, .. } = self.lookups.remove(&step)?;
+        let pending = self.operations.remove(step)?;
         let outcome = match then {
             Continuation::Open if unreachable_peers > 0 => Err(Failure::NodeDown),
             Continuation::Open => Err(Failure::NotFound),
-            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => self.allocate_at_home(
-                now,
-                Requester::Client(pending.channel, pending.request),
-                pending.principal,
-                name,
-                spec,
-            ),
-            Continuation::Allocate(spec) => self.allocate_remote(&pending, name, spec),
+            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
+                let (requester, principal) = (pending.caller().requester(), pending.principal);
+                return Some(NewSegment { requester, principal, name, spec });
+            }
+            Continuation::Allocate(spec) => self.allocate_remote(&pending.caller(), name, spec),
         };
         if let Err(failure) = outcome {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
+        None
     }
 
-    pub(crate) fn allocate_remote(&mut self, pending: &Pending, name: Name, spec: crate::Spec) -> Result<(), Failure> {
+    /// Asks the home of a new segment to create it.
+    pub(crate) fn allocate_remote(
+        &mut self,
+        caller: &LocalCaller,
+        name: Name,
+        spec: crate::Spec,
+    ) -> Result<(), Failure> {
         // An unknown node is treated like a node that is down.
         let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
         let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
-        let step = self.begin(&pending.caller(), WaitState::Allocate { home })?;
-        self.send(home, Message::Allocate { step: step.to_bits(), principal: pending.principal, spec, name });
+        let step = self.begin(caller, WaitState::Allocate { home })?;
+        self.output.send(home, Message::Allocate { step: step.to_bits(), principal: caller.principal, spec, name });
         Ok(())
     }
 
-    pub(crate) fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
+    fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
         let home = self.reachable_home(segment)?;
         let step = self.begin(&caller, WaitState::Release { home })?;
-        self.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
+        self.output.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Engine {
             if info.copies == 1 {
                 info.permissions.allow(caller.principal, Access::Write)?;
             }
-            for range in &self.ranges_of(&parts) {
+            for range in &self.output.ranges_of(&parts) {
                 check_range(info.bytes, range.offset, range.bytes)?;
             }
             let depends_on_lock =
@@ -142,7 +142,7 @@ impl Engine {
         let (client, length) = (caller.channel.client, from.length());
         let (offset, ranges, table) = match parts {
             RangeSet::One { offset, .. } => (offset, 0, None),
-            RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, Some(table)),
+            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, Some(table)),
         };
         let (principal, timeout_us) = (caller.principal, caller.timeout_us);
         let put = |step: StepId, staged| {
@@ -156,7 +156,7 @@ impl Engine {
                 let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
                 let message = put(step, ticket.at);
-                self.push_action(Action::Stage {
+                self.output.push(Action::Stage {
                     node: home,
                     step,
                     at: ticket.at,
@@ -166,13 +166,13 @@ impl Engine {
                     table,
                 });
                 if let Some(table) = table {
-                    self.free_buffer(table);
+                    self.output.free_buffer(table);
                 }
             }
             _ => {
                 let step = self.begin(&caller, WaitState::Put { segment, ticket: None })?;
                 let message = put(step, Message::NOT_STAGED);
-                self.push_action(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
+                self.output.push(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
             }
         }
         Ok(())
@@ -195,7 +195,7 @@ impl Engine {
 
     /// Handles the end of a write into staging memory. If it failed, the put behind it may still have happened: a
     /// connection can end after both had arrived.
-    pub fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
+    pub(crate) fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
         let Err(failure) = result else { return };
         let Some(pending) = self.end_pending(step) else {
             self.counters.stale += 1;
@@ -204,11 +204,11 @@ impl Engine {
         if let WaitState::Put { ticket, .. } = pending.wait {
             self.free_staging(pending.on, ticket);
         }
-        self.finish(&pending, Outcome::Indeterminate(failure));
+        self.output.finish(&pending, Outcome::Indeterminate(failure));
     }
 
     /// Ends an operation whose message was refused before it went out: it did nothing.
-    pub fn refused(&mut self, step: StepId, failure: Failure) {
+    pub(crate) fn refused(&mut self, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         match pending.wait {
             WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
@@ -221,7 +221,7 @@ impl Engine {
             _ => {}
         }
         self.end_pending(step);
-        self.finish(&pending, Outcome::Failed(failure));
+        self.output.finish(&pending, Outcome::Failed(failure));
     }
 
     /// Handles a home's description of one of its segments.
@@ -236,7 +236,10 @@ impl Engine {
         let is_home = self.home_of(info.segment) == node;
         if info.copies > 1 && !is_home {
             // The segment was taken over, and one of the two nodes has yet to learn it.
-            return self.handle_ended(now, node, step, Outcome::Failed(Failure::Busy), ReplyFields::default());
+            let failed = Outcome::Failed(Failure::Busy);
+            let created = self.handle_ended(now, node, step, failed, ReplyFields::default());
+            assert!(created.is_none(), "a segment is created only if no peer has its name");
+            return;
         }
         let wraps = window.base.checked_add(window.bytes).is_none();
         let known = info.bytes <= SEGMENT_BYTES_MAX && info.history_len <= HISTORY_MAX;
@@ -244,7 +247,7 @@ impl Engine {
         let takes = if known { Header::bytes_with(info.bytes, info.history_len) } else { u64::MAX };
         let reaches = info.copies > 1 || !wraps && window.bytes >= takes;
         if !known || !is_home && info.segment.home() != node || !reaches {
-            self.push_action(Action::Disconnect { node });
+            self.output.push(Action::Disconnect { node });
             return;
         }
         let noted = self.record_segment(node, info, window);
@@ -255,14 +258,16 @@ impl Engine {
         match pending.wait {
             WaitState::Allocate { .. } => {
                 self.operations.remove(step);
-                self.finish_opened(pending.channel, pending.request, &info);
+                self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info));
             }
             WaitState::Lookup => {
                 let Some(lookup) = self.take_lookup(step, node) else { return };
                 self.operations.remove(step);
                 match lookup.then {
-                    Continuation::Open => self.finish_opened(pending.channel, pending.request, &info),
-                    Continuation::Allocate(_) => self.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
+                    Continuation::Open => {
+                        self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info))
+                    }
+                    Continuation::Allocate(_) => self.output.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
                 }
             }
             WaitState::Info { transfer } => {
@@ -273,14 +278,59 @@ impl Engine {
                 } else {
                     // The range table stays in use.
                     self.operations.remove(step);
-                    self.get_remote(now, pending.caller(), transfer).err().inspect(|_| self.free_table(&transfer.parts))
+                    self.get_remote(now, pending.caller(), transfer)
+                        .err()
+                        .inspect(|_| self.output.free_table(&transfer.parts))
                 };
                 if let Some(failure) = failure {
                     self.end_pending(step);
-                    self.finish(&pending, Outcome::Failed(failure));
+                    self.output.finish(&pending, Outcome::Failed(failure));
                 }
             }
             _ => self.counters.stale += 1,
+        }
+    }
+
+    /// Requests a page of the list of another node.
+    pub(crate) fn request_page(
+        &mut self,
+        caller: &LocalCaller,
+        node: NodeId,
+        into: ArenaRange,
+        query: &ListQuery,
+    ) -> Result<(), Failure> {
+        let step = self.begin(caller, WaitState::Page { node, into, list: true })?.to_bits();
+        let buffer = self.output.store(&query.encode());
+        let message = Message::List { step, principal: caller.principal };
+        self.output.push(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
+        self.output.free_buffer(buffer);
+        Ok(())
+    }
+
+    /// Handles a page that a peer sent.
+    pub(crate) fn handle_page(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)).copied() else {
+            self.counters.stale += 1;
+            return;
+        };
+        let WaitState::Page { into, .. } = pending.wait else {
+            return self.output.push(Action::Disconnect { node });
+        };
+        self.end_pending(step);
+        self.output.reply_page(pending.channel, pending.request, into, page, (node, more));
+    }
+
+    /// Handles a change of permissions at a remote home.
+    pub(crate) fn handle_info_change(&mut self, node: NodeId, info: SegmentInfo) {
+        if self.home_of(info.segment) != node {
+            if info.copies > 1 {
+                // The sender is a former home.
+                return;
+            }
+            return self.output.push(Action::Disconnect { node });
+        }
+        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
+            remote.info.permissions = info.permissions;
         }
     }
 
@@ -302,26 +352,31 @@ impl Engine {
         true
     }
 
-    /// Handles the release of a segment by its home.
-    pub(crate) fn handle_forget(&mut self, now: Now, node: NodeId, segment: SegmentId) {
-        self.invalidate_cached(segment);
-        self.drop_replica_of(now, node, segment);
+    /// Drops the window over a segment that its home has released.
+    pub(crate) fn handle_forget(&mut self, node: NodeId, segment: SegmentId) {
         let Some(peer) = self.peers.reachable(node) else { return };
         match peer.remotes.get_mut(&segment) {
             Some(remote) if remote.reads > 0 => remote.leaving = true,
             _ => {
                 peer.remotes.remove(&segment);
-                self.send(node, Message::Forgotten { segment });
+                self.output.send(node, Message::Forgotten { segment });
             }
         }
     }
 
-    /// Handles the end of an operation at its home.
-    pub(crate) fn handle_ended(&mut self, now: Now, node: NodeId, step: StepId, outcome: Outcome, fields: ReplyFields) {
+    /// Handles the end of an operation at its home. Returns the segment to create here.
+    pub(crate) fn handle_ended(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        step: StepId,
+        outcome: Outcome,
+        fields: ReplyFields,
+    ) -> Option<NewSegment> {
         self.clock.hear(fields.timestamp, now.wall_us);
         let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)) else {
             self.counters.stale += 1;
-            return;
+            return None;
         };
         let wait = pending.wait;
         let wants_more = matches!(
@@ -334,25 +389,28 @@ impl Engine {
         );
         if wants_more && outcome == Outcome::Done {
             // These end well only with a description, bytes or a page: a peer that says otherwise breaks the protocol.
-            return self.push_action(Action::Disconnect { node });
+            self.output.push(Action::Disconnect { node });
+            return None;
         }
         if let (WaitState::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
-            return self.record_missing(now, step, node);
+            return self.record_missing(step, node);
         }
         if wait == WaitState::Lookup && self.take_lookup(step, node).is_none() {
             self.counters.stale += 1;
-            return;
+            return None;
         }
         if let (WaitState::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {
-            return self.served_get_refused(now, step, failure);
+            self.served_get_refused(now, step, failure);
+            return None;
         }
-        let Some(pending) = self.end_pending(step) else { return };
+        let pending = self.end_pending(step)?;
         match pending.wait {
             WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(fields.word);
-                if !self.is_attached(pending.channel.client) {
-                    return self.release_remote_lock(pending.on, segment, token);
+                if !self.output.is_attached(pending.channel.client) {
+                    self.release_remote_lock(pending.on, segment, token);
+                    return None;
                 }
                 let until_us = now.steady_us.saturating_add(lease_us.into());
                 self.remote_locks.add(RemoteLock {
@@ -367,14 +425,15 @@ impl Engine {
                 if outcome == Outcome::Done {
                     self.release_remote_lock(node, segment, LockToken(fields.word));
                 }
-                return;
+                return None;
             }
             _ => {}
         }
-        self.answer(Requester::Client(pending.channel, pending.request), outcome, fields);
+        self.output.answer(Requester::Client(pending.channel, pending.request), outcome, fields);
+        None
     }
 
-    /// Sends an atomic, a wait for a version, a lock or an unlock to the home.
+    /// Sends an operation without bytes to the home.
     pub(crate) fn request_remote(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
         let LocalCaller { principal, timeout_us, .. } = caller;
         match *operation {
@@ -382,12 +441,12 @@ impl Engine {
                 let home = self.reachable_home(segment)?;
                 self.check_own_lock(&caller, segment, token.is_none())?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
-                self.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
+                self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
             }
             Operation::Await { segment, above } => {
                 let home = self.reachable_home(segment)?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: true })?.to_bits();
-                self.send(home, Message::Await { step, principal, segment, above, timeout_us });
+                self.output.send(home, Message::Await { step, principal, segment, above, timeout_us });
             }
             Operation::Lock { segment, lock_request } => {
                 let home = self.reachable_home(segment)?;
@@ -395,7 +454,7 @@ impl Engine {
                     return Err(Failure::Busy);
                 }
                 let step = self.begin(&caller, WaitState::Lock { segment, lease_us: lock_request.lease_us })?.to_bits();
-                self.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
+                self.output.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
             }
             Operation::Unlock { segment, token } => {
                 let home = self.reachable_home(segment)?;
@@ -403,37 +462,52 @@ impl Engine {
                     return Err(Failure::LockLost);
                 }
                 let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
-                self.send(home, Message::Unlock { step, segment, token });
+                self.output.send(home, Message::Unlock { step, segment, token });
             }
+            Operation::Stat { segment, page } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Page { node: home, into: page, list: false })?.to_bits();
+                self.output.send(home, Message::Stat { step, principal, segment });
+            }
+            Operation::Permit { segment, update } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
+                self.output.send(home, Message::Permit { step, principal, segment, update });
+            }
+            Operation::Break { segment } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
+                self.output.send(home, Message::Break { step, principal, segment });
+            }
+            Operation::Release { segment } => self.release_remote(caller, segment)?,
             _ => return Err(Failure::Unsupported),
         }
         Ok(())
     }
 
-    /// Records that one peer does not have the name.
-    fn record_missing(&mut self, now: Now, step: StepId, node: NodeId) {
-        let Some(lookup) = self.lookups.get_mut(&step) else { return };
+    /// Records that one peer does not have the name. Returns the segment to create here.
+    fn record_missing(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
+        let lookup = self.lookups.get_mut(&step)?;
         lookup.asked.remove(node);
-        if lookup.asked.is_empty() {
-            self.end_failed_lookup(now, step);
-        }
+        if lookup.asked.is_empty() { self.end_failed_lookup(step) } else { None }
     }
 
-    /// Ends an operation whose node is gone.
-    pub(crate) fn handle_peer_loss(&mut self, now: Now, step: StepId, node: NodeId) {
+    /// Ends an operation whose node is gone. Returns the segment to create here.
+    pub(crate) fn handle_peer_loss(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
         if let Some(lookup) = self.lookups.get_mut(&step) {
             if lookup.asked.contains(node) {
                 lookup.unreachable_peers += 1;
-                self.record_missing(now, step, node);
+                return self.record_missing(step, node);
             }
-            return;
+            return None;
         }
-        let Some(pending) = self.end_pending(step) else { return };
+        let pending = self.end_pending(step)?;
         let outcome = match pending.wait {
-            WaitState::LateLock { .. } => return,
+            WaitState::LateLock { .. } => return None,
             // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
-                return self.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
+                self.output.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
+                return None;
             }
             WaitState::Info { .. }
             | WaitState::Lookup
@@ -448,7 +522,8 @@ impl Engine {
             | WaitState::Unlock { .. }
             | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
         };
-        self.finish(&pending, outcome);
+        self.output.finish(&pending, outcome);
+        None
     }
 }
 

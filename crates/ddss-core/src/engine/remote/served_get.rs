@@ -8,11 +8,9 @@
 
 use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
-use crate::engine::ids::{ServedGetId, StepId};
-use crate::engine::requester::{ReplyFields, Requester};
-use crate::engine::state::memory::staging::Ticket;
+use crate::engine::ids::StepId;
+use crate::engine::remote::handler::Remote;
 use crate::engine::state::pending::{Pending, Transfer, WaitState};
 use crate::limits::STAGING_BYTES;
 use crate::{Completion, Failure, Message, NodeId, Outcome, Timestamp, Version};
@@ -27,89 +25,14 @@ pub(crate) struct ServedReply {
     pub(crate) number: u64,
 }
 
-impl Engine {
-    /// Executes a get for a peer and sends the bytes.
-    pub(crate) fn serve_get(
-        &mut self,
-        node: NodeId,
-        step: u64,
-        at: u64,
-        parts: RangeSet,
-        stamp: (Version, Timestamp),
-    ) -> Result<(), Failure> {
-        let (length, (version, timestamp)) = (parts.bytes(), stamp);
-        self.counters.served_gets += 1;
-        if length as usize <= Message::PUT_BYTES_MAX {
-            let (staged, number) = (Message::NOT_STAGED, 0);
-            let message = Message::Got { step, version, timestamp, length, staged, number };
-            self.push_action(Action::Send { node, message, tail: MessageBody::Pool(at, parts) });
-            self.free_table(&parts);
-            return Ok(());
-        }
-        let ticket = self.peers.reachable(node).ok_or(Failure::NodeDown)?.staging.take(length).ok_or(Failure::Busy)?;
-        let aside = self.segments.allocate_blocks(length.into());
-        let served_get = aside.and_then(|to| self.served_gets.insert(to, length.into(), 1));
-        let (Some(to), Some(served_get)) = (aside, served_get) else {
-            if let Some(to) = aside {
-                self.segments.free_blocks(to, length.into());
-            }
-            self.free_staging_place(node, ticket.number());
-            return Err(Failure::Busy);
-        };
-        let (staged, number) = (ticket.at, ticket.number());
-        let message = Message::Got { step, version, timestamp, length, staged, number };
-        let here = if let RangeSet::One { offset, .. } = parts { at + offset } else { to };
-        let to = if planted!(self, NoSnapshot) { here } else { to };
-        self.push_action(Action::Snapshot { at, parts, to });
-        self.free_table(&parts);
-        self.push_action(Action::SendStaged {
-            node,
-            served_get,
-            at: staged,
-            from: to,
-            bytes: length,
-            message,
-            table: None,
-        });
-        Ok(())
-    }
-
-    /// Frees bytes that the fabric has taken, or never will.
-    pub fn served_get_sent(&mut self, served_get: ServedGetId) {
-        // An entry of length zero refers to bytes in a segment.
-        if let Some((at, bytes)) = self.served_gets.remove(served_get).filter(|&(_, bytes)| bytes > 0) {
-            self.segments.free_blocks(at, bytes);
-        }
-    }
-
-    /// Handles bytes that could not be sent: the requester is told that there was no room.
-    pub fn served_get_failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
-        self.served_get_sent(served_get);
-        if let Message::Forward { number, .. } | Message::Piece { number, .. } = *message {
-            // The replica will never get it and has to resynchronise.
-            self.free_staging_place(node, number);
-            self.push_action(Action::Disconnect { node });
-        }
-        if let Message::Got { step, number, .. } = *message {
-            self.free_staging_place(node, number);
-            self.answer(Requester::Peer(node, step), Outcome::Failed(Failure::Busy), ReplyFields::default());
-        }
-    }
-
-    /// Frees staging memory that a peer has emptied.
-    pub(crate) fn free_staging_place(&mut self, node: NodeId, number: u64) {
-        if let Some(peer) = self.peers.reachable(node) {
-            peer.staging.give(Ticket::of(number));
-        }
-    }
-
+impl Remote<'_> {
     /// Asks the home to execute a pending get.
     pub(crate) fn request_served_get(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let Transfer { segment, parts, options, .. } = transfer;
         let home = self.home_of(segment);
         if self.peers.reachable(home).is_none() {
             self.end_pending(step);
-            return self.finish(pending, Outcome::Failed(Failure::NodeDown));
+            return self.output.finish(pending, Outcome::Failed(Failure::NodeDown));
         }
         let left = pending.deadline_us.saturating_sub(now.steady_us);
         let timeout_us = u32::try_from(left).unwrap_or(u32::MAX);
@@ -118,12 +41,12 @@ impl Engine {
         }
         let (offset, ranges, tail) = match parts {
             RangeSet::One { offset, .. } => (offset, 0, MessageBody::None),
-            RangeSet::Many { table, .. } => (0, self.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
+            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
         };
         let (principal, length, step) = (pending.principal, parts.bytes(), step.to_bits());
         let token = self.remote_locks.token_of(pending.channel.client, segment);
         let message = Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us };
-        self.push_action(Action::Send { node: home, message, tail });
+        self.output.push(Action::Send { node: home, message, tail });
     }
 
     /// Handles a home's answer with bytes: in the message, or in the staging memory for it.
@@ -134,32 +57,32 @@ impl Engine {
         let Some(pending) = self.operations.get_mut(step).filter(waits).copied() else {
             self.counters.stale += 1;
             if is_staged {
-                self.send(node, Message::Taken { number });
+                self.output.send(node, Message::Taken { number });
             }
             return;
         };
         let WaitState::Home(transfer) = pending.wait else { return };
         if length != transfer.parts.bytes() || is_staged && staged.saturating_add(length.into()) > STAGING_BYTES as u64
         {
-            return self.push_action(Action::Disconnect { node });
+            return self.output.push(Action::Disconnect { node });
         }
         let (client, into) = (pending.channel.client, transfer.range);
         self.end_pending(step);
         let done = Completion { version, timestamp, ..Completion::bare(pending.request, Outcome::Done) };
-        let early = planted!(self, EarlyCompletion);
+        let early = planted!(self.segments, EarlyCompletion);
         if early {
-            self.reply(pending.channel, done, None);
+            self.output.reply(pending.channel, done, None);
         }
         if is_staged {
-            self.push_action(Action::Unstage { node, at: staged, client, into });
-            self.send(node, Message::Taken { number });
+            self.output.push(Action::Unstage { node, at: staged, client, into });
+            self.output.send(node, Message::Taken { number });
         } else {
-            let buffer = self.buffers.insert(tail);
-            self.push_action(Action::WriteOut { buffer, client, into });
-            self.free_buffer(buffer);
+            let buffer = self.output.store(tail);
+            self.output.push(Action::WriteOut { buffer, client, into });
+            self.output.free_buffer(buffer);
         }
         if !early {
-            self.reply(pending.channel, done, None);
+            self.output.reply(pending.channel, done, None);
         }
     }
 
@@ -174,7 +97,7 @@ impl Engine {
         if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);
         } else if let Some(pending) = self.end_pending(step) {
-            self.finish(&pending, Outcome::Failed(failure));
+            self.output.finish(&pending, Outcome::Failed(failure));
         }
     }
 }

@@ -4,49 +4,23 @@
 use crate::engine::action::Action;
 use crate::engine::config::Now;
 use crate::engine::dispatch::weight;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::ReplyFields;
 use crate::engine::role::{Proposal, ProposalKind, RoleAssignment};
 use crate::engine::state::replication::{Replicas, ReplicatedSegment, Role, SyncState};
 use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, Outcome, Refusal, SegmentId};
 
-impl Engine {
-    /// Declares that a cluster decides about replicas, as one decides about names.
-    pub fn enable_replication(&mut self) {
-        self.replicas.join_cluster();
-    }
-
-    /// Sets the bytes of one resync piece, and how long a replica may be away before another is chosen.
-    pub fn set_replication_limits(&mut self, piece_bytes: u32, patience_us: u64) {
-        self.replicas.set_limits(piece_bytes, patience_us);
-    }
-
-    /// Returns true if requests may need the exact time, for a lease or the age of a cached copy.
-    #[inline]
-    pub fn needs_time(&self) -> bool {
-        self.segments.has_replicated() || self.read_cache.has_entries()
-    }
-
-    /// Returns the home of a segment.
-    #[inline]
-    pub(crate) fn home_of(&self, segment: SegmentId) -> NodeId {
-        self.replicas.home_of(segment)
-    }
-
-    #[inline]
-    pub(crate) fn is_home(&self, segment: SegmentId) -> bool {
-        self.home_of(segment) == self.node
-    }
-
+impl Home<'_> {
     pub(crate) fn replication_of(&mut self, id: SegmentId) -> Option<&mut ReplicatedSegment> {
         self.segments.get_mut(id).ok()?.replication.as_deref_mut()
     }
 
     /// Updates which operations on a segment have to wait.
     pub(crate) fn update_lock_gate(&mut self, now: Now, id: SegmentId) {
-        let lease_until_us = if planted!(self, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us() };
+        let lease_until_us =
+            if planted!(self.segments, UnfencedHome) { u64::MAX } else { self.replicas.lease_until_us() };
         if let Ok(segment) = self.segments.get_mut(id)
             && let Some(replication) = &segment.replication
         {
@@ -65,7 +39,7 @@ impl Engine {
     /// Makes this node the first home of a segment.
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
         let Some(replication) = self.replication_of(id) else { return };
-        (replication.role, replication.epoch) = (Role::Home(SyncState::Alone), 1);
+        replication.found();
         self.start_transition(now, id);
     }
 
@@ -76,23 +50,15 @@ impl Engine {
     }
 
     /// Handles the cluster's decision about a replicated segment.
-    pub fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
+    pub(crate) fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
         let id = assignment.segment;
-        let before = self.home_of(id);
-        if !self.replicas.assign(assignment) {
-            return;
-        }
-        if before != assignment.home {
-            // All its locks are broken.
-            self.remote_locks.remove_segment(id);
-        }
-        if !self.replicas.is_unconfirmed(id) {
+        if self.replicas.assign(assignment) && !self.replicas.is_unconfirmed(id) {
             self.follow_assignment(now, id, assignment);
         }
     }
 
     /// Handles the release of a replicated segment.
-    pub fn remove_role(&mut self, now: Now, id: SegmentId) {
+    pub(crate) fn remove_role(&mut self, now: Now, id: SegmentId) {
         self.replicas.unassign(id);
         let gone = |engine: &mut Self| {
             let segment = engine.segments.get(id).ok()?;
@@ -103,19 +69,9 @@ impl Engine {
         }
     }
 
-    /// Explains why a segment is not found: it may exist at another node that this node does not know of yet.
-    #[cold]
-    pub(crate) fn explain_failure(&self, segment: Option<SegmentId>, failure: Failure) -> Failure {
-        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.replicas.has_cluster()) else {
-            return failure;
-        };
-        let is_known = self.replicas.assignment(segment).is_some();
-        if is_known || !self.replicas.has_lease() { Failure::NodeDown } else { failure }
-    }
-
     /// Extends this node's lease: until then no replica takes over a segment at home here. Earlier decisions were
     /// delivered before this call.
-    pub fn lease(&mut self, now: Now, until_us: u64) {
+    pub(crate) fn lease(&mut self, now: Now, until_us: u64) {
         for id in self.replicas.extend_lease(until_us) {
             self.find_role(now, id);
         }
@@ -186,18 +142,12 @@ impl Engine {
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
     fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let (at, stamp) = (segment.at, segment.timestamp);
+        let (at, stamp) = (segment.at, segment.timestamp());
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let floor = replication.floor.max(stamp);
-        *replication = ReplicatedSegment {
-            epoch: assignment.epoch,
-            turn: assignment.turn,
-            node: assignment.replica,
-            ..ReplicatedSegment::default()
-        };
-        (replication.role, replication.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
-        self.restore_clock(floor);
-        self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+        replication.promote(assignment, now.steady_us);
+        self.clock.hear(floor, floor.micros());
+        self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.update_lock_gate(now, id);
         self.start_transition(now, id);
     }
@@ -208,35 +158,24 @@ impl Engine {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let Some(replication) = segment.replication.as_deref_mut() else { return };
-        let deferred_updates = std::mem::take(&mut replication.deferred_updates);
-        *replication = ReplicatedSegment {
-            epoch: assignment.epoch,
-            node: assignment.home,
-            role: Role::Replica,
-            ..ReplicatedSegment::default()
-        };
+        let deferred_updates = replication.demote(assignment);
         segment.lock_queue.unblock_puts();
-        self.push_action(Action::SetLockHolder { at, holder: LockToken::default() });
+        self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {
-            self.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
+            self.output.answer(requester, Outcome::Failed(Failure::NodeDown), ReplyFields::default());
         }
         self.follow_assignment(now, id, assignment);
     }
 
     /// Marks a node as dead. Where this node is the replica of its segments, it asks to take over.
-    pub fn node_dead(&mut self, now: Now, node: NodeId) {
+    pub(crate) fn node_dead(&mut self, now: Now, node: NodeId) {
         self.replicas.set_dead(node, true);
         for id in self.segments.replicated() {
             if self.replicas.assignment(id).is_some_and(|assignment| assignment.home == node) {
                 self.start_transition(now, id);
             }
         }
-    }
-
-    /// Marks a node as alive.
-    pub fn node_alive(&mut self, node: NodeId) {
-        self.replicas.set_dead(node, false);
     }
 
     /// Proposes a decision, and schedules its repetition.
@@ -246,7 +185,7 @@ impl Engine {
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.retry_us = now.steady_us + Replicas::RETRY_US;
         let (epoch, turn) = (replication.epoch, replication.turn);
-        self.push_action(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
+        self.output.push(Action::Propose { decision: Proposal { segment: id, name, epoch, turn, word } });
     }
 
     /// Continues all unfinished transitions.
@@ -301,8 +240,7 @@ impl Engine {
         let (Ok(segment), Some(assignment)) = (self.segments.get(id), self.replicas.assignment(id)) else {
             return false;
         };
-        let is_whole = segment.timestamp.0 != 0;
-        is_whole
+        segment.is_whole()
             && assignment.paired
             && assignment.replica == self.node
             && (assignment.vacant || self.replicas.is_dead(assignment.home))
@@ -311,7 +249,7 @@ impl Engine {
     /// Finds a replica for a home without one: the previous node, unless it is away for too long or refuses. No node is
     /// asked again before its pause is over.
     fn find_replica(&mut self, now: Now, id: SegmentId) {
-        let forgets = planted!(self, ForgottenRefusal);
+        let forgets = planted!(self.segments, ForgottenRefusal);
         let Self { segments, replicas, peers, .. } = self;
         let Ok(segment) = segments.get_mut(id) else { return };
         let (name, Some(replication)) = (segment.name, segment.replication.as_deref_mut()) else { return };

@@ -6,8 +6,8 @@
 
 use crate::engine::action::{Action, CommitSource, MessageBody, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::role::ProposalKind;
 use crate::engine::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, SyncState};
@@ -27,7 +27,7 @@ pub(crate) struct SegmentChange {
     pub(crate) deadline_us: u64,
 }
 
-impl Engine {
+impl Home<'_> {
     /// Changes a segment that may have a replica. An error means that nothing happened.
     pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, word, .. } = change;
@@ -40,8 +40,8 @@ impl Engine {
         if is_replicated {
             self.note_dirty(now, id, &parts);
         }
-        self.free_table(&parts);
-        self.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        self.output.free_table(&parts);
+        self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
         self.notify_watchers(id, version, timestamp);
         Ok(())
     }
@@ -49,14 +49,14 @@ impl Engine {
     fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
-        let version = Version(segment.version.0 + 1);
+        let version = Version(segment.version().0 + 1);
         let Some(replication) = segment.replication.as_deref() else { return Err(Failure::NodeDown) };
         let (node, goes_out) = (replication.node, !matches!(replication.role, Role::Home(SyncState::Parting)));
         let bytes = parts.bytes();
         let (offset, ranges) = match parts {
             RangeSet::One { offset, .. } => (offset, 0),
             RangeSet::Many { .. } if bytes == 0 => (0, 0),
-            RangeSet::Many { .. } => (0, self.ranges_of(&parts).len() as u8),
+            RangeSet::Many { .. } => (0, self.output.ranges_of(&parts).len() as u8),
         };
         let is_staged = goes_out && (ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX);
         let ticket = if is_staged {
@@ -77,7 +77,7 @@ impl Engine {
             return Err(Failure::Busy);
         };
         let timestamp = self.clock.next(now.wall_us);
-        self.push_action(Action::CopyAside { source, bytes, to: at });
+        self.output.push(Action::CopyAside { source, bytes, to: at });
         let place = (bytes > 0).then_some((at, bytes.into()));
         let what = ForwardKind::Put(parts);
         let forward = PendingForward {
@@ -97,15 +97,15 @@ impl Engine {
             Message::Forward { segment, epoch, version, timestamp, offset, length: bytes, staged, number, ranges };
         if let Some(served_get) = served_get {
             let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
-            self.push_action(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
+            self.output.push(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
         } else if goes_out {
-            self.push_action(Action::Send {
+            self.output.push(Action::Send {
                 node,
                 message,
                 tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }),
             });
         }
-        if planted!(self, EarlyAcknowledgement) {
+        if planted!(self.segments, EarlyAcknowledgement) {
             self.acknowledge_early(now, id);
         }
         Ok(())
@@ -114,8 +114,7 @@ impl Engine {
     /// Records the operation that waits for the replica; returns the epoch.
     fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
         let Some(replication) = self.replication_of(id) else { return 0 };
-        replication.forward = Some(forward);
-        let epoch = replication.epoch;
+        let epoch = replication.begin_forward(forward);
         self.update_lock_gate(now, id);
         self.segments.mark_busy(id);
         epoch
@@ -145,7 +144,7 @@ impl Engine {
         else {
             return false;
         };
-        let (version, node, timestamp) = (segment.version, replication.node, Timestamp(token.0));
+        let (version, node, timestamp) = (segment.version(), replication.node, Timestamp(token.0));
         let goes_out = !matches!(replication.role, Role::Home(SyncState::Parting));
         let deadline_us = now.steady_us.saturating_add(lock_request.lease_us.into());
         let (what, requester) = (ForwardKind::Grant(lock_request), Some(requester));
@@ -161,7 +160,7 @@ impl Engine {
     fn send_floor(&mut self, node: NodeId, segment: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
         let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
         let (offset, length, ranges) = (0, 0, 0);
-        self.send(
+        self.output.send(
             node,
             Message::Forward { segment, epoch, version, timestamp, offset, length, staged, number, ranges },
         );
@@ -171,7 +170,7 @@ impl Engine {
     pub(crate) fn join(&mut self, now: Now, id: SegmentId) {
         let floor = self.clock.last();
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let version = segment.version;
+        let version = segment.version();
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.set_sync(SyncState::Joining(floor));
         let (node, epoch) = (replication.node, replication.epoch);
@@ -222,9 +221,9 @@ impl Engine {
                 if self.apply(id, parts, source, (version, timestamp)).is_ok() {
                     self.counters.commits += 1;
                 }
-                self.free_table(&parts);
+                self.output.free_table(&parts);
                 if let Some(requester) = requester {
-                    self.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+                    self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
                 }
                 self.notify_watchers(id, version, timestamp);
             }
@@ -232,13 +231,13 @@ impl Engine {
                 if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
                     let granted = self.grant_now(now, id, requester, lock_request, LockToken(timestamp.0));
                     if let Err(failure) = granted {
-                        self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                        self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                     }
                 }
             }
             ForwardKind::Done => {}
         }
-        if !matches!(what, ForwardKind::Put(_)) || !planted!(self, EarlyAcknowledgement) {
+        if !matches!(what, ForwardKind::Put(_)) || !planted!(self.segments, EarlyAcknowledgement) {
             self.free_place(&forward);
         }
         self.update_lock_gate(now, id);
@@ -247,7 +246,7 @@ impl Engine {
 
     fn is_requester_alive(&mut self, requester: Requester) -> bool {
         match requester.owner() {
-            LockOwner::Client(client) => self.is_attached(client),
+            LockOwner::Client(client) => self.output.is_attached(client),
             LockOwner::Peer(node) => self.peers.reachable(node).is_some(),
         }
     }
@@ -265,10 +264,10 @@ impl Engine {
         let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
         self.free_place(&forward);
         if let ForwardKind::Put(parts) = forward.what {
-            self.free_table(&parts);
+            self.output.free_table(&parts);
         }
         if let Some(requester) = forward.requester {
-            self.answer(requester, outcome, ReplyFields::default());
+            self.output.answer(requester, outcome, ReplyFields::default());
         }
     }
 
@@ -283,7 +282,7 @@ impl Engine {
             _ => Outcome::Indeterminate(Failure::TimedOut),
         };
         if let Some(requester) = forward.requester.take() {
-            self.answer(requester, failure, ReplyFields::default());
+            self.output.answer(requester, failure, ReplyFields::default());
         }
     }
 
@@ -304,7 +303,7 @@ impl Engine {
 
     /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
     pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
-        let forgets = planted!(self, UnpartedReplica);
+        let forgets = planted!(self.segments, UnpartedReplica);
         let Some(replication) = self.replication_of(id) else { return };
         match replication.role {
             Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
@@ -347,7 +346,7 @@ impl Engine {
         }
         for (principal, update, requester) in deferred_updates {
             if let Err(failure) = self.update_permissions_at_home(now, principal, id, update, requester) {
-                self.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
             }
         }
         self.update_lock_gate(now, id);
@@ -389,7 +388,7 @@ impl Engine {
             .map(|replication| std::mem::take(&mut replication.deferred_updates))
             .unwrap_or_default();
         for (_, _, requester) in deferred_updates {
-            self.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+            self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         }
         self.replicas.forget(id);
     }

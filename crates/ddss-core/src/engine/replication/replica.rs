@@ -3,11 +3,10 @@
 
 use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
 use crate::engine::ids::BufferId;
 use crate::engine::requester::Requester;
-use crate::engine::role::RoleAssignment;
 use crate::engine::state::replication::{ReplicatedSegment, Role};
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::model::segment::{Name, Permissions};
@@ -33,7 +32,7 @@ struct ReplicaPiece {
     number: u64,
 }
 
-impl Engine {
+impl Home<'_> {
     /// Handles a message between a home and its replica.
     pub(crate) fn replica_message(&mut self, now: Now, node: NodeId, message: &Message, tail: &[u8]) {
         match *message {
@@ -54,8 +53,8 @@ impl Engine {
             Message::Forward { segment: id, epoch, version, timestamp, offset, length, staged, number, ranges } => {
                 let sent = ReplicaPiece { id, epoch, number };
                 let table = if ranges == 0 { &[] } else { tail };
-                let Ok(parts) = self.ranges_of_message((offset, length), ranges, table) else {
-                    return self.push_action(Action::Disconnect { node });
+                let Ok(parts) = self.output.ranges_of_message((offset, length), ranges, table) else {
+                    return self.output.push(Action::Disconnect { node });
                 };
                 let bytes = if ranges == 0 { tail } else { &[] };
                 self.store_forwarded(now, node, sent, (version, timestamp), parts, (staged, bytes));
@@ -71,7 +70,7 @@ impl Engine {
     }
 
     fn send_offer_reply(&mut self, node: NodeId, segment: SegmentId, epoch: u32, reply: OfferReply) {
-        self.send(node, Message::OfferAnswer { segment, epoch, reply });
+        self.output.send(node, Message::OfferAnswer { segment, epoch, reply });
     }
 
     /// Returns the newest epoch of a segment that this node knows.
@@ -100,17 +99,17 @@ impl Engine {
             self.drop_replica(now, id);
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
-        let is_stale = planted!(self, StaleCopy);
+        let is_stale = planted!(self.segments, StaleCopy);
         // The replica exists: this cannot fail.
         let _ = self.segments.set_permissions(id, permissions);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
-        let is_whole = (segment.version, segment.timestamp) == stamp || is_stale && segment.timestamp.0 != 0;
+        let is_whole = segment.stamp() == stamp || is_stale && segment.is_whole();
         if let Some(replication) = segment.replication.as_deref_mut() {
             (replication.epoch, replication.node) = (epoch, node);
         }
         if let Ok(record) = self.segments.record(id) {
-            self.push_action(Action::RewriteRecord { record });
+            self.output.push(Action::RewriteRecord { record });
         }
         if !is_whole {
             self.stamp(id, at, (Version(0), Timestamp(0)));
@@ -134,7 +133,7 @@ impl Engine {
         self.drop_spare_replica_named(now, &name);
         let made = if spec.storage == Storage::File && !self.segments.allows_files() {
             Err(Refusal::NoFiles)
-        } else if self.segments.forming(id).is_some() || self.has_name(&name) {
+        } else if self.segments.forming(id).is_some() || self.segments.has_name(&name, self.replicas) {
             Err(Refusal::NotReady)
         } else if self.is_over_quota(permissions.owner, &spec) {
             // A replica counts for its owner's quota here too.
@@ -180,29 +179,19 @@ impl Engine {
     /// gone.
     pub(crate) fn drop_spare_replica_named(&mut self, now: Now, name: &Name) {
         let Some(id) = self.segments.named(name) else { return };
-        if self.is_spare(id) {
+        if self.segments.is_spare(id, self.replicas) {
             self.drop_replica(now, id);
         }
-    }
-
-    /// Returns true if a segment here occupies the name; a spare replica does not.
-    pub(crate) fn has_name(&self, name: &Name) -> bool {
-        self.segments.named(name).is_some_and(|id| !self.is_spare(id))
     }
 
     /// Drops a replica whose home released the segment. A replica that was never in sync is in no decision of the
     /// cluster, and goes with this message.
     pub(crate) fn drop_replica_of(&mut self, now: Now, home: NodeId, id: SegmentId) {
-        if self.replication_of(id).is_some_and(|replication| replication.node == home) && self.is_spare(id) {
+        if self.replication_of(id).is_some_and(|replication| replication.node == home)
+            && self.segments.is_spare(id, self.replicas)
+        {
             self.drop_replica(now, id);
         }
-    }
-
-    /// Returns true if this node has a replica of the segment that may not take over.
-    fn is_spare(&self, id: SegmentId) -> bool {
-        let may_take_over = |assignment: &RoleAssignment| assignment.paired && assignment.replica == self.node;
-        self.segments.get(id).is_ok_and(|segment| segment.is_replica())
-            && !self.replicas.assignment(id).is_some_and(may_take_over)
     }
 
     /// Drops a replica.
@@ -215,9 +204,9 @@ impl Engine {
     fn stamp(&mut self, id: SegmentId, at: u64, stamp: (Version, Timestamp)) {
         let (version, timestamp) = stamp;
         if let Ok(segment) = self.segments.get_mut(id) {
-            (segment.version, segment.timestamp, segment.oldest) = (version, timestamp, version);
+            segment.start_over(stamp);
         }
-        self.push_action(Action::WriteVersion { at, version, timestamp });
+        self.output.push(Action::WriteVersion { at, version, timestamp });
     }
 
     /// Returns the pool offset of the replica that a home writes to; tells the home if there is none or it has another
@@ -233,7 +222,7 @@ impl Engine {
             return at;
         }
         if sent.number != Message::NOT_STAGED {
-            self.send(node, Message::Taken { number: sent.number });
+            self.output.send(node, Message::Taken { number: sent.number });
         }
         if newest > sent.epoch {
             self.send_offer_reply(node, sent.id, newest, OfferReply::Fenced);
@@ -246,7 +235,7 @@ impl Engine {
     /// Returns the source of bytes from a message or from staging memory. Message bytes stay in a buffer until used.
     fn source_of(&mut self, node: NodeId, staged: u64, tail: &[u8]) -> CommitSource {
         if staged == Message::NOT_STAGED {
-            let buffer: BufferId = self.buffers.insert(tail);
+            let buffer: BufferId = self.output.store(tail);
             return CommitSource::Buffer(buffer);
         }
         CommitSource::Staged { node, at: staged }
@@ -254,7 +243,7 @@ impl Engine {
 
     fn acknowledge(&mut self, node: NodeId, sent: &ReplicaPiece, ack: ReplicaAck, stamp: (Version, Timestamp)) {
         let (ReplicaPiece { id: segment, epoch, number }, (version, timestamp)) = (*sent, stamp);
-        self.send(node, Message::Replicated { segment, epoch, ack, version, timestamp, number });
+        self.output.send(node, Message::Replicated { segment, epoch, ack, version, timestamp, number });
     }
 
     fn store_piece(&mut self, node: NodeId, sent: ReplicaPiece, parts: RangeSet, staged: u64, tail: &[u8]) {
@@ -262,14 +251,14 @@ impl Engine {
         let RangeSet::One { offset, bytes } = parts else { return };
         let Ok(segment) = self.segments.get(sent.id) else { return };
         if segment.check_range(offset, bytes).is_err() || bytes as usize > TRANSFER_BYTES_MAX {
-            return self.push_action(Action::Disconnect { node });
+            return self.output.push(Action::Disconnect { node });
         }
-        if segment.timestamp.0 != 0 {
+        if segment.is_whole() {
             // Until all pieces are there, the replica has no valid version.
             self.stamp(sent.id, at, (Version(0), Timestamp(0)));
         }
         let source = self.source_of(node, staged, tail);
-        self.push_action(Action::Fill { at: at + crate::Header::DATA_OFFSET, source, parts });
+        self.output.push(Action::Fill { at: at + crate::Header::DATA_OFFSET, source, parts });
         self.acknowledge(node, &sent, ReplicaAck::Piece, (Version(0), Timestamp(0)));
     }
 
@@ -278,11 +267,11 @@ impl Engine {
         let Some(at) = self.replica_for(node, &sent) else { return };
         self.stamp(id, at, stamp);
         if let Ok(segment) = self.segments.get_mut(id)
-            && let Some(to) = segment.history_offset(segment.version)
+            && let Some(to) = segment.history_offset(segment.version())
         {
             segment.record_timestamp();
             let header = segment.header(id);
-            self.push_action(Action::SaveVersion { at, to, header });
+            self.output.push(Action::SaveVersion { at, to, header });
         }
     }
 
@@ -298,19 +287,18 @@ impl Engine {
         let (version, timestamp) = stamp;
         self.clock.hear(timestamp, now.wall_us);
         if self.replica_for(node, &sent).is_none() {
-            return self.free_table(&parts);
+            return self.output.free_table(&parts);
         }
-        let ranges = self.ranges_of(&parts);
+        let ranges = self.output.ranges_of(&parts);
         let Ok(segment) = self.segments.get_mut(sent.id) else { return };
         if ranges.iter().any(|range| segment.check_range(range.offset, range.bytes).is_err()) {
-            return self.push_action(Action::Disconnect { node });
+            return self.output.push(Action::Disconnect { node });
         }
-        let (is_next, is_token) =
-            (version.0 == segment.version.0 + 1, version == segment.version && parts.bytes() == 0);
-        if segment.timestamp.0 == 0 || !is_next && !is_token {
-            self.free_table(&parts);
+        let (is_next, is_token) = (segment.is_followed_by(stamp), version == segment.version() && parts.bytes() == 0);
+        if !segment.is_whole() || !is_next && !is_token {
+            self.output.free_table(&parts);
             if sent.number != Message::NOT_STAGED {
-                self.send(node, Message::Taken { number: sent.number });
+                self.output.send(node, Message::Taken { number: sent.number });
             }
             return self.send_offer_reply(node, sent.id, sent.epoch, OfferReply::Empty);
         }
@@ -322,7 +310,7 @@ impl Engine {
             // The replica exists and the range was checked.
             let _ = self.apply(sent.id, parts, source, stamp);
         }
-        self.free_table(&parts);
+        self.output.free_table(&parts);
         self.acknowledge(node, &sent, ReplicaAck::Put, stamp);
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::engine::action::{Action, MessageBody, RangeSet};
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::home::handler::Home;
 use crate::engine::state::replication::{ResyncProgress, Role, SyncState};
 use crate::model::segment::Header;
 use crate::{Message, NodeId, OfferReply, SegmentId};
 
-impl Engine {
+impl Home<'_> {
     /// Asks a node to be the replica.
     pub(crate) fn offer(&mut self, now: Now, id: SegmentId, node: NodeId) {
         let Self { replicas, segments, .. } = self;
@@ -22,7 +22,7 @@ impl Engine {
             return;
         }
         let Ok(segment) = segments.get_mut(id) else { return };
-        let (version, timestamp, name) = (segment.version, segment.timestamp, segment.name);
+        let (version, timestamp, name) = (segment.version(), segment.timestamp(), segment.name);
         let (spec, permissions) = (segment.spec, segment.permissions);
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.node = node;
@@ -32,13 +32,13 @@ impl Engine {
         replication.set_sync(SyncState::Offered(copying));
         let epoch = replication.epoch;
         self.replicas.begin_copy(id);
-        self.send(node, Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name });
+        self.output.send(node, Message::Offer { segment: id, epoch, version, timestamp, spec, permissions, name });
     }
 
     /// Handles the answer to an offer.
     pub(crate) fn offer_answered(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, reply: OfferReply) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let (stamp, answer_us) = ((segment.version, segment.timestamp), now.steady_us + self.replicas.answer_us());
+        let (stamp, answer_us) = (segment.stamp(), now.steady_us + self.replicas.answer_us());
         let Some(replication) = segment.replication.as_deref_mut().filter(|replication| replication.node == node)
         else {
             return;
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Records a put that was committed during a resync.
     pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &RangeSet) {
-        let ranges = self.ranges_of(parts);
+        let ranges = self.output.ranges_of(parts);
         let Some(replication) = self.replication_of(id) else { return };
         if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut replication.role {
             ranges.iter().for_each(|range| copying.note_put(range));
@@ -127,7 +127,7 @@ impl Engine {
             let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
             let message = Message::Piece { segment, epoch, offset, length, staged, number };
             let tail = MessageBody::Pool(data, RangeSet::One { offset, bytes: length });
-            self.push_action(Action::Send { node, message, tail });
+            self.output.push(Action::Send { node, message, tail });
             return true;
         }
         let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(length)) else { return false };
@@ -138,7 +138,7 @@ impl Engine {
         };
         let (staged, number) = (ticket.at, ticket.number());
         let message = Message::Piece { segment, epoch, offset, length, staged, number };
-        self.push_action(Action::SendStaged {
+        self.output.push(Action::SendStaged {
             node,
             served_get,
             at: staged,
@@ -165,10 +165,10 @@ impl Engine {
 
     fn finish_resync(&mut self, now: Now, id: SegmentId) {
         let Ok(segment) = self.segments.get(id) else { return };
-        let (version, timestamp) = (segment.version, segment.timestamp);
+        let (version, timestamp) = segment.stamp();
         let Some(replication) = segment.replication.as_deref() else { return };
         let (node, epoch) = (replication.node, replication.epoch);
-        self.send(node, Message::Whole { segment: id, epoch, version, timestamp });
+        self.output.send(node, Message::Whole { segment: id, epoch, version, timestamp });
         self.join(now, id);
     }
 }

@@ -2,9 +2,11 @@
 //! tables and their invariants; the folders beside this one act on them.
 
 pub(crate) mod action_queue;
+pub(crate) mod clients;
 pub(crate) mod lock_queue;
 pub(crate) mod memory;
 pub(crate) mod name_claims;
+pub(crate) mod output;
 pub(crate) mod peers;
 pub(crate) mod pending;
 pub(crate) mod read_cache;

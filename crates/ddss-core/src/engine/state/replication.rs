@@ -23,7 +23,7 @@ use crate::model::segment::{PermissionUpdate, Principal};
 use crate::request::listing::{DegradedReason, ReplicationInfo};
 use crate::request::operation::LockRequest;
 use crate::request::ranges::Range;
-use crate::{NodeId, Refusal, SegmentId, Timestamp, Version};
+use crate::{Failure, NodeId, Refusal, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Replication state of a node, over all segments.
@@ -140,6 +140,16 @@ impl Replicas {
         self.routes.remove(&segment);
     }
 
+    /// Explains why a segment is not found: it may exist at another node that this node does not know of yet.
+    #[cold]
+    pub(crate) fn explain_failure(&self, segment: Option<SegmentId>, failure: Failure) -> Failure {
+        let Some(segment) = segment.filter(|_| failure == Failure::NotFound && self.has_cluster) else {
+            return failure;
+        };
+        let is_known = self.assignments.contains_key(&segment);
+        if is_known || !self.has_lease { Failure::NodeDown } else { failure }
+    }
+
     /// Records that a node was declared dead, or is alive again.
     pub(crate) fn set_dead(&mut self, node: NodeId, is_dead: bool) {
         if is_dead {
@@ -169,11 +179,6 @@ impl Replicas {
         self.has_lease = true;
         self.lease_until_us = self.lease_until_us.max(until_us);
         std::mem::take(&mut self.unconfirmed)
-    }
-
-    /// Returns true if the cluster has confirmed this node's lease at least once.
-    pub(crate) fn has_lease(&self) -> bool {
-        self.has_lease
     }
 
     /// Returns the end of the lease.
@@ -310,6 +315,48 @@ impl ReplicatedSegment {
         let Role::Home(state) = &self.role else { panic!("only a home has a replica: {:?}", self.role) };
         assert!(state.allows(&next), "{state:?} cannot become {next:?}");
         self.role = Role::Home(next);
+    }
+
+    /// Returns true if this node is the home, as far as it knows.
+    pub(crate) fn is_home(&self) -> bool {
+        matches!(self.role, Role::Home(_))
+    }
+
+    /// Makes this node the first home.
+    pub(crate) fn found(&mut self) {
+        assert!(self.epoch == 0 || matches!(self.role, Role::Unconfirmed), "a segment has one first home");
+        (self.role, self.epoch) = (Role::Home(SyncState::Alone), 1);
+    }
+
+    /// Makes this replica the home, without a replica so far.
+    pub(crate) fn promote(&mut self, assignment: &RoleAssignment, now_us: u64) {
+        assert!(matches!(self.role, Role::Replica), "only a replica takes over: {:?}", self.role);
+        assert!(assignment.epoch > self.epoch, "each home has a later epoch than the one before");
+        assert!(self.forward.is_none() && self.deferred_updates.is_empty(), "no call waits at a replica");
+        let (epoch, turn, node) = (assignment.epoch, assignment.turn, assignment.replica);
+        let role = Role::Home(SyncState::Alone);
+        *self = Self { role, epoch, turn, node, lost_us: now_us, ..Self::default() };
+        assert!(!self.needs_acknowledgement() && !self.blocks_puts(), "a new home commits by itself");
+    }
+
+    /// Makes this home the replica of another one. Returns the permission changes that waited.
+    pub(crate) fn demote(&mut self, assignment: &RoleAssignment) -> Vec<(Principal, PermissionUpdate, Requester)> {
+        assert!(self.is_home() && assignment.epoch > self.epoch, "only a later epoch ends a home: {:?}", self.role);
+        assert!(self.forward.is_none(), "a forwarded call is answered before");
+        let deferred_updates = std::mem::take(&mut self.deferred_updates);
+        let (epoch, node) = (assignment.epoch, assignment.home);
+        *self = Self { role: Role::Replica, epoch, node, ..Self::default() };
+        assert!(!self.blocks_puts(), "a replica refuses puts, so that none waits");
+        deferred_updates
+    }
+
+    /// Records an operation that waits for the replica; returns the epoch.
+    pub(crate) fn begin_forward(&mut self, forward: PendingForward) -> u32 {
+        assert!(self.needs_acknowledgement(), "only an acknowledged replica is waited for: {:?}", self.role);
+        assert!(self.forward.is_none(), "one call at a time is on its way to the replica");
+        self.forward = Some(forward);
+        assert!(self.blocks_puts(), "no other put overtakes it");
+        self.epoch
     }
 
     /// Returns true if this node may answer for the segment now.

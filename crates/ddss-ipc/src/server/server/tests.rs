@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::trace_sampling::TracedRequest;
 use crate::{Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, WaitClass, WaitOutcome};
 
 /// Starts a server and a client on one core; `client` runs in the client's thread.

@@ -3,22 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Connection, ConnectionError, Context, Stage};
+use super::context::{ConnectionError, Context, PeerRequest};
+use super::{Connection, Stage};
 use crate::events::CloseReason;
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::iwarp::config::IwarpConfig;
-use crate::iwarp::mpa::{Enhanced, NegotiatedTerms, ReadyMessage, StartError, StartFrame, StartKind};
+use crate::iwarp::mpa::{NegotiatedTerms, ReadyMessage, StartError, StartFrame, StartKind};
 use crate::limits::HELLO_BYTES_MAX;
 use crate::terminate_code::TerminateCode;
-
-/// The peer's request, until the owner has answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PeerRequest {
-    markers: bool,
-    crc: bool,
-    revision: u8,
-    enhanced: Option<Enhanced>,
-}
 
 impl Connection {
     /// Creates the connecting side, with its request in the send queue.

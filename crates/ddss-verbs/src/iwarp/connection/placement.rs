@@ -1,64 +1,18 @@
-//! Placement of segments that are still arriving, so that nothing is buffered and no byte is copied twice.
+//! Placement of tagged segments: also of those that are still arriving, so that nothing is buffered and no byte is
+//! copied twice.
 
-use super::receive::SUMMED_BYTES_MIN;
-use super::{Connection, ConnectionError, Context, Stage};
-use crate::fabric::RegionId;
-use crate::iwarp::ddp::{Header, TAGGED_BYTES};
+use super::context::{ConnectionError, Context};
+use super::partial_segment::{LARGE_BYTES, PartialSegment, SUMMED_BYTES_MIN, Target};
+use super::{Connection, Stage};
+use crate::fabric::Rights;
+use crate::iwarp::ddp::{Header, TAGGED_BYTES, Tagged};
 use crate::iwarp::mpa::frame_bytes;
 use crate::iwarp::rdmap::Opcode;
 use crate::sys::crc;
 use crate::terminate_code::TerminateCode;
 
-/// Payload that needs no check is received directly into its memory from this length on.
-const DIRECT_BYTES_MIN: usize = 2048;
-
-/// Length of a large segment. The bytes before its payload are received separately, so that most of the payload goes
-/// from the socket to its place.
-pub(super) const LARGE_BYTES: usize = 16 << 10;
-
 /// A segment in pieces is placed and summed up to a multiple of this length.
 const PIECE_BYTES: usize = 64;
-
-/// Place of a tagged segment's payload. `None`: the payload is discarded.
-#[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) region: Option<RegionId>,
-    pub(super) offset: u64,
-    pub(super) response: bool,
-    pub(super) last: bool,
-    /// Key that the segment named.
-    pub(super) key: u32,
-}
-
-/// A tagged segment with a parsed header and incomplete payload. Used only without markers, and with CRC only for an
-/// answer to the oldest local read.
-pub(super) struct PartialSegment {
-    target: Target,
-    remaining: usize,
-    trailer: usize,
-    /// With CRC: the checksum of the bytes so far.
-    sum: Option<u32>,
-}
-
-impl PartialSegment {
-    pub(super) fn direct_target(&self) -> Option<(RegionId, u64, usize)> {
-        let region = self.target.region?;
-        // Payload under a CRC has to be summed in private memory.
-        let fits = self.sum.is_none() && self.remaining >= DIRECT_BYTES_MIN;
-        fits.then_some((region, self.target.offset, self.remaining))
-    }
-
-    /// Discards the rest of the payload; returns the region whose hold is to be released. Only a read can be abandoned
-    /// while the connection is open.
-    pub(super) fn abandon(&mut self, ended: bool) -> Option<RegionId> {
-        if ended || self.target.response { self.target.region.take() } else { None }
-    }
-
-    /// Discards the rest of a write into a withdrawn window; returns the region to release.
-    pub(super) fn withdraw(&mut self, key: u32) -> Option<RegionId> {
-        if !self.target.response && self.target.key == key { self.target.region.take() } else { None }
-    }
-}
 
 impl Connection {
     /// Returns true if a large segment that may be placed on arrival probably comes next: after another one, or in
@@ -210,5 +164,50 @@ impl Connection {
         let trailer = frame_bytes(ulpdu_bytes) - 2 - ulpdu_bytes;
         self.partial = Some(PartialSegment { target, remaining, trailer, sum: Some(crc::checksum(head)) });
         Some(head.len())
+    }
+
+    /// Checks a tagged header, returns the place of its payload, and counts the payload as arrived.
+    pub(super) fn check_tagged(
+        &mut self,
+        header: Tagged,
+        bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<Target, TerminateCode> {
+        self.was_large_segment = bytes >= LARGE_BYTES;
+        match Opcode::parse(header.rdmap)? {
+            Opcode::Write => {
+                let key = header.key;
+                let mut target = Target { region: None, offset: 0, response: false, last: header.last, key };
+                let withdrawn_write = self.withdrawn_write.filter(|withdrawn_write| *withdrawn_write == key);
+                self.open_write = (!header.last).then_some(key);
+                if header.last {
+                    self.withdrawn_write = None;
+                }
+                // A segment without payload touches nothing, so its key and address mean nothing.
+                if bytes > 0 && withdrawn_write.is_none() {
+                    let (region, offset) = self
+                        .windows
+                        .translate(cx.memory, header.key, header.address, bytes as u64, Rights::WRITE)
+                        .map_err(|denied| denied.ddp())?;
+                    target.region = Some(region);
+                    target.offset = offset;
+                }
+                Ok(target)
+            }
+            Opcode::ReadResponse => {
+                let read = self.reads.front_mut().ok_or(TerminateCode::DDP_KEY)?;
+                let (region, offset) = read.take(header, bytes)?;
+                Ok(Target { region, offset, response: true, last: header.last, key: header.key })
+            }
+            _ => Err(TerminateCode::RDMAP_OPCODE),
+        }
+    }
+
+    /// Completes a read after the payload of its last segment is placed.
+    pub(super) fn complete_tagged(&mut self, target: Target, cx: &mut Context<'_>) {
+        if target.response && target.last {
+            let read = self.reads.pop_front().expect("the response was checked against it");
+            read.done(self.id, cx);
+        }
     }
 }

@@ -1,20 +1,17 @@
 //! Received frames: each is checked, header by header, and then placed.
 
-use super::placement::{LARGE_BYTES, Target};
-use super::responder::Response;
-use super::{Connection, ConnectionError, Context, Stage};
+use super::context::{ConnectionError, Context};
+use super::partial_segment::SUMMED_BYTES_MIN;
+use super::response::Response;
+use super::{Connection, Stage};
 use crate::events::CloseReason;
-use crate::fabric::Rights;
-use crate::iwarp::ddp::{Header, Tagged, Untagged, queue};
+use crate::iwarp::ddp::{Header, Untagged, queue};
 use crate::iwarp::mpa::{self, Frame};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::terminate_code::TerminateCode;
-
-/// A segment is summed while it is copied from this length on.
-pub(super) const SUMMED_BYTES_MIN: usize = 1024;
 
 impl Connection {
     /// Processes the complete frames at the front of `bytes` and returns the bytes used. The caller offers the rest
@@ -131,51 +128,6 @@ impl Connection {
         };
         if let Err(fault) = result {
             self.fail(fault, Some((ulpdu, ulpdu.len())), cx);
-        }
-    }
-
-    /// Checks a tagged header, returns the place of its payload, and counts the payload as arrived.
-    pub(super) fn check_tagged(
-        &mut self,
-        header: Tagged,
-        bytes: usize,
-        cx: &mut Context<'_>,
-    ) -> Result<Target, TerminateCode> {
-        self.was_large_segment = bytes >= LARGE_BYTES;
-        match Opcode::parse(header.rdmap)? {
-            Opcode::Write => {
-                let key = header.key;
-                let mut target = Target { region: None, offset: 0, response: false, last: header.last, key };
-                let withdrawn_write = self.withdrawn_write.filter(|withdrawn_write| *withdrawn_write == key);
-                self.open_write = (!header.last).then_some(key);
-                if header.last {
-                    self.withdrawn_write = None;
-                }
-                // A segment without payload touches nothing, so its key and address mean nothing.
-                if bytes > 0 && withdrawn_write.is_none() {
-                    let (region, offset) = self
-                        .windows
-                        .translate(cx.memory, header.key, header.address, bytes as u64, Rights::WRITE)
-                        .map_err(|denied| denied.ddp())?;
-                    target.region = Some(region);
-                    target.offset = offset;
-                }
-                Ok(target)
-            }
-            Opcode::ReadResponse => {
-                let read = self.reads.front_mut().ok_or(TerminateCode::DDP_KEY)?;
-                let (region, offset) = read.take(header, bytes)?;
-                Ok(Target { region, offset, response: true, last: header.last, key: header.key })
-            }
-            _ => Err(TerminateCode::RDMAP_OPCODE),
-        }
-    }
-
-    /// Completes a read after the payload of its last segment is placed.
-    pub(super) fn complete_tagged(&mut self, target: Target, cx: &mut Context<'_>) {
-        if target.response && target.last {
-            let read = self.reads.pop_front().expect("the response was checked against it");
-            read.done(self.id, cx);
         }
     }
 

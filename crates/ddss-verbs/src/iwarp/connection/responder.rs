@@ -1,16 +1,17 @@
 //! Answers to the peer's reads and atomics, in order, and long messages that are sent segment by segment.
 
-use super::requester::Receipt;
-use super::{Connection, Context};
-use crate::fabric::{RegionId, Rights};
+use super::Connection;
+use super::context::Context;
+use super::posted_work::Receipt;
+use super::response::{Response, Source, Stream};
+use crate::fabric::Rights;
 use crate::iwarp::ddp::{Tagged, UNTAGGED_BYTES, Untagged, queue};
-use crate::iwarp::rdmap::{ATOMIC_REPLY_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, ReadRequest};
+use crate::iwarp::rdmap::{ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, ReadRequest};
 use crate::iwarp::send_queue::Payload;
 use crate::limits::{SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::RegionTable;
 use crate::sys::crc;
 use crate::terminate_code::TerminateCode;
-use crate::work::{LocalRange, RemoteRange};
 
 /// Payload of one segment that is copied: small enough to stay in the cache between copy and checksum.
 const COPIED_BYTES: usize = 16 << 10;
@@ -22,81 +23,12 @@ const COPY_MAX_BYTES: usize = 8 << 10;
 /// The same limit where the processor checksums payload while copying it.
 const COPY_SUMMED_MAX_BYTES: usize = 16 << 10;
 
-/// An answer up to this length is small: it is sent along with others.
-const SMALL_BYTES: usize = 4 << 10;
-
 const _: () = assert!(COPIED_BYTES.is_multiple_of(8), "words stay whole across segments");
 const _: () = assert!(GATHERED_BYTES.is_multiple_of(8), "words stay whole across segments");
 const _: () = assert!(GATHERED_BYTES + 14 < u16::MAX as usize, "a segment's length has 16 bits");
 
-/// Rule for payload in memory. Payload that only this thread can change, and that is sent at once, is summed in place
-/// and left to the socket. Other payload is copied when it is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    InPlace,
-    Copied,
-}
-
 /// Largest read that is taken in one go where payload is gathered.
 pub(crate) const GATHERED_SNAPSHOT_BYTES: u64 = COPY_MAX_BYTES as u64;
-
-/// A checked request of the peer, with a hold on its region.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Response {
-    Read { region: Option<RegionId>, offset: u64, bytes: u32, key: u32, address: u64 },
-    Atomic { region: RegionId, offset: u64, kind: AtomicKind, id: u32 },
-}
-
-impl Response {
-    pub(super) fn region(&self) -> Option<RegionId> {
-        match *self {
-            Response::Read { region, .. } => region,
-            Response::Atomic { region, .. } => Some(region),
-        }
-    }
-
-    /// Returns true if the answer is worth a packet of its own.
-    pub(super) fn is_large(&self) -> bool {
-        matches!(*self, Response::Read { bytes, .. } if bytes as usize > SMALL_BYTES)
-    }
-
-    pub(super) fn hold(&self, memory: &mut RegionTable) {
-        if let Some(region) = self.region() {
-            memory.hold(region);
-        }
-    }
-}
-
-/// A long tagged message that is being sent. Nothing else is sent between its segments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
-    opcode: Opcode,
-    /// Region with a hold, if there is any.
-    pub(super) region: Option<RegionId>,
-    offset: u64,
-    remaining: u64,
-    key: u32,
-    address: u64,
-    /// True if it has to be read from memory within one poll.
-    is_snapshot: bool,
-    /// Of a write: its tag and its start in the stream.
-    pub(super) receipt: Option<(u64, u64)>,
-}
-
-impl Stream {
-    pub(super) fn write(tag: u64, local: LocalRange, remote: RemoteRange, start: u64) -> Self {
-        Self {
-            opcode: Opcode::Write,
-            region: Some(local.region),
-            offset: local.offset,
-            remaining: local.bytes,
-            key: remote.key,
-            address: remote.address,
-            is_snapshot: false,
-            receipt: Some((tag, start)),
-        }
-    }
-}
 
 impl Connection {
     /// Checks a read request of the peer.

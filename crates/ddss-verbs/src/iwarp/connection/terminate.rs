@@ -1,7 +1,8 @@
 //! End of a connection: the terminate message, and the completion of every operation.
 
-use super::responder::Source;
-use super::{Connection, Context, Stage};
+use super::context::Context;
+use super::response::Source;
+use super::{Connection, Stage};
 use crate::events::{CloseReason, WorkError};
 use crate::iwarp::ddp::{UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::rdmap::{Opcode, TERMINATE_BYTES_MAX, Terminate};

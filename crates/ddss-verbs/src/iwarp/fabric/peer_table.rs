@@ -1,6 +1,6 @@
 //! Table of a fabric's peers, by slot.
 
-use crate::fabric::PeerId;
+use crate::id::PeerId;
 use crate::iwarp::connection::Stage;
 use crate::iwarp::peer::Peer;
 use crate::slab::Slab;

@@ -1,26 +1,13 @@
-//! Event channel of the connection manager.
+//! Events of the connection manager.
 
 use std::ffi::c_int;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use super::abi;
-use super::abi::{CmEvent, EventChannel};
+use super::abi::CmEvent;
+use super::cm_event_channel::CmEventChannel;
 use super::endpoint::Endpoint;
-use super::library::{Library, Unavailable};
-
-/// Event channel of the connection manager.
-pub(crate) struct CmEventChannel {
-    library: &'static Library,
-    channel: NonNull<EventChannel>,
-}
-
-// SAFETY: rdma-core's functions may be called from any thread.
-unsafe impl Send for CmEventChannel {}
-// SAFETY: as above.
-unsafe impl Sync for CmEventChannel {}
 
 /// Kind of a connection event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,38 +38,11 @@ pub(crate) struct ConnectionEvent {
 }
 
 impl CmEventChannel {
-    pub(crate) fn new() -> Result<Arc<Self>, Unavailable> {
-        let library = Library::get()?;
-        // SAFETY: no arguments; the call makes a descriptor.
-        let channel = unsafe { (library.rdma_create_event_channel)() };
-        let gone = || Unavailable::NoDevice(io::Error::last_os_error().to_string());
-        let channel = NonNull::new(channel).ok_or_else(gone)?;
-        let cm_events = Arc::new(Self { library, channel });
-        rustix::io::ioctl_fionbio(cm_events.descriptor(), true)
-            .map_err(|error| Unavailable::NoDevice(error.to_string()))?;
-        Ok(cm_events)
-    }
-
-    pub(super) fn library(&self) -> &'static Library {
-        self.library
-    }
-
-    pub(super) fn raw(&self) -> *mut EventChannel {
-        self.channel.as_ptr()
-    }
-
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: a live channel's descriptor, which never changes.
-        let fd = unsafe { (*self.raw()).fd };
-        // SAFETY: open as long as the channel is.
-        unsafe { BorrowedFd::borrow_raw(fd) }
-    }
-
     /// Returns the next event, if any.
     pub(crate) fn next(self: &Arc<Self>) -> Option<ConnectionEvent> {
         let mut found: *mut CmEvent = null_mut();
         // SAFETY: a live channel and room for the answer; the descriptor does not block.
-        let answer = unsafe { (self.library.rdma_get_cm_event)(self.raw(), &raw mut found) };
+        let answer = unsafe { (self.library().rdma_get_cm_event)(self.raw(), &raw mut found) };
         let found = NonNull::new(found).filter(|_| answer == 0)?;
         // SAFETY: the library's event is ours until it is acknowledged, below.
         let event = unsafe { found.as_ref() };
@@ -119,7 +79,7 @@ impl CmEventChannel {
             endpoint = NonNull::new(id).map(|id| Endpoint::adopt(self, id));
         }
         // SAFETY: the event that was just taken, acknowledged once; nothing of it is used from here on.
-        unsafe { (self.library.rdma_ack_cm_event)(found.as_ptr()) };
+        unsafe { (self.library().rdma_ack_cm_event)(found.as_ptr()) };
         Some(ConnectionEvent { token, what, status, data, flow_control, reads, endpoint })
     }
 }
@@ -132,11 +92,4 @@ fn private_data(event: &CmEvent) -> Vec<u8> {
     // SAFETY: with these events the library lends this many bytes until the event is acknowledged, and nothing writes
     // them.
     unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
-}
-
-impl Drop for CmEventChannel {
-    fn drop(&mut self) {
-        // SAFETY: every endpoint of the channel holds an `Arc` of it, so all of them are gone.
-        unsafe { (self.library.rdma_destroy_event_channel)(self.raw()) };
-    }
 }

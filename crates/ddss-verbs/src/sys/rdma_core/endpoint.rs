@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::abi;
 use super::abi::{CmId, ConnectionParameters, QpCapabilities, QpInit, SocketAddress};
 use super::adapter::Adapter;
-use super::cm_events::CmEventChannel;
+use super::cm_event_channel::CmEventChannel;
 use super::in_flight::FinishedWork;
 use super::library::outcome;
 use super::memory::{Domain, Registered};

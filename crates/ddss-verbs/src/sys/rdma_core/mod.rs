@@ -16,6 +16,7 @@
 mod abi;
 mod adapter;
 mod async_events;
+mod cm_event_channel;
 mod cm_events;
 mod endpoint;
 mod in_flight;
@@ -24,7 +25,8 @@ mod memory;
 mod queue;
 
 pub(crate) use adapter::{Adapter, AdapterAttributes, AsyncNotice, PortState};
-pub(crate) use cm_events::{CmEventChannel, CmEventKind, ConnectionEvent};
+pub(crate) use cm_event_channel::CmEventChannel;
+pub(crate) use cm_events::{CmEventKind, ConnectionEvent};
 pub(crate) use endpoint::{ConnectParameters, Endpoint};
 pub(crate) use in_flight::{FailureCause, FinishedWork};
 pub(crate) use library::Unavailable;

@@ -1,15 +1,15 @@
 //! Shutdown: callers that have nothing to wait for any more on a node that was told to stop.
 
 use crate::engine::config::Now;
-use crate::engine::engine::Engine;
+use crate::engine::home::handler::Home;
 use crate::engine::requester::{ReplyFields, Requester};
 use crate::{Failure, Outcome};
 
-impl Engine {
+impl Home<'_> {
     /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
     /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
     /// started.
-    pub fn fail_waiters(&mut self, now: Now, all: bool) {
+    pub(crate) fn fail_waiters(&mut self, now: Now, all: bool) {
         let busy: Vec<_> = (0..).map_while(|index| self.segments.busy(index)).collect();
         for id in busy {
             let Ok(segment) = self.segments.get_mut(id) else { continue };
@@ -18,7 +18,7 @@ impl Engine {
                 self.fail_waiter(&waiter, Self::shutdown_failure(waiter.requester));
             }
             for watcher in watchers {
-                self.answer(
+                self.output.answer(
                     watcher.requester,
                     Outcome::Failed(Self::shutdown_failure(watcher.requester)),
                     ReplyFields::default(),

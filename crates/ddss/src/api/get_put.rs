@@ -1,0 +1,103 @@
+//! Get, put and release of a [`Segment`].
+
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::segment::Segment;
+use crate::value::{Stamp, Value};
+use ddss_core::{Completion, Operation, PutConditions, SegmentId, Version};
+use std::ops::RangeBounds;
+
+calls! {
+    impl Segment, AsyncSegment {
+        /// Returns the segment's name.
+        pub fn name(&self) -> &str {
+            &self.location().name
+        }
+
+        /// Returns the segment's id, which is never reused.
+        pub fn id(&self) -> SegmentId {
+            self.location().id
+        }
+
+        /// Returns the segment's size in bytes.
+        pub fn bytes(&self) -> u64 {
+            self.location().bytes
+        }
+    }
+}
+
+calls! {
+    impl Segment, AsyncSegment {
+        /// Reads a range atomically: all bytes are of the version that comes with them.
+        pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+            let (offset, length) = self.location().place(range)?;
+            let mut bytes = vec![0; length];
+            let stamp = wait!(self.get_into(offset, &mut bytes))?;
+            Ok(Value::new(bytes, stamp))
+        }
+
+        /// Reads a range of an earlier committed version. The segment's history must still contain it
+        /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
+        /// fails with [`Failure::VersionGone`](crate::Failure::VersionGone). A version that the segment has not reached
+        /// fails with [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+        pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
+            let (offset, length) = self.location().place(range)?;
+            let mut bytes = vec![0; length];
+            let plan = self.location().get(offset, &mut bytes, Some(version))?;
+            let stamp = wait!(self.client().run(self.time(), plan))?;
+            Ok(Value::new(bytes, stamp))
+        }
+
+        /// Reads `into.len()` bytes atomically.
+        #[inline]
+        pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+            wait!(self.get_by(self.time(), offset, into))
+        }
+
+        /// Reads with this deadline.
+        #[inline]
+        pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+            match self.location().read_locally(offset, into) {
+                Some(stamp) => Ok(stamp),
+                None => wait!(self.client().run(time, self.location().get(offset, into, None)?)),
+            }
+        }
+
+        /// Writes bytes atomically: no get ever sees a part of them.
+        pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+            wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(None, None)))
+        }
+
+        /// Writes bytes if the segment still has that version. Otherwise the put does nothing and fails with
+        /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+        pub async fn put_if(&self, version: Version, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
+            wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(Some(version), None)))
+        }
+
+        /// Writes with this deadline, under these conditions.
+        pub(crate) async fn put_by(&self, time: Deadline, offset: u64, bytes: &[u8], conditions: PutConditions)
+            -> Result<Stamp, Error>
+        {
+            wait!(self.client().run(time, self.location().put(offset, bytes, conditions)?))
+        }
+
+        /// Frees the segment in the whole cluster: its name is unused and every handle is stale. Only its owner and
+        /// root may do so.
+        pub async fn release(self) -> Result<(), Error> {
+            wait!(self.run_operation("release", Operation::Release { segment: self.id() }, |_| ()))
+        }
+
+        /// Runs an operation that carries no bytes.
+        pub(crate) async fn run_operation<T: Send>(
+            &self,
+            action: &'static str,
+            operation: Operation,
+            decode: impl Fn(&Completion) -> T + Send,
+        ) -> Result<T, Error> {
+            let call = self.location().plan(action, operation).returns(move |completion, _| decode(completion));
+            wait!(self.client().run(self.time(), call))
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Identity and options of a segment handle, and the plans of its calls.
+
+use crate::api::local_read::{LocalReadRules, MappedSegment};
+use crate::error::Error;
+use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
+use crate::session::Inner;
+use crate::value::Stamp;
+use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::{
+    ArenaRange, Failure, LockToken, Model, OpenedSegment, Operation, Payload, PutConditions, ReadOptions, SegmentId,
+    Version,
+};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// State of a handle: the segment's identity and the options of its calls.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentLocation {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: SegmentId,
+    pub(crate) bytes: u64,
+    /// The model that calls ask for.
+    pub(crate) requested_model: Option<Model>,
+    /// Timeout of the handle's calls, if it differs from the client's.
+    pub(crate) timeout: Option<Duration>,
+    mapped: Option<Arc<MappedSegment>>,
+    /// Rules for the handle's local reads.
+    rules: LocalReadRules,
+}
+
+impl SegmentLocation {
+    pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
+        let mapped = if client.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
+        let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
+        Self { name: name.into(), id, bytes, requested_model: None, timeout: None, mapped, rules }.with_model(None)
+    }
+
+    /// Returns a handle whose calls ask for this model.
+    pub(crate) fn with_model(&self, requested_model: Option<Model>) -> Self {
+        let rules = self.mapped.as_ref().map_or(LocalReadRules::None, |mapped| mapped.rules(requested_model));
+        Self { requested_model, rules, ..self.clone() }
+    }
+
+    /// Returns a handle whose calls have this timeout.
+    pub(crate) fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self.clone() }
+    }
+
+    /// Returns true if a local read is worth an attempt.
+    pub(crate) fn can_read_locally(&self) -> bool {
+        self.rules != LocalReadRules::None
+    }
+
+    /// Reads a range in place; `None` if the daemon has to serve the get, or the range is invalid.
+    #[inline]
+    pub(crate) fn read_locally(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let mapped = self.mapped.as_ref().filter(|_| into.len() <= TRANSFER_BYTES_MAX)?;
+        mapped.get(self.rules, offset, into)
+    }
+
+    /// Returns the read options of a get.
+    pub(crate) fn read_options(&self, version: Option<Version>) -> ReadOptions {
+        ReadOptions { requested_model: self.requested_model, version }
+    }
+
+    /// Returns the conditions under which a put commits.
+    pub(crate) fn put_conditions(&self, version: Option<Version>, token: Option<LockToken>) -> PutConditions {
+        // Delta and Temporal set no condition for a put.
+        let requested_model =
+            self.requested_model.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
+        PutConditions { version, token, requested_model }
+    }
+
+    /// Returns offset and length of a range to read.
+    pub(crate) fn place(&self, range: impl RangeBounds<u64>) -> Result<(u64, usize), Error> {
+        let (offset, end) = bounds(range, self.bytes);
+        Ok((offset, self.check("get", offset, end)?))
+    }
+
+    /// Checks a range before anything is sent; no sum here can overflow.
+    pub(crate) fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
+        let target = || self.name.to_string();
+        if u128::from(offset) > end || end > u128::from(self.bytes) {
+            return Err(Error::OutOfRange { action, target: target(), offset, end, bytes: self.bytes });
+        }
+        match usize::try_from(end - u128::from(offset)) {
+            Ok(length) if length <= TRANSFER_BYTES_MAX => Ok(length),
+            _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
+        }
+    }
+
+    /// Plans a get of a range that was checked.
+    #[inline]
+    pub(crate) fn plan_get(&self, offset: u64, length: usize, version: Option<Version>) -> CallPlan<'_> {
+        let (segment, into, inline) = (self.id, ArenaRange::NOWHERE, length <= INLINE_REPLY_BYTES_MAX);
+        let operation = Operation::Get { segment, offset, into, inline, options: self.read_options(version) };
+        self.plan("get", operation).receives(length)
+    }
+
+    /// Plans a get, and decodes its reply into the caller's bytes.
+    #[inline]
+    pub(crate) fn get<'a>(
+        &'a self,
+        offset: u64,
+        into: &'a mut [u8],
+        version: Option<Version>,
+    ) -> Result<PlannedCall<'a, impl Decoder<Stamp>>, Error> {
+        let length = self.check("get", offset, u128::from(offset) + into.len() as u128)?;
+        Ok(self.plan_get(offset, length, version).returns(|completion, reply| {
+            reply.read(0, into);
+            Stamp::of(completion)
+        }))
+    }
+
+    /// Plans a put of a range that was checked.
+    #[inline]
+    pub(crate) fn plan_put<'a>(&'a self, offset: u64, bytes: &'a [u8], conditions: PutConditions) -> CallPlan<'a> {
+        let inline = Payload::inline(bytes).filter(|_| conditions.allow_inline());
+        let outgoing = Outgoing::Bytes(if inline.is_some() { &[] } else { bytes });
+        let (segment, from) = (self.id, inline.unwrap_or(Payload::Arena(ArenaRange::NOWHERE)));
+        self.plan("put", Operation::Put { segment, offset, from, conditions }).sends(outgoing)
+    }
+
+    /// Plans a put.
+    #[inline]
+    pub(crate) fn put<'a>(
+        &'a self,
+        offset: u64,
+        bytes: &'a [u8],
+        conditions: PutConditions,
+    ) -> Result<PlannedCall<'a, impl Decoder<Stamp>>, Error> {
+        self.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
+        Ok(self.plan_put(offset, bytes, conditions).returns(|completion, _| Stamp::of(completion)))
+    }
+
+    /// Plans an operation without bytes.
+    #[inline]
+    pub(crate) fn plan(&self, action: &'static str, operation: Operation) -> CallPlan<'_> {
+        CallPlan::new(action, &self.name, operation)
+    }
+}
+
+/// Returns the first byte of a range and the end behind its last.
+fn bounds(range: impl RangeBounds<u64>, bytes: u64) -> (u64, u128) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => u128::from(last) + 1,
+        Bound::Excluded(&end) => u128::from(end),
+        Bound::Unbounded => u128::from(bytes),
+    };
+    (start, end)
+}
