@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ddss_apps::Random;
-use ddss_apps::filters::isosurface::{self, Look, Volume};
+use ddss_apps::filters::isosurface::{self, Viewpoint, Volume};
 use ddss_apps::filters::microscope::{self, SlideWriter, View};
 use ddss_apps::filters::{
     FilterGroup, GroupConfig, LinkKind, Query, StageCommand, StageInput, StageOutput, run_filter,
@@ -122,7 +122,7 @@ impl Options {
     fn run(&self, program: &str) -> Result<ExitCode, Box<dyn Error>> {
         let folder = TempNode::new()?;
         let file = folder.path().join("data");
-        let (queries, header) = if program == "microscope" { self.views(&file)? } else { self.looks(&file)? };
+        let (queries, header) = if program == "microscope" { self.views(&file)? } else { self.viewpoints(&file)? };
         let stages: &[&'static str] = if program == "microscope" { &microscope::STAGES } else { &isosurface::STAGES };
         let mut seconds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let (mut different, mut last, mut out) = (0, Vec::new(), io::stdout().lock());
@@ -187,8 +187,8 @@ impl Options {
         Ok((views, format!("P6 {columns} {rows} 255\n")))
     }
 
-    /// Writes the volume. Returns looks at it with their images, and the header of an image file.
-    fn looks(&self, file: &Path) -> Result<(Vec<Expected>, String), Box<dyn Error>> {
+    /// Writes the volume. Returns viewpoints with their images, and the header of an image file.
+    fn viewpoints(&self, file: &Path) -> Result<(Vec<Expected>, String), Box<dyn Error>> {
         let (values, samples, level) = match &self.data {
             None => (body(), [48, 40, 36], 127.5),
             Some(folder) => {
@@ -197,9 +197,10 @@ impl Options {
         };
         Volume::write(file, samples, &values)?;
         let side = 512;
-        let look = |number: u32| Look { level, turn: 0.7 * number as f32, tilt: 0.9, side, samples };
-        let looks = (0..self.queries).map(look);
-        let expected = looks.map(|look| (look.to_bytes(), isosurface::direct_image(&look, &values))).collect();
+        let viewpoint = |number: u32| Viewpoint { level, turn: 0.7 * number as f32, tilt: 0.9, side, samples };
+        let viewpoints = (0..self.queries).map(viewpoint);
+        let expected =
+            viewpoints.map(|viewpoint| (viewpoint.to_bytes(), isosurface::direct_image(&viewpoint, &values))).collect();
         Ok((expected, format!("P5 {side} {side} 255\n")))
     }
 

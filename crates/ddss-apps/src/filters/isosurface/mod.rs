@@ -4,14 +4,14 @@
 //! turns them into fragments of the image, and *merge* keeps the nearest fragment of each pixel. A unit of work is one block of 8 KiB.
 
 mod direct;
-mod look;
 mod march;
 mod raster;
 mod stages;
+mod viewpoint;
 mod volume;
 
 pub use direct::{direct_image, direct_triangles};
-pub use look::Look;
 pub use march::Triangle;
 pub use stages::{STAGES, stage};
+pub use viewpoint::Viewpoint;
 pub use volume::{BLOCK_BYTES, BLOCK_SIDES, Volume};

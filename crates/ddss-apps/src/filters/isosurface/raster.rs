@@ -1,7 +1,7 @@
 //! Shading and rasterising of triangles.
 
-use super::look::Look;
 use super::march::Triangle;
+use super::viewpoint::Viewpoint;
 
 /// A point of the image that a triangle covers.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -21,7 +21,7 @@ impl Fragment {
     }
 }
 
-/// Projection of a look.
+/// Projection of a viewpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Camera {
     turn: [f32; 2],
@@ -32,17 +32,17 @@ pub(super) struct Camera {
 }
 
 impl Camera {
-    /// Makes the projection of a look: parallel, the whole volume in the image.
-    pub(super) fn new(look: &Look) -> Self {
-        let centre = look.samples.map(|samples| (samples - 1) as f32 / 2.0);
+    /// Makes the projection of a viewpoint: parallel, the whole volume in the image.
+    pub(super) fn new(viewpoint: &Viewpoint) -> Self {
+        let centre = viewpoint.samples.map(|samples| (samples - 1) as f32 / 2.0);
         let radius = centre.iter().map(|half| half * half).sum::<f32>().sqrt();
         let of = |angle: f32| [angle.sin(), angle.cos()];
         Self {
-            turn: of(look.turn),
-            tilt: of(look.tilt),
+            turn: of(viewpoint.turn),
+            tilt: of(viewpoint.tilt),
             centre,
-            scale: (look.side as f32 / 2.0 - 1.0) / radius,
-            side: look.side,
+            scale: (viewpoint.side as f32 / 2.0 - 1.0) / radius,
+            side: viewpoint.side,
         }
     }
 
@@ -119,8 +119,8 @@ mod tests {
     // If this failed, a triangle would leave pixels of its middle open.
     #[test]
     fn triangle_covers_its_pixels() {
-        let look = Look { level: 0.5, turn: 0.0, tilt: 0.0, side: 64, samples: [65; 3] };
-        let camera = Camera::new(&look);
+        let viewpoint = Viewpoint { level: 0.5, turn: 0.0, tilt: 0.0, side: 64, samples: [65; 3] };
+        let camera = Camera::new(&viewpoint);
         let mut pixels = Vec::new();
         camera.rasterise(&[[0.0, 0.0, 32.0], [64.0, 0.0, 32.0], [0.0, 64.0, 32.0]], |fragment| {
             assert_eq!(fragment.shade, 40 + (0.8f32 * 215.0) as u8);

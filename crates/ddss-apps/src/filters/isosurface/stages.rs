@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::look::Look;
 use super::march::{Triangle, triangles};
 use super::raster::{Camera, Fragment};
+use super::viewpoint::Viewpoint;
 use super::volume::{BLOCK_BYTES, BLOCK_SIDES, Block, Volume};
 use crate::Error;
 use crate::filters::query::{Query, numbers, refused, start};
@@ -41,9 +41,13 @@ struct Read {
 
 impl Filter for Read {
     fn begin(&mut self, query: &[u8], emit: Emit<'_>) -> Result<(), Error> {
-        let look = Look::from_bytes(query)?;
-        if look.samples != self.volume.samples() {
-            return Err(refused(format!("a look at {:?} of {:?} samples", look.samples, self.volume.samples())));
+        let viewpoint = Viewpoint::from_bytes(query)?;
+        if viewpoint.samples != self.volume.samples() {
+            return Err(refused(format!(
+                "a viewpoint at {:?} of {:?} samples",
+                viewpoint.samples,
+                self.volume.samples()
+            )));
         }
         for (origin, sides) in self.volume.blocks() {
             let ([x, y, z], [across, down, deep]) = (origin, sides);
@@ -68,7 +72,7 @@ struct Extract {
 
 impl Filter for Extract {
     fn begin(&mut self, query: &[u8], _: Emit<'_>) -> Result<(), Error> {
-        self.level = Look::from_bytes(query)?.level;
+        self.level = Viewpoint::from_bytes(query)?.level;
         Ok(())
     }
 
@@ -103,12 +107,12 @@ struct Rasterise {
 
 impl Filter for Rasterise {
     fn begin(&mut self, query: &[u8], _: Emit<'_>) -> Result<(), Error> {
-        self.camera = Some(Camera::new(&Look::from_bytes(query)?));
+        self.camera = Some(Camera::new(&Viewpoint::from_bytes(query)?));
         Ok(())
     }
 
     fn unit(&mut self, unit: &[u8], emit: Emit<'_>) -> Result<(), Error> {
-        let camera = self.camera.ok_or_else(|| refused("a unit without a look".into()))?;
+        let camera = self.camera.ok_or_else(|| refused("a unit without a viewpoint".into()))?;
         let (all, rest) = unit.as_chunks::<TRIANGLE_BYTES>();
         if !rest.is_empty() {
             return Err(refused(format!("{} bytes of triangles", unit.len())));
@@ -149,7 +153,7 @@ struct Merge {
 impl Filter for Merge {
     fn begin(&mut self, query: &[u8], _: Emit<'_>) -> Result<(), Error> {
         self.ranks.clear();
-        self.ranks.resize(Look::from_bytes(query)?.pixels(), u64::MAX);
+        self.ranks.resize(Viewpoint::from_bytes(query)?.pixels(), u64::MAX);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ const SIDE_MAX: u32 = 4096;
 
 /// A surface and the place from which it is seen.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Look {
+pub struct Viewpoint {
     /// Samples below and above this value are on two sides of the surface.
     pub level: f32,
     /// Turn around the vertical axis, in radians.
@@ -21,14 +21,14 @@ pub struct Look {
     pub samples: [u32; 3],
 }
 
-impl Look {
+impl Viewpoint {
     /// Returns the number of pixels of the image.
     pub fn pixels(&self) -> usize {
         self.side as usize * self.side as usize
     }
 }
 
-impl Query for Look {
+impl Query for Viewpoint {
     fn to_bytes(&self) -> Vec<u8> {
         let [level, turn, tilt] = [self.level, self.turn, self.tilt].map(f32::to_bits);
         let [x, y, z] = self.samples;
