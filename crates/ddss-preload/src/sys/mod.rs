@@ -3,14 +3,19 @@
 mod descriptors;
 mod epoll;
 pub(crate) mod errno;
+mod exec;
 mod io;
 pub(crate) mod kernel;
 mod memory;
 mod polling;
 mod process;
+mod pump;
 pub(crate) mod real;
 mod sockets;
+mod spawn;
+mod stdio;
 mod transfers;
+mod uring;
 
 pub(crate) use errno::report;
 pub(crate) use process::raise_broken_pipe;
