@@ -49,7 +49,7 @@ impl Segment {
 
     /// Returns a handle whose calls have this timeout instead of [`ClientBuilder::timeout`]. It holds for all calls
     /// of the handle and of the locks that it takes; a [`Batch`] has its client's timeout. A call with more than
-    /// 600 s fails with [`Error::BadArgument`].
+    /// 600 s fails with [`Error::BadArgument`](crate::Error::BadArgument).
     ///
     /// ```
     /// # use ddss::Failure;

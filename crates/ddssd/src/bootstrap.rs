@@ -4,8 +4,8 @@ use crate::config::config::Config;
 use crate::control::{
     Identity, Incarnation, clear_left_mark, control_address, delete_cluster_state, has_left, join, shard_address,
 };
-use crate::node::StartError;
 use crate::shard::event_loop::EventLoop;
+use crate::start_error::StartError;
 use crate::storage::state_dir;
 use ddss_admin::ClusterKey;
 use ddss_admin::HostPort;

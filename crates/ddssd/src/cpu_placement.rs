@@ -3,7 +3,7 @@
 //! Several daemons on one machine spread out: each claims a core by an abstract socket name, which the kernel releases
 //! when the daemon ends in any way.
 
-use crate::node::StartError;
+use crate::start_error::StartError;
 use ddss_admin::CoreChoice;
 use ddss_runtime::{Topology, allowed_cores};
 use std::os::linux::net::SocketAddrExt;

@@ -1,7 +1,8 @@
 //! A node for tests and examples: in this process, in a folder of its own, removed on drop.
 
 use crate::config::config::Config;
-use crate::node::{Node, StartError};
+use crate::node::Node;
+use crate::start_error::StartError;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

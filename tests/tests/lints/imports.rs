@@ -4,7 +4,7 @@ use ddss_testkit::repo_lints::{Source, import_circles, sources, workspace_root};
 use std::collections::BTreeMap;
 
 /// Modules that are still in a circle, by crate. The numbers only ever become smaller.
-const MODULES_IN_CIRCLES: &[(&str, usize)] = &[("ddss-apps", 5), ("ddss-cli", 7), ("ddss-sim", 6), ("ddssd", 25)];
+const MODULES_IN_CIRCLES: &[(&str, usize)] = &[("ddss-sim", 6)];
 
 /// Files of each crate, by their path below `src`.
 fn crates(all: &[Source]) -> BTreeMap<&str, Vec<(&str, &str)>> {

@@ -9,8 +9,9 @@
 
 use ddss::{Client, LockGuard, LockOptions, Model, Placement, Segment, Spec};
 
-use super::store::{Change, PAGE_BYTES, Page, PageId, PageStore};
+use super::store::{Change, PageStore};
 use crate::Error;
+use crate::storage::page::{PAGE_BYTES, Page, PageId};
 
 /// Pages in a DDSS segment.
 #[derive(Debug)]

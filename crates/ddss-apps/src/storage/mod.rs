@@ -5,12 +5,14 @@
 
 mod ddss;
 mod nfs;
+mod page;
 mod redis;
 mod store;
 mod timed;
 
 pub use ddss::DdssPages;
 pub use nfs::NfsPages;
+pub use page::{PAGE_BYTES, Page, PageId, new_page};
 pub use redis::{RedisClient, RedisPages};
-pub use store::{Change, PAGE_BYTES, Page, PageId, PageStore, new_page};
+pub use store::{Change, PageStore};
 pub use timed::Timed;

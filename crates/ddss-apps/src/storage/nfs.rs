@@ -7,8 +7,9 @@
 use std::thread;
 use std::time::Duration;
 
-use super::store::{PAGE_BYTES, Page, PageId, PageStore};
+use super::store::PageStore;
 use crate::Error;
+use crate::storage::page::{PAGE_BYTES, Page, PageId};
 use crate::sys::{NFS_WINDOW, NfsFile};
 
 /// Offset of the checksum in a page.

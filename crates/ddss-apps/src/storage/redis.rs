@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::store::{Change, PAGE_BYTES, Page, PageId, PageStore};
+use super::store::{Change, PageStore};
 use crate::Error;
+use crate::storage::page::{PAGE_BYTES, Page, PageId};
 
 /// Timeout of a reply.
 const ANSWER_MAX: Duration = Duration::from_secs(20);

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::store::{Change, Page, PageId, PageStore};
+use super::store::{Change, PageStore};
 use crate::Error;
+use crate::storage::page::{Page, PageId};
 
 /// A store whose reads are timed.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use super::meta_page::{START, count, quarter};
 use super::node::Shape;
 use super::operations::Tree;
-use super::verify::Census;
+use super::pages::Pages;
+use super::verify::{Census, walk};
 use crate::Error;
 use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 
@@ -235,7 +236,23 @@ impl<S: PageStore> BTree<S> {
 
     /// Verifies the structure of the tree on every page, for tests and after a crash.
     pub fn check(&mut self) -> Result<Census, Error> {
-        self.pages.read(|pages| Census::of_btree(pages))
+        self.pages.read(|pages| verify(pages))
+    }
+}
+
+fn verify<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
+    let is_sorted = |items: &[Cell]| items.windows(2).all(|two| two[0].key < two[1].key);
+    let fits = |child: &[Cell], pointer: &Cell, before: Option<&Cell>, behind: Option<&Cell>| {
+        // The first child has all that is less than what the second one begins with.
+        let least = before.is_none() || child.first().is_some_and(|first| first.key >= pointer.key);
+        let last = behind.is_none_or(|next| child.last().is_some_and(|last| last.key < next.key));
+        least && last && child.windows(2).all(|two| two[0].key < two[1].key)
+    };
+    let (census, root) = walk::<S, ByKey>(pages, fits)?;
+    if is_sorted(&root) {
+        Ok(census)
+    } else {
+        Err(Error::Broken { page: pages.head().root, why: "its keys are not in order" })
     }
 }
 

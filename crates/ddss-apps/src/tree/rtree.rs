@@ -3,7 +3,8 @@
 use super::meta_page::{START, count, word};
 use super::node::Shape;
 use super::operations::Tree;
-use super::verify::Census;
+use super::pages::Pages;
+use super::verify::{Census, walk};
 use crate::Error;
 use crate::storage::{PAGE_BYTES, Page, PageId, PageStore};
 
@@ -233,6 +234,13 @@ impl<S: PageStore> RTree<S> {
 
     /// Verifies the structure of the tree.
     pub fn check(&mut self) -> Result<Census, Error> {
-        self.pages.read(|pages| Census::of_rtree(pages))
+        self.pages.read(|pages| verify(pages))
     }
+}
+
+fn verify<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
+    let fits = |child: &[Entry], pointer: &Entry, _: Option<&Entry>, _: Option<&Entry>| {
+        child.iter().all(|entry| pointer.rect.holds(&entry.rect))
+    };
+    walk::<S, ByPlace>(pages, fits).map(|(census, _)| census)
 }

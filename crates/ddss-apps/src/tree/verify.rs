@@ -2,10 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::btree::{ByKey, Cell};
 use super::node::Shape;
 use super::pages::Pages;
-use super::rtree::{ByPlace, Entry};
 use crate::Error;
 use crate::storage::{PageId, PageStore};
 
@@ -64,7 +62,11 @@ impl<S: PageStore, K: Shape> Walk<'_, S, K> {
     }
 }
 
-fn walk<S: PageStore, K: Shape>(pages: &mut Pages<S>, fits: Fits<K::Item>) -> Result<(Census, Vec<K::Item>), Error> {
+/// Visits every page of a tree; returns the counts and the entries of the root.
+pub(super) fn walk<S: PageStore, K: Shape>(
+    pages: &mut Pages<S>,
+    fits: Fits<K::Item>,
+) -> Result<(Census, Vec<K::Item>), Error> {
     let head = pages.head().clone();
     let (height, generation, free) = (head.height, head.generation, head.free.len() as u32 + head.leaked);
     let census = Census { items: 0, leaves: 0, inner: 0, height, free, generation };
@@ -87,29 +89,4 @@ fn walk<S: PageStore, K: Shape>(pages: &mut Pages<S>, fits: Fits<K::Item>) -> Re
         return broken(head.root, "some pages are neither used nor free");
     }
     Ok((census, root))
-}
-
-impl Census {
-    pub(crate) fn of_btree<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
-        let is_sorted = |items: &[Cell]| items.windows(2).all(|two| two[0].key < two[1].key);
-        let fits = |child: &[Cell], pointer: &Cell, before: Option<&Cell>, behind: Option<&Cell>| {
-            // The first child has all that is less than what the second one begins with.
-            let least = before.is_none() || child.first().is_some_and(|first| first.key >= pointer.key);
-            let last = behind.is_none_or(|next| child.last().is_some_and(|last| last.key < next.key));
-            least && last && child.windows(2).all(|two| two[0].key < two[1].key)
-        };
-        let (census, root) = walk::<S, ByKey>(pages, fits)?;
-        if is_sorted(&root) {
-            Ok(census)
-        } else {
-            Err(Error::Broken { page: pages.head().root, why: "its keys are not in order" })
-        }
-    }
-
-    pub(crate) fn of_rtree<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
-        let fits = |child: &[Entry], pointer: &Entry, _: Option<&Entry>, _: Option<&Entry>| {
-            child.iter().all(|entry| pointer.rect.holds(&entry.rect))
-        };
-        walk::<S, ByPlace>(pages, fits).map(|(census, _)| census)
-    }
 }

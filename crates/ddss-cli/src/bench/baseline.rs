@@ -1,6 +1,7 @@
 //! Baseline of the machine: the round trip of a cache line between two threads. Many lines take turns, because the time
 //! depends on the place of a line in the processor.
 
+use super::row::histogram;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -38,7 +39,7 @@ pub(super) fn ping_pong(duration: Duration) -> Histogram<u64> {
 }
 
 fn measure(duration: Duration) -> Histogram<u64> {
-    let mut times = super::figures::histogram();
+    let mut times = histogram();
     let lines: [CachePadded<AtomicU64>; LINES as usize] = std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0)));
     std::thread::scope(|scope| {
         // An even value is a request, the next odd value its reply; the last request is u64::MAX - 1.

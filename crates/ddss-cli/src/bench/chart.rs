@@ -1,6 +1,6 @@
 //! SVG chart of the figures: a bar from the median to the 99th percentile of each call, on a logarithmic scale.
 
-use super::figures::Row;
+use super::row::Row;
 use std::fmt::Write;
 
 const LEFT: f64 = 220.0;

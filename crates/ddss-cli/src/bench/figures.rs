@@ -2,6 +2,7 @@
 
 use super::baseline;
 use super::chart;
+use super::row::{Row, histogram};
 use super::setup::BenchSetup;
 use crate::arguments::BenchOptions;
 use crate::error::CommandError;
@@ -18,39 +19,6 @@ use std::time::{Duration, Instant};
 const SIZES: [usize; 3] = [8, 4096, 65_536];
 /// Calls between two checks of the deadline.
 const CALLS: usize = 16;
-
-/// Figures of one kind of call.
-pub(super) struct Row {
-    /// Name of the call: null, get or put.
-    pub(super) call: &'static str,
-    pub(super) bytes: usize,
-    /// Path of the call: local (read in place), daemon (through a channel) or remote (on another node).
-    pub(super) path: &'static str,
-    strategy: String,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    per_second: f64,
-}
-
-impl Row {
-    /// Returns a short label.
-    pub(super) fn label(&self) -> String {
-        let Self { call, bytes, path, strategy, .. } = self;
-        match *call {
-            "null" => format!("null call, {strategy}"),
-            _ => format!("{call} {bytes} B, {path}"),
-        }
-    }
-
-    fn as_json(&self) -> Value {
-        json!({ "call": self.call, "bytes": self.bytes, "path": self.path, "strategy": self.strategy,
-            "p50_us": self.p50_us, "p99_us": self.p99_us, "per_second": self.per_second })
-    }
-}
-
-pub(super) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("bounds that fit")
-}
 
 /// Repeats a call for the duration and records its latency.
 fn measure(
@@ -70,12 +38,6 @@ fn measure(
     Ok(times)
 }
 
-fn row(call: &'static str, bytes: usize, path: &'static str, strategy: Strategy, times: &Histogram<u64>) -> Row {
-    let us = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
-    let per_second = if times.mean() > 0.0 { 1e9 / times.mean() } else { 0.0 };
-    Row { call, bytes, path, strategy: strategy.to_string(), p50_us: us(0.5), p99_us: us(0.99), per_second }
-}
-
 /// Measures gets and puts of each size.
 fn measure_transfers(
     segment: &Segment,
@@ -86,10 +48,10 @@ fn measure_transfers(
     let mut bytes = vec![7; SIZES[SIZES.len() - 1]];
     for size in SIZES {
         let times = measure(duration, || segment.get_into(0, &mut bytes[..size]).map(drop))?;
-        rows.push(row("get", size, path, Strategy::Auto, &times));
+        rows.push(Row::new("get", size, path, Strategy::Auto, &times));
         if path != "local" {
             let times = measure(duration, || segment.put(0, &bytes[..size]).map(drop))?;
-            rows.push(row("put", size, path, Strategy::Auto, &times));
+            rows.push(Row::new("put", size, path, Strategy::Auto, &times));
         }
     }
     Ok(())
@@ -101,7 +63,7 @@ fn all(options: &BenchOptions, setup: &mut BenchSetup) -> Result<Vec<Row>, Comma
     for strategy in Strategy::ALL {
         let client = setup.client(strategy, false)?;
         let times = measure(duration, || client.ping())?;
-        rows.push(row("null", 0, "daemon", strategy, &times));
+        rows.push(Row::new("null", 0, "daemon", strategy, &times));
     }
     let local = setup.client(Strategy::Auto, true)?;
     let segment = setup.segment(&local, Placement::Local)?;

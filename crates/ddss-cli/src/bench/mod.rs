@@ -6,6 +6,7 @@
 mod baseline;
 mod chart;
 mod figures;
+mod row;
 mod setup;
 
 pub(crate) use figures::run;

@@ -1,6 +1,6 @@
 //! The commands that move bytes: get, put, hexdump, export, import, watch, and release.
 
-use super::segments::find_segments;
+use super::segment_query::find_segments;
 use crate::arguments::{FileOptions, GetOptions, PutOptions, RangeOptions, ReleaseOptions, WatchOptions};
 use crate::confirm::confirm;
 use crate::connect::{connect, open};

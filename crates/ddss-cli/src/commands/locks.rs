@@ -1,12 +1,13 @@
 //! The command `locks`: holders and waiters of segment locks, and breaking a lock.
 
-use super::segments::{as_json, find_segments, format_lock, warn_missing_nodes};
+use super::segment_query::{find_segments, warn_missing_nodes};
 use crate::arguments::LocksOptions;
 use crate::confirm::confirm;
 use crate::connect::connect;
 use crate::error::CommandError;
+use crate::output::listing::{as_json, format_holder, format_lock};
 use crate::output::table::{Table, format_micros};
-use ddss::{Listing, LockHolder};
+use ddss::Listing;
 use serde_json::{Value, json};
 
 pub(crate) fn locks(options: &LocksOptions, json: bool) -> Result<(), CommandError> {
@@ -37,14 +38,6 @@ fn table(found: &[Listing]) -> Table {
         ]);
     }
     table
-}
-
-/// Formats the holder of a lock. The home knows the client number only of its own clients.
-pub(crate) fn format_holder(holder: LockHolder) -> String {
-    match holder.client {
-        Some(client) => format!("{}, client {client}", holder.node),
-        None => holder.node.to_string(),
-    }
 }
 
 fn break_locks(options: &LocksOptions, found: &[Listing], json: bool) -> Result<(), CommandError> {

@@ -8,6 +8,7 @@ pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod locks;
 pub(crate) mod offline;
+pub(crate) mod segment_query;
 pub(crate) mod segments;
 pub(crate) mod status;
 pub(crate) mod streams;

@@ -1,8 +1,8 @@
 //! Offline inspection: the segments of a node without a running daemon, from their records and headers.
 
-use super::segments::{format_mode, format_model};
 use crate::arguments::DaemonOptions;
 use crate::error::CommandError;
+use crate::output::listing::{format_mode, format_model};
 use crate::output::table::{Table, format_bytes};
 use crate::output::terminal_text::{print_field, print_warning};
 use ddss_admin::Settings;

@@ -1,98 +1,17 @@
 //! The commands that show segments: `ls`, `stat`, `chmod` and `history`.
 
-use super::cluster;
 use super::data::resolve_length;
-use super::locks::format_holder;
 use super::offline;
+use super::segment_query::{find_segments, warn_missing_nodes};
 use crate::arguments::{ChmodOptions, HistoryOptions, ListOptions, SegmentOptions};
-use crate::connect::{connect, open};
+use crate::connect::open;
 use crate::error::CommandError;
 use crate::glob::Glob;
+use crate::output::listing::{as_json, format_holder, format_lock, format_mode, format_model, format_replica};
 use crate::output::table::{Table, format_bytes, format_micros, format_timestamp};
-use crate::output::terminal_text::{print_field, print_warning};
-use ddss::{Failure, Listing, Model, NodeId, ReplicationInfo, Version};
+use crate::output::terminal_text::print_field;
+use ddss::{Failure, Version};
 use serde_json::{Value, json};
-
-/// Formats a coherence model as on the command line.
-pub(crate) fn format_model(model: Model) -> String {
-    match model {
-        Model::Null => "null".to_owned(),
-        Model::Read => "read".to_owned(),
-        Model::Write => "write".to_owned(),
-        Model::Strict => "strict".to_owned(),
-        Model::Version => "version".to_owned(),
-        Model::Delta(versions) => format!("delta={versions}"),
-        Model::Temporal(micros) => format!("temporal={micros}"),
-        _ => "unknown".to_owned(),
-    }
-}
-
-/// Formats permission bits as `ls -l` does (`rw-r-----`); the execute bit has no meaning.
-pub(crate) fn format_mode(mode: u16) -> String {
-    let bit = |shift: u16, letter| if mode >> shift & 1 != 0 { letter } else { '-' };
-    [8, 5, 2].iter().flat_map(|&high| [bit(high, 'r'), bit(high - 1, 'w'), bit(high - 2, 'x')]).collect()
-}
-
-pub(crate) fn as_json(listing: &Listing) -> Value {
-    let info = &listing.info;
-    let holder = listing
-        .holder
-        .map(|holder| json!({ "node": holder.node.0, "client": holder.client, "lease_left_us": holder.lease_left_us }));
-    json!({
-        "name": listing.name.as_str(),
-        "id": info.segment.to_bits(),
-        "home": listing.home.0,
-        "copies": info.copies,
-        "replica": (info.copies > 1).then(|| json!({
-            "node": listing.replica.0,
-            "state": listing.replication.as_str(),
-            "reason": listing.degraded.map(|reason| reason.to_string()),
-        })),
-        "storage": info.storage.as_str(),
-        "bytes": info.bytes,
-        "model": format_model(info.model),
-        "history": info.history_len,
-        "uid": info.permissions.owner.uid,
-        "gid": info.permissions.owner.gid,
-        "mode": format!("{:03o}", info.permissions.mode),
-        "version": listing.version.0,
-        "timestamp_us": listing.timestamp.micros(),
-        "lock": { "holders": listing.holders, "alone": listing.locked, "waiting": listing.waiting,
-            "holder": holder },
-        "nodes_reading": listing.readers,
-        "live": true,
-    })
-}
-
-/// Returns all segments that match a pattern, in order of home and name.
-pub(crate) fn find_segments(
-    place: &crate::arguments::DaemonOptions,
-    pattern: Option<&str>,
-) -> Result<Vec<Listing>, CommandError> {
-    let glob = Glob::new(pattern.unwrap_or("*"));
-    let client = connect(place)?;
-    let mut found = Vec::new();
-    for listing in client.list(glob.prefix())? {
-        let listing = listing?;
-        if glob.matches(listing.name.as_str()) {
-            found.push(listing);
-        }
-    }
-    // The daemon lists them shard by shard.
-    found.sort_by(|one, other| (one.home, one.name.as_str()).cmp(&(other.home, other.name.as_str())));
-    Ok(found)
-}
-
-/// Warns of dead nodes, whose segments are missing in a list, as far as this user may know them.
-pub(crate) fn warn_missing_nodes(place: &crate::arguments::DaemonOptions) {
-    let Ok(seen) = cluster::fetch(place) else { return };
-    let dead: Vec<String> = seen.nodes.iter().filter(|node| !node.alive).map(|node| node.node.to_string()).collect();
-    match &dead[..] {
-        [] => {}
-        [one] => print_warning(&format!("node {one} is unreachable: its segments are not shown")),
-        many => print_warning(&format!("nodes {} are unreachable: their segments are not shown", many.join(", "))),
-    }
-}
 
 /// Returns the note below an empty list.
 pub(crate) fn empty_list_note(pattern: Option<&str>) -> &'static str {
@@ -134,30 +53,6 @@ pub(crate) fn list(options: &ListOptions, json: bool) -> Result<(), CommandError
     }
     table.print_or(empty_list_note(options.pattern.as_deref()));
     Ok(())
-}
-
-pub(crate) fn format_lock(listing: &Listing) -> String {
-    match (listing.locked, listing.holders, listing.waiting) {
-        (_, 0, 0) => "-".to_owned(),
-        (_, 0, waiting) => format!("free, {waiting} waiting"),
-        (true, _, 0) => "held".to_owned(),
-        (true, _, waiting) => format!("held, {waiting} waiting"),
-        (false, holders, 0) => format!("shared by {holders}"),
-        (false, holders, waiting) => format!("shared by {holders}, {waiting} waiting"),
-    }
-}
-
-/// Formats the node and the state of the replica.
-fn format_replica(listing: &Listing) -> String {
-    match (listing.replication, listing.replica) {
-        (ReplicationInfo::None, _) => "none".to_owned(),
-        (ReplicationInfo::Degraded, NodeId::NONE) => "degraded: no node chosen yet".to_owned(),
-        (ReplicationInfo::Degraded, node) => {
-            let reason = listing.degraded.map(|reason| format!(": {node} {reason}"));
-            format!("degraded{}", reason.unwrap_or_default())
-        }
-        (state, node) => format!("{} on {node}", state.as_str()),
-    }
 }
 
 pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandError> {
@@ -242,16 +137,4 @@ pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), Comman
     }
     table.print();
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mode_is_formatted_as_by_ls() {
-        assert_eq!(format_mode(0o640), "rw-r-----");
-        assert_eq!(format_mode(0o777), "rwxrwxrwx");
-        assert_eq!(format_mode(0), "---------");
-    }
 }

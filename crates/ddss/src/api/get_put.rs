@@ -39,9 +39,9 @@ calls! {
         }
 
         /// Reads a range of an earlier committed version. The segment's history must still contain it
-        /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`]); otherwise the call fails with
-        /// [`Failure::VersionGone`](crate::Failure::VersionGone). A version that the segment has not reached fails with
-        /// [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
+        /// ([`Spec::history`](crate::Spec), or the `x` of [`Model::Delta`](crate::Model::Delta)); otherwise the call
+        /// fails with [`Failure::VersionGone`](crate::Failure::VersionGone). A version that the segment has not reached
+        /// fails with [`Failure::VersionMismatch`](crate::Failure::VersionMismatch).
         pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
             let (offset, length) = self.location().place(range)?;
             let mut bytes = vec![0; length];

@@ -3,7 +3,7 @@
 use super::quota_table::QuotaTable;
 use crate::control::shard_address;
 use crate::cpu_placement;
-use crate::node::StartError;
+use crate::start_error::StartError;
 use ddss_admin::storage::shard_folder;
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
 use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};

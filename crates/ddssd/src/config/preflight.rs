@@ -2,11 +2,12 @@
 
 use super::config::Config;
 use crate::control::{Identity, control_address, has_left, shard_address};
-use crate::node::{Node, StartError};
+use crate::node::Node;
 use crate::peers::fabric;
 use crate::shard::shard::check_shards;
+use crate::start_error::StartError;
 use crate::storage::file_segments::Files;
-use crate::storage::memory::PoolError;
+use crate::storage::pool_error::PoolError;
 use crate::storage::state_dir;
 use crate::storage::state_dir::StateDirLock;
 use ddss_admin::storage::{Registry, file_folder, shard_folder};

@@ -4,10 +4,11 @@
 //! use it.
 
 use super::failure_detector::DEAD_AFTER;
-use super::membership::identity::{delete_cluster_state, remove_file_if_present};
-use super::raft::types::Member;
-use super::rpc::server::Context;
+use super::membership::identity::delete_cluster_state;
 use super::rpc::types::{Call, Reply};
+use crate::control::member::Member;
+use crate::control::membership::state_file::remove_file_if_present;
+use crate::control::rpc::context::Context;
 use ddss_admin::storage::JOIN_FILE_NAME;
 use ddss_admin::{ADMIN_SOCKET_NAME, AdminRequest, AdminResponse, NodeReport};
 use std::io;

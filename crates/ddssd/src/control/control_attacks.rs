@@ -1,12 +1,13 @@
 //! Attacks on the control plane, by unauthenticated peers and by byzantine members.
 
 use super::control_address;
-use super::raft::network::RpcClient;
-use super::raft::types::{Command, Member};
+use super::raft::types::Command;
 use super::rpc::batches::BATCH_CALLS_MAX;
 use super::rpc::stream::RpcStream;
 use super::rpc::types::{Call, Reply};
 use crate::auth::{HELLO_BYTES, Initiator, Purpose};
+use crate::control::member::Member;
+use crate::control::rpc::client::RpcClient;
 use crate::{Config, Node};
 use ddss_admin::{AdminRequest, AdminResponse, ClusterKey};
 use ddss_core::{NodeId, PeerHello};

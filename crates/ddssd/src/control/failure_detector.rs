@@ -3,8 +3,8 @@
 
 use super::owned_names::OwnedNames;
 use super::raft::types::{Command, CommandResult};
-use super::rpc::server::Context;
 use super::rpc::types::{Call, Reply};
+use crate::control::rpc::context::Context;
 use crate::status::StatusPage;
 use ddss_core::status::Gauge;
 use openraft::ChangeMembers;

@@ -6,16 +6,19 @@
 //! no client gets *not found* for a name that another node has created before.
 //!
 //! Files: `runtime` starts the thread and its tasks; `raft/` holds the replicated state, `rpc/` the calls between
-//! control planes, `membership/` joining and leaving. `failure_detector`, `majority` and `stall` decide which nodes
-//! are usable; `replication` handles leases and failover.
+//! control planes, `membership/` joining and leaving. `failure_detector`, `majority_watch` and `stall` decide
+//! which nodes are usable; `replication` handles leases and failover.
 
 mod admin;
 mod bridge;
 #[cfg(test)]
 mod control_attacks;
 mod failure_detector;
+mod fenced_nodes;
 mod handshake_limit;
 mod majority;
+mod majority_watch;
+mod member;
 mod membership;
 mod owned_names;
 mod raft;
@@ -29,5 +32,5 @@ pub use runtime::ControlError;
 pub(crate) use bridge::{ControlBridge, ControlEvent, ControlRequest};
 pub(crate) use membership::identity::{Identity, clear_left_mark, delete_cluster_state, has_left};
 pub(crate) use membership::incarnation::Incarnation;
-pub(crate) use raft::network::{control_address, shard_address};
+pub(crate) use rpc::addresses::{control_address, shard_address};
 pub(crate) use runtime::{BridgeEnd, ControlConfig, ControlPlane, join};

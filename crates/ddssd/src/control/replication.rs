@@ -8,19 +8,18 @@
 //! one segment, as long as no clock runs half as fast again as another.
 
 use super::bridge::{ControlEvent, EventSenders};
+use super::fenced_nodes::LEASE;
 use super::owned_names::OwnedNames;
 use super::raft::types::{Command, CommandResult};
-use super::rpc::server::{Context, not_now_reply};
 use super::rpc::types::{Call, Reply};
+use crate::control::rpc::context::Context;
+use crate::control::rpc::types::not_now_reply;
 use ddss_core::engine::{Proposal, ProposalKind};
 use openraft::error::{CheckIsLeaderError, RaftError};
-use std::collections::HashSet;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Duration of a lease, from the time of the request.
-pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// Interval between two renewals.
 const RENEW_INTERVAL: Duration = Duration::from_millis(400);
 /// Interval at which a node checks if a renewal is due.
@@ -28,44 +27,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum time of one call.
 const CALL_MAX: Duration = Duration::from_secs(1);
 
-/// Fenced nodes: nodes about to be declared dead or removed. They get no lease.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FencedNodes(Arc<Mutex<HashSet<u16>>>);
-
-/// Keeps a node fenced until it is dropped.
-#[derive(Debug)]
-pub(crate) struct FenceGuard {
-    fenced_nodes: FencedNodes,
-    node: u16,
-}
-
-impl FencedNodes {
-    fn nodes(&self) -> MutexGuard<'_, HashSet<u16>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_fenced(&self, node: u16) -> bool {
-        self.nodes().contains(&node)
-    }
-
-    /// Fences a node that is still silent. No lease is granted between this check and the fence.
-    pub(crate) fn fence(&self, node: u16, is_silent: impl Fn() -> bool) -> Option<FenceGuard> {
-        let mut nodes = self.nodes();
-        (is_silent() && nodes.insert(node)).then(|| FenceGuard { fenced_nodes: self.clone(), node })
-    }
-}
-
-impl Drop for FenceGuard {
-    fn drop(&mut self) {
-        self.fenced_nodes.nodes().remove(&self.node);
-    }
-}
-
 /// A stalled node waits for this time before it tells the leader: its clock may be faster than others.
 const STALL_REPORT_AFTER: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 3 / 2);
-
-/// Keys of the proposals in flight: segment, epoch with turn, and kind.
-pub(crate) type ProposalsInFlight = Arc<Mutex<HashSet<(u64, u64, u8)>>>;
 
 /// Renews the lease of this node while it is the home of a replicated segment. The first renewal is always made:
 /// until then the node does not know its roles.

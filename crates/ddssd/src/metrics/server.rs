@@ -2,7 +2,7 @@
 
 use super::exposition::exposition;
 use super::health::{health, readiness};
-use crate::node::StartError;
+use crate::start_error::StartError;
 use crate::status::StatusPage;
 use ddss_core::status::Status;
 use std::io;

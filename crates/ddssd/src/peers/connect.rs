@@ -18,8 +18,8 @@ fn reject(fabric: &mut dyn Fabric, peer: PeerId, reason: &str) {
 
 impl Links {
     /// Connects to all peers that are due. Returns the time of the next attempt.
-    pub(crate) fn connect_due(&mut self, fabric: &mut dyn Fabric, now: Instant) -> Option<Instant> {
-        let Self { ours, shard, key, links, by_peer, .. } = self;
+    pub(crate) fn connect_due(&mut self, now: Instant) -> Option<Instant> {
+        let Self { fabric, ours, shard, key, links, by_peer, .. } = self;
         let (key, purpose) = (key.as_ref()?, Purpose::Data(*shard));
         let mut next: Option<Instant> = None;
         let mut due = |at: Instant| next = Some(next.map_or(at, |other| other.min(at)));
@@ -60,13 +60,7 @@ impl Links {
     }
 
     /// Passes the hello of a connecting peer to the handshake worker.
-    pub(crate) fn verify_handshake(
-        &mut self,
-        fabric: &mut dyn Fabric,
-        peer: PeerId,
-        address: SocketAddr,
-        hello: &[u8],
-    ) {
+    pub(crate) fn verify_handshake(&mut self, peer: PeerId, address: SocketAddr, hello: &[u8]) {
         let refused = match &mut self.handshake_worker {
             None => "no cluster here",
             Some(handshake_worker) => {
@@ -76,12 +70,12 @@ impl Links {
                 "too many pending handshakes: try again later"
             }
         };
-        self.reject_and_log(fabric, peer, address, refused);
+        self.reject_and_log(peer, address, refused);
     }
 
     /// Takes the verified peers from the handshake worker, and returns the number of its results. No existing
     /// connection gives way yet.
-    pub(crate) fn take_handshake_results(&mut self, fabric: &mut dyn Fabric) -> usize {
+    pub(crate) fn take_handshake_results(&mut self) -> usize {
         let mut taken = 0;
         while taken < Self::HANDSHAKES_PER_ROUND
             && let Some(HandshakeResult { peer, address, verdict }) =
@@ -89,36 +83,36 @@ impl Links {
         {
             taken += 1;
             match verdict {
-                Admission::Admit(token) => self.handle_admission(fabric, peer, address, token),
+                Admission::Admit(token) => self.handle_admission(peer, address, token),
                 // The worker has logged the reason.
-                Admission::Reject(reason) => reject(fabric, peer, &reason),
+                Admission::Reject(reason) => reject(self.fabric.as_mut(), peer, &reason),
             }
         }
         taken
     }
 
     /// Takes a peer that the fabric's admission filter has admitted.
-    pub(crate) fn handle_admitted(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr) {
-        if let Some(token) = fabric.take_admission_token(peer) {
-            self.handle_admission(fabric, peer, address, token);
+    pub(crate) fn handle_admitted(&mut self, peer: PeerId, address: SocketAddr) {
+        if let Some(token) = self.fabric.take_admission_token(peer) {
+            self.handle_admission(peer, address, token);
         }
     }
 
-    fn handle_admission(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, token: AdmissionToken) {
+    fn handle_admission(&mut self, peer: PeerId, address: SocketAddr, token: AdmissionToken) {
         let answer = answer_from_token(token).ok_or_else(|| "the admission token holds no handshake answer".to_owned());
-        if let Err(reason) = answer.and_then(|answer| self.take_candidate(fabric, peer, answer)) {
-            self.reject_and_log(fabric, peer, address, &reason);
+        if let Err(reason) = answer.and_then(|answer| self.take_candidate(peer, answer)) {
+            self.reject_and_log(peer, address, &reason);
         }
     }
 
-    fn reject_and_log(&mut self, fabric: &mut dyn Fabric, peer: PeerId, address: SocketAddr, reason: &str) {
+    fn reject_and_log(&mut self, peer: PeerId, address: SocketAddr, reason: &str) {
         log_rejection(address, reason);
-        reject(fabric, peer, reason);
+        reject(self.fabric.as_mut(), peer, reason);
     }
 
-    fn take_candidate(&mut self, fabric: &mut dyn Fabric, peer: PeerId, answer: Answer) -> Result<(), String> {
+    fn take_candidate(&mut self, peer: PeerId, answer: Answer) -> Result<(), String> {
         let now = Instant::now();
-        let Self { ours, links, by_peer, removed, .. } = self;
+        let Self { fabric, ours, links, by_peer, removed, .. } = self;
         let theirs = answer.theirs;
         if removed.contains(&theirs.node) {
             return Err(format!("{} was removed from the cluster", theirs.node));
@@ -138,7 +132,7 @@ impl Links {
 
     /// Handles a new connection. The acceptor of an outgoing connection has authenticated itself; an incoming one has
     /// to authenticate first.
-    pub(crate) fn connected(&mut self, fabric: &mut dyn Fabric, peer: PeerId, hello: &[u8]) {
+    pub(crate) fn connected(&mut self, peer: PeerId, hello: &[u8]) {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else { return };
         let is_authenticated = matches!(link.state, State::Up { peer: current, .. } if current == peer);
         if is_authenticated || link.candidates.iter().any(|candidate| candidate.peer == peer) {
@@ -154,31 +148,34 @@ impl Links {
                     Ok((theirs, channel)) => {
                         link.run = theirs.run;
                         link.state = State::AwaitingWelcome { peer, channel, since: Instant::now() };
-                        if let Some(staging) = link.expose_staging(fabric, peer) {
-                            link.post(fabric, &Message::Welcome { staging }.encode(Timestamp::default(), &[]));
+                        if let Some(staging) = link.expose_staging(self.fabric.as_mut(), peer) {
+                            link.post(
+                                self.fabric.as_mut(),
+                                &Message::Welcome { staging }.encode(Timestamp::default(), &[]),
+                            );
                         }
                     }
                     Err(error) => {
                         tracing::warn!(node = link.node.0, address = %link.address, %error, "handshake failed");
                         link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
-                        fabric.close(peer);
+                        self.fabric.close(peer);
                     }
                 }
             }
             other => {
                 link.state = other;
-                fabric.close(peer);
+                self.fabric.close(peer);
             }
         }
     }
 
     /// Handles the first message of a peer that this node has connected to.
-    pub(crate) fn handle_welcome(&mut self, fabric: &mut dyn Fabric, peer: PeerId, plain: &[u8]) -> ReceivedMessage {
+    pub(crate) fn handle_welcome(&mut self, peer: PeerId, plain: &[u8]) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
             return ReceivedMessage::None;
         };
         let Some(staging) = staging_in(plain) else {
-            fabric.close(peer);
+            self.fabric.close(peer);
             return ReceivedMessage::None;
         };
         let idle = State::Idle { retry_at: Instant::now() };
@@ -197,12 +194,7 @@ impl Links {
 
     /// Handles the first authentic message of a peer that connected to this node: its connection replaces the current
     /// one.
-    pub(crate) fn authenticate_candidate(
-        &mut self,
-        fabric: &mut dyn Fabric,
-        peer: PeerId,
-        plain: &[u8],
-    ) -> ReceivedMessage {
+    pub(crate) fn authenticate_candidate(&mut self, peer: PeerId, plain: &[u8]) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
             return ReceivedMessage::None;
         };
@@ -211,7 +203,7 @@ impl Links {
         };
         let Candidate { channel, run, since, .. } = link.candidates.remove(index);
         let Some(staging) = staging_in(plain) else {
-            fabric.close(peer);
+            self.fabric.close(peer);
             return ReceivedMessage::None;
         };
         let fresh = State::Up { peer, channel, ours: false, since };
@@ -221,17 +213,17 @@ impl Links {
             State::Up { peer, .. } => (true, Some(peer)),
         };
         if let Some(old) = old {
-            fabric.close(old);
+            self.fabric.close(old);
         }
         link.run = run;
         link.windows.clear();
         link.outbox.clear();
         link.has_overflowed = false;
-        let Some(ours) = link.expose_staging(fabric, peer) else {
+        let Some(ours) = link.expose_staging(self.fabric.as_mut(), peer) else {
             link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
             return ReceivedMessage::None;
         };
-        link.post(fabric, &Message::Welcome { staging: ours }.encode(Timestamp::default(), &[]));
+        link.post(self.fabric.as_mut(), &Message::Welcome { staging: ours }.encode(Timestamp::default(), &[]));
         link.set_up(staging);
         ReceivedMessage::Connected { node: link.node, again }
     }

@@ -6,7 +6,7 @@ use ddss_verbs::limits as fabric_limits;
 use ddss_verbs::{Fabric, Iwarp, IwarpConfig};
 use std::net::SocketAddr;
 
-use crate::node::StartError;
+use crate::start_error::StartError;
 
 // A fabric has limits of its own, and has to carry all that the engine may send.
 const _: () = assert!(core_limits::MESSAGE_BYTES_MAX <= fabric_limits::MESSAGE_BYTES_MAX);

@@ -15,7 +15,7 @@
 
 use super::handshake_worker::HandshakeWorker;
 use crate::auth::{Channel, Initiator, SEAL_BYTES};
-use crate::shard::inflight_reads::Tag;
+use crate::peers::work_tag::Tag;
 use crate::status::wall_us;
 use arrayvec::ArrayVec;
 use ddss_admin::ClusterKey;
@@ -110,21 +110,21 @@ pub(crate) enum ReceivedMessage {
     None,
 }
 
-/// Links to all other nodes.
-#[derive(Debug)]
+/// Links to all other nodes, and the fabric that carries them.
 pub(crate) struct Links {
-    pub(crate) ours: PeerHello,
+    pub(super) fabric: Box<dyn Fabric>,
+    pub(super) ours: PeerHello,
     /// Shard index, the same on this node and on its peers.
-    pub(crate) shard: u8,
+    pub(super) shard: u8,
     /// Cluster key; without it the node talks to no peer.
-    pub(crate) key: Option<ClusterKey>,
+    pub(super) key: Option<ClusterKey>,
     /// Verifies incoming handshakes, if the fabric has no admission filter.
-    pub(crate) handshake_worker: Option<HandshakeWorker>,
+    pub(super) handshake_worker: Option<HandshakeWorker>,
     /// Links by node.
-    pub(crate) links: BTreeMap<NodeId, Link>,
-    pub(crate) by_peer: HashMap<PeerId, NodeId>,
+    pub(super) links: BTreeMap<NodeId, Link>,
+    pub(super) by_peer: HashMap<PeerId, NodeId>,
     /// Nodes that left the cluster or were removed; a node is told so when it connects.
-    pub(crate) removed: BTreeSet<NodeId>,
+    pub(super) removed: BTreeSet<NodeId>,
     /// Messages that were sent or queued, and their bytes.
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
@@ -146,17 +146,26 @@ impl Links {
     const OUTBOX_MAX: usize = 1 << 14;
 
     pub(crate) fn new(
+        fabric: Box<dyn Fabric>,
         ours: PeerHello,
         shard: u8,
         key: Option<ClusterKey>,
         handshake_worker: Option<HandshakeWorker>,
     ) -> Self {
         let (links, by_peer, removed) = Default::default();
-        Self { ours, shard, key, handshake_worker, links, by_peer, removed, sent: 0, sent_bytes: 0 }
+        Self { fabric, ours, shard, key, handshake_worker, links, by_peer, removed, sent: 0, sent_bytes: 0 }
+    }
+
+    pub(crate) fn fabric(&self) -> &dyn Fabric {
+        self.fabric.as_ref()
+    }
+
+    pub(crate) fn fabric_mut(&mut self) -> &mut dyn Fabric {
+        self.fabric.as_mut()
     }
 
     /// Adds a node with staging memory of its own, or updates its address.
-    pub(crate) fn add(&mut self, fabric: &mut dyn Fabric, member: &PeerAddress) -> Result<(), String> {
+    pub(crate) fn add(&mut self, member: &PeerAddress) -> Result<(), String> {
         if let Some(link) = self.links.get_mut(&member.node) {
             link.address = member.address;
             return Ok(());
@@ -164,7 +173,7 @@ impl Links {
         self.removed.remove(&member.node);
         let memory = SharedMemory::create("ddss-staging", STAGING_BYTES).map_err(|error| error.to_string())?;
         let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
-        let region = fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
+        let region = self.fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
         let region = region.map_err(|error| error.to_string())?;
         let link = Link {
             node: member.node,
@@ -203,9 +212,9 @@ impl Links {
 
     /// Closes the connection of a node that the cluster has declared dead, so that pending work fails at once. The
     /// link is retried.
-    pub(crate) fn close_connection(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
+    pub(crate) fn close_connection(&mut self, node: NodeId) {
         if let Some((peer, _)) = self.connection_to(node) {
-            fabric.close(peer);
+            self.fabric.close(peer);
         }
     }
 
@@ -215,13 +224,13 @@ impl Links {
     }
 
     /// Removes a node and closes all its connections.
-    pub(crate) fn remove(&mut self, fabric: &mut dyn Fabric, node: NodeId) {
+    pub(crate) fn remove(&mut self, node: NodeId) {
         let Some(link) = self.links.remove(&node) else { return };
         for (&peer, _) in self.by_peer.iter().filter(|&(_, &other)| other == node) {
-            fabric.close(peer);
+            self.fabric.close(peer);
         }
         self.by_peer.retain(|_, other| *other != node);
-        fabric.deregister(link.staging_memory.1);
+        self.fabric.deregister(link.staging_memory.1);
     }
 
     /// Returns the connection and the staging window of a connected node.
@@ -240,15 +249,9 @@ impl Links {
 
     /// Opens a message into `plain` and applies it to the connection's state. Closes the connection of a peer whose
     /// message does not open.
-    pub(crate) fn receive(
-        &mut self,
-        fabric: &mut dyn Fabric,
-        peer: PeerId,
-        sealed: &[u8],
-        plain: &mut [u8],
-    ) -> ReceivedMessage {
+    pub(crate) fn receive(&mut self, peer: PeerId, sealed: &[u8], plain: &mut [u8]) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
-            fabric.close(peer);
+            self.fabric.close(peer);
             return ReceivedMessage::None;
         };
         let opened = match &mut link.state {
@@ -256,39 +259,39 @@ impl Links {
                 channel.open(sealed, plain).map(|length| ReceivedMessage::Message(link.node, length))
             }
             State::AwaitingWelcome { peer: current, channel, .. } if *current == peer => {
-                channel.open(sealed, plain).map(|length| self.handle_welcome(fabric, peer, &plain[..length]))
+                channel.open(sealed, plain).map(|length| self.handle_welcome(peer, &plain[..length]))
             }
             _ => match link.candidates.iter_mut().find(|candidate| candidate.peer == peer) {
                 Some(candidate) => candidate
                     .channel
                     .open(sealed, plain)
-                    .map(|length| self.authenticate_candidate(fabric, peer, &plain[..length])),
+                    .map(|length| self.authenticate_candidate(peer, &plain[..length])),
                 None => Ok(ReceivedMessage::None),
             },
         };
         opened.unwrap_or_else(|error| {
             tracing::warn!(%peer, %error, "closing a connection whose message does not open");
-            fabric.close(peer);
+            self.fabric.close(peer);
             ReceivedMessage::None
         })
     }
 
     /// Sends a message, or queues it. Closes the connection of a peer with too many queued messages.
-    pub(crate) fn send(&mut self, fabric: &mut dyn Fabric, node: NodeId, plain: &Plain) {
+    pub(crate) fn send(&mut self, node: NodeId, plain: &Plain) {
         let Some(link) = self.links.get_mut(&node) else { return };
         if matches!(link.state, State::Up { .. }) {
             self.sent += 1;
             self.sent_bytes += plain.len() as u64;
-            link.post(fabric, plain);
+            link.post(self.fabric.as_mut(), plain);
         }
     }
 
     /// Sends queued messages while there is room. Returns true if some are left.
-    pub(crate) fn flush(&mut self, fabric: &mut dyn Fabric) -> bool {
+    pub(crate) fn flush(&mut self) -> bool {
         let mut waits = false;
         for link in self.links.values_mut().filter(|link| !link.outbox.is_empty()) {
             let (State::Up { peer, .. } | State::AwaitingWelcome { peer, .. }) = link.state else { continue };
-            while link.outbox.front().is_some_and(|wire| try_send(fabric, peer, wire)) {
+            while link.outbox.front().is_some_and(|wire| try_send(self.fabric.as_mut(), peer, wire)) {
                 link.outbox.pop_front();
             }
             waits |= !link.outbox.is_empty();
@@ -300,7 +303,6 @@ impl Links {
     /// it at the first call.
     pub(crate) fn window(
         &mut self,
-        fabric: &mut dyn Fabric,
         node: NodeId,
         area: RegionId,
         (at, offset): (u64, u64),
@@ -311,7 +313,7 @@ impl Links {
         if let Some(&window) = link.windows.get(&at) {
             return Some(window);
         }
-        match fabric.expose(peer, area, offset, bytes, Rights::READ) {
+        match self.fabric.expose(peer, area, offset, bytes, Rights::READ) {
             Ok(window) => {
                 let window = RemoteWindow { key: window.key, base: window.base, bytes: window.bytes };
                 link.windows.insert(at, window);
@@ -325,26 +327,26 @@ impl Links {
     }
 
     /// Closes every window over the segment whose header is at `at`.
-    pub(crate) fn withdraw(&mut self, fabric: &mut dyn Fabric, at: u64) {
+    pub(crate) fn withdraw(&mut self, at: u64) {
         for link in self.links.values_mut() {
             if let (Some(window), State::Up { peer, .. }) = (link.windows.remove(&at), &link.state) {
-                fabric.withdraw(*peer, window.key);
+                self.fabric.withdraw(*peer, window.key);
             }
         }
     }
 
     /// Closes the connection of a node that violated the protocol.
-    pub(crate) fn close_for_violation(&self, fabric: &mut dyn Fabric, node: NodeId) {
+    pub(crate) fn close_for_violation(&mut self, node: NodeId) {
         if let Some((peer, _)) = self.connection_to(node) {
             tracing::warn!(node = node.0, "protocol violation: closing the peer's connection");
-            fabric.close(peer);
+            self.fabric.close(peer);
         }
     }
 
     /// Closes every connection.
-    pub(crate) fn close_all(&mut self, fabric: &mut dyn Fabric) {
+    pub(crate) fn close_all(&mut self) {
         for &peer in self.by_peer.keys() {
-            fabric.close(peer);
+            self.fabric.close(peer);
         }
     }
 }

@@ -7,3 +7,4 @@ pub(crate) mod connect;
 pub(crate) mod fabric;
 pub(crate) mod handshake_worker;
 pub(crate) mod links;
+pub(crate) mod work_tag;

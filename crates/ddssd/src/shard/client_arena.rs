@@ -1,6 +1,7 @@
 //! Arenas of the attached clients, by client index.
 
 use ddss_core::ClientId;
+use ddss_core::limits::CLIENTS_MAX;
 use ddss_ipc::SharedMemory;
 use ddss_verbs::RegionId;
 
@@ -15,8 +16,29 @@ pub(crate) struct ClientArena {
     pub(crate) region: RegionId,
 }
 
-/// Returns the arena of an attached client.
-#[inline]
-pub(crate) fn arena_of(arenas: &[Option<ClientArena>], client: ClientId) -> Option<&ClientArena> {
-    arenas.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+/// Arenas of all attached clients.
+#[derive(Debug)]
+pub(crate) struct ClientArenas(Vec<Option<ClientArena>>);
+
+impl ClientArenas {
+    pub(crate) fn new() -> Self {
+        Self(std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect())
+    }
+
+    /// Returns the arena of an attached client.
+    #[inline]
+    pub(crate) fn of(&self, client: ClientId) -> Option<&ClientArena> {
+        self.0.get(client.index as usize)?.as_ref().filter(|arena| arena.client == client)
+    }
+
+    pub(crate) fn insert(&mut self, arena: ClientArena) {
+        let index = arena.client.index as usize;
+        self.0[index] = Some(arena);
+    }
+
+    /// Removes the arena of a client, if it is attached.
+    pub(crate) fn remove(&mut self, client: ClientId) -> Option<ClientArena> {
+        self.of(client)?;
+        self.0[client.index as usize].take()
+    }
 }

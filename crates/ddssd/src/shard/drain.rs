@@ -102,7 +102,7 @@ impl DrainState {
             }
             Stage::LastPoll(rounds) if rounds == 0 || is_expired || !server.has_requests() => {
                 self.stage = Stage::Refusing(None);
-                executor.engine.fail_waiters(executor.now, false);
+                executor.engine.fail_waiters(executor.clock.now(), false);
                 return true;
             }
             Stage::LastPoll(rounds) => {
@@ -112,7 +112,7 @@ impl DrainState {
             Stage::Refusing(_) if is_expired => {
                 self.stage = Stage::Late;
                 // An operation that still waits for another client has certainly done nothing.
-                executor.engine.fail_waiters(executor.now, true);
+                executor.engine.fail_waiters(executor.clock.now(), true);
                 return true;
             }
             Stage::Refusing(quiet) => {

@@ -9,18 +9,16 @@
 //! `executor.rs` holds the other state of the thread and executes the actions. A request that needs no other node is
 //! answered before the next request is read.
 
-use super::background::BackgroundTasks;
 use super::client_arena::ClientArena;
 use super::drain::{Drain, DrainState, RefuseRequests};
 use super::executor::ActionExecutor;
-use super::inflight_reads::{InflightReads, Tag};
-use super::latency_estimate::LatencyEstimate;
 use crate::config::config::Config;
 use crate::config::quota_table::SharedQuotas;
 use crate::control::ControlBridge;
-use crate::node::StartError;
 use crate::peers::handshake_worker::{HandshakeCounts, HandshakeWorker};
 use crate::peers::links::{LinkChange, Links, ReceivedMessage};
+use crate::peers::work_tag::Tag;
+use crate::start_error::StartError;
 use crate::status::{ClientInfo, Gauges, Recorder};
 use crate::storage::area_access::AreaAudiences;
 use crate::storage::memory::NodeMemory;
@@ -28,7 +26,7 @@ use crate::storage::recovery;
 use crate::storage::recovery::RecoveryReport;
 use crate::supervisor::CriticalTask;
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
-use ddss_core::limits::{CLIENTS_MAX, MESSAGE_BYTES_MAX};
+use ddss_core::limits::MESSAGE_BYTES_MAX;
 use ddss_core::status::Counter;
 use ddss_core::{ClientId, Failure, Message, Name, NodeId, PeerHello, Principal, Shard, Storage};
 use ddss_ipc::{ClientEvent, IdleMode, IpcServer, Session, SharedMemory};
@@ -134,27 +132,10 @@ impl EventLoop {
         }
         let hello = PeerHello { node: config.node, run, shards: shard.count() };
         server.publish_core();
-        let began = Instant::now();
-        let mut executor = ActionExecutor {
-            fabric,
-            engine,
-            links: Links::new(hello, shard.index(), config.key.clone(), handshake_worker),
-            memory,
-            background_tasks: BackgroundTasks::default(),
-            inflight_reads: InflightReads::new(),
-            area_regions: Vec::new(),
-            audiences,
-            scratch_region,
-            arenas: std::iter::repeat_with(|| None).take(CLIENTS_MAX).collect(),
-            replies: Vec::with_capacity(Self::BATCH),
-            latency: LatencyEstimate::default(),
-            recorder,
-            began,
-            bridge,
-            members_changed: false,
-            has_company: false,
-            now: ActionExecutor::read_clocks(began),
-        };
+        let links = Links::new(fabric, hello, shard.index(), config.key.clone(), handshake_worker);
+        let memory = (memory, scratch_region);
+        let mut executor = ActionExecutor::new(engine, links, memory, audiences, recorder, bridge, Self::BATCH);
+        let began = executor.clock.began();
         executor.register_area(OWN_AREA, Storage::Memory).map_err(StartError::Area)?;
         for (area, (audience, storage)) in found.areas {
             executor.publish_area(area, audience, storage).map_err(StartError::Area)?;
@@ -190,7 +171,7 @@ impl EventLoop {
     }
 
     fn publish_replies(&mut self) {
-        for (channel, entry) in self.executor.replies.drain(..) {
+        for (channel, entry) in self.executor.replies.drain() {
             self.executor.latency.end_sample(channel, entry[1]);
             self.executor.recorder.complete(channel, &entry);
             self.server.reply(channel, &entry);
@@ -221,7 +202,7 @@ impl EventLoop {
         let adopted = self.server.add_client(session).map_err(|error| error.to_string()).and_then(|client| {
             let memory = self.server.arena(client).cloned().ok_or("its arena is gone")?;
             let (offset, bytes) = (memory.offset() as u64, memory.len() as u64);
-            let region = self.executor.fabric.register(memory.descriptor(), Trust::Sealed, offset, bytes);
+            let region = self.executor.links.fabric_mut().register(memory.descriptor(), Trust::Sealed, offset, bytes);
             region.map(|region| ClientArena { client, memory, region }).map_err(|error| {
                 self.server.remove_client(client);
                 error.to_string()
@@ -233,8 +214,8 @@ impl EventLoop {
                 tracing::debug!(%client, pid = credentials.pid, uid = credentials.uid, "attached");
                 let identity = Principal { uid: credentials.uid, gid: credentials.gid };
                 self.executor.engine.attach(client, identity, arena.memory.len() as u64);
-                self.executor.recorder.attach(&seen, self.executor.now.wall_us);
-                self.executor.arenas[client.index as usize] = Some(arena);
+                self.executor.recorder.attach(&seen, self.executor.clock.now().wall_us);
+                self.executor.arenas.insert(arena);
             }
             Err(error) => {
                 tracing::warn!(pid = credentials.pid, error, "cannot serve a client");
@@ -246,15 +227,13 @@ impl EventLoop {
     /// Detaches a client. The fabric keeps its arena mapped until pending writes into it have ended.
     fn detach_client(&mut self, client: ClientId, reason: &str) {
         self.server.remove_client(client);
-        let now = self.executor.now;
+        let now = self.executor.clock.now();
         self.executor.engine.detach(now, client);
         self.execute_actions();
         self.executor.recorder.detach(client);
-        if self.executor.arena(client).is_some()
-            && let Some(arena) = self.executor.arenas[client.index as usize].take()
-        {
+        if let Some(arena) = self.executor.arenas.remove(client) {
             tracing::debug!(%client, reason, "client gone");
-            self.executor.fabric.deregister(arena.region);
+            self.executor.links.fabric_mut().deregister(arena.region);
         }
     }
 
@@ -283,7 +262,7 @@ impl EventLoop {
 
     fn take_events(&mut self) -> usize {
         self.events.clear();
-        let taken = self.executor.fabric.poll(&mut self.events);
+        let taken = self.executor.links.fabric_mut().poll(&mut self.events);
         if taken > 0 {
             self.executor.recorder.mark_event_time();
         }
@@ -299,24 +278,24 @@ impl EventLoop {
     }
 
     fn handle_event(&mut self, event: Event<'_>) {
-        let now = self.executor.now;
+        let now = self.executor.clock.now();
         tracing::trace!(?event, "fabric");
         let change = match event {
             Event::Done { tag, outcome, .. } => return self.complete_work(tag, outcome),
             Event::Message { peer, bytes, .. } => return self.receive_message(peer, bytes),
             Event::ConnectRequest { peer, address, hello } => {
                 self.next_connect = Some(Instant::now());
-                self.executor.links.verify_handshake(self.executor.fabric.as_mut(), peer, address, hello);
+                self.executor.links.verify_handshake(peer, address, hello);
                 None
             }
             Event::Admitted { peer, address } => {
                 // An admitted peer has to authenticate before this deadline.
                 self.next_connect = Some(Instant::now());
-                self.executor.links.handle_admitted(self.executor.fabric.as_mut(), peer, address);
+                self.executor.links.handle_admitted(peer, address);
                 None
             }
             Event::Connected { peer, hello } => {
-                self.executor.links.connected(self.executor.fabric.as_mut(), peer, hello);
+                self.executor.links.connected(peer, hello);
                 None
             }
             Event::Closed { peer, reason, hello } => {
@@ -338,13 +317,13 @@ impl EventLoop {
     /// Opens and handles a sealed message.
     fn receive_message(&mut self, peer: PeerId, sealed: &[u8]) {
         let mut plain = [0; MESSAGE_BYTES_MAX];
-        match self.executor.links.receive(self.executor.fabric.as_mut(), peer, sealed, &mut plain) {
+        match self.executor.links.receive(peer, sealed, &mut plain) {
             ReceivedMessage::Message(node, length) => self.handle_message(node, &plain[..length]),
             ReceivedMessage::Connected { node, again } => {
                 self.executor.recorder.count(Counter::ConnectionsMade);
                 if again {
                     self.executor.recorder.count(Counter::ConnectionsLost);
-                    self.executor.engine.peer_down(self.executor.now, node);
+                    self.executor.engine.peer_down(self.executor.clock.now(), node);
                 }
                 self.executor.engine.peer_up(node);
                 self.execute_actions();
@@ -358,10 +337,10 @@ impl EventLoop {
             Ok((message, clock, tail)) => {
                 self.executor.refresh_time();
                 self.executor.recorder.count_message(&message);
-                self.executor.engine.message(self.executor.now, node, clock, &message, tail);
+                self.executor.engine.message(self.executor.clock.now(), node, clock, &message, tail);
                 self.execute_actions();
             }
-            Err(_) => self.executor.links.close_for_violation(self.executor.fabric.as_mut(), node),
+            Err(_) => self.executor.links.close_for_violation(node),
         }
     }
 
@@ -374,7 +353,7 @@ impl EventLoop {
                 let Some(result) = executor.inflight_reads.complete_read(step, failure) else { return };
                 executor.recorder.count(Counter::RoundTrips);
                 let read = result.map(|()| executor.memory.scratch_header(step.index()));
-                executor.engine.fetched(executor.now, step, read);
+                executor.engine.fetched(executor.clock.now(), step, read);
             }
             Tag::StagedPut(step) => match failure {
                 Some(failure) => executor.engine.staged(step, Err(failure)),
@@ -399,7 +378,7 @@ impl EventLoop {
         let now = Instant::now();
         self.executor.read_time();
         if self.next_connect.is_some_and(|due| due <= now) {
-            self.next_connect = self.executor.links.connect_due(self.executor.fabric.as_mut(), now);
+            self.next_connect = self.executor.links.connect_due(now);
         }
         let pause = self.tick_interval();
         self.next_tick = self.next_tick.min(now + pause);
@@ -407,7 +386,7 @@ impl EventLoop {
             self.next_tick = now + pause;
             self.liveness.check_fault();
             self.quotas.take_changed().into_iter().for_each(|quotas| self.executor.engine.set_quotas(quotas));
-            self.executor.engine.tick(self.executor.now);
+            self.executor.engine.tick(self.executor.clock.now());
             self.execute_actions();
             if let Some(average_ns) = self.executor.latency.close_period(now) {
                 self.latency_ns = average_ns;
@@ -420,7 +399,7 @@ impl EventLoop {
     /// Returns the time until the engine needs a tick: up to the next deadline, and short enough that the thread shows
     /// signs of life.
     fn tick_interval(&self) -> Duration {
-        let left_us = self.executor.engine.next_deadline_us().saturating_sub(self.executor.now.steady_us);
+        let left_us = self.executor.engine.next_deadline_us().saturating_sub(self.executor.clock.now().steady_us);
         Duration::from_micros(left_us).clamp(Self::TICK, Self::TICK_IDLE)
     }
 
@@ -478,7 +457,7 @@ impl ProgressTask for EventLoop {
         }
         let requests = self.take_requests();
         let events = self.take_events();
-        let handshakes = self.executor.links.take_handshake_results(self.executor.fabric.as_mut());
+        let handshakes = self.executor.links.take_handshake_results();
         if handshakes > 0 {
             // An admitted peer has to authenticate before this deadline.
             self.next_connect = Some(Instant::now());
@@ -486,7 +465,7 @@ impl ProgressTask for EventLoop {
         let commands = self.executor.poll_control();
         if commands > 0 {
             self.publish_replies();
-            if std::mem::take(&mut self.executor.members_changed) {
+            if self.executor.take_members_changed() {
                 self.next_connect = Some(Instant::now());
             }
         }
@@ -497,7 +476,7 @@ impl ProgressTask for EventLoop {
         let work = arrivals + requests + events + handshakes + commands + background_tasks;
         self.update_time(work);
         // Room in a socket is not an event: stay awake while messages wait for it.
-        let waits = self.executor.links.flush(self.executor.fabric.as_mut());
+        let waits = self.executor.links.flush();
         // 5. Replies became visible as they were written; this wakes sleeping clients.
         self.server.flush();
         work + usize::from(waits)
@@ -505,11 +484,11 @@ impl ProgressTask for EventLoop {
 
     /// One-sided reads of other nodes raise no event here, so a thread that serves them must not sleep.
     fn has_served_peers(&self) -> bool {
-        self.executor.fabric.has_moved_bytes()
+        self.executor.links.fabric().has_moved_bytes()
     }
 
     fn has_computing_client(&mut self) -> bool {
-        std::mem::take(&mut self.executor.has_company)
+        self.executor.take_company()
     }
 
     /// A client with several pending calls takes more replies at once if all are written before it gets the core; and
@@ -536,12 +515,12 @@ impl ProgressTask for EventLoop {
 
     fn arm(&mut self) -> bool {
         self.publish_counters();
-        let has_commands = || self.executor.bridge.as_ref().is_some_and(ControlBridge::is_signaled);
-        !has_commands() && self.executor.fabric.arm() && {
+        let has_commands = || self.executor.bridge().is_some_and(ControlBridge::is_signaled);
+        !has_commands() && self.executor.links.fabric_mut().arm() && {
             let can_sleep = self.server.arm();
             // From here on the bridge's descriptor signals new control commands.
             if !can_sleep {
-                self.executor.fabric.disarm();
+                self.executor.links.fabric_mut().disarm();
             }
             can_sleep
         }
@@ -549,15 +528,15 @@ impl ProgressTask for EventLoop {
 
     fn disarm(&mut self) {
         self.server.disarm();
-        self.executor.fabric.disarm();
+        self.executor.links.fabric_mut().disarm();
         self.executor.read_time();
         // Check due work in the next round: there may be no other round before the next sleep.
         self.rounds = Self::ROUNDS_PER_CLOCK;
     }
 
     fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
-        let (server, fabric) = (self.server.descriptor(), self.executor.fabric.descriptor());
-        match &self.executor.bridge {
+        let (server, fabric) = (self.server.descriptor(), self.executor.links.fabric().descriptor());
+        match self.executor.bridge() {
             Some(bridge) => wait(&[server, fabric, bridge.descriptor()]),
             None => wait(&[server, fabric]),
         }
@@ -574,17 +553,17 @@ impl ProgressTask for EventLoop {
     }
 
     fn park_limit(&self) -> Duration {
-        let due = [Some(self.next_tick), self.next_connect, self.executor.fabric.next_deadline()];
+        let due = [Some(self.next_tick), self.next_connect, self.executor.links.fabric().next_deadline()];
         let next = due.into_iter().flatten().min().unwrap_or(self.next_tick);
         next.saturating_duration_since(Instant::now()).min(self.tick_interval())
     }
 
     fn finish(&mut self) {
         self.publish_counters();
-        self.executor.links.close_all(self.executor.fabric.as_mut());
+        self.executor.links.close_all();
         // One more round sends the goodbyes; a peer that does not take them sees the end of the process.
         let mut events = Events::new();
-        self.executor.fabric.poll(&mut events);
+        self.executor.links.fabric_mut().poll(&mut events);
         if let Err(error) = self.executor.memory.close_files() {
             tracing::error!(%error, "cannot sync all segments in files to the disk");
         }

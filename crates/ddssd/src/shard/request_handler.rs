@@ -1,7 +1,7 @@
 //! Handling of one client request: its text is copied out of the arena, the engine decides, and an immediate reply
 //! goes back to the ring that the request came from.
 
-use super::client_arena::{CHECKED, arena_of};
+use super::client_arena::CHECKED;
 use super::executor::ActionExecutor;
 use ddss_core::engine::{Commit, InlineCommit};
 use ddss_core::limits::TEXT_BYTES_MAX;
@@ -39,7 +39,7 @@ impl RequestHandler for ActionExecutor {
                 Some(&reply) => self.reply(reply.channel, &reply.completion, reply.data),
                 None => match self.engine.next_action() {
                     Some(action) => self.execute(action),
-                    None => break self.reply_to(channel, entry[1]),
+                    None => break self.replies.take(channel, entry[1]),
                 },
             }
         };
@@ -62,7 +62,7 @@ impl ActionExecutor {
     #[inline(always)]
     fn try_inline_put(&mut self, channel: ChannelId, entry: &Entry) -> Option<Entry> {
         self.refresh_time();
-        let commit = self.engine.inline_put(self.now, channel, entry)?;
+        let commit = self.engine.inline_put(self.clock.now(), channel, entry)?;
         let InlineCommit { at, offset, bytes, words, version, timestamp } = commit;
         let ranges = [Range { offset, bytes: bytes.into() }];
         self.memory.commit(at, (version, timestamp), &ranges, |area, data| {
@@ -83,7 +83,7 @@ impl ActionExecutor {
             match from {
                 Payload::Inline { bytes, length } => area.write(to, &bytes[..usize::from(*length)]).expect(CHECKED),
                 Payload::Arena(range) => {
-                    if let Some(arena) = arena_of(arenas, client) {
+                    if let Some(arena) = arenas.of(client) {
                         let (from, bytes) = (range.offset() as usize, range.bytes as usize);
                         SharedMemory::copy(&arena.memory, from, area, to, bytes).expect(CHECKED);
                     }
@@ -98,11 +98,11 @@ fn submit_request(executor: &mut ActionExecutor, channel: ChannelId, entry: &Ent
     executor.refresh_time();
     match Request::decode(entry) {
         Ok(request) => {
-            executor.has_company |= Request::has_working_hint(entry);
+            executor.note_company(Request::has_working_hint(entry));
             if text_range(&request.operation).is_some() {
                 return submit_with_text(executor, channel, &request);
             }
-            executor.engine.request(executor.now, channel, &request, &[]);
+            executor.engine.request(executor.clock.now(), channel, &request, &[]);
         }
         Err(refused) => executor.engine.refuse(channel, refused.id, refused.failure),
     }
@@ -112,7 +112,7 @@ fn submit_request(executor: &mut ActionExecutor, channel: ChannelId, entry: &Ent
 fn submit_with_text(executor: &mut ActionExecutor, channel: ChannelId, request: &Request) {
     let mut text = [0; TEXT_BYTES_MAX];
     let length = copy_text(executor, channel.client, &request.operation, &mut text);
-    executor.engine.request(executor.now, channel, request, &text[..length]);
+    executor.engine.request(executor.clock.now(), channel, request, &text[..length]);
 }
 
 /// Returns the range of an operation's text or table in the arena.
@@ -131,7 +131,7 @@ fn text_range(operation: &Operation) -> Option<ArenaRange> {
 /// Copies names, specifications, queries and tables out of the arena once, before they are validated.
 fn copy_text(executor: &ActionExecutor, client: ClientId, operation: &Operation, text: &mut [u8]) -> usize {
     let Some(range) = text_range(operation) else { return 0 };
-    let Some(arena) = executor.arena(client) else { return 0 };
+    let Some(arena) = executor.arenas.of(client) else { return 0 };
     let length = (range.bytes as usize).min(text.len());
     arena.memory.read(range.offset() as usize, &mut text[..length]).map_or(0, |()| length)
 }

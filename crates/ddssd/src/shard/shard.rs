@@ -9,12 +9,14 @@ use crate::config::config::Config;
 use crate::config::quota_table::{QuotaTable, SharedQuotas};
 use crate::control::ControlBridge;
 use crate::cpu_placement::CorePlacement;
-use crate::node::StartError;
 use crate::peers::handshake_worker::{HandshakeCounts, HandshakeVerifier, HandshakeWorker};
+use crate::start_error::StartError;
 use crate::status::{PageIdentity, Recorder, StatusPage, allow_readers};
 use crate::storage::area_access::AreaAudiences;
 use crate::storage::file_segments::Files;
-use crate::storage::memory::{NodeMemory, PoolError};
+use crate::storage::memory::NodeMemory;
+use crate::storage::pool_error::PoolError;
+use crate::storage::segment_folder;
 use crate::storage::state_dir;
 use crate::storage::state_dir::{StateDirError, StateDirLock};
 use crate::supervisor::Supervisor;
@@ -278,7 +280,7 @@ impl RunningShard {
         self.page.set_state(DaemonState::Stopped);
         if self.config.discard {
             let Config { folder, memory_folder, state_folder, .. } = &self.config;
-            NodeMemory::discard(memory_folder);
+            segment_folder::discard(memory_folder);
             Files::discard(&file_folder(state_folder, self.shard.index()));
             StatusPage::discard(folder, memory_folder, self.shard.index());
             if self.shard.index() > 0 {
@@ -307,7 +309,7 @@ fn discard(config: &Config, shard: u8) {
     if !memory_folder.exists() {
         return;
     }
-    NodeMemory::discard(&memory_folder);
+    segment_folder::discard(&memory_folder);
     StatusPage::discard(&config.folder, &memory_folder, shard);
     if shard > 0 {
         // Clients would wait at the socket of a killed daemon for a shard that never comes.
@@ -324,7 +326,7 @@ pub(crate) fn check_shards(config: &Config) -> Result<(), PoolError> {
         folders.into_iter().filter(|folder| folder.join(Registry::FILE_NAME).exists())
     };
     // Check the format of every registry before any of them is opened.
-    (0..PLANES_MAX as u8).flat_map(registry_folders).try_for_each(|folder| NodeMemory::check_registry(&folder))?;
+    (0..PLANES_MAX as u8).flat_map(registry_folders).try_for_each(|folder| segment_folder::check_registry(&folder))?;
     let mut found: Vec<(u8, Option<Name>)> = Vec::new();
     for shard in 0..PLANES_MAX as u8 {
         for folder in registry_folders(shard) {

@@ -3,7 +3,7 @@
 //! Each run creates its own page, and renames the one before to `status.before`: after a crash it shows the last state
 //! of that daemon. A reader with the old file open continues to read the old file.
 
-use crate::storage::memory::PoolError;
+use crate::storage::pool_error::PoolError;
 use ddss_core::status::{
     Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Location, Row, Section, Step,
 };

@@ -12,7 +12,8 @@
 //! Within one boot the page cache holds the last writes, however the daemon died. *Open* with another boot means that
 //! the machine ended first: the disk may hold a mix of several puts.
 
-use super::memory::{NodeMemory, PoolError};
+use super::pool_error::PoolError;
+use super::segment_folder::{self, UNDO_NAME, check_registry};
 use super::state_dir;
 use super::state_dir::StateDirLock;
 use super::undo_log::UndoLog;
@@ -66,7 +67,7 @@ impl Files {
     /// Discards all file segments of a folder.
     pub(crate) fn discard(folder: &Path) {
         if folder.exists() {
-            NodeMemory::discard(folder);
+            segment_folder::discard(folder);
             let _ = std::fs::remove_file(folder.join(Self::MARK_NAME));
         }
     }
@@ -87,14 +88,14 @@ impl Files {
             let file = |path: PathBuf| move |source| PoolError::File { path, source };
             state_dir::make(&self.folder).map_err(PoolError::Folder)?;
             let lock = StateDirLock::lock_folder(&self.folder).map_err(PoolError::Folder)?;
-            NodeMemory::check_registry(&self.folder)?;
+            check_registry(&self.folder)?;
             let registry = at(Registry::FILE_NAME);
             let registry = Registry::open(&registry).map_err(file(registry.clone()))?;
             registry.claim(self.node).map_err(|unusable| match unusable {
                 Unusable::Version(found) => PoolError::other_release(&self.folder, found, String::new()),
                 Unusable::Node(node) => PoolError::OtherNode { path: self.folder.clone(), node },
             })?;
-            let undo = at(NodeMemory::UNDO_NAME);
+            let undo = at(UNDO_NAME);
             let undo = UndoLog::open(&undo).map_err(file(undo.clone()))?;
             self.mark("open").map_err(|source| PoolError::File { path: at(Self::MARK_NAME), source: lost(source) })?;
             self.open = Some(Open { registry, undo, _lock: lock });

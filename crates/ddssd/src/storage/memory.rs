@@ -5,115 +5,18 @@
 //! engine's actions.
 
 use super::file_segments::Files;
-use super::state_dir::StateDirError;
+use super::pool_error::PoolError;
+use super::segment_folder::{UNDO_NAME, check_registry};
 use super::undo_log::UndoLog;
-use ddss_admin::storage::{Entry, Head, Registry, Unusable, area_path};
+use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
 use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
-use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
+use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
 use ddss_core::{
     Completion, Header, LockToken, NodeId, Outcome, Range, Record, RequestId, SegmentId, Storage, Timestamp, Version,
 };
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
-
-/// Failure to open the memory of a node.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PoolError {
-    /// Creating a file of shared memory failed.
-    #[error("cannot make shared memory at {}: is there room (df), and may this user write there?", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Cause.
-        #[source]
-        source: MemoryError,
-    },
-    /// Creating anonymous memory failed.
-    #[error("cannot make {bytes} bytes of shared memory")]
-    Anonymous {
-        /// Requested size.
-        bytes: usize,
-        /// Cause.
-        #[source]
-        source: MemoryError,
-    },
-    /// The segments were written by another release.
-    #[error(
-        "the segments in {} have format {found}{by}, and ddssd {} reads format {}: start the release that wrote them \
-         (`ddss export` and `ddss import` carry segments over), or discard them with --discard",
-        path.display(), env!("CARGO_PKG_VERSION"), Registry::VERSION
-    )]
-    OtherRelease {
-        /// Folder of the segments.
-        path: PathBuf,
-        /// Format that was found.
-        found: u64,
-        /// Release that wrote them, as a part of the sentence; empty if unknown.
-        by: String,
-    },
-    /// The registry file is not a registry.
-    #[error(
-        "{} is not a segment registry of ddssd: give another --memory-dir or --state-dir, or restore the file, or discard \
-         the segments with --discard", path.display()
-    )]
-    NotARegistry {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// The segments are inconsistent.
-    #[error("cannot restore the segments in {}: {what}; or discard them with --discard", path.display())]
-    Broken {
-        /// Folder of the segments.
-        path: PathBuf,
-        /// Description of the inconsistency.
-        what: String,
-    },
-    /// The segments are distributed over another number of shards.
-    #[error(
-        "the {segments} segments in {} are distributed over {before} progress threads: start with --progress-threads {before}, \
-         or release them before you change the number, or discard them with --discard", path.display()
-    )]
-    OtherShardCount {
-        /// Folder of the segments.
-        path: PathBuf,
-        /// Number of shards that fits.
-        before: u8,
-        /// Number of segments.
-        segments: usize,
-    },
-    /// File segments may hold a mix of several puts.
-    #[error(
-        "the machine ended before the daemon with segments in {} did: their bytes may be a mix of several puts. \
-         --unclean-files keep uses them nevertheless, --unclean-files drop discards them", path.display()
-    )]
-    Unclean {
-        /// Folder of the segments.
-        path: PathBuf,
-    },
-    /// The folder of the file segments is unusable.
-    #[error(transparent)]
-    Folder(StateDirError),
-    /// The memory belongs to another node.
-    #[error(
-        "the memory in {} belongs to {node}: give this daemon that number, or another --memory-dir, or discard the segments \
-         with --discard", path.display()
-    )]
-    OtherNode {
-        /// Folder of the memory.
-        path: PathBuf,
-        /// Owner of the memory.
-        node: NodeId,
-    },
-}
-
-impl PoolError {
-    pub(crate) fn other_release(folder: &Path, found: u64, release: String) -> Self {
-        let by = if release.is_empty() { release } else { format!(", written by ddssd {release}") };
-        Self::OtherRelease { path: folder.to_owned(), found, by }
-    }
-}
 
 /// All memory of one shard, apart from the clients' arenas.
 #[derive(Debug)]
@@ -139,7 +42,6 @@ const _: () = assert!(OWN_AREA == 0);
 const CHECKED: &str = "the engine keeps segments inside their areas and ranges inside segments";
 
 impl NodeMemory {
-    pub(crate) const UNDO_NAME: &str = "undo";
     /// Offset in a scratch line of the state word that is read after the bytes.
     const STATE_AFTER: u64 = 48;
 
@@ -147,13 +49,13 @@ impl NodeMemory {
     pub(crate) fn open(folder: &Path, node: NodeId, pool_bytes: u64) -> Result<Self, PoolError> {
         let at = |name: &str| folder.join(name);
         let file = |path: PathBuf| move |source| PoolError::File { path, source };
-        Self::check_registry(folder)?;
+        check_registry(folder)?;
         let registry = Registry::open(&at(Registry::FILE_NAME)).map_err(file(at(Registry::FILE_NAME)))?;
         registry.claim(node).map_err(|unusable| match unusable {
             Unusable::Version(found) => PoolError::other_release(folder, found, String::new()),
             Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
         })?;
-        let undo = UndoLog::open(&at(Self::UNDO_NAME)).map_err(file(at(Self::UNDO_NAME)))?;
+        let undo = UndoLog::open(&at(UNDO_NAME)).map_err(file(at(UNDO_NAME)))?;
         let anonymous =
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
@@ -161,28 +63,6 @@ impl NodeMemory {
         let own = Area { storage: Storage::Memory, memory: anonymous("ddss-own", area_bytes)? };
         let (areas, files) = (vec![Some(own)], None);
         Ok(Self { folder: folder.to_owned(), areas, area_bytes, registry, undo, files, scratch })
-    }
-
-    /// Refuses a registry that is truncated or of another format, before anything is created or opened in the folder.
-    pub(crate) fn check_registry(folder: &Path) -> Result<(), PoolError> {
-        let path = folder.join(Registry::FILE_NAME);
-        let has_areas = || (0..AREAS_MAX).any(|area| area_path(folder, area).exists());
-        let is_truncated = match Registry::head(&path) {
-            Ok(Head::Other { version, release }) => return Err(PoolError::other_release(folder, version, release)),
-            Ok(Head::Foreign) => return Err(PoolError::NotARegistry { path }),
-            Ok(Head::Truncated) => true,
-            Ok(Head::Current | Head::Unclaimed) => Registry::is_truncated(&path, has_areas()),
-            Err(source) if source.kind() == std::io::ErrorKind::NotFound => false,
-            Err(source) => {
-                let source = MemoryError::System { tried: "read the file of", source };
-                return Err(PoolError::File { path, source });
-            }
-        };
-        if is_truncated {
-            let what = "its registry is truncated: restore that file".to_owned();
-            return Err(PoolError::Broken { path: folder.to_owned(), what });
-        }
-        Ok(())
     }
 
     /// Enables file segments.
@@ -202,28 +82,6 @@ impl NodeMemory {
         let files = self.files.as_ref().and_then(Files::registry);
         let in_files = files.into_iter().flat_map(Registry::entries).map(of(Storage::File));
         self.registry.entries().map(of(Storage::Memory)).chain(in_files).collect()
-    }
-
-    /// Discards all segments and named files. A client with a mapping sees that its segment is gone; the memory is
-    /// freed with the last mapping.
-    pub(crate) fn discard(folder: &Path) {
-        if let Ok(registry) = Registry::open_existing(&folder.join(Registry::FILE_NAME)) {
-            for entry in registry.entries() {
-                let Entry::Live(record) = entry else { continue };
-                let path = area_path(folder, area_of(record.at));
-                let Ok(area) = SharedMemory::open_file(&path) else { continue };
-                // A place outside of the area has no header.
-                let line = (offset_of(record.at) + Header::SEGMENT_OFFSET) as usize;
-                let _ = area.store(line, 0, Ordering::Release);
-            }
-        }
-        // Another process may have removed the files already.
-        for name in [Registry::FILE_NAME, Self::UNDO_NAME] {
-            let _ = std::fs::remove_file(folder.join(name));
-        }
-        for area in 0..AREAS_MAX {
-            let _ = std::fs::remove_file(area_path(folder, area));
-        }
     }
 
     /// Returns the path and size of an area of a storage kind.

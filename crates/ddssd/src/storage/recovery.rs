@@ -2,7 +2,8 @@
 //!
 //! Volatile state is gone: locks, lock queues, windows, and memory without an owner.
 
-use super::memory::{NodeMemory, PoolError};
+use super::memory::NodeMemory;
+use crate::storage::pool_error::PoolError;
 use ddss_admin::storage::{Entry, area_path};
 use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};

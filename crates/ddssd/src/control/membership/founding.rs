@@ -3,9 +3,10 @@
 //! The lists count only for the founding. Afterwards a node becomes a member only by a join: a list that re-added its
 //! nodes would undo each removal.
 
-use crate::control::raft::types::Member;
-use crate::control::rpc::server::{Context, not_now_reply, write_error_reply};
+use crate::control::member::Member;
+use crate::control::rpc::context::Context;
 use crate::control::rpc::types::Reply;
+use crate::control::rpc::types::{not_now_reply, write_error_reply};
 use ddss_admin::PeerAddress;
 use openraft::ChangeMembers;
 use std::collections::BTreeMap;

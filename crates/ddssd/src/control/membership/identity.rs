@@ -1,9 +1,9 @@
 //! Node identity of a state folder, so that a restart needs no flags.
 
 use super::incarnation::Incarnation;
+use super::state_file::{remove_file_if_present, replace_file_atomically};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 /// Identity that is stored when a node founds or joins a cluster.
@@ -51,26 +51,4 @@ pub(crate) fn delete_cluster_state(folder: &Path) -> io::Result<()> {
 /// Removes the mark: the node belongs to a cluster again.
 pub(crate) fn clear_left_mark(folder: &Path) -> io::Result<()> {
     remove_file_if_present(folder, LEFT_MARK_NAME)
-}
-
-pub(in crate::control) fn remove_file_if_present(folder: &Path, name: &str) -> io::Result<()> {
-    match std::fs::remove_file(folder.join(name)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Replaces a file atomically; returns when the new content would survive a loss of power.
-pub(in crate::control) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
-    let written = File::create(&fresh).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)
-    });
-    if written.is_err() {
-        // A partial file would occupy scarce disk space.
-        let _ = std::fs::remove_file(&fresh);
-    }
-    written.and_then(|()| File::open(folder)?.sync_all())
 }

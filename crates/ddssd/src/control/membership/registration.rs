@@ -3,10 +3,12 @@
 //! The check runs before its part of the Raft group starts, because a voter that has forgotten its vote could vote
 //! twice. It is repeated while the node runs.
 
-use super::incarnation::Registration;
-use crate::control::raft::network::{RpcClient, control_address};
-use crate::control::raft::types::{Command, CommandResult, Member};
-use crate::control::rpc::server::Context;
+use crate::control::member::Member;
+use crate::control::member::Registration;
+use crate::control::raft::types::{Command, CommandResult};
+use crate::control::rpc::addresses::control_address;
+use crate::control::rpc::client::RpcClient;
+use crate::control::rpc::context::Context;
 use crate::control::rpc::stream::RpcStream;
 use crate::control::rpc::types::{Call, Reply};
 use std::net::SocketAddr;

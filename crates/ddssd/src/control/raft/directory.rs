@@ -1,7 +1,7 @@
 //! The replicated directory: names and their homes, nodes and their epochs.
 
 use super::types::{Command, CommandResult};
-use crate::control::membership::incarnation::Registration;
+use crate::control::member::Registration;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

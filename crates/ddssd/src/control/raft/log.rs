@@ -9,8 +9,9 @@
 //!  +--------+--------+-------------------+
 //! ```
 
-use super::types::{Entry, Group, LogId, Member, StorageError, Vote};
-use crate::control::membership::identity::replace_file_atomically;
+use super::types::{Entry, Group, LogId, StorageError, Vote};
+use crate::control::member::Member;
+use crate::control::membership::state_file::replace_file_atomically;
 use openraft::entry::RaftPayload;
 use openraft::storage::{LogFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogId, StorageIOError};

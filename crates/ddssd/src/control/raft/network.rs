@@ -1,14 +1,13 @@
-//! Network of the Raft group: one stream to each node, renewed when it breaks. Also the client of all other calls
-//! between control planes.
+//! Network of the Raft group: one stream to each node, renewed when it breaks.
 
-use super::types::{Group, Member};
-use crate::control::membership::removal::Removal;
-use crate::control::rpc::batches::CallBatches;
+use super::types::Group;
+use crate::control::member::Member;
+use crate::control::rpc::addresses::control_address;
+use crate::control::rpc::client::RpcClient;
+use crate::control::rpc::last_contact::LastContact;
 use crate::control::rpc::stream::{RpcStream, with_timeout};
-use crate::control::rpc::stream_pool::StreamPool;
-use crate::control::rpc::types::{Call, Reply};
-use ddss_admin::ClusterKey;
-use ddss_core::{NodeId, PeerHello};
+use crate::control::rpc::types::{Call, Reply, wrong_reply_type};
+use ddss_core::NodeId;
 use openraft::error::{InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Timeout, Unreachable};
 use openraft::network::RPCOption;
 use openraft::raft::{
@@ -16,91 +15,8 @@ use openraft::raft::{
     VoteResponse,
 };
 use openraft::{RPCTypes, RaftNetwork, RaftNetworkFactory};
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Returns the address of a node's control plane, from the address of its data plane.
-pub(crate) fn control_address(data: SocketAddr) -> SocketAddr {
-    SocketAddr::new(data.ip(), data.port().wrapping_add(1))
-}
-
-/// Returns the address of a shard, from the address of the first shard: the others follow the control plane.
-pub(crate) fn shard_address(data: SocketAddr, shard: u8) -> SocketAddr {
-    let behind = if shard == 0 { 0 } else { u16::from(shard) + 1 };
-    SocketAddr::new(data.ip(), data.port().wrapping_add(behind))
-}
-
-/// Time of the last contact with each node. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastContact(Arc<Mutex<HashMap<u16, Instant>>>);
-
-impl LastContact {
-    pub(crate) fn record(&self, node: u16) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, Instant::now());
-    }
-
-    pub(crate) fn forget(&self, node: u16) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
-    }
-
-    pub(crate) fn time_of(&self, node: u16) -> Option<Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
-    }
-}
-
-/// Client of calls to other control planes: the identity of this node, idle streams and batches.
-#[derive(Clone, Debug)]
-pub(crate) struct RpcClient {
-    pub(crate) key: ClusterKey,
-    pub(crate) ours: PeerHello,
-    streams: StreamPool,
-    pub(crate) batches: CallBatches,
-    /// Receives the news that this node is no member any more.
-    pub(crate) removal: Removal,
-}
-
-impl RpcClient {
-    pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
-        let (streams, batches, removal) = Default::default();
-        Self { key, ours, streams, batches, removal }
-    }
-
-    /// Sets the removal state of a node that is a member.
-    pub(crate) fn of_member(self, removal: Removal) -> Self {
-        Self { removal, ..self }
-    }
-
-    /// Makes a call on a stream of its own, and returns the stream to the pool. The peer may have closed an idle
-    /// stream: then the call is repeated on a new one. Calls are idempotent.
-    pub(crate) async fn ask(&self, member: Member, call: &Call, limit: Duration) -> io::Result<Reply> {
-        let address = control_address(member.address);
-        with_timeout(limit, async {
-            if let Some(wire) = self.streams.take(address) {
-                match self.ask_on(address, wire, call).await {
-                    Ok(reply) => return Ok(reply),
-                    Err(error) => tracing::trace!(%address, %error, "an idle control stream was closed"),
-                }
-                self.streams.remove_all(address);
-            }
-            let (_, wire) = RpcStream::connect(address, &self.key, &self.ours).await?;
-            self.ask_on(address, wire, call).await
-        })
-        .await
-    }
-
-    async fn ask_on(&self, address: SocketAddr, mut wire: RpcStream, call: &Call) -> io::Result<Reply> {
-        wire.send(call).await?;
-        let reply = wire.receive().await?;
-        if matches!(reply, Reply::NotMember) {
-            self.removal.learn_removed(address);
-        }
-        self.streams.put(address, wire);
-        Ok(reply)
-    }
-}
+use std::time::Duration;
 
 /// Factory of Raft streams.
 #[derive(Clone, Debug)]
@@ -180,10 +96,6 @@ impl Stream {
     fn remote<T, E: std::error::Error>(&self, result: Result<T, E>) -> Result<T, RPCError<u64, Member, E>> {
         result.map_err(|error| RemoteError::new_with_node(self.node.into(), self.member, error).into())
     }
-}
-
-pub(crate) fn wrong_reply_type() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a reply of the wrong type")
 }
 
 impl RaftNetwork<Group> for Stream {

@@ -4,8 +4,9 @@
 use super::directory::{Directory, DirectoryChange, ReplicaRecord};
 use super::log::{LogStore, is_full};
 use super::snapshot::{StoredSnapshot, read_snapshot, write_snapshot};
-use super::types::{CommandResult, Entry, Group, LogId, Member, Membership, StorageError};
+use super::types::{CommandResult, Entry, Group, LogId, Membership, StorageError};
 use crate::control::bridge::{ControlEvent, EventSenders};
+use crate::control::member::Member;
 use ddss_admin::PeerAddress;
 use ddss_core::engine::RoleAssignment;
 use ddss_core::{Name, NodeId, SegmentId};

@@ -1,12 +1,10 @@
 //! Types of the Raft group: commands, their results, and the bindings to the Raft library.
 
-use crate::control::membership::incarnation::Registration;
+use crate::control::member::{Member, Registration};
 use ddss_core::Name;
 use ddss_core::limits::NODES_MAX;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::io::Cursor;
-use std::net::SocketAddr;
 
 openraft::declare_raft_types!(
     /// Type configuration of the one Raft group of a cluster.
@@ -26,24 +24,6 @@ pub(crate) type Vote = openraft::Vote<u64>;
 pub(crate) type Entry = openraft::Entry<Group>;
 pub(crate) type Membership = openraft::StoredMembership<u64, Member>;
 pub(crate) type StorageError = openraft::StorageError<u64>;
-
-/// A member: the address of its data plane. Its control plane listens one port above.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Member {
-    pub(crate) address: SocketAddr,
-}
-
-impl Default for Member {
-    fn default() -> Self {
-        Self { address: SocketAddr::from(([0, 0, 0, 0], 0)) }
-    }
-}
-
-impl fmt::Display for Member {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(f)
-    }
-}
 
 /// A change of the directory. Commands are idempotent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

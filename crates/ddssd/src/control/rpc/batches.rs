@@ -2,16 +2,12 @@
 //!
 //! So names that are created at the same time take few Raft rounds, on one stream.
 
-use super::stream::{CONNECT_MAX, with_timeout};
 use super::types::{Call, Reply};
-use crate::control::raft::network::{RpcClient, wrong_reply_type};
-use crate::control::raft::types::Member;
 use ddss_core::limits::OPERATIONS_MAX;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Maximum number of calls in a batch.
@@ -20,9 +16,9 @@ pub(crate) const BATCH_CALLS_MAX: usize = 256;
 const WAITING_MAX: usize = OPERATIONS_MAX;
 
 #[derive(Debug)]
-struct WaitingCall {
-    call: Call,
-    answer: oneshot::Sender<io::Result<Reply>>,
+pub(super) struct WaitingCall {
+    pub(super) call: Call,
+    pub(super) answer: oneshot::Sender<io::Result<Reply>>,
 }
 
 type Queues = HashMap<SocketAddr, VecDeque<WaitingCall>>;
@@ -37,7 +33,7 @@ impl CallBatches {
     }
 
     /// Adds a call to a node's queue. Returns true if the queue is new: the caller then starts the sender.
-    fn push(&self, address: SocketAddr, waiting: WaitingCall) -> io::Result<bool> {
+    pub(super) fn push(&self, address: SocketAddr, waiting: WaitingCall) -> io::Result<bool> {
         let mut queues = self.queues();
         let is_new = !queues.contains_key(&address);
         let queue = queues.entry(address).or_default();
@@ -49,7 +45,7 @@ impl CallBatches {
     }
 
     /// Takes the next batch out of a node's queue, without abandoned calls. `None` ends the queue.
-    fn next_batch(&self, address: SocketAddr) -> Option<Vec<WaitingCall>> {
+    pub(super) fn next_batch(&self, address: SocketAddr) -> Option<Vec<WaitingCall>> {
         let mut queues = self.queues();
         let queue = queues.get_mut(&address)?;
         queue.retain(|waiting| !waiting.answer.is_closed());
@@ -59,40 +55,6 @@ impl CallBatches {
         }
         let count = queue.len().min(BATCH_CALLS_MAX);
         Some(queue.drain(..count).collect())
-    }
-}
-
-impl RpcClient {
-    /// Makes a call in a batch with other calls of this node to the same member.
-    pub(crate) async fn ask_in_batch(&self, member: Member, call: Call, limit: Duration) -> io::Result<Reply> {
-        let (answer, answered) = oneshot::channel();
-        if self.batches.push(member.address, WaitingCall { call, answer })? {
-            tokio::spawn(self.clone().send_batches(member));
-        }
-        let lost = |_| Err(io::Error::other("the batch was lost"));
-        with_timeout(limit, async { answered.await.unwrap_or_else(lost) }).await
-    }
-
-    /// Sends batches until no call waits.
-    async fn send_batches(self, member: Member) {
-        while let Some(batch) = self.batches.next_batch(member.address) {
-            let (calls, answers): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|waiting| (waiting.call, waiting.answer)).unzip();
-            let replies = match self.ask(member, &Call::Batch(calls), CONNECT_MAX).await {
-                Ok(Reply::Batch(replies)) if replies.len() == answers.len() => Ok(replies),
-                Ok(_) => Err(wrong_reply_type()),
-                Err(error) => Err(error),
-            };
-            // A caller past its deadline has dropped its receiver.
-            match replies {
-                Ok(replies) => {
-                    answers.into_iter().zip(replies).for_each(|(answer, reply)| drop(answer.send(Ok(reply))))
-                }
-                Err(error) => answers.into_iter().for_each(|answer| {
-                    let _ = answer.send(Err(io::Error::new(error.kind(), error.to_string())));
-                }),
-            }
-        }
     }
 }
 

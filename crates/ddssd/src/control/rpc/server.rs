@@ -1,74 +1,27 @@
 //! The call server: answers other control planes, and this node's own calls when it is the leader.
 
 use super::batches::BATCH_CALLS_MAX;
-use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
-use super::types::{Call, Reply};
+use super::context::Context;
+use super::stream::{CONNECT_MAX, IDLE_MAX, RpcStream, with_timeout};
+use super::types::{Call, Reply, not_now_reply, write_error_reply};
 use crate::control::handshake_limit::HandshakeLimit;
-use crate::control::majority::Majority;
-use crate::control::membership::decommission::Decommissioning;
-use crate::control::membership::incarnation::Registration;
-use crate::control::raft::log::LogFull;
-use crate::control::raft::network::{LastContact, RpcClient};
-use crate::control::raft::state_machine::StateMachine;
-use crate::control::raft::types::{Command, Member, Raft};
-use crate::control::replication::{FencedNodes, ProposalsInFlight};
-use crate::control::stall::Stall;
-use ddss_admin::HostPort;
-use ddss_admin::PeerAddress;
+use crate::control::member::Member;
+use crate::control::raft::types::Command;
+use crate::control::rpc::client::RpcClient;
 use ddss_admission::select_eviction;
 use ddss_core::limits::NODES_MAX;
-use openraft::error::{ClientWriteError, RaftError};
+use openraft::ChangeMembers;
 use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
-use openraft::{ChangeMembers, ServerState};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-/// State that all tasks of the control plane share.
-#[derive(Clone)]
-pub(crate) struct Context {
-    pub(crate) raft: Raft,
-    pub(crate) state_machine: StateMachine,
-    pub(crate) rpc_client: RpcClient,
-    pub(crate) last_contact: LastContact,
-    /// Registration of this start of this node.
-    pub(crate) registration: Registration,
-    /// True while a majority of the voters is reachable.
-    pub(crate) majority: Majority,
-    /// True while a progress thread of this node is stalled.
-    pub(crate) stall: Stall,
-    /// Last stall report of each node to this leader.
-    pub(crate) stall_reports: LastContact,
-    pub(crate) node: u16,
-    pub(crate) own_member: Member,
-    /// Lock of membership changes: one change at a time.
-    pub(crate) membership_lock: Arc<Mutex<()>>,
-    /// Index of the next member to ask where no leader is known.
-    pub(crate) next_member: Arc<AtomicUsize>,
-    /// Nodes that this leader grants no lease.
-    pub(crate) fenced_nodes: FencedNodes,
-    /// Nodes that are being removed.
-    pub(crate) decommissioning: Decommissioning,
-    /// True once this node does not belong to the cluster any more.
-    pub(crate) has_left: Arc<AtomicBool>,
-    /// Proposals in flight for replicated segments: one of each kind for a segment.
-    pub(crate) proposals_in_flight: ProposalsInFlight,
-    /// True while this node's log waits for disk space.
-    pub(crate) log_full: LogFull,
-    /// Address where this node joined: used if no member is at its known address.
-    pub(crate) join_address: Option<HostPort>,
-    /// The listed nodes of the founding.
-    pub(crate) founding_peers: Arc<[PeerAddress]>,
-}
-
-/// Maximum idle time of a stream.
-pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Maximum time to compute a reply, and to send it.
 const REPLY_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of authenticated streams: each node keeps one or two to the leader.
@@ -157,18 +110,6 @@ impl ListenerState {
             with_timeout(REPLY_MAX, wire.send(&reply)).await?;
             call = with_timeout(IDLE_MAX, wire.receive()).await?;
         }
-    }
-}
-
-pub(crate) fn not_now_reply(error: impl std::fmt::Display) -> Reply {
-    Reply::NotNow(error.to_string())
-}
-
-/// Converts the error of a failed change to a reply.
-pub(crate) fn write_error_reply(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
-    match error.forward_to_leader() {
-        Some(forward) => Reply::NotLeader(forward.leader_node),
-        None => not_now_reply(error),
     }
 }
 
@@ -262,36 +203,6 @@ impl Context {
             replies.push(answer.await.unwrap_or_else(not_now_reply));
         }
         Reply::Batch(replies)
-    }
-
-    /// Returns true if the Raft library has stopped: it could not write its log, for a reason other than a full disk.
-    pub(crate) fn has_stopped(&self) -> bool {
-        self.raft.metrics().borrow().running_state.is_err()
-    }
-
-    pub(crate) fn is_leader(&self) -> bool {
-        // A leader that was removed from the membership remains listed as the leader that it voted for.
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow();
-        metrics.state == ServerState::Leader && metrics.current_leader == Some(self.node.into())
-    }
-
-    /// Returns the leader that this node knows.
-    pub(crate) fn leader(&self) -> Option<Member> {
-        let leader = self.raft.metrics().borrow().current_leader?;
-        self.members().into_iter().find(|&(node, _)| u64::from(node) == leader).map(|(_, member)| member)
-    }
-
-    /// Returns the nodes of the newest membership, committed or not.
-    pub(crate) fn members(&self) -> Vec<(u16, Member)> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow();
-        let nodes = metrics.membership_config.nodes();
-        nodes.filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member))).collect()
-    }
-
-    pub(crate) fn voters(&self) -> BTreeSet<u64> {
-        self.raft.metrics().borrow().membership_config.membership().voter_ids().collect()
     }
 
     async fn as_leader(&self, change: impl Future<Output = Reply>) -> Reply {

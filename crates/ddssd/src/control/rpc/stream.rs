@@ -22,6 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// Maximum idle time of a stream.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Maximum time of a connection and its handshake.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Maximum size of a message.

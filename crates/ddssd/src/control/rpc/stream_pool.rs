@@ -13,7 +13,7 @@ const IDLE_STREAMS_MAX: usize = 8;
 /// Maximum idle time of a stream: less than the peer allows.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
-const _: () = assert!(IDLE_MAX.as_secs() < super::server::IDLE_MAX.as_secs());
+const _: () = assert!(IDLE_MAX.as_secs() < super::stream::IDLE_MAX.as_secs());
 
 #[derive(Debug)]
 struct IdleStream {

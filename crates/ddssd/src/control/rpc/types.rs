@@ -1,13 +1,15 @@
 //! Calls and replies between control planes.
 
-use crate::control::membership::incarnation::Registration;
-use crate::control::raft::types::{Command, CommandResult, Group, LogId, Member};
-use openraft::error::{InstallSnapshotError, RaftError};
+use crate::control::member::Member;
+use crate::control::member::Registration;
+use crate::control::raft::types::{Command, CommandResult, Group, LogId};
+use openraft::error::{ClientWriteError, InstallSnapshotError, RaftError};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
     VoteResponse,
 };
 use serde::{Deserialize, Serialize};
+use std::io;
 
 /// A call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,4 +110,21 @@ pub(crate) enum Reply {
     LogFull,
     /// The caller was removed from the cluster; it gets no other reply.
     NotMember,
+}
+
+/// Returns the reply to a call that is not possible now.
+pub(crate) fn not_now_reply(error: impl std::fmt::Display) -> Reply {
+    Reply::NotNow(error.to_string())
+}
+
+/// Converts the error of a failed change to a reply.
+pub(crate) fn write_error_reply(error: &RaftError<u64, ClientWriteError<u64, Member>>) -> Reply {
+    match error.forward_to_leader() {
+        Some(forward) => Reply::NotLeader(forward.leader_node),
+        None => not_now_reply(error),
+    }
+}
+
+pub(crate) fn wrong_reply_type() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a reply of the wrong type")
 }

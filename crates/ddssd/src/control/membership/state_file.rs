@@ -1,0 +1,27 @@
+//! Files of the state folder that a crash leaves either old or new.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Replaces a file atomically; returns when the new content would survive a loss of power.
+pub(in crate::control) fn replace_file_atomically(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let (path, fresh) = (folder.join(name), folder.join(format!("{name}.new")));
+    let written = File::create(&fresh).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)
+    });
+    if written.is_err() {
+        // A partial file would occupy scarce disk space.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written.and_then(|()| File::open(folder)?.sync_all())
+}
+
+pub(in crate::control) fn remove_file_if_present(folder: &Path, name: &str) -> io::Result<()> {
+    match std::fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,100 @@
+//! Client of the calls between control planes.
+
+use super::addresses::control_address;
+use super::batches::{CallBatches, WaitingCall};
+use super::stream::{CONNECT_MAX, RpcStream, with_timeout};
+use super::stream_pool::StreamPool;
+use super::types::{Call, Reply, wrong_reply_type};
+use crate::control::member::Member;
+use crate::control::membership::removal::Removal;
+use ddss_admin::ClusterKey;
+use ddss_core::PeerHello;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Client of calls to other control planes: the identity of this node, idle streams and batches.
+#[derive(Clone, Debug)]
+pub(crate) struct RpcClient {
+    pub(crate) key: ClusterKey,
+    pub(crate) ours: PeerHello,
+    streams: StreamPool,
+    pub(crate) batches: CallBatches,
+    /// Receives the news that this node is no member any more.
+    pub(crate) removal: Removal,
+}
+
+impl RpcClient {
+    pub(crate) fn new(key: ClusterKey, ours: PeerHello) -> Self {
+        let (streams, batches, removal) = Default::default();
+        Self { key, ours, streams, batches, removal }
+    }
+
+    /// Sets the removal state of a node that is a member.
+    pub(crate) fn of_member(self, removal: Removal) -> Self {
+        Self { removal, ..self }
+    }
+
+    /// Makes a call on a stream of its own, and returns the stream to the pool. The peer may have closed an idle
+    /// stream: then the call is repeated on a new one. Calls are idempotent.
+    pub(crate) async fn ask(&self, member: Member, call: &Call, limit: Duration) -> io::Result<Reply> {
+        let address = control_address(member.address);
+        with_timeout(limit, async {
+            if let Some(wire) = self.streams.take(address) {
+                match self.ask_on(address, wire, call).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => tracing::trace!(%address, %error, "an idle control stream was closed"),
+                }
+                self.streams.remove_all(address);
+            }
+            let (_, wire) = RpcStream::connect(address, &self.key, &self.ours).await?;
+            self.ask_on(address, wire, call).await
+        })
+        .await
+    }
+
+    async fn ask_on(&self, address: SocketAddr, mut wire: RpcStream, call: &Call) -> io::Result<Reply> {
+        wire.send(call).await?;
+        let reply = wire.receive().await?;
+        if matches!(reply, Reply::NotMember) {
+            self.removal.learn_removed(address);
+        }
+        self.streams.put(address, wire);
+        Ok(reply)
+    }
+}
+
+impl RpcClient {
+    /// Makes a call in a batch with other calls of this node to the same member.
+    pub(crate) async fn ask_in_batch(&self, member: Member, call: Call, limit: Duration) -> io::Result<Reply> {
+        let (answer, answered) = oneshot::channel();
+        if self.batches.push(member.address, WaitingCall { call, answer })? {
+            tokio::spawn(self.clone().send_batches(member));
+        }
+        let lost = |_| Err(io::Error::other("the batch was lost"));
+        with_timeout(limit, async { answered.await.unwrap_or_else(lost) }).await
+    }
+
+    /// Sends batches until no call waits.
+    async fn send_batches(self, member: Member) {
+        while let Some(batch) = self.batches.next_batch(member.address) {
+            let (calls, answers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|waiting| (waiting.call, waiting.answer)).unzip();
+            let replies = match self.ask(member, &Call::Batch(calls), CONNECT_MAX).await {
+                Ok(Reply::Batch(replies)) if replies.len() == answers.len() => Ok(replies),
+                Ok(_) => Err(wrong_reply_type()),
+                Err(error) => Err(error),
+            };
+            // A caller past its deadline has dropped its receiver.
+            match replies {
+                Ok(replies) => {
+                    answers.into_iter().zip(replies).for_each(|(answer, reply)| drop(answer.send(Ok(reply))))
+                }
+                Err(error) => answers.into_iter().for_each(|answer| {
+                    let _ = answer.send(Err(io::Error::new(error.kind(), error.to_string())));
+                }),
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! State that all tasks of the control plane share.
+
+use super::client::RpcClient;
+use super::last_contact::LastContact;
+use crate::control::fenced_nodes::{FencedNodes, ProposalsInFlight};
+use crate::control::majority::Majority;
+use crate::control::member::{Member, Registration};
+use crate::control::membership::decommissioning::Decommissioning;
+use crate::control::raft::log::LogFull;
+use crate::control::raft::state_machine::StateMachine;
+use crate::control::raft::types::Raft;
+use crate::control::stall::Stall;
+use ddss_admin::{HostPort, PeerAddress};
+use openraft::ServerState;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use tokio::sync::Mutex;
+
+/// State that all tasks of the control plane share.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) raft: Raft,
+    pub(crate) state_machine: StateMachine,
+    pub(crate) rpc_client: RpcClient,
+    pub(crate) last_contact: LastContact,
+    /// Registration of this start of this node.
+    pub(crate) registration: Registration,
+    /// True while a majority of the voters is reachable.
+    pub(crate) majority: Majority,
+    /// True while a progress thread of this node is stalled.
+    pub(crate) stall: Stall,
+    /// Last stall report of each node to this leader.
+    pub(crate) stall_reports: LastContact,
+    pub(crate) node: u16,
+    pub(crate) own_member: Member,
+    /// Lock of membership changes: one change at a time.
+    pub(crate) membership_lock: Arc<Mutex<()>>,
+    /// Index of the next member to ask where no leader is known.
+    pub(crate) next_member: Arc<AtomicUsize>,
+    /// Nodes that this leader grants no lease.
+    pub(crate) fenced_nodes: FencedNodes,
+    /// Nodes that are being removed.
+    pub(crate) decommissioning: Decommissioning,
+    /// True once this node does not belong to the cluster any more.
+    pub(crate) has_left: Arc<AtomicBool>,
+    /// Proposals in flight for replicated segments: one of each kind for a segment.
+    pub(crate) proposals_in_flight: ProposalsInFlight,
+    /// True while this node's log waits for disk space.
+    pub(crate) log_full: LogFull,
+    /// Address where this node joined: used if no member is at its known address.
+    pub(crate) join_address: Option<HostPort>,
+    /// The listed nodes of the founding.
+    pub(crate) founding_peers: Arc<[PeerAddress]>,
+}
+
+impl Context {
+    /// Returns true if the Raft library has stopped: it could not write its log, for a reason other than a full disk.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.raft.metrics().borrow().running_state.is_err()
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        // A leader that was removed from the membership remains listed as the leader that it voted for.
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        metrics.state == ServerState::Leader && metrics.current_leader == Some(self.node.into())
+    }
+
+    /// Returns the leader that this node knows.
+    pub(crate) fn leader(&self) -> Option<Member> {
+        let leader = self.raft.metrics().borrow().current_leader?;
+        self.members().into_iter().find(|&(node, _)| u64::from(node) == leader).map(|(_, member)| member)
+    }
+
+    /// Returns the nodes of the newest membership, committed or not.
+    pub(crate) fn members(&self) -> Vec<(u16, Member)> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let nodes = metrics.membership_config.nodes();
+        nodes.filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member))).collect()
+    }
+
+    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+        self.raft.metrics().borrow().membership_config.membership().voter_ids().collect()
+    }
+}

@@ -1,0 +1,129 @@
+//! CopyActions between a client's arena, the staging memory of a peer, and the memory of segments.
+
+use crate::peers::links::Links;
+use crate::shard::client_arena::{CHECKED, ClientArenas};
+use crate::storage::memory::NodeMemory;
+use ddss_core::engine::{BufferId, CommitSource, Engine, RangeSet};
+use ddss_core::{ArenaRange, ClientId, NodeId, Payload, Range, Timestamp, Version};
+use ddss_ipc::SharedMemory;
+
+/// Parts of a shard whose bytes are copied. The engine holds the ranges, and short bytes of its own.
+pub(crate) struct CopyActions<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) memory: &'a NodeMemory,
+    pub(crate) arenas: &'a ClientArenas,
+    pub(crate) links: &'a Links,
+}
+
+impl CopyActions<'_> {
+    pub(crate) fn copy_out(&self, at: u64, parts: &RangeSet, client: ClientId, into: ArenaRange) {
+        let Some(arena) = self.arenas.of(client) else { return };
+        let mut to = into.offset() as usize;
+        let (area, data) = self.memory.area_at(at);
+        self.engine.ranges(parts).iter().for_each(|range| {
+            let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
+            SharedMemory::copy(area, from, &arena.memory, to, bytes).expect(CHECKED);
+            to += bytes;
+        });
+    }
+
+    pub(crate) fn snapshot(&self, at: u64, parts: &RangeSet, to: u64) {
+        let ((area, data), (aside, mut to)) = (self.memory.area_at(at), self.memory.area_at(to));
+        for range in &self.engine.ranges(parts) {
+            let (from, bytes) = (data + range.offset as usize, range.bytes as usize);
+            SharedMemory::copy(area, from, aside, to, bytes).expect(CHECKED);
+            to += bytes;
+        }
+    }
+
+    /// CopyActions bytes that will be committed to pool memory, where no client can change them.
+    pub(crate) fn copy_to_pool(&mut self, source: CommitSource, bytes: u32, to: u64) {
+        let (area, at) = self.memory.area_at(to);
+        if let CommitSource::Buffer(kept) = source {
+            return self.engine.consume_buffer(kept, |bytes| area.write(at, bytes).expect(CHECKED));
+        }
+        self.copy_in(area, at, bytes, &source, 0);
+    }
+
+    /// Writes a part of a replica that is still incomplete.
+    pub(crate) fn fill_replica(&mut self, at: u64, source: CommitSource, parts: &RangeSet) {
+        for range in &self.engine.ranges(parts) {
+            self.copy_to_pool(source, range.bytes, at + range.offset);
+        }
+    }
+
+    pub(crate) fn copy_from_staging(&self, node: NodeId, at: u64, client: ClientId, into: ArenaRange) {
+        if let (Some(arena), Some(staging)) = (self.arenas.of(client), self.links.staging_of(node)) {
+            let (to, bytes) = (into.offset() as usize, into.bytes as usize);
+            SharedMemory::copy(staging, at as usize, &arena.memory, to, bytes).expect(CHECKED);
+        }
+    }
+
+    pub(crate) fn copy_from_buffer(&self, kept: BufferId, client: ClientId, into: ArenaRange) {
+        if let Some(arena) = self.arenas.of(client) {
+            arena.memory.write(into.offset() as usize, self.engine.buffer(kept)).expect(CHECKED);
+        }
+    }
+
+    pub(crate) fn commit(&mut self, at: u64, parts: &RangeSet, source: CommitSource, stamp: (Version, Timestamp)) {
+        let (one, several);
+        let ranges: &[Range] = match *parts {
+            RangeSet::One { offset, bytes } => {
+                one = [Range { offset, bytes }];
+                &one
+            }
+            RangeSet::Many { .. } => {
+                several = self.engine.ranges(parts);
+                &several
+            }
+        };
+        if let CommitSource::Buffer(kept) = source {
+            let memory = self.memory;
+            self.engine.consume_buffer(kept, |bytes| {
+                memory.commit(at, stamp, ranges, |area, data| {
+                    let mut left = bytes;
+                    for range in ranges {
+                        let (now, later) = left.split_at(range.bytes as usize);
+                        area.write(data + range.offset as usize, now).expect(CHECKED);
+                        left = later;
+                    }
+                });
+            });
+            return;
+        }
+        self.memory.commit(at, stamp, ranges, |area, data| {
+            let mut done = 0;
+            for range in ranges {
+                self.copy_in(area, data + range.offset as usize, range.bytes, &source, done);
+                done += u64::from(range.bytes);
+            }
+        });
+    }
+
+    /// CopyActions `length` bytes of the committed source, from offset `skip` on.
+    fn copy_in(&self, area: &SharedMemory, to: usize, length: u32, source: &CommitSource, skip: u64) {
+        let bytes = length as usize;
+        match *source {
+            CommitSource::Client(_, Payload::Inline { bytes: inline, .. }) => {
+                area.write(to, &inline[..bytes]).expect(CHECKED)
+            }
+            CommitSource::Client(client, Payload::Arena(range)) => {
+                if let Some(arena) = self.arenas.of(client) {
+                    let from = (range.offset() + skip) as usize;
+                    SharedMemory::copy(&arena.memory, from, area, to, bytes).expect(CHECKED);
+                }
+            }
+            CommitSource::Staged { node, at } => {
+                if let Some(staging) = self.links.staging_of(node) {
+                    SharedMemory::copy(staging, (at + skip) as usize, area, to, bytes).expect(CHECKED);
+                }
+            }
+            CommitSource::Pool(at) => {
+                let (pool, from) = self.memory.area_at(at);
+                SharedMemory::copy(pool, from + skip as usize, area, to, bytes).expect(CHECKED);
+            }
+            CommitSource::Word(word) => area.write(to, &word.to_le_bytes()).expect(CHECKED),
+            CommitSource::Buffer(_) => unreachable!("the engine's own bytes are written by `commit`"),
+        }
+    }
+}

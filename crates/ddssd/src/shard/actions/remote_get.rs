@@ -1,0 +1,84 @@
+//! The reads of a remote get: header, bytes and state word in one batch.
+
+use super::transfers::{Transfers, failure_from_post};
+use crate::peers::work_tag::Tag;
+use crate::storage::memory::NodeMemory;
+use arrayvec::ArrayVec;
+use ddss_core::engine::{FetchTarget, RangeSet, StepId};
+use ddss_core::limits::RANGES_MAX;
+use ddss_core::{Failure, Header, NodeId, Range, RemoteWindow};
+use ddss_verbs::{LocalRange, RemoteRange, Work};
+
+impl Transfers<'_> {
+    /// Posts header, bytes and state word as one batch of reads, which the home node executes in order.
+    pub(crate) fn post_remote_get(
+        &mut self,
+        node: NodeId,
+        step: StepId,
+        window: RemoteWindow,
+        line: u64,
+        parts: &RangeSet,
+        target: FetchTarget,
+    ) {
+        let into = match target {
+            FetchTarget::Arena(client, range) => self.arenas.of(client).map(|arena| (arena.region, range.offset())),
+            FetchTarget::Pool(at) => self.areas.region_at(at),
+        };
+        let (Some((peer, _)), Some((region, from))) = (self.links.connection_to(node), into) else {
+            return self.engine.refused(step, Failure::NodeDown);
+        };
+        let mut to = from;
+        let tag = Tag::RemoteGet(step).to_bits();
+        let read = |region, offset, bytes, address| Work::Read {
+            peer,
+            tag,
+            local: LocalRange { region, offset, bytes },
+            remote: RemoteRange { key: window.key, address: window.base + line + address },
+        };
+        let (scratch, index) = (self.scratch_region, step.index());
+        let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 2 }>::new();
+        batch.push(read(scratch, NodeMemory::scratch_line(index), Header::READ_BYTES.into(), 0));
+        for run in merge_adjacent(&self.engine.ranges(parts)) {
+            let bytes = u64::from(run.bytes);
+            batch.push(read(region, to, bytes, Header::DATA_OFFSET + run.offset));
+            to += bytes;
+        }
+        batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
+        self.recorder.count_reads(batch.len(), to - from + u64::from(Header::READ_BYTES) + 8);
+        match self.links.fabric_mut().post(&batch) {
+            Ok(()) => self.inflight_reads.begin(step, batch.len() as u8, None),
+            Err(error) if error.index == 0 => self.engine.refused(step, failure_from_post(error.kind)),
+            Err(error) => self.inflight_reads.begin(step, error.index as u8, Some(failure_from_post(error.kind))),
+        }
+    }
+}
+
+/// Merges adjacent ranges into as few reads as possible; adjacent ranges are adjacent in the arena, too.
+fn merge_adjacent(ranges: &[Range]) -> ArrayVec<Range, RANGES_MAX> {
+    let mut runs = ArrayVec::<Range, RANGES_MAX>::new();
+    for range in ranges.iter().filter(|range| range.bytes > 0) {
+        match runs.last_mut() {
+            Some(last) if last.offset + u64::from(last.bytes) == range.offset => last.bytes += range.bytes,
+            _ => runs.push(*range),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adjacent_ranges_are_merged_into_one_read() {
+        // If this broke, sixteen pages in a row would cost sixteen requests, or a page would come from a wrong place.
+        let range = |offset, bytes| Range { offset, bytes };
+        let of = |ranges: &[Range]| merge_adjacent(ranges).to_vec();
+        assert_eq!(of(&[range(8, 8), range(16, 100), range(116, 4)]), [range(8, 112)]);
+        assert_eq!(of(&[range(16, 8), range(8, 8)]), [range(16, 8), range(8, 8)], "the order is the caller's");
+        assert_eq!(of(&[range(0, 8), range(0, 8)]), [range(0, 8); 2]);
+        assert_eq!(of(&[range(0, 8), range(4, 8)]), [range(0, 8), range(4, 8)]);
+        assert_eq!(of(&[range(0, 8), range(50, 0), range(8, 8)]), [range(0, 16)]);
+        assert_eq!(of(&[range(3, 0)]), []);
+    }
+}
