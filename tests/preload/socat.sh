@@ -7,7 +7,7 @@ trap finish EXIT
 port=$((20000 + $$ % 20000))
 with() { env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
 head -c 2000000 /dev/urandom >"$folder/sent"
-serve() { exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} socat TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork "$1"; }
+serve() { exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} socat -t 60 TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork "$1"; }
 for program in EXEC:cat EXEC:cat,pipes EXEC:cat,nofork SYSTEM:cat; do
     serve "$program" & server=$!
     until socat -u OPEN:/dev/null TCP:127.0.0.1:$port 2>/dev/null; do sleep 0.1; done

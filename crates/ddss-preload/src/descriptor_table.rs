@@ -3,7 +3,8 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use ddss_stream::Endpoint;
+use ddss_stream::{Descriptor, Endpoint};
+use rustix::io::FdFlags;
 
 use crate::set_counts;
 
@@ -45,6 +46,11 @@ pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
 /// Returns the streams that may leave TCP or have left it, by descriptor.
 pub(crate) fn streams() -> impl Iterator<Item = (RawFd, Endpoint)> {
     (0..=HIGHEST.load(Ordering::Relaxed)).filter_map(|fd| stream(fd).map(|endpoint| (fd, endpoint)))
+}
+
+/// Returns true if a new program image inherits the descriptor.
+pub(crate) fn survives_exec(descriptor: RawFd) -> bool {
+    rustix::io::fcntl_getfd(Descriptor(descriptor)).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
 }
 
 /// Returns the position of the epoll set behind a descriptor.

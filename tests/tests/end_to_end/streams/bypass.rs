@@ -118,8 +118,7 @@ fn write_past_the_library_resets_the_stream() {
     let Some(programs) = programs("write_past_the_library_resets_the_stream") else { return };
     let library = preload_library().unwrap();
     let mut accepting = Command::new(programs.dynamic());
-    let mut accepting =
-        accepting.arg("dprintf").env("LD_PRELOAD", &library).stdout(Stdio::piped()).spawn().unwrap();
+    let mut accepting = accepting.arg("dprintf").env("LD_PRELOAD", &library).stdout(Stdio::piped()).spawn().unwrap();
     let port = port_of(&mut accepting).to_string();
     let connecting = child("read_until_error").env(PORT, port).env("LD_PRELOAD", &library).spawn().unwrap();
     assert_eq!(result(&output_of(connecting)), "shared=true error=ConnectionReset");

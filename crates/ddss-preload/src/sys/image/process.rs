@@ -2,7 +2,7 @@
 
 use ddss_stream::Endpoint;
 
-use super::real;
+use crate::sys::real;
 
 /// Runs before the program's `main`.
 extern "C" fn start() {

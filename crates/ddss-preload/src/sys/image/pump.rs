@@ -10,7 +10,8 @@ use ddss_stream::{Descriptor, Endpoint};
 use libc::pollfd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::{io, process, real};
+use super::process;
+use crate::sys::{descriptors, errno, io, real, sockets};
 use crate::{descriptor_table, polling};
 
 /// Bytes that one direction holds.
@@ -40,9 +41,9 @@ pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
     if child > 0 {
         let mut status = 0;
         // SAFETY: waits for the process between, which ends at once.
-        while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && super::errno::get() == libc::EINTR {}
+        while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && errno::get() == libc::EINTR {}
         let copies = descriptor_table::streams().filter(|(_, other)| other.index() == endpoint.index());
-        for (copy, _) in copies.filter(|(copy, _)| super::exec::survives_exec(*copy)) {
+        for (copy, _) in copies.filter(|(copy, _)| descriptor_table::survives_exec(*copy)) {
             let flags = rustix::fs::fcntl_getfl(Descriptor(copy)).unwrap_or(rustix::fs::OFlags::empty());
             let _ = rustix::fs::fcntl_setfl(Descriptor(outer), flags);
             crate::calls::before_close(copy);
@@ -69,7 +70,7 @@ fn run(stream: c_int, socket: c_int) -> ! {
     for (first, last) in [(0, low.wrapping_sub(1)), (low + 1, high - 1), (high + 1, u32::MAX)] {
         if first <= last && last.wrapping_add(1) != first {
             // SAFETY: the process between needs none of the program's other descriptors.
-            unsafe { super::descriptors::close_range(first, last, 0) };
+            unsafe { descriptors::close_range(first, last, 0) };
         }
     }
     let _ = rustix::process::setsid();
@@ -119,7 +120,7 @@ impl Way {
                 0 => {
                     self.is_done = true;
                     // SAFETY: a call without memory.
-                    unsafe { super::sockets::shutdown(self.to, libc::SHUT_WR) };
+                    unsafe { sockets::shutdown(self.to, libc::SHUT_WR) };
                     return Some(());
                 }
                 found if found < 0 => return is_transient().then_some(()),
@@ -139,5 +140,5 @@ impl Way {
 }
 
 fn is_transient() -> bool {
-    [libc::EAGAIN, libc::EINTR].contains(&super::errno::get())
+    [libc::EAGAIN, libc::EINTR].contains(&errno::get())
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::pid_t;
 
 use super::exec::{loads, loads_by_name, refuse_inheritance};
-use super::real::{self, StringList};
+use crate::sys::real::{self, StringList};
 use crate::{calls, descriptor_table};
 
 /// Replaces libc's function of this name: the copy may survive `exec` although the original does not.

@@ -2,11 +2,11 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use ddss_stream::{Descriptor, Endpoint};
-use rustix::io::FdFlags;
+use ddss_stream::Endpoint;
 
-use super::real::{self, StringList};
-use super::{errno, pump};
+use super::pump;
+use crate::sys::errno;
+use crate::sys::real::{self, StringList};
 use crate::{descriptor_table, image};
 
 /// Strings of an environment that are looked at.
@@ -50,15 +50,10 @@ pub(super) fn own_environment() -> StringList {
     unsafe { environ }
 }
 
-/// Returns true if a new image inherits the descriptor.
-pub(super) fn survives_exec(fd: c_int) -> bool {
-    rustix::io::fcntl_getfd(Descriptor(fd)).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
-}
-
 /// Returns true if a descriptor of the stream survives `exec`, and makes its hidden descriptors do the same.
 pub(super) fn is_inherited(endpoint: &Endpoint) -> bool {
-    let is_found =
-        descriptor_table::streams().any(|(fd, other)| other.index() == endpoint.index() && survives_exec(fd));
+    let is_found = descriptor_table::streams()
+        .any(|(fd, other)| other.index() == endpoint.index() && descriptor_table::survives_exec(fd));
     if is_found {
         endpoint.set_close_on_exec(false);
     }
@@ -74,7 +69,9 @@ fn before_exec(is_loading: impl FnOnce() -> bool) {
     let is_loading = is_loading();
     for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
         if is_inherited(&endpoint) && !is_loading && !pump::replace(fd, &endpoint) {
-            super::report("ddss-preload: a stream in shared memory cannot be given to a program without the library\n");
+            crate::sys::report(
+                "ddss-preload: a stream in shared memory cannot be given to a program without the library\n",
+            );
             close_stream(fd);
         }
     }
@@ -183,7 +180,7 @@ pub(super) fn refuse_inheritance(is_loading: impl FnOnce() -> bool) -> bool {
     let is_refused =
         shared.any(|(_, endpoint)| is_inherited(&endpoint) || endpoint.is_memory_inherited()) && !is_loading();
     if is_refused {
-        super::report(
+        crate::sys::report(
             "ddss-preload: posix_spawn would give a stream in shared memory to a program without the library\n",
         );
         errno::set(libc::ENOTSUP);
