@@ -15,7 +15,7 @@ use ddss_ipc::{Acceptor, AcceptorConfig, ClientEvent, IpcServer, TracedRequest, 
 
 /// Functions at whose entry and exit callgrind switches its counter: the rounds, and the waits inside.
 pub(super) const COUNTED: [&str; 2] =
-    ["--toggle-collect=*client_calls::Caller::repeat*", "--toggle-collect=*Rcq as *::wait"];
+    ["--toggle-collect=*client_calls::Caller::repeat*", "--toggle-collect=*RingTransport as *::wait"];
 
 /// Size of the segment and of the larger get and put.
 const BYTES: usize = 4096;

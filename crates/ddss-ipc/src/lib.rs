@@ -19,12 +19,13 @@
 //!
 //! | folder | contents |
 //! | --- | --- |
-//! | `client` | [`Attachment`], [`Channel`], [`CallTable`] |
+//! | `client` | [`Attachment`], [`Channel`] |
 //! | `server` | [`IpcServer`], [`Acceptor`], the poll scheduler |
 //! | `shm` | layout of the shared memory, rings, service page, status page |
 //! | `transport` | rings and System V queues under one interface |
 //! | `wait` | spin, yield and park |
-//! | `sys` | kernel interfaces and lock-free structures: the unsafe code |
+//! | `sys` | kernel interfaces: the unsafe code |
+//! | [`lock_free`] | structures for threads and tasks of a client that share a channel |
 //!
 //! ```
 //! use ddss_core::NodeId;
@@ -67,6 +68,7 @@
 mod client;
 #[cfg(not(loom))]
 mod client_handshake;
+pub mod lock_free;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod loom_model;
@@ -84,8 +86,6 @@ mod sys;
 mod trace_sampling;
 mod transport;
 mod wait;
-pub use client::call_table::{CallId, CallStatus, CallTable, Notify};
-pub use shm::slot_bitmap::SlotBitmap;
 
 #[cfg(not(loom))]
 pub use client::attachment::{AttachError, AttachOptions, Attachment};
@@ -95,21 +95,19 @@ pub use client::channel::{Channel, ChannelFull};
 pub use paths::{FOLDER_VARIABLE, SOCKET_NAME, STATUS_NAME, client_folder, default_folder, socket_name, status_name};
 #[cfg(not(loom))]
 pub use server::{
-    Acceptor, AcceptorConfig, ClientEvent, ClientEventSink, Credentials, IdleMode, Inbox, IpcServer, ProtocolViolation,
-    RequestHandler, ServerCounts, Session, UserLimit,
+    Acceptor, AcceptorConfig, ClientEvent, Credentials, IdleMode, Inbox, IpcServer, ProtocolViolation, RequestHandler,
+    ServerCounts, Session, UserLimit,
 };
 #[cfg(not(loom))]
-pub use shm::area_mapping::{AreaAccess, map_area};
+pub use shm::area_mapping::AreaAccess;
 #[cfg(not(loom))]
 pub use shm::layout::LAYOUT_VERSION;
 #[cfg(not(loom))]
-pub use shm::status_page::{Liveness, StatusReadError, process_start_ticks, read_all_statuses, read_status};
+pub use shm::status_page::{Liveness, StatusReadError, read_all_statuses, read_status};
 #[cfg(not(loom))]
-pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass};
+pub use strategy::{STRATEGY_VARIABLE, Strategy, UnknownStrategy, WaitClass, WaitMode};
 #[cfg(not(loom))]
-pub use sys::{
-    Access, Combiner, InheritedSocket, MemoryError, PoolGuard, Seqlock, SharedMemory, TryLockPool, exit_on_lost_file,
-};
+pub use sys::{Access, InheritedSocket, MemoryError, SharedMemory};
 #[cfg(not(loom))]
 pub use trace_sampling::{TracedRequest, clock_ns};
 #[cfg(not(loom))]

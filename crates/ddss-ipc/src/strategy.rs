@@ -112,6 +112,24 @@ impl FromStr for Strategy {
 #[error("unknown strategy {0:?}: use mq, rmq, rcq or auto")]
 pub struct UnknownStrategy(String);
 
+/// How a client of `Rcq` or `Auto` waits.
+///
+/// ```
+/// use ddss_ipc::{AttachOptions, WaitMode};
+///
+/// assert_eq!(AttachOptions::default().wait, WaitMode::ByCores);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WaitMode {
+    /// `SpinThenPark` if there are four cores or more and fewer calling threads than cores; otherwise `Adaptive`.
+    #[default]
+    ByCores,
+    /// Spins a bounded time (under `Rcq`, until the reply), then sleeps. For threads with a core each.
+    SpinThenPark,
+    /// Offers the core to others and takes turns. For threads that share their cores.
+    Adaptive,
+}
+
 /// Class of an operation, which decides how its caller waits (the paper's section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WaitClass {

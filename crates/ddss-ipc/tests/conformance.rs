@@ -1,4 +1,4 @@
-//! One suite for every strategy: the same calls have the same results under each transport.
+//! One suite for every strategy: the same calls have the same results under each transport and each wait policy.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,75 +9,90 @@ use std::io::{BufRead, BufReader};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ddss_ipc::{Attachment, Channel, Strategy, WaitClass, WaitOutcome};
+use ddss_ipc::{AttachOptions, Attachment, Channel, Strategy, WaitClass, WaitMode, WaitOutcome};
 use rustix::event::{PollFd, PollFlags};
 use support::{Echo, INVERT, LATER, NEVER, NOW, REVERSE, TIMEOUT, attach, call, role, spawn};
 
 const CALLS: u64 = 5_000;
 
+/// Strategy and wait policy of a client.
+#[derive(Clone, Copy)]
+struct Way {
+    strategy: Strategy,
+    wait: WaitMode,
+}
+
+impl Way {
+    fn set(self, options: &mut AttachOptions) {
+        (options.strategy, options.wait) = (self.strategy, self.wait);
+    }
+}
+
 macro_rules! suite {
-    ($($name:ident: $strategy:expr;)*) => { $(
+    ($($name:ident: $strategy:expr, $wait:expr;)*) => { $(
         mod $name {
             use super::*;
 
             #[test]
             fn another_process_calls_and_detaches() {
-                super::another_process_calls_and_detaches($strategy);
+                super::another_process_calls_and_detaches(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn full_window_is_refused_and_drains() {
-                super::full_window_is_refused_and_drains($strategy);
+                super::full_window_is_refused_and_drains(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn all_channels_full_lose_no_entry() {
-                super::all_channels_full_lose_no_entry($strategy);
+                super::all_channels_full_lose_no_entry(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn replies_in_any_order_reach_their_channel() {
-                super::replies_in_any_order_reach_their_channel($strategy);
+                super::replies_in_any_order_reach_their_channel(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn payloads_travel_in_the_arena() {
-                super::payloads_travel_in_the_arena($strategy);
+                super::payloads_travel_in_the_arena(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn channel_has_one_owner_and_is_reusable() {
-                super::channel_has_one_owner_and_is_reusable($strategy);
+                super::channel_has_one_owner_and_is_reusable(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn wait_ends_at_its_deadline() {
-                super::wait_ends_at_its_deadline($strategy);
+                super::wait_ends_at_its_deadline(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn wait_ends_when_daemon_is_killed() {
-                super::wait_ends_when_daemon_is_killed($strategy);
+                super::wait_ends_when_daemon_is_killed(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn completion_makes_descriptor_readable() {
-                super::completion_makes_descriptor_readable($strategy);
+                super::completion_makes_descriptor_readable(Way { strategy: $strategy, wait: $wait });
             }
 
             #[test]
             fn sleeping_service_is_woken() {
-                super::sleeping_service_is_woken($strategy);
+                super::sleeping_service_is_woken(Way { strategy: $strategy, wait: $wait });
             }
         }
     )* };
 }
 
 suite! {
-    mq: Strategy::Mq;
-    rmq: Strategy::Rmq;
-    rcq: Strategy::Rcq;
-    auto: Strategy::Auto;
+    mq: Strategy::Mq, WaitMode::ByCores;
+    rmq: Strategy::Rmq, WaitMode::ByCores;
+    rcq: Strategy::Rcq, WaitMode::Adaptive;
+    auto: Strategy::Auto, WaitMode::Adaptive;
+    rcq_spin_then_park: Strategy::Rcq, WaitMode::SpinThenPark;
+    auto_spin_then_park: Strategy::Auto, WaitMode::SpinThenPark;
 }
 
 /// Child process that calls.
@@ -85,8 +100,11 @@ suite! {
 fn child_client() {
     // A child that did nothing would pass its parent's test: the parent counts the replies.
     let Some(argument) = role() else { return };
-    let (strategy, path) = argument.split_once(' ').unwrap();
-    let attachment = attach(path.as_ref(), |options| options.strategy = strategy.parse().unwrap());
+    let [strategy, wait, path]: [&str; 3] = argument.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
+    let modes = [WaitMode::ByCores, WaitMode::SpinThenPark, WaitMode::Adaptive];
+    let wait = modes.into_iter().find(|mode| format!("{mode:?}") == wait).unwrap();
+    let way = Way { strategy: strategy.parse().unwrap(), wait };
+    let attachment = attach(path.as_ref(), |options| way.set(options));
     let mut channel = attachment.take_channel().unwrap();
     for value in 0..CALLS {
         let class = match value % 64 {
@@ -110,13 +128,13 @@ fn child_daemon() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
-fn with(strategy: Strategy, channels: usize) -> (Echo, Attachment) {
+fn with(way: Way, channels: usize) -> (Echo, Attachment) {
     let echo = Echo::start();
     let attachment = attach(&echo.path, |options| {
-        options.strategy = strategy;
+        way.set(options);
         options.channels = channels;
     });
-    assert_eq!(attachment.strategy(), strategy);
+    assert_eq!(attachment.strategy(), way.strategy);
     (echo, attachment)
 }
 
@@ -125,19 +143,19 @@ fn wait(channel: &mut Channel) -> u64 {
     channel.reap().unwrap()[1]
 }
 
-fn another_process_calls_and_detaches(strategy: Strategy) {
+fn another_process_calls_and_detaches(way: Way) {
     // If this broke, no client could communicate with the daemon at all.
     let echo = Echo::start();
-    let child = spawn("child_client", &format!("{strategy} {}", echo.path.display()));
+    let child = spawn("child_client", &format!("{} {:?} {}", way.strategy, way.wait, echo.path.display()));
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     echo.wait_for("all answers", |seen| seen.answered.load(Ordering::Acquire) == CALLS);
     echo.wait_for("the child's end", |seen| seen.detached.load(Ordering::Acquire) == 1);
 }
 
-fn full_window_is_refused_and_drains(strategy: Strategy) {
+fn full_window_is_refused_and_drains(way: Way) {
     // If this broke, a client with many calls in flight would overwrite its own requests.
-    let (_echo, attachment) = with(strategy, 1);
+    let (_echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     for round in 0..50_u64 {
         for slot in 0..64_u64 {
@@ -152,9 +170,9 @@ fn full_window_is_refused_and_drains(strategy: Strategy) {
     }
 }
 
-fn all_channels_full_lose_no_entry(strategy: Strategy) {
+fn all_channels_full_lose_no_entry(way: Way) {
     // If this broke, requests or replies would vanish when a message queue (256 entries by default) is full.
-    let (_echo, attachment) = with(strategy, 16);
+    let (_echo, attachment) = with(way, 16);
     let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
     assert_eq!(channels.len(), 16);
     for round in 0..4_u64 {
@@ -174,9 +192,9 @@ fn all_channels_full_lose_no_entry(strategy: Strategy) {
     }
 }
 
-fn replies_in_any_order_reach_their_channel(strategy: Strategy) {
+fn replies_in_any_order_reach_their_channel(way: Way) {
     // If this broke, a fast operation could not overtake a slow one, or its reply would go to another thread.
-    let (echo, attachment) = with(strategy, 2);
+    let (echo, attachment) = with(way, 2);
     let (mut first, mut second) = (attachment.take_channel().unwrap(), attachment.take_channel().unwrap());
     for value in 0..40 {
         first.submit([0, value, 0, LATER, 0, 0, 0, 0]).unwrap();
@@ -195,9 +213,9 @@ fn replies_in_any_order_reach_their_channel(strategy: Strategy) {
     assert_eq!(wait(&mut second), !7);
 }
 
-fn payloads_travel_in_the_arena(strategy: Strategy) {
+fn payloads_travel_in_the_arena(way: Way) {
     // If this broke, payloads longer than an entry would arrive damaged, or at another client.
-    let (_echo, attachment) = with(strategy, 1);
+    let (_echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     for (offset, bytes) in [(0, 1), (4096, 4096), (100, 8192), (0, 1 << 16)] {
         let sent: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
@@ -211,9 +229,9 @@ fn payloads_travel_in_the_arena(strategy: Strategy) {
     }
 }
 
-fn channel_has_one_owner_and_is_reusable(strategy: Strategy) {
+fn channel_has_one_owner_and_is_reusable(way: Way) {
     // If this broke, two threads would write one ring, or a new holder would get an old holder's reply.
-    let (_echo, attachment) = with(strategy, 2);
+    let (_echo, attachment) = with(way, 2);
     let (mut first, second) = (attachment.take_channel().unwrap(), attachment.take_channel().unwrap());
     assert_ne!(first.index(), second.index());
     assert!(attachment.take_channel().is_none());
@@ -236,9 +254,9 @@ fn channel_has_one_owner_and_is_reusable(strategy: Strategy) {
     call(&mut again, WaitClass::Polling, 100);
 }
 
-fn wait_ends_at_its_deadline(strategy: Strategy) {
+fn wait_ends_at_its_deadline(way: Way) {
     // If this broke, a call would hang for ever on an operation that hangs.
-    let (_echo, attachment) = with(strategy, 1);
+    let (_echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     channel.submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
     channel.ring_doorbell();
@@ -254,7 +272,7 @@ fn wait_ends_at_its_deadline(strategy: Strategy) {
     assert_eq!(channel.outstanding(), 1);
 }
 
-fn wait_ends_when_daemon_is_killed(strategy: Strategy) {
+fn wait_ends_when_daemon_is_killed(way: Way) {
     // If this broke, every client of a crashed daemon would hang until its deadline, or for ever.
     let mut daemon = spawn("child_daemon", "serve");
     let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
@@ -264,7 +282,7 @@ fn wait_ends_when_daemon_is_killed(strategy: Strategy) {
             break path.to_owned();
         }
     };
-    let attachment = attach(path.as_ref(), |options| options.strategy = strategy);
+    let attachment = attach(path.as_ref(), |options| way.set(options));
     let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
     call(&mut channels[0], WaitClass::Polling, 1);
     assert!(attachment.is_alive());
@@ -284,9 +302,9 @@ fn wait_ends_when_daemon_is_killed(strategy: Strategy) {
     support::clean_after_a_dead_daemon(path.as_ref());
 }
 
-fn completion_makes_descriptor_readable(strategy: Strategy) {
+fn completion_makes_descriptor_readable(way: Way) {
     // If this broke, a future would never resolve, or an executor would spin.
-    let (echo, attachment) = with(strategy, 2);
+    let (echo, attachment) = with(way, 2);
     let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
     let deadline = Instant::now() + TIMEOUT;
     for round in 0..200 {
@@ -318,9 +336,9 @@ fn completion_makes_descriptor_readable(strategy: Strategy) {
     assert!(!attachment.clear_async(), "the end of the daemon makes the descriptor readable");
 }
 
-fn sleeping_service_is_woken(strategy: Strategy) {
+fn sleeping_service_is_woken(way: Way) {
     // If this broke, the first call after an idle minute would wait for its deadline.
-    let (echo, attachment) = with(strategy, 1);
+    let (echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     for value in 0..20 {
         echo.wait_for("a rest", |seen| seen.is_sleeping.load(Ordering::Acquire));

@@ -1,25 +1,7 @@
 //! Idle strategy of a progress thread: spin, then yield, then park.
 
+use crate::idle_config::{IDLE, IdleConfig};
 use std::time::{Duration, Instant};
-
-/// Configuration of an idle strategy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct IdleConfig {
-    /// Time to spin after the last work.
-    pub spin: Duration,
-    /// Number of yields after that.
-    pub yields: u32,
-    /// Spins without ever parking, for a thread with a core of its own.
-    pub busy: bool,
-    /// Longest sleep, so that timers are served.
-    pub park_max: Duration,
-}
-
-impl Default for IdleConfig {
-    fn default() -> Self {
-        Self { spin: Duration::from_micros(50), yields: 4, busy: false, park_max: Duration::from_millis(50) }
-    }
-}
 
 /// Thread that may have run on the core during a yield.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,45 +46,13 @@ pub(crate) struct IdleStrategy {
     occupied_until: Option<Instant>,
     /// Consecutive spins without work.
     wasted_spins: u32,
-    /// The current spin is longer than [`SPIN_SHORT`](Self::SPIN_SHORT).
+    /// The current spin is longer than [`spin_short`](crate::idle_config::IdleConstants::spin_short).
     has_spun_long: bool,
     /// The last sleep ended by its timeout, without work since.
     is_timer_wakeup: bool,
 }
 
 impl IdleStrategy {
-    /// Rounds without work between two readings of the clock, which costs as much as such a round.
-    const ROUNDS_PER_CLOCK: u32 = 8;
-    /// The same on a contended core.
-    const ROUNDS_PER_CLOCK_CONTENDED: u32 = 4;
-    /// Upper bound of a yield that lets no other thread run.
-    const UNUSED_YIELD_MAX: Duration = Duration::from_nanos(900);
-    /// The same where a client on this core waits for this thread: it checks and gives the core back.
-    const WAITER_YIELD_MAX: Duration = Duration::from_nanos(2_500);
-    /// Attempts to hand the core to a client whose result is ready.
-    pub(crate) const HAND_OVERS_MAX: u32 = 4;
-    /// Consecutive unused yields after which a core counts as uncontended. Another daemon on the core may just be
-    /// asleep: forgetting it at once would keep it out for a whole spin when it wakes, its client would sleep
-    /// meanwhile, and so on in turn.
-    const UNUSED_YIELDS_MIN: u32 = 8;
-    /// Interval of early yields.
-    const EARLY_YIELD_INTERVAL: Duration = Duration::from_nanos(1_500);
-    /// Duration of a yield from which the other thread counts as compute-bound. Another daemon, which spins and does
-    /// some work in its turn, takes less: two daemons that mistook each other would keep each other waiting all the
-    /// time.
-    const OCCUPIED_MIN: Duration = Duration::from_micros(500);
-    /// Multiple of that yield's duration without another early yield.
-    const OCCUPIED_BACKOFF: u32 = 16;
-    /// Duration beyond which the yield is not the cause: the thread was stopped, or the hypervisor took its core. That
-    /// may not repeat, and the threads on the core would pay for a pause of 16 times this length.
-    const OCCUPIED_MAX: Duration = Duration::from_millis(4);
-    /// Wasted spins after which the thread spins only briefly.
-    const WASTED_SPINS_MAX: u32 = 4;
-    /// Upper bound of the counter of wasted spins.
-    const WASTED_SPINS_CAP: u32 = 2 * Self::WASTED_SPINS_MAX;
-    /// Length of a brief spin.
-    const SPIN_SHORT: Duration = Duration::from_micros(1);
-
     pub(crate) fn new(config: IdleConfig) -> Self {
         let (rounds, yields, wasted_spins) = (0, 0, 0);
         let (since, next_yield, occupied_until) = (None, None, None);
@@ -157,7 +107,7 @@ impl IdleStrategy {
             // wake-up changes nothing; several in a row do.
             let misses = missed || self.is_contended;
             let after = if misses { self.wasted_spins.saturating_sub(2) } else { self.wasted_spins + 1 };
-            self.wasted_spins = after.min(Self::WASTED_SPINS_CAP);
+            self.wasted_spins = after.min(IDLE.wasted_spins_cap);
         }
         self.has_spun_long = false;
         self.record_work();
@@ -177,8 +127,7 @@ impl IdleStrategy {
             return IdleAction::Park;
         }
         self.rounds += 1;
-        let rounds_per_clock =
-            if self.is_contended { Self::ROUNDS_PER_CLOCK_CONTENDED } else { Self::ROUNDS_PER_CLOCK };
+        let rounds_per_clock = if self.is_contended { IDLE.rounds_per_clock_contended } else { IDLE.rounds_per_clock };
         if self.rounds < rounds_per_clock {
             return IdleAction::Spin;
         }
@@ -190,15 +139,16 @@ impl IdleStrategy {
         let since = *self.since.get_or_insert(now);
         let idle = now.duration_since(since);
         let spin_limit = spin(self.config.spin);
-        let spins_briefly = self.wasted_spins >= Self::WASTED_SPINS_MAX;
-        let spin_limit = if spins_briefly { spin_limit.min(Self::SPIN_SHORT) } else { spin_limit };
+        let spins_briefly = self.wasted_spins >= IDLE.wasted_spins_max;
+        let spin_limit = if spins_briefly { spin_limit.min(IDLE.spin_short) } else { spin_limit };
         if idle < spin_limit {
-            self.has_spun_long = idle > Self::SPIN_SHORT;
+            self.has_spun_long = idle > IDLE.spin_short;
             // A spin beyond the configured time is only for a spare core: any other thread that wants the core gets
             // it.
-            let early = idle >= self.config.spin || self.is_contended && self.next_yield.is_none_or(|next| next <= now);
-            if early { IdleAction::Yield } else { IdleAction::Spin }
-        } else if (self.yields < self.config.yields && !spins_briefly) || self.config.busy {
+            let wants_other =
+                idle >= self.config.spin || self.is_contended && self.next_yield.is_none_or(|next| next <= now);
+            if self.config.shares_core && wants_other { IdleAction::Yield } else { IdleAction::Spin }
+        } else if self.config.shares_core && self.yields < self.config.yields && !spins_briefly || self.config.busy {
             self.yields = self.yields.saturating_add(1);
             IdleAction::Yield
         } else {
@@ -208,18 +158,15 @@ impl IdleStrategy {
 
     /// Records a yield and its duration.
     pub(crate) fn record_yield(&mut self, now: Instant, took: Duration, to: YieldTo) {
-        let is_occupied = took > Self::OCCUPIED_MIN;
+        let is_occupied = took > IDLE.occupied_min;
         if to != YieldTo::Woken || is_occupied {
             let let_other_run =
-                took > if to == YieldTo::Waiter { Self::WAITER_YIELD_MAX } else { Self::UNUSED_YIELD_MAX };
+                took > if to == YieldTo::Waiter { IDLE.waiter_yield_max } else { IDLE.unused_yield_max };
             self.unused_yields = if let_other_run { 0 } else { self.unused_yields.saturating_add(1) };
-            self.is_contended = let_other_run || self.is_contended && self.unused_yields < Self::UNUSED_YIELDS_MIN;
+            self.is_contended = let_other_run || self.is_contended && self.unused_yields < IDLE.unused_yields_min;
         }
-        let rest = if is_occupied {
-            took.min(Self::OCCUPIED_MAX) * Self::OCCUPIED_BACKOFF
-        } else {
-            Self::EARLY_YIELD_INTERVAL
-        };
+        let rest =
+            if is_occupied { took.min(IDLE.occupied_max) * IDLE.occupied_backoff } else { IDLE.early_yield_interval };
         self.next_yield = Some(now + rest);
         if is_occupied {
             self.occupied_until = self.next_yield;
@@ -239,11 +186,11 @@ impl IdleStrategy {
     /// Records a hand-over of the core and its duration; returns true if the client had the core. The duration says
     /// nothing about other threads.
     pub(crate) fn record_hand_over(&mut self, now: Instant, took: Duration) -> bool {
-        if took > Self::OCCUPIED_MIN {
+        if took > IDLE.occupied_min {
             // The client has had its half of the core. Claiming to wait yields no more than that.
-            self.occupied_until = Some(now + took.min(Self::OCCUPIED_MAX));
+            self.occupied_until = Some(now + took.min(IDLE.occupied_max));
         }
-        took > Self::UNUSED_YIELD_MAX
+        took > IDLE.unused_yield_max
     }
 }
 
@@ -269,6 +216,17 @@ mod tests {
     }
 
     #[test]
+    fn thread_with_its_own_core_spins_then_parks() {
+        // If this broke, a daemon on a large machine would make system calls while it waits for the next request.
+        let config = IdleConfig { spin: Duration::from_micros(10), ..IdleConfig::for_cores(4) };
+        let mut strategy = IdleStrategy::new(config);
+        strategy.record_yield(Instant::now(), Duration::from_millis(10), YieldTo::Unknown);
+        let idle = (0..).map(|_| strategy.next_action(|spin| spin)).find(|&idle| idle != IdleAction::Spin);
+        assert_eq!(idle, Some(IdleAction::Park));
+        assert!(IdleConfig::for_cores(3).shares_core);
+    }
+
+    #[test]
     fn extended_spin_yields_at_each_clock_reading() {
         // If this broke, the daemon of a polling client would keep another daemon off their core for a millisecond.
         let config = IdleConfig { spin: Duration::from_micros(1), ..IdleConfig::default() };
@@ -276,9 +234,7 @@ mod tests {
         let hour = |_| Duration::from_secs(3600);
         while strategy.next_action(hour) != IdleAction::Yield {}
         std::thread::sleep(Duration::from_millis(1));
-        let looks = (0..10 * IdleStrategy::ROUNDS_PER_CLOCK)
-            .filter(|_| strategy.next_action(hour) == IdleAction::Yield)
-            .count();
+        let looks = (0..10 * IDLE.rounds_per_clock).filter(|_| strategy.next_action(hour) == IdleAction::Yield).count();
         assert_eq!(looks, 10, "it yields at each reading of the clock, and never parks");
     }
 
@@ -292,16 +248,13 @@ mod tests {
             while strategy.next_action(|spin| spin) != IdleAction::Park {}
             began.elapsed()
         };
-        for _ in 0..IdleStrategy::WASTED_SPINS_MAX {
+        for _ in 0..IDLE.wasted_spins_max {
             assert!(spun(&mut strategy) >= config.spin);
             std::thread::sleep(Duration::from_millis(1));
             strategy.record_wakeup();
         }
         while strategy.next_action(|spin| spin) != IdleAction::Park {}
-        assert!(
-            strategy.since.unwrap().elapsed() >= IdleStrategy::SPIN_SHORT
-                && strategy.wasted_spins == IdleStrategy::WASTED_SPINS_MAX
-        );
+        assert!(strategy.since.unwrap().elapsed() >= IDLE.spin_short && strategy.wasted_spins == IDLE.wasted_spins_max);
         // Work comes right after the thread went to sleep.
         strategy.since = Some(Instant::now());
         strategy.record_wakeup();
@@ -334,7 +287,7 @@ mod tests {
         for _ in 0..2 {
             strategy.record_work();
             strategy.record_competitor();
-            assert_eq!(looks(&mut strategy), Some(IdleStrategy::ROUNDS_PER_CLOCK_CONTENDED));
+            assert_eq!(looks(&mut strategy), Some(IDLE.rounds_per_clock_contended));
         }
         strategy.record_yield(Instant::now(), Duration::from_millis(3), YieldTo::Unknown);
         strategy.record_work();
@@ -354,7 +307,7 @@ mod tests {
         strategy.record_yield(Instant::now(), Duration::from_micros(5), YieldTo::Unknown);
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut strategy), "another thread ran");
-        (1..IdleStrategy::UNUSED_YIELDS_MIN)
+        (1..IDLE.unused_yields_min)
             .for_each(|_| strategy.record_yield(Instant::now(), Duration::ZERO, YieldTo::Unknown));
         std::thread::sleep(Duration::from_micros(10));
         assert!(!spins(&mut strategy), "the other thread may be asleep and wake again");
@@ -363,7 +316,7 @@ mod tests {
         assert!(spins(&mut strategy), "no other thread has run for long");
         strategy.record_yield(Instant::now(), Duration::from_micros(10_000_000), YieldTo::Unknown);
         assert!(spins(&mut strategy), "another thread kept the core");
-        std::thread::sleep(IdleStrategy::OCCUPIED_MAX * IdleStrategy::OCCUPIED_BACKOFF);
+        std::thread::sleep(IDLE.occupied_max * IDLE.occupied_backoff);
         assert!(!spins(&mut strategy), "the pause is not as long as the stop of ten seconds");
     }
 
@@ -376,7 +329,7 @@ mod tests {
         assert!(!strategy.is_core_contended(), "the client checked and gave the core back");
         strategy.record_yield(Instant::now(), Duration::from_micros(1), YieldTo::Unknown);
         assert!(strategy.is_core_contended());
-        (0..IdleStrategy::UNUSED_YIELDS_MIN)
+        (0..IDLE.unused_yields_min)
             .for_each(|_| strategy.record_yield(Instant::now(), Duration::from_micros(1), YieldTo::Waiter));
         assert!(!strategy.is_core_contended());
         strategy.record_yield(Instant::now(), Duration::from_micros(3), YieldTo::Waiter);
@@ -385,20 +338,20 @@ mod tests {
         strategy.record_yield(Instant::now(), Duration::from_micros(100), YieldTo::Woken);
         assert!(!strategy.is_core_contended(), "a woken client is expected to run");
         strategy.record_yield(Instant::now(), Duration::from_micros(100), YieldTo::Unknown);
-        (0..=IdleStrategy::UNUSED_YIELDS_MIN)
+        (0..=IDLE.unused_yields_min)
             .for_each(|_| strategy.record_yield(Instant::now(), Duration::from_micros(0), YieldTo::Woken));
         assert!(strategy.is_core_contended(), "another thread may be asleep");
         let mut strategy = IdleStrategy::new(IdleConfig::default());
         let now = Instant::now();
-        assert!(!strategy.record_hand_over(now, IdleStrategy::UNUSED_YIELD_MAX), "no other thread had the core");
-        assert!(strategy.record_hand_over(now, IdleStrategy::OCCUPIED_MIN) && !strategy.is_core_contended());
+        assert!(!strategy.record_hand_over(now, IDLE.unused_yield_max), "no other thread had the core");
+        assert!(strategy.record_hand_over(now, IDLE.occupied_min) && !strategy.is_core_contended());
         assert!(strategy.record_hand_over(now, Duration::from_secs(1)));
-        assert!(strategy.is_core_occupied(now) && !strategy.is_core_occupied(now + IdleStrategy::OCCUPIED_MAX));
+        assert!(strategy.is_core_occupied(now) && !strategy.is_core_occupied(now + IDLE.occupied_max));
         strategy.occupied_until = Some(now);
         assert!(strategy.is_core_contended());
-        (0..IdleStrategy::ROUNDS_PER_CLOCK).for_each(|_| _ = strategy.next_action(|spin| spin));
+        (0..IDLE.rounds_per_clock).for_each(|_| _ = strategy.next_action(|spin| spin));
         assert!(!strategy.is_core_contended(), "the occupation is over");
         strategy.record_yield(Instant::now(), Duration::from_micros(10_000), YieldTo::Unknown);
-        assert!(strategy.is_core_occupied(now + IdleStrategy::OCCUPIED_MAX), "a thread computes on this core");
+        assert!(strategy.is_core_occupied(now + IDLE.occupied_max), "a thread computes on this core");
     }
 }

@@ -37,11 +37,13 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 
 #[allow(unsafe_code, reason = "the memory policy of a thread needs a bare system call")]
 mod affinity;
+mod idle_config;
 mod idle_strategy;
 mod progress;
 mod topology;
 
 pub use affinity::{allowed_cores, choose_core, current_core, pin_to, prefer_memory_node};
-pub use idle_strategy::{IdleConfig, YieldTo};
+pub use idle_config::IdleConfig;
+pub use idle_strategy::YieldTo;
 pub use progress::{ProgressTask, ProgressThread, RuntimeError, StopHandle};
 pub use topology::{MemoryNode, Topology};

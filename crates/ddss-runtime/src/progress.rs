@@ -1,7 +1,8 @@
 //! The progress thread, and the handle that stops it.
 
 use crate::affinity::pin_to;
-use crate::idle_strategy::{IdleAction, IdleConfig, IdleStrategy, YieldTo};
+use crate::idle_config::{IDLE, IdleConfig};
+use crate::idle_strategy::{IdleAction, IdleStrategy, YieldTo};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -235,7 +236,7 @@ fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopHandle
 fn hand_over(strategy: &mut IdleStrategy) {
     let mut began = Instant::now();
     // The scheduler may run this thread again all the same.
-    for _ in 0..IdleStrategy::HAND_OVERS_MAX {
+    for _ in 0..IDLE.hand_overs_max {
         if strategy.is_core_occupied(began) {
             return;
         }

@@ -3,8 +3,8 @@
 
 use crate::cluster::network::Event;
 use crate::cluster::simulator::Simulator;
+use crate::load::calls::{HeldLock, Kind, Target};
 use crate::load::scenario::Scenario;
-use crate::load::workload::{HeldLock, Kind, Target};
 use ddss_core::{Completion, LockToken, Model, Outcome};
 
 const HOP_US: u64 = 100;

@@ -8,18 +8,13 @@ mod common;
 #[macro_use]
 mod suite;
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{FabricFactory, Memory, Node, OwnedEvent, WAIT_MAX, addresses, pattern};
+use common::{FabricFactory, Forward, Memory, Node, OwnedEvent, WAIT_MAX, addresses, forward_fabric, pattern};
 use ddss_verbs::rdma::{Framing, Rdma, RdmaConfig, adapters};
-use ddss_verbs::{
-    Capabilities, Events, Fabric, FabricError, Iwarp, IwarpConfig, LocalRange, PeerId, PostError, RegionId,
-    RemoteRange, Revision, Rights, SendMode, Trust, Window, Work,
-};
+use ddss_verbs::{Fabric, Iwarp, IwarpConfig, LocalRange, RemoteRange, Revision, Rights, SendMode, Trust, Work};
 
 /// Either of the two implementations.
 #[allow(clippy::large_enum_variant, reason = "there are two of it")]
@@ -28,38 +23,23 @@ enum Either {
     Kernel(Rdma),
 }
 
-macro_rules! forward {
-    ($(($($receiver:tt)+) $this:ident: fn $name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
-        impl Fabric for Either {
-            $(fn $name($($receiver)+, $($argument: $type),*) $(-> $answer)? {
-                match $this {
-                    Either::User(fabric) => fabric.$name($($argument),*),
-                    Either::Kernel(fabric) => fabric.$name($($argument),*),
-                }
-            })*
+impl Forward for Either {
+    fn inner(&self) -> &dyn Fabric {
+        match self {
+            Either::User(fabric) => fabric,
+            Either::Kernel(fabric) => fabric,
         }
-    };
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Fabric {
+        match self {
+            Either::User(fabric) => fabric,
+            Either::Kernel(fabric) => fabric,
+        }
+    }
 }
 
-forward! {
-    (&self) self: fn capabilities() -> Capabilities;
-    (&mut self) self: fn listen(address: SocketAddr) -> io::Result<SocketAddr>;
-    (&mut self) self: fn connect(address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError>;
-    (&mut self) self: fn accept(peer: PeerId, hello: &[u8]) -> Result<(), FabricError>;
-    (&mut self) self: fn reject(peer: PeerId, reason: &[u8]) -> Result<(), FabricError>;
-    (&mut self) self: fn close(peer: PeerId);
-    (&mut self) self: fn register(memory: BorrowedFd<'_>, trust: Trust, offset: u64, bytes: u64) -> Result<RegionId, FabricError>;
-    (&mut self) self: fn deregister(region: RegionId);
-    (&mut self) self: fn expose(peer: PeerId, region: RegionId, offset: u64, bytes: u64, rights: Rights) -> Result<Window, FabricError>;
-    (&mut self) self: fn withdraw(peer: PeerId, key: u32);
-    (&mut self) self: fn post(work: &[Work<'_>]) -> Result<(), PostError>;
-    (&mut self) self: fn abandon(peer: PeerId, tag: u64) -> bool;
-    (&mut self) self: fn poll(events: &mut Events) -> usize;
-    (&mut self) self: fn arm() -> bool;
-    (&mut self) self: fn disarm();
-    (&self) self: fn descriptor() -> BorrowedFd<'_>;
-    (&self) self: fn next_deadline() -> Option<Instant>;
-}
+forward_fabric!(Either);
 
 /// Factory in which `a` connects to `b` and one of them is the kernel's.
 struct Mixed {

@@ -7,11 +7,9 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use common::{FabricFactory, Memory, OwnedEvent, Pair, addresses};
-use ddss_verbs::rdma::{Rdma, RdmaConfig};
+use common::{AdapterPair, Memory, OwnedEvent, Pair, addresses};
 use ddss_verbs::{Event, Events, Fabric};
 use ddss_verbs::{LocalRange, RemoteRange, Rights, Work};
 
@@ -19,27 +17,11 @@ use ddss_verbs::{LocalRange, RemoteRange, Rights, Work};
 const READS: u64 = 2000;
 const READS_BEFORE: u64 = 200;
 
-struct Two(IpAddr, IpAddr, bool);
-
-impl FabricFactory for Two {
-    type Fabric = Rdma;
-
-    fn fabric(&mut self) -> Rdma {
-        let mut config = RdmaConfig::default();
-        config.address = Some(if std::mem::replace(&mut self.2, false) { self.0 } else { self.1 });
-        Rdma::new(config).unwrap()
-    }
-
-    fn address(&mut self) -> SocketAddr {
-        SocketAddr::new(self.1, 0)
-    }
-}
-
 #[test]
 fn reads_of_eight_bytes() {
     // If this failed, a read would not complete, or could not be compared with the adapter's own speed.
     let Some((a, b)) = addresses() else { return };
-    let mut pair = Pair::new(Two(a, b, true));
+    let mut pair = Pair::new(AdapterPair::new(a, b));
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(4096), Memory::new(4096));
     theirs.set(0, b"8 bytes!");

@@ -11,14 +11,12 @@ mod common;
 mod suite;
 
 use std::fs::File;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::os::fd::AsFd;
 
-use common::{FabricFactory, addresses};
+use common::{FabricFactory, Forward, addresses, forward_fabric};
+use ddss_verbs::Fabric;
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
-use ddss_verbs::{Capabilities, Events, Fabric, FabricError, PeerId, PostError, RegionId, Rights, Trust, Window, Work};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A fabric whose connections start in its own namespace.
@@ -41,92 +39,19 @@ fn enter(namespace: &File) {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
-impl Fabric for NamespaceFabric {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl Forward for NamespaceFabric {
+    fn inner(&self) -> &dyn Fabric {
+        &self.inner
     }
 
-    fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    /// Enters the namespace: the thread that takes the connection manager's events also resolves the route to a peer.
+    fn inner_mut(&mut self) -> &mut dyn Fabric {
         enter(&self.namespace);
-        self.inner.listen(address)
-    }
-
-    fn connect(&mut self, address: SocketAddr, hello: &[u8]) -> Result<PeerId, FabricError> {
-        enter(&self.namespace);
-        self.inner.connect(address, hello)
-    }
-
-    fn accept(&mut self, peer: PeerId, hello: &[u8]) -> Result<(), FabricError> {
-        self.inner.accept(peer, hello)
-    }
-
-    fn reject(&mut self, peer: PeerId, reason: &[u8]) -> Result<(), FabricError> {
-        self.inner.reject(peer, reason)
-    }
-
-    fn close(&mut self, peer: PeerId) {
-        self.inner.close(peer);
-    }
-
-    fn register(
-        &mut self,
-        memory: BorrowedFd<'_>,
-        trust: Trust,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<RegionId, FabricError> {
-        self.inner.register(memory, trust, offset, bytes)
-    }
-
-    fn deregister(&mut self, region: RegionId) {
-        self.inner.deregister(region);
-    }
-
-    fn expose(
-        &mut self,
-        peer: PeerId,
-        region: RegionId,
-        offset: u64,
-        bytes: u64,
-        rights: Rights,
-    ) -> Result<Window, FabricError> {
-        self.inner.expose(peer, region, offset, bytes, rights)
-    }
-
-    fn withdraw(&mut self, peer: PeerId, key: u32) {
-        self.inner.withdraw(peer, key);
-    }
-
-    fn post(&mut self, work: &[Work<'_>]) -> Result<(), PostError> {
-        self.inner.post(work)
-    }
-
-    fn abandon(&mut self, peer: PeerId, tag: u64) -> bool {
-        self.inner.abandon(peer, tag)
-    }
-
-    fn poll(&mut self, events: &mut Events) -> usize {
-        // The thread that takes the connection manager's events resolves the route to a peer.
-        enter(&self.namespace);
-        self.inner.poll(events)
-    }
-
-    fn arm(&mut self) -> bool {
-        self.inner.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.inner.disarm();
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.inner.descriptor()
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.inner.next_deadline()
+        &mut self.inner
     }
 }
+
+forward_fabric!(NamespaceFabric);
 
 /// Factory with `a` in one namespace and `b` in the other.
 struct NamespacePair {

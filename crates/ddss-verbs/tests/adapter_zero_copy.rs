@@ -6,30 +6,12 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use common::{
-    FabricFactory, HelperProcess, Memory, Pair, WAIT_MAX, addresses, helper_task, pattern, print_line, wait_until,
+    AdapterPair, HelperProcess, Memory, Pair, WAIT_MAX, addresses, helper_task, pattern, print_line, wait_until,
 };
-use ddss_verbs::rdma::{Rdma, RdmaConfig};
 use ddss_verbs::{Fabric, LocalRange, PeerId, RegionId, RemoteRange, Rights, Window, Work};
-
-struct Two(IpAddr, IpAddr, bool);
-
-impl FabricFactory for Two {
-    type Fabric = Rdma;
-
-    fn fabric(&mut self) -> Rdma {
-        let mut config = RdmaConfig::default();
-        config.address = Some(if std::mem::replace(&mut self.2, false) { self.0 } else { self.1 });
-        Rdma::new(config).unwrap()
-    }
-
-    fn address(&mut self) -> SocketAddr {
-        SocketAddr::new(self.1, 0)
-    }
-}
 
 fn read(peer: PeerId, tag: u64, region: RegionId, bytes: u64, window: &Window) -> Work<'static> {
     let remote = RemoteRange { key: window.key, address: window.base };
@@ -61,7 +43,7 @@ fn holder() {
 fn adapter_transfers_bypass_both_processes() {
     // If this failed, the progress thread would copy every get and put over an adapter once more.
     let Some((a, b)) = addresses() else { return };
-    let mut pair = Pair::new(Two(a, b, true));
+    let mut pair = Pair::new(AdapterPair::new(a, b));
     let (there, here) = pair.connect();
     let (mine, theirs) = (Memory::new(MEMORY_BYTES as u64), Memory::new(MEMORY_BYTES as u64));
     let (_, window) = pair.expose(&theirs, here, Rights::READ.union(Rights::WRITE));

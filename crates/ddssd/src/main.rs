@@ -86,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     for sentence in unknown_variables(names) {
         tracing::warn!("{sentence}");
     }
-    ddss_ipc::exit_on_lost_file(ExitReason::LostFile.code())?;
+    ddss_ipc::SharedMemory::exit_on_lost_file(ExitReason::LostFile.code())?;
     // Before anything else runs, so that a signal during the start is a clean stop as well.
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     for signal in [SIGTERM, SIGINT] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn Error>> {
     let socket = PathBuf::from(std::env::args().nth(1).ok_or("usage: look SOCKET")?);
     for area in 0..8 {
-        match ddss_ipc::map_area(&socket, area, Duration::from_secs(5)) {
+        match ddss_ipc::SharedMemory::map_area(&socket, area, Duration::from_secs(5)) {
             Ok(memory) if memory.store(0, 1, Ordering::Relaxed).is_err() => {
                 println!("area {area}: open, to be read only");
             }

@@ -116,6 +116,7 @@ impl Engine {
     }
 
     /// Looks up a name, and creates the segment here if that is what follows.
+    #[inline(never)]
     fn look_up(&mut self, now: Now, caller: LocalCaller, name: Name, then: Continuation) -> Result<(), Failure> {
         let new = self.remote().look_up(caller, name, then)?;
         self.create(now, new);
@@ -123,6 +124,7 @@ impl Engine {
     }
 
     /// Lists for a client, from the first connected node with at least that id.
+    #[inline(never)]
     fn list_from(
         &mut self,
         now: Now,
@@ -145,6 +147,7 @@ impl Engine {
     }
 
     /// Ends a waiting request of the caller's channel.
+    #[inline(never)]
     fn cancel(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId, request: RequestId) {
         let waiting = Requester::Client(caller.channel, request);
         if !self.is_home(segment) || !self.home().cancel_at_home(now, segment, waiting) {

@@ -64,3 +64,9 @@ pub(crate) struct ReplyFields {
     /// Old word, or lock token.
     pub(crate) word: u64,
 }
+
+impl ReplyFields {
+    pub(crate) fn of((version, timestamp): (Version, Timestamp), word: u64) -> Self {
+        Self { version, timestamp, word }
+    }
+}

@@ -19,12 +19,14 @@ use crate::client_handshake::{ANSWER_BYTES, BadFrame, HandshakeReply, HandshakeR
 use crate::shm::layout::{HEADER_BYTES, LAYOUT_VERSION, Layout};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
-use crate::strategy::Strategy;
+use crate::strategy::{Strategy, WaitMode};
 use crate::sys::{Access, MemoryError, Queue, SharedMemory};
 use crate::transport::channel_transport::ChannelTransport;
-use crate::transport::ring_transport::{Auto, Rcq, RingEnds};
+use crate::transport::ring_ends::RingEnds;
+use crate::transport::ring_transport::RingTransport;
 use crate::transport::sysv::{Mq, Rmq, SysvParts};
 use crate::transport::sysv_timeout::TimeoutThread;
+use crate::wait::policy::WaitPolicy;
 
 /// Options of one attach.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct AttachOptions {
     /// to the kernel, which lets one thread run for milliseconds while the others wait. That gains the last few percent
     /// of throughput.
     pub fair: bool,
+    /// How a client of `Rcq` or `Auto` waits.
+    pub wait: WaitMode,
 }
 
 impl Default for AttachOptions {
@@ -54,6 +58,7 @@ impl Default for AttachOptions {
             arena_bytes: ARENA_BYTES_DEFAULT,
             timeout: Duration::from_secs(2),
             fair: true,
+            wait: WaitMode::default(),
         }
     }
 }
@@ -350,7 +355,7 @@ impl AttachAttempt<'_> {
             socket,
             wake,
         ));
-        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout)?);
+        let free_channels = Arc::new(self.build_channels(&connection, &welcome, &memory, &layout, options.wait)?);
         Ok(Attachment { connection, free_channels, arena, welcome })
     }
 
@@ -361,6 +366,7 @@ impl AttachAttempt<'_> {
         welcome: &Welcome,
         memory: &SharedMemory,
         layout: &Layout,
+        wait: WaitMode,
     ) -> Result<FreeChannels, AttachError> {
         let queue = |id: Option<i32>| {
             id.map(Queue::from_id)
@@ -380,7 +386,6 @@ impl AttachAttempt<'_> {
         let mut channels = Vec::with_capacity(layout.channels());
         for channel in 0..layout.channels() {
             let transport: Box<dyn ChannelTransport> = match (connection.strategy(), &timeout_thread) {
-                (Strategy::Rcq, _) => Box::new(Rcq(RingEnds::new(connection, memory, layout, channel)?)),
                 (Strategy::Mq, Some(timeout_thread)) => {
                     let parts =
                         SysvParts { connection, timeout_slots: timeout_thread.slots(), memory, layout, channel };
@@ -391,8 +396,9 @@ impl AttachAttempt<'_> {
                         SysvParts { connection, timeout_slots: timeout_thread.slots(), memory, layout, channel };
                     Box::new(Rmq::new(&parts, queue(welcome.reply_queue)?)?)
                 }
-                (Strategy::Auto | Strategy::Mq | Strategy::Rmq, _) => {
-                    Box::new(Auto(RingEnds::new(connection, memory, layout, channel)?))
+                (strategy, _) => {
+                    let ends = RingEnds::new(connection, memory, layout, channel)?;
+                    Box::new(RingTransport::new(ends, WaitPolicy::new(strategy, wait)))
                 }
             };
             channels.push(ChannelState { index: channel as u8, outstanding: 0, transport });

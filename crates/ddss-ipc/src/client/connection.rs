@@ -9,9 +9,7 @@ use crate::shm::service_page::{ActiveThreadCounts, ServicePage};
 use crate::socket;
 use crate::strategy::Strategy;
 use crate::sync::{Ordering, order};
-
-/// Upper limit of an operation's latency for spinning on an oversubscribed machine.
-const LATENCY_WORTH_SPINNING_NS: u64 = 2_000;
+use crate::wait::config::WAIT;
 
 /// The client's end of its attachment.
 pub(crate) struct Connection {
@@ -141,7 +139,7 @@ impl Connection {
     /// Returns true if operations are short.
     #[inline]
     pub(crate) fn has_short_calls(&self) -> bool {
-        self.service_page.latency_ns() <= LATENCY_WORTH_SPINNING_NS
+        self.service_page.latency_ns() <= WAIT.latency_worth_spinning_ns
     }
 
     /// Returns true if more threads of this user call than there are cores beside the service's. Threads of other users
@@ -161,6 +159,12 @@ impl Connection {
     #[inline]
     pub(crate) fn is_alone_with_service(&self) -> bool {
         self.service_page.is_core_exclusive() && self.active_threads().active <= 1
+    }
+
+    /// Returns the number of cores that this process and the service have together.
+    #[inline]
+    pub(crate) fn cores(&self) -> u64 {
+        self.cores
     }
 
     /// Returns the service's core.

@@ -122,10 +122,14 @@ impl ThreadSignal {
 
 impl Acceptor {
     /// Listens at `path`. Removes a socket file of a dead daemon; a live daemon there is an error
-    /// ([`io::ErrorKind::AddrInUse`]).
-    pub fn start(path: &Path, config: AcceptorConfig, sink: ClientEventSink) -> io::Result<Self> {
+    /// ([`io::ErrorKind::AddrInUse`]). The sink may block briefly; no client is accepted meanwhile.
+    pub fn start(
+        path: &Path,
+        config: AcceptorConfig,
+        sink: impl FnMut(ClientEvent) + Send + 'static,
+    ) -> io::Result<Self> {
         let listen_socket = ListenSocket::open(path, config.socket_mode, BACKLOG)?;
-        Self::spawn(listen_socket, path, config, sink)
+        Self::spawn(listen_socket, path, config, Box::new(sink))
     }
 
     /// Accepts clients at a socket that was created earlier, including connections that wait in its backlog.
@@ -133,9 +137,9 @@ impl Acceptor {
         socket: InheritedSocket,
         path: &Path,
         config: AcceptorConfig,
-        sink: ClientEventSink,
+        sink: impl FnMut(ClientEvent) + Send + 'static,
     ) -> io::Result<Self> {
-        Self::spawn(ListenSocket::adopt(path, socket)?, path, config, sink)
+        Self::spawn(ListenSocket::adopt(path, socket)?, path, config, Box::new(sink))
     }
 
     fn spawn(

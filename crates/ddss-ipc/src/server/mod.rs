@@ -33,5 +33,5 @@ pub use {
     protocol_violation::ProtocolViolation,
     request_handler::RequestHandler,
     server::{IdleMode, Inbox, IpcServer, ServerCounts},
-    session::{ClientEvent, ClientEventSink, Credentials, Session},
+    session::{ClientEvent, Credentials, Session},
 };

@@ -25,7 +25,7 @@ use super::channel::ServerChannel;
 use super::poll_scheduler::{ChannelKey, PollScheduler};
 use super::protocol_violation::ProtocolViolation;
 use super::request_handler::RequestHandler;
-use super::session::{ClientEvent, ClientEventSink, Credentials, Session};
+use super::session::{ClientEvent, Credentials, Session};
 use crate::shm::service_page::ServicePage;
 use crate::socket;
 use crate::strategy::Strategy;
@@ -95,9 +95,9 @@ impl Inbox {
     }
 
     /// Returns this inbox as the sink for [`Acceptor::start`](crate::Acceptor::start).
-    pub fn sink(&self) -> ClientEventSink {
+    pub fn sink(&self) -> impl FnMut(ClientEvent) + Send + 'static {
         let inbox = self.clone();
-        Box::new(move |next_event| inbox.deliver(next_event))
+        move |next_event| inbox.deliver(next_event)
     }
 }
 

@@ -92,4 +92,4 @@ pub enum ClientEvent {
 }
 
 /// Sink of client events. It may block briefly; no client is accepted meanwhile.
-pub type ClientEventSink = Box<dyn FnMut(ClientEvent) + Send>;
+pub(crate) type ClientEventSink = Box<dyn FnMut(ClientEvent) + Send>;

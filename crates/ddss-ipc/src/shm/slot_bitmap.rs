@@ -20,7 +20,7 @@ const SEARCH_TRIES: u32 = 4;
 /// Bitmap of the slots in use, in a range of slots.
 ///
 /// ```
-/// use ddss_ipc::SlotBitmap;
+/// use ddss_ipc::lock_free::SlotBitmap;
 ///
 /// let slots = SlotBitmap::new(10, 100);
 /// let large = slots.take(80).expect("80 slots are free");

@@ -136,23 +136,23 @@ impl Liveness {
         match silent {
             Some(silent) if silent < HEARTBEAT_FRESH && daemon.state == DaemonState::Starting => Liveness::Starting,
             Some(silent) if silent < HEARTBEAT_FRESH => Liveness::Serving,
-            Some(silent) if process_start_ticks(daemon.pid) == Some(daemon.process_began) => Liveness::Silent(silent),
+            Some(silent) if Self::start_ticks_of(daemon.pid) == Some(daemon.process_began) => Liveness::Silent(silent),
             _ => Liveness::Dead,
         }
+    }
+
+    /// Returns the start time of a process in the kernel's ticks since boot; `None` if it does not exist or is not visible.
+    pub fn start_ticks_of(pid: u32) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is the program's name in brackets, which may hold any byte.
+        let fields = stat.rsplit_once(')')?.1;
+        fields.split_ascii_whitespace().nth(19)?.parse().ok()
     }
 
     /// Returns true if clients are served.
     pub fn is_serving(self) -> bool {
         self == Liveness::Serving
     }
-}
-
-/// Returns the start time of a process in the kernel's ticks since boot; `None` if it does not exist or is not visible.
-pub fn process_start_ticks(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in brackets, which may hold any byte.
-    let fields = stat.rsplit_once(')')?.1;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn dead_daemon_differs_from_silent_daemon() {
         // If this broke, an operator could not tell a daemon to restart from one to debug.
-        let (ours, began) = (std::process::id(), process_start_ticks(std::process::id()).unwrap());
+        let (ours, began) = (std::process::id(), Liveness::start_ticks_of(std::process::id()).unwrap());
         let liveness = |state: DaemonState, pid: u32, began, heartbeat_ns| {
             let words = [
                 (IdentityWord::State, state.code()),

@@ -36,7 +36,7 @@ const BUSY: u64 = 1 << 63;
 /// A flat-combining lock: a value that threads use without waiting for each other.
 ///
 /// ```
-/// use ddss_ipc::Combiner;
+/// use ddss_ipc::lock_free::Combiner;
 ///
 /// let combiner = Combiner::new(Vec::new());
 /// combiner.submit(0b101, |done, requests| done.push(requests));

@@ -21,7 +21,7 @@ use ddss_core::limits::LINE_BYTES;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::sigbus::MappedFile;
+use super::sigbus::{MappedFile, exit_on_lost_file};
 
 /// Reasons for which memory cannot be shared or accessed.
 #[derive(Debug, thiserror::Error)]
@@ -213,11 +213,17 @@ impl SharedMemory {
         Ok(Self { map, start: 0, bytes })
     }
 
-    /// Maps a named file and registers it for [`exit_on_lost_file`](crate::exit_on_lost_file).
+    /// Maps a named file and registers it for [`exit_on_lost_file`](Self::exit_on_lost_file).
     pub(super) fn map_file(path: &Path, file: File, bytes: usize) -> Result<Self, MemoryError> {
         let mut map = Map::new(file.into(), bytes, Access::ReadWrite)?;
         map.named_file = MappedFile::register(path, map.mapping.as_ptr() as usize, bytes);
         Ok(Self { map: Arc::new(map), start: 0, bytes })
+    }
+
+    /// Makes the loss of a mapped file end this process, with a message on standard error and the exit code `code`. It
+    /// covers files that are mapped from now on. Any other `SIGBUS` ends the process as usual.
+    pub fn exit_on_lost_file(code: u8) -> io::Result<()> {
+        exit_on_lost_file(code)
     }
 
     /// Forbids further writable mappings, writes through the descriptor, and holes. Existing mappings keep their

@@ -43,8 +43,6 @@ pub(crate) use sched_slice::{set_slice_ns, slice_ns};
 #[cfg(not(loom))]
 pub use seqlock::Seqlock;
 #[cfg(not(loom))]
-pub use sigbus::exit_on_lost_file;
-#[cfg(not(loom))]
 pub use socket_activation::InheritedSocket;
 #[cfg(not(loom))]
 pub(crate) use sysv_queue::{Queue, Received};

@@ -67,9 +67,8 @@ impl Drop for MappedFile {
     }
 }
 
-/// Makes the loss of a mapped file end this process, with a message on standard error and the exit code `code`. It
-/// covers files that are mapped from now on. Any other `SIGBUS` ends the process as usual.
-pub fn exit_on_lost_file(code: u8) -> std::io::Result<()> {
+/// Installs the handler that ends this process when a mapped file is lost.
+pub(super) fn exit_on_lost_file(code: u8) -> std::io::Result<()> {
     EXIT_CODE.store(code.into(), Ordering::Release);
     let handler = SigHandler::SigAction(handle_sigbus);
     let action = SigAction::new(handler, SaFlags::SA_SIGINFO | SaFlags::SA_ONSTACK, SigSet::empty());

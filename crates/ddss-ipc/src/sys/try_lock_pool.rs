@@ -43,7 +43,7 @@ unsafe impl<T: Send> Sync for PoolSlot<T> {}
 /// A pool of values with exclusive owners.
 ///
 /// ```
-/// use ddss_ipc::TryLockPool;
+/// use ddss_ipc::lock_free::TryLockPool;
 ///
 /// let pool = TryLockPool::new(["first", "second"]);
 /// let mine = pool.try_acquire(0).expect("the first value is free");

@@ -18,8 +18,8 @@ pub enum WaitOutcome {
     Gone,
 }
 
-/// One channel's transport under one strategy: [`Mq`](super::sysv::Mq), [`Rmq`](super::sysv::Rmq),
-/// [`Rcq`](super::ring_transport::Rcq) or [`Auto`](super::ring_transport::Auto).
+/// One channel's transport under one strategy: [`Mq`](super::sysv::Mq), [`Rmq`](super::sysv::Rmq), or for `Rcq` and `Auto`
+/// a [`RingTransport`](super::ring_transport::RingTransport).
 ///
 /// The same calls have the same results under each; they differ in cost and in how each side waits. The
 /// [`Channel`](crate::Channel) that owns a transport enforces the window: it never submits more than `RING_SLOTS`

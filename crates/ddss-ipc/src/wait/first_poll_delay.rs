@@ -13,16 +13,7 @@
 
 use std::hint::black_box;
 
-/// Parts of a step that an early poll adds.
-const EARLY_PARTS: u32 = 16;
-/// Parts of a step that a poll in time subtracts.
-const ON_TIME_PARTS: u32 = 1;
-/// Parts of a step. A step is about two nanoseconds.
-const PARTS_PER_STEP: u32 = 8;
-/// Longest delay, some half a microsecond: longer operations gain nothing by it.
-const DELAY_PARTS_MAX: u32 = 256 * PARTS_PER_STEP;
-/// Polls after which the reply was so late that the first poll says nothing about the next reply.
-const NEAR_POLLS: u32 = 8;
+use super::config::WAIT;
 
 /// Delay of one channel.
 #[derive(Debug, Default)]
@@ -34,7 +25,7 @@ impl FirstPollDelay {
     /// Waits for the delay. Later polls do not start before it ends.
     #[inline]
     pub(crate) fn wait_before_poll(&self) {
-        let steps = self.parts / PARTS_PER_STEP;
+        let steps = self.parts / WAIT.parts_per_step;
         let mut step = 0;
         while step < steps {
             step = black_box(step + 1);
@@ -47,9 +38,9 @@ impl FirstPollDelay {
     #[inline]
     pub(crate) fn record_poll(&mut self, poll: u32) {
         if poll == 0 {
-            self.parts = self.parts.saturating_sub(ON_TIME_PARTS);
-        } else if poll < NEAR_POLLS {
-            self.parts = (self.parts + EARLY_PARTS).min(DELAY_PARTS_MAX);
+            self.parts = self.parts.saturating_sub(WAIT.on_time_parts);
+        } else if poll < WAIT.near_polls {
+            self.parts = (self.parts + WAIT.early_parts).min(WAIT.delay_parts_max);
         }
     }
 }
@@ -66,7 +57,7 @@ mod tests {
         let mut early_in_a_thousand = |takes: u32| {
             let mut early = 0;
             for call in 0..11_000 {
-                let too_early = first.parts / PARTS_PER_STEP < takes;
+                let too_early = first.parts / WAIT.parts_per_step < takes;
                 early += u32::from(too_early && call >= 10_000);
                 first.record_poll(u32::from(too_early));
             }
@@ -76,16 +67,16 @@ mod tests {
             let early = early_in_a_thousand(takes);
             assert!((30..100).contains(&early), "{early} of 1000 for {takes} steps");
         }
-        assert!(first.parts / PARTS_PER_STEP <= 20 + EARLY_PARTS / PARTS_PER_STEP);
+        assert!(first.parts / WAIT.parts_per_step <= 20 + WAIT.early_parts / WAIT.parts_per_step);
     }
 
     #[test]
     fn late_answer_does_not_change_delay() {
         // If this broke, one call to another node would delay the next local ones.
         let mut first = FirstPollDelay { parts: 100 };
-        first.record_poll(NEAR_POLLS);
+        first.record_poll(WAIT.near_polls);
         assert_eq!(first.parts, 100);
         (0..10_000).for_each(|_| first.record_poll(1));
-        assert_eq!(first.parts, DELAY_PARTS_MAX);
+        assert_eq!(first.parts, WAIT.delay_parts_max);
     }
 }

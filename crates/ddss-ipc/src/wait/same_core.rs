@@ -8,15 +8,7 @@
 
 use std::time::Duration;
 
-/// Maximum of yields in one wait.
-pub(crate) const YIELDS_MAX: u32 = 8;
-/// Time beyond which a reply is worth a sleep.
-const QUICK_YIELD: Duration = Duration::from_micros(40);
-/// Calls that sleep after a failed yield. Few, because one interrupt is enough to delay a reply, and each core has
-/// hundreds a second. Each further failure in a row doubles the number,
-const BACKOFF_CALLS: u32 = 2;
-/// up to this maximum.
-const BACKOFF_CALLS_MAX: u32 = 1024;
+use super::config::WAIT;
 
 /// Yield policy of one channel.
 #[derive(Debug)]
@@ -29,7 +21,7 @@ pub(crate) struct SameCore {
 
 impl Default for SameCore {
     fn default() -> Self {
-        Self { calls_until_retry: 0, backoff_calls: BACKOFF_CALLS }
+        Self { calls_until_retry: 0, backoff_calls: WAIT.backoff_calls }
     }
 }
 
@@ -43,18 +35,18 @@ impl SameCore {
 
     /// Records the time of a yield and whether the reply arrived. Returns true if another yield is worth a try.
     pub(crate) fn record_yield(&mut self, took: Duration, answered: bool) -> bool {
-        if took > QUICK_YIELD {
+        if took > WAIT.quick_yield_max {
             self.record_failure();
         } else if answered {
-            self.backoff_calls = BACKOFF_CALLS;
+            self.backoff_calls = WAIT.backoff_calls;
         }
-        !answered && took <= QUICK_YIELD
+        !answered && took <= WAIT.quick_yield_max
     }
 
     /// Records that the yields of a wait did not bring the reply.
     pub(crate) fn record_failure(&mut self) {
         self.calls_until_retry = self.backoff_calls;
-        self.backoff_calls = (self.backoff_calls * 2).min(BACKOFF_CALLS_MAX);
+        self.backoff_calls = (self.backoff_calls * 2).min(WAIT.backoff_calls_max);
     }
 }
 
@@ -69,21 +61,21 @@ mod tests {
         let mut same_core = SameCore::default();
         let sleeps = |same_core: &mut SameCore| (0..).take_while(|_| !same_core.should_yield()).count() as u32;
         assert_eq!(sleeps(&mut same_core), 0);
-        assert!(same_core.record_yield(QUICK_YIELD, false), "the reply may arrive with the next yield");
-        assert!(!same_core.record_yield(QUICK_YIELD, true));
+        assert!(same_core.record_yield(WAIT.quick_yield_max, false), "the reply may arrive with the next yield");
+        assert!(!same_core.record_yield(WAIT.quick_yield_max, true));
         assert_eq!(sleeps(&mut same_core), 0);
-        assert!(!same_core.record_yield(2 * QUICK_YIELD, true), "another thread had the core");
-        assert_eq!(sleeps(&mut same_core), BACKOFF_CALLS);
-        assert!(!same_core.record_yield(2 * QUICK_YIELD, false));
-        assert_eq!(sleeps(&mut same_core), 2 * BACKOFF_CALLS);
+        assert!(!same_core.record_yield(2 * WAIT.quick_yield_max, true), "another thread had the core");
+        assert_eq!(sleeps(&mut same_core), WAIT.backoff_calls);
+        assert!(!same_core.record_yield(2 * WAIT.quick_yield_max, false));
+        assert_eq!(sleeps(&mut same_core), 2 * WAIT.backoff_calls);
         for _ in 0..20 {
             same_core.record_failure();
-            assert!(sleeps(&mut same_core) <= BACKOFF_CALLS_MAX);
+            assert!(sleeps(&mut same_core) <= WAIT.backoff_calls_max);
         }
         same_core.record_failure();
-        assert_eq!(sleeps(&mut same_core), BACKOFF_CALLS_MAX);
-        same_core.record_yield(QUICK_YIELD, true);
+        assert_eq!(sleeps(&mut same_core), WAIT.backoff_calls_max);
+        same_core.record_yield(WAIT.quick_yield_max, true);
         same_core.record_failure();
-        assert_eq!(sleeps(&mut same_core), BACKOFF_CALLS);
+        assert_eq!(sleeps(&mut same_core), WAIT.backoff_calls);
     }
 }

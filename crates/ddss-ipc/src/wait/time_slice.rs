@@ -10,52 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
 
+use super::config::WAIT;
 use crate::sys::{set_slice_ns, slice_ns};
-
-/// Length of a turn. A yield costs 1 to 3 microseconds, so this gives away about two percent.
-const TURN: Duration = Duration::from_micros(100);
-/// Shortest turn: shorter ones would give away too much.
-const TURN_MIN: Duration = Duration::from_micros(30);
-/// Length of a turn for more than [`FEW_THREADS`] threads off the service's core. Their longest call takes about one
-/// round, and not two: they have the usual slices. For fewer threads it is a [`TURN`]: shorter turns gain nothing
-/// beside their slices.
-const TURN_MANY_OFF_CORE: Duration = Duration::from_micros(150);
-/// Time until every thread of a core had a turn, unless turns would be too short. The longest call takes about twice as
-/// long.
-const ROUND: Duration = Duration::from_millis(3);
-/// Scheduler slice of threads that take turns off the service's core: about a turn.
-///
-/// A thread that yields moves to the end of its slice. With the system's slices of milliseconds it pays for a turn like
-/// a thread that ran all that time, and gets less of the core beside threads that do not yield. Only where calls are
-/// short: clients that sleep and are woken would interrupt each other. And not where the service runs as well. A thread
-/// that comes from another core with a debt of a millisecond or two waits until all others have had as much. That takes
-/// longer the less each of them pays for its turns.
-const SLICE_NS: u64 = TURN.as_nanos() as u64;
-/// Maximum of threads with short slices, for the same reason.
-const FEW_THREADS: u32 = 64;
-/// Calls between two reads of the clock: a read takes a tenth of a call.
-const CALLS_PER_CLOCK_READ: u32 = 8;
-/// Turns between two checks of the thread's affinity,
-const TURNS_PER_AFFINITY_CHECK: u32 = 64;
-/// of which the first comes at the end of this turn: by then the number of threads is known.
-const FIRST_AFFINITY_CHECK: u32 = 2;
-/// Longest time between two reads within a turn. After a longer one the caller did something else, or did not have the
-/// core.
-const IDLE_GAP: Duration = Duration::from_micros(20 * CALLS_PER_CLOCK_READ as u64);
-/// Duration of a yield beyond which the core went to a busy thread. The scheduler lets that thread run for a slice, so
-/// such a yield costs milliseconds where a sleep costs a wake-up.
-const BUSY_OFFER_MIN: Duration = Duration::from_micros(500);
-/// Pause without yields, as a multiple of such a yield's duration. Other threads may just have started, and sleep soon,
-const BUSY_BACKOFF: u32 = 8;
-/// so the pause grows by this factor with each such yield in a row, until they do not show in the 99th percentile.
-const BUSY_BACKOFF_GROWTH: u32 = 2;
-/// Longest pause.
-const BUSY_BACKOFF_MAX: Duration = Duration::from_millis(500);
-/// Waits in a row on the service's core before a client leaves it: it may be there by chance, and move by itself. On an
-/// oversubscribed machine it leaves at the first.
-const WAITS_ON_SERVICE_CORE_MAX: u32 = 4;
-/// Shortest interval between two moves off the service's core, if the kernel keeps putting the client back.
-const LEAVE_INTERVAL: Duration = Duration::from_micros(100);
 
 thread_local! {
     /// The thread's usual slice, while its slices are short.
@@ -82,7 +38,7 @@ impl TimeSlice {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let (calls, turns, waits_on_service_core) = (0, 0, 0);
-        let (last_leave, busy_until, busy_backoff) = (None, None, BUSY_BACKOFF);
+        let (last_leave, busy_until, busy_backoff) = (None, None, WAIT.busy_backoff);
         let is_off_service_core = false;
         Self {
             began: now,
@@ -101,22 +57,22 @@ impl TimeSlice {
     #[inline]
     pub(crate) fn yield_when_due(&mut self, thread_count: u32, service_core: Option<usize>, has_short_calls: bool) {
         self.calls = self.calls.wrapping_add(1);
-        if !self.calls.is_multiple_of(CALLS_PER_CLOCK_READ) {
+        if !self.calls.is_multiple_of(WAIT.calls_per_clock_read) {
             return;
         }
         let now = Instant::now();
-        if now - self.last > IDLE_GAP {
+        if now - self.last > WAIT.idle_gap {
             self.began = now;
         }
         self.last = now;
         if now - self.began >= turn_length(thread_count, self.is_off_service_core) {
             self.turns = self.turns.wrapping_add(1);
-            if self.turns % TURNS_PER_AFFINITY_CHECK == FIRST_AFFINITY_CHECK {
+            if self.turns % WAIT.turns_per_affinity_check == WAIT.first_affinity_check {
                 self.is_off_service_core = service_core.is_some_and(is_excluded_from);
             }
             // Not for some turns only: among threads that pay less for their turns, one with usual slices gets a tenth
             // of its share.
-            set_short_slices(has_short_calls && self.is_off_service_core && thread_count <= FEW_THREADS);
+            set_short_slices(has_short_calls && self.is_off_service_core && thread_count <= WAIT.few_threads);
             self.yield_core();
         }
     }
@@ -153,14 +109,14 @@ impl TimeSlice {
 
     /// Records the duration of a yield.
     fn record_offer(&mut self, took: Duration) {
-        if took <= BUSY_OFFER_MIN {
-            (self.busy_until, self.busy_backoff) = (None, BUSY_BACKOFF);
+        if took <= WAIT.busy_offer_min {
+            (self.busy_until, self.busy_backoff) = (None, WAIT.busy_backoff);
             return;
         }
-        let rest = took.saturating_mul(self.busy_backoff).min(BUSY_BACKOFF_MAX);
+        let rest = took.saturating_mul(self.busy_backoff).min(WAIT.busy_backoff_max);
         self.busy_until = Some(self.began + rest);
-        if rest < BUSY_BACKOFF_MAX {
-            self.busy_backoff *= BUSY_BACKOFF_GROWTH;
+        if rest < WAIT.busy_backoff_max {
+            self.busy_backoff *= WAIT.busy_backoff_growth;
         }
     }
 
@@ -168,12 +124,12 @@ impl TimeSlice {
     /// affinity is unchanged on return; the kernel was only made to pick another core.
     pub(crate) fn leave_service_core(&mut self, core: usize, is_oversubscribed: bool) {
         self.waits_on_service_core += 1;
-        if !is_oversubscribed && self.waits_on_service_core < WAITS_ON_SERVICE_CORE_MAX {
+        if !is_oversubscribed && self.waits_on_service_core < WAIT.waits_on_service_core_max {
             return;
         }
         self.waits_on_service_core = 0;
         let now = Instant::now();
-        if self.last_leave.is_some_and(|last_leave| now - last_leave < LEAVE_INTERVAL) {
+        if self.last_leave.is_some_and(|last_leave| now - last_leave < WAIT.leave_interval) {
             return;
         }
         self.last_leave = Some(now);
@@ -198,15 +154,15 @@ fn set_short_slices(short: bool) {
         (true, None) => {
             // A thread with another priority, or on a kernel without slices, stays unchanged.
             let usual = slice_ns();
-            USUAL_SLICE_NS.set(Some(usual.unwrap_or(SLICE_NS)));
-            if usual.is_some_and(|usual| usual == 0 || usual > SLICE_NS) {
+            USUAL_SLICE_NS.set(Some(usual.unwrap_or(WAIT.slice_ns)));
+            if usual.is_some_and(|usual| usual == 0 || usual > WAIT.slice_ns) {
                 // Without short slices, turns keep their usual cost.
-                let _ = set_slice_ns(SLICE_NS);
+                let _ = set_slice_ns(WAIT.slice_ns);
             }
         }
         (false, Some(usual)) => {
             USUAL_SLICE_NS.set(None);
-            if usual != SLICE_NS {
+            if usual != WAIT.slice_ns {
                 let _ = set_slice_ns(usual);
             }
         }
@@ -217,9 +173,9 @@ fn set_short_slices(short: bool) {
 /// Returns the length of a turn among that many threads.
 fn turn_length(thread_count: u32, is_off_service_core: bool) -> Duration {
     match (is_off_service_core, thread_count) {
-        (true, thread_count) if thread_count > FEW_THREADS => TURN_MANY_OFF_CORE,
-        (true, _) => TURN,
-        (false, thread_count) => (ROUND / thread_count.max(1)).clamp(TURN_MIN, TURN),
+        (true, thread_count) if thread_count > WAIT.few_threads => WAIT.turn_many_off_core,
+        (true, _) => WAIT.turn,
+        (false, thread_count) => (WAIT.round / thread_count.max(1)).clamp(WAIT.turn_min, WAIT.turn),
     }
 }
 
@@ -232,14 +188,14 @@ mod tests {
         // If this broke, threads would wait for long, or lose their time to yields.
         assert_eq!(
             [1, 30, 60, 500].map(|thread_count| turn_length(thread_count, false)),
-            [TURN, TURN, ROUND / 60, TURN_MIN]
+            [WAIT.turn, WAIT.turn, WAIT.round / 60, WAIT.turn_min]
         );
-        let apart = [TURN, TURN, TURN, TURN_MANY_OFF_CORE, TURN_MANY_OFF_CORE];
+        let apart = [WAIT.turn, WAIT.turn, WAIT.turn, WAIT.turn_many_off_core, WAIT.turn_many_off_core];
         assert_eq!(
-            [1, 30, FEW_THREADS, FEW_THREADS + 1, 500].map(|thread_count| turn_length(thread_count, true)),
+            [1, 30, WAIT.few_threads, WAIT.few_threads + 1, 500].map(|thread_count| turn_length(thread_count, true)),
             apart
         );
-        assert_eq!((turn_length(0, false), turn_length(u32::MAX, false)), (TURN, TURN_MIN));
+        assert_eq!((turn_length(0, false), turn_length(u32::MAX, false)), (WAIT.turn, WAIT.turn_min));
     }
 
     #[test]
@@ -247,22 +203,22 @@ mod tests {
         // If this broke, a client beside a computing program would wait for a slice of milliseconds in each call.
         let mut turn = TimeSlice::new();
         let long_ago = turn.began - Duration::from_secs(2);
-        turn.record_offer(BUSY_OFFER_MIN);
+        turn.record_offer(WAIT.busy_offer_min);
         assert!(turn.offer_core(long_ago, false).is_some(), "a waiting thread gives the core back soon");
-        turn.record_offer(BUSY_OFFER_MIN);
+        turn.record_offer(WAIT.busy_offer_min);
         let rest = |turn: &TimeSlice| turn.busy_until.unwrap() - turn.began;
         let rests = [3, 3, 3, 3, 3, 3].map(|millis| {
             turn.record_offer(Duration::from_millis(millis));
             rest(&turn).as_millis()
         });
         assert_eq!(rests, [24, 48, 96, 192, 384, 500]);
-        turn.record_offer(BUSY_OFFER_MIN);
+        turn.record_offer(WAIT.busy_offer_min);
         turn.record_offer(Duration::from_millis(3));
         assert_eq!(rest(&turn), Duration::from_millis(24), "a new busy thread");
         let until = turn.busy_until.unwrap();
         assert_eq!(turn.offer_core(until - Duration::from_micros(1), false), None);
         turn.record_offer(Duration::from_secs(3600));
-        assert_eq!(turn.busy_until.unwrap() - turn.began, BUSY_BACKOFF_MAX);
+        assert_eq!(turn.busy_until.unwrap() - turn.began, WAIT.busy_backoff_max);
         assert!(turn.offer_core(long_ago, true).is_some(), "an oversubscribed core comes back");
         turn.record_offer(Duration::from_millis(3));
         // It began before the core was known to be busy, and came back at once.
@@ -281,7 +237,7 @@ mod tests {
             set_short_slices(true);
             set_short_slices(true);
             let short = slice_ns();
-            assert!(short == usual || short == Some(SLICE_NS), "{short:?}");
+            assert!(short == usual || short == Some(WAIT.slice_ns), "{short:?}");
             set_short_slices(false);
             assert_eq!(slice_ns(), usual);
         })

@@ -6,11 +6,13 @@
 //! | `mutual_exclusion.rs` | no excluded call while a lock is held |
 //! | `timestamps.rs` | timestamps increase with the versions |
 //! | `linearizability.rs` | existence of a linear order, by exhaustive search in small windows |
+//! | `permissions.rs` | no call without the permission for it, and no refusal with it |
 //! | `liveness.rs` | replicas are in sync again after the last fault |
 
 mod linearizability;
 pub(crate) mod liveness;
 mod mutual_exclusion;
+mod permissions;
 mod timestamps;
 mod versions;
 

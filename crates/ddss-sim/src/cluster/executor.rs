@@ -1,8 +1,8 @@
 //! Executes the actions of the engines on memory, network and clients.
 
+use super::decisions::NodeMessage;
 use super::network::{Event, Fetch, Staged};
 use super::node::Node;
-use super::raft_stub::NodeMessage;
 use super::simulator::Simulator;
 use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 use ddss_core::{ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};

@@ -1,10 +1,9 @@
 //! Faults of connections, clients and nodes.
 
 use super::network::Event;
-use super::node::ARENA_BYTES;
 use super::simulator::Simulator;
+use crate::load::calls::{ARENA_BYTES, Client};
 use crate::load::permission_oracle::user_of;
-use crate::load::workload::Client;
 use ddss_core::{ClientId, Failure, Header, LockToken, NodeId, Record, Timestamp, Version};
 
 impl Simulator {

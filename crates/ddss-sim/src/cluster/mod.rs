@@ -1,6 +1,7 @@
 //! Simulated cluster: nodes, network and faults in virtual time. `simulator` owns the state and the event loop, `executor`
-//! carries out the actions of the engines, and `raft_stub` stands for the control plane.
+//! carries out the actions of the engines, and `raft_stub` stands for the control plane, with its log in `decisions`.
 
+pub(crate) mod decisions;
 pub(crate) mod executor;
 pub(crate) mod faults;
 pub(crate) mod network;

@@ -1,6 +1,6 @@
 //! Simulated network: ordered connections with delays and cuts, and the event queue.
 
-use super::raft_stub::NodeMessage;
+use super::decisions::NodeMessage;
 use crate::random::Random;
 use ddss_core::engine::{FetchTarget, ServedGetId, StepId};
 use ddss_core::{Header, Range, RemoteWindow};

@@ -1,16 +1,14 @@
 //! A simulated node: its engine, its memory, and its clients.
 
 use crate::check::History;
+use crate::load::calls::{ARENA_BYTES, Client};
 use crate::load::permission_oracle::user_of;
-use crate::load::workload::Client;
 use crate::random::Random;
 use ddss_core::engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet, area_of, offset_of};
-use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES};
+use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, Shard, Timestamp, Version};
 use std::collections::BTreeMap;
 
-/// Size of a client's arena in bytes.
-pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
 /// Size of a node's pool in bytes.
 pub(crate) const POOL_BYTES: usize = 1 << 20;
 

@@ -1,58 +1,11 @@
 //! Stub of the Raft group that decides about replicated segments. Each reachable node gets all decisions, late but in
 //! order; isolated nodes get none. The Raft group itself is tested elsewhere.
 
+use super::decisions::{Decision, NodeMessage};
 use super::network::Event;
 use super::simulator::Simulator;
 use ddss_core::engine::{Proposal, ProposalKind, RoleAssignment};
 use ddss_core::{NodeId, Record, SegmentId};
-use std::collections::BTreeMap;
-
-/// A message of a node to the Raft stub.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum NodeMessage {
-    /// A heartbeat, with the time of sending.
-    Here(u64),
-    /// A proposal.
-    Decide(Proposal),
-}
-
-/// A decision in the log.
-#[derive(Clone, Copy, Debug)]
-enum Decision {
-    RoleAssigned(RoleAssignment),
-    Gone(SegmentId),
-    Dead(usize),
-    Alive(usize),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    heard_us: u64,
-    alive: bool,
-    run: u64,
-}
-
-/// State of the Raft stub.
-#[derive(Debug, Default)]
-pub(crate) struct RaftStub {
-    pub(crate) assignments: BTreeMap<SegmentId, RoleAssignment>,
-    lives: Vec<Life>,
-    news: Vec<Decision>,
-    /// Number of decisions that each node has received.
-    told: Vec<usize>,
-}
-
-impl RaftStub {
-    pub(crate) fn new(nodes: usize) -> Self {
-        let lives = vec![Life { heard_us: 0, alive: true, run: 0 }; nodes];
-        Self { lives, told: vec![0; nodes], ..Self::default() }
-    }
-
-    /// Resends all decisions to a restarted node.
-    pub(crate) fn resend_decisions(&mut self, node: usize) {
-        self.told[node] = 0;
-    }
-}
 
 impl Simulator {
     /// Lease of a home after a heartbeat.

@@ -1,12 +1,12 @@
 //! State of a simulation run, and its event loop.
 
+use super::decisions::RaftStub;
 use super::network::{Event, Network};
 use super::node::Node;
-use super::raft_stub::RaftStub;
 use crate::check::{History, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
+use crate::load::calls::{Client, Kind, PendingCall, Target};
 use crate::load::permission_oracle::PermissionOracle;
 use crate::load::scenario::{Report, Scenario};
-use crate::load::workload::{Client, Kind, PendingCall, Target};
 use crate::random::Random;
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{

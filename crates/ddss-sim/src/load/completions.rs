@@ -1,6 +1,6 @@
 //! Handling of replies: each is recorded and checked, and then the client chooses its next call.
 
-use super::workload::{HeldLock, Kind, LEASE_US, PendingCall, Target};
+use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target};
 use crate::check::{CriticalSection, Observation};
 use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;

@@ -1,17 +1,12 @@
 //! Permission oracle: compares the replies to clients with the permissions that the homes recorded.
 
-use super::workload::{Kind, PendingCall};
-use crate::cluster::simulator::Simulator;
-use ddss_core::{Access, Permissions, Principal, Record, SegmentId};
+use ddss_core::{Permissions, Principal, Record, SegmentId};
 use std::collections::BTreeMap;
 
 /// Modes that owners set; most of them permit all clients.
 pub(crate) const MODES: [u16; 8] = [0o666, 0o666, 0o666, 0o664, 0o660, 0o644, 0o640, 0o600];
 /// Initial mode, which the owner soon restores.
 pub(crate) const MODE_OPEN: u16 = 0o666;
-
-/// Maximum time for which a node may use outdated permissions: its longest pause plus the longest message delay.
-const STALE_PERMISSION_MAX_US: u64 = 40_000;
 
 /// Returns the user of a client: the owner of the permanent segments, a member of its group, or another user.
 pub(crate) fn user_of(index: usize) -> Principal {
@@ -34,7 +29,7 @@ impl PermissionOracle {
     }
 
     /// Returns true if `is` held at some time of the interval, or if no permissions are recorded.
-    fn ever(&self, id: SegmentId, (from_us, to_us): (u64, u64), is: impl Fn(Permissions) -> bool) -> bool {
+    pub(crate) fn ever(&self, id: SegmentId, (from_us, to_us): (u64, u64), is: impl Fn(Permissions) -> bool) -> bool {
         let Some(times) = self.0.get(&id) else { return true };
         times.iter().enumerate().any(|(index, &(since_us, permissions))| {
             let until_us = times.get(index + 1).map_or(u64::MAX, |next| next.0);
@@ -43,61 +38,10 @@ impl PermissionOracle {
     }
 }
 
-/// Returns the access that a call needs.
-fn access_of(kind: Kind) -> Option<Access> {
-    match kind {
-        Kind::Get | Kind::GetAsking(_) | Kind::GetAt(_) | Kind::GetMany | Kind::GetHeld => Some(Access::Read),
-        Kind::Await(_) | Kind::Lock { shared: true } | Kind::GetGone => Some(Access::Read),
-        Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld => Some(Access::Write),
-        Kind::Add | Kind::AddHeld | Kind::Lock { shared: false } => Some(Access::Write),
-        Kind::Permit(_) | Kind::Release(_) => Some(Access::Release),
-        Kind::Unlock | Kind::Stat | Kind::List(_) | Kind::Make(_) | Kind::Open(_) => None,
-    }
-}
-
-fn can_read(permissions: Permissions, principal: Principal) -> bool {
-    [Access::Read, Access::Write, Access::Release].iter().any(|&access| permissions.allow(principal, access).is_ok())
-}
-
-impl Simulator {
-    /// Checks that a completed call was permitted at some time during the call. A get, which its node decides, may use
-    /// outdated permissions.
-    pub(crate) fn check_allowed(&mut self, index: usize, asked: &PendingCall) {
-        let Some(access) = access_of(asked.kind) else { return };
-        let (principal, hearsay_us) =
-            (user_of(index), if access == Access::Read { STALE_PERMISSION_MAX_US } else { 0 });
-        let times = (asked.began_us.saturating_sub(hearsay_us), self.now_us);
-        if !self
-            .permissions_oracle
-            .ever(asked.target.id, times, |permissions| permissions.allow(principal, access).is_ok())
-        {
-            self.violation(format!("done by user {}, who may not: {asked:?}", principal.uid));
-        }
-    }
-
-    /// Returns true if a call may have been refused.
-    pub(crate) fn may_be_refused(&self, index: usize, asked: &PendingCall) -> bool {
-        let principal = user_of(index);
-        let times = (asked.began_us.saturating_sub(STALE_PERMISSION_MAX_US), self.now_us);
-        let is = |permissions: Permissions| match access_of(asked.kind) {
-            Some(access) => permissions.allow(principal, access).is_err(),
-            None => !can_read(permissions, principal),
-        };
-        // A name does not tell which segment had it at that time.
-        matches!(asked.kind, Kind::Open(_)) || self.permissions_oracle.ever(asked.target.id, times, is)
-    }
-
-    /// Returns true if a list may omit a segment for a client.
-    pub(crate) fn may_be_hidden(&self, index: usize, began_us: u64, id: SegmentId) -> bool {
-        let principal = user_of(index);
-        self.permissions_oracle.ever(id, (began_us, self.now_us), |permissions| !can_read(permissions, principal))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::{NodeId, Spec};
+    use ddss_core::{Access, NodeId, Spec};
 
     #[test]
     fn oracle_knows_the_permissions_at_each_time() {

@@ -1,11 +1,19 @@
 //! Helpers of the fabric tests: memory to transfer, nodes that record events, and deadlines.
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test binary uses its own part of this")]
 
+#[cfg(feature = "rdma")]
+mod adapter_pair;
+pub(crate) mod forward;
 mod helper_process;
 mod loopback;
+mod simulated;
 
+#[cfg(feature = "rdma")]
+pub(crate) use adapter_pair::AdapterPair;
+pub(crate) use forward::{Forward, forward_fabric};
 pub(crate) use helper_process::{HelperProcess, helper_task, print_line, wait_until};
 pub(crate) use loopback::Loopback;
+pub(crate) use simulated::Simulated;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,11 +1,8 @@
 //! Conformance suite over iWARP on loopback and over the simulated network.
 
-use std::net::SocketAddr;
-
-use crate::common::{FabricFactory, Loopback};
+use crate::common::{Loopback, Simulated};
 use crate::suite;
 use ddss_verbs::Revision;
-use ddss_verbs::sim::{Sim, SimConfig, SimNet};
 
 all_tests!(crc, Loopback::new(|_| {}));
 all_tests!(exclusive_memory, Loopback::new(|_| {}).exclusive());
@@ -27,30 +24,5 @@ all_tests!(
     })
 );
 
-/// A simulated network with a random delay for each packet.
-struct Simulated(SimNet);
-
-impl FabricFactory for Simulated {
-    type Fabric = Sim;
-
-    fn fabric(&mut self) -> Sim {
-        self.0.node()
-    }
-
-    fn address(&mut self) -> SocketAddr {
-        "10.0.0.1:0".parse().unwrap()
-    }
-
-    fn advance(&mut self) {
-        self.0.advance_to_next();
-    }
-}
-
-fn simulated(seed: u64) -> Simulated {
-    let mut config = SimConfig::default();
-    config.seed = seed;
-    Simulated(SimNet::new(config))
-}
-
-all_tests!(sim, simulated(1));
-all_tests!(sim_other_seed, simulated(4711));
+all_tests!(sim, Simulated::new(1));
+all_tests!(sim_other_seed, Simulated::new(4711));

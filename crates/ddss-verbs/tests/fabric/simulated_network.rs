@@ -1,33 +1,10 @@
 //! Properties of the simulated network: reproducible runs, torn transfers, cuts and kills.
 
-use std::net::SocketAddr;
-
-use crate::common::{ALL, FabricFactory, Memory, OwnedEvent, Pair};
-use ddss_verbs::sim::{Sim, SimConfig, SimNet};
+use crate::common::{ALL, Memory, OwnedEvent, Pair, Simulated};
 use ddss_verbs::{CloseReason, Fabric, LocalRange, RemoteRange, Work, WorkError};
 
-struct Simulated(SimNet);
-
-impl FabricFactory for Simulated {
-    type Fabric = Sim;
-
-    fn fabric(&mut self) -> Sim {
-        self.0.node()
-    }
-
-    fn address(&mut self) -> SocketAddr {
-        "10.0.0.1:0".parse().unwrap()
-    }
-
-    fn advance(&mut self) {
-        self.0.advance_to_next();
-    }
-}
-
 fn pair(seed: u64) -> Pair<Simulated> {
-    let mut config = SimConfig::default();
-    config.seed = seed;
-    Pair::new(Simulated(SimNet::new(config)))
+    Pair::new(Simulated::new(seed))
 }
 
 /// Posts every kind of work, breaks the connection in the middle, and returns all events, with the time.

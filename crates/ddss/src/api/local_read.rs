@@ -8,7 +8,7 @@
 use crate::session::Inner;
 use crate::value::Stamp;
 use ddss_core::{Header, LockDependency, Model, OpenedSegment, Timestamp, Version, area_of, offset_of};
-use ddss_ipc::Seqlock;
+use ddss_ipc::lock_free::Seqlock;
 use std::sync::atomic::{Ordering, fence};
 
 /// A segment that this process can read in place.

@@ -17,7 +17,7 @@ impl MappedAreas {
     /// Returns the mapping of an area if this process is permitted to map it.
     pub(crate) fn get(&self, socket: &Path, area: usize) -> Option<SharedMemory> {
         let mut areas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = || ddss_ipc::map_area(socket, u32::try_from(area).ok()?, Self::AREA_WAIT_MAX).ok();
+        let view = || SharedMemory::map_area(socket, u32::try_from(area).ok()?, Self::AREA_WAIT_MAX).ok();
         areas.entry(area).or_insert_with(view).clone()
     }
 

@@ -8,7 +8,7 @@ use crate::call::arena::ArenaRun;
 use crate::call::priority::Priority;
 use ddss_core::limits::OPERATIONS_MAX;
 use ddss_core::{LockToken, SegmentId};
-use ddss_ipc::CallId;
+use ddss_ipc::lock_free::CallId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};

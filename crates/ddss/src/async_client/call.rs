@@ -6,7 +6,7 @@ use crate::call::arena::ArenaRun;
 use crate::call::channels::NoCompletion;
 use crate::plan::{CallPlan, Reply};
 use ddss_core::{Completion, Outcome};
-use ddss_ipc::CallId;
+use ddss_ipc::lock_free::CallId;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::priority::Priority;
 use super::wait_queue::WaitQueue;
 use ddss_core::ArenaRange;
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_ipc::SlotBitmap;
+use ddss_ipc::lock_free::SlotBitmap;
 use std::time::Instant;
 
 /// A run of consecutive slots.

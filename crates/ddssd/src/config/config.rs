@@ -8,7 +8,7 @@ use ddss_admin::storage::shard_folder;
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
 use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
 use ddss_core::{NodeId, Shard};
-use ddss_runtime::IdleConfig;
+use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Config {
             key: None,
             progress_threads: 1,
             core: CoreChoice::Auto,
-            pace: IdleConfig::default(),
+            pace: IdleConfig::for_cores(allowed_cores().map_or(1, |cores| cores.len())),
             pool_bytes: Settings::POOL_BYTES,
             file_bytes: Settings::FILE_BYTES,
             unclean_files: UncleanFiles::Refuse,

@@ -8,7 +8,7 @@ use ddss_core::status::{
     Counter, DaemonState, Gauge, Histogram, IdentityWord, Kind, Layout, Location, Row, Section, Step,
 };
 use ddss_core::{NodeId, Shard};
-use ddss_ipc::{LAYOUT_VERSION, MemoryError, SharedMemory, clock_ns, process_start_ticks, status_name};
+use ddss_ipc::{LAYOUT_VERSION, Liveness, MemoryError, SharedMemory, clock_ns, status_name};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -86,7 +86,7 @@ impl StatusPage {
         let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| release[at + byte]));
         self.set(IdentityWord::Node.at(), identity.node.0.into());
         self.set(IdentityWord::Pid.at(), pid.into());
-        self.set(IdentityWord::ProcessBegan.at(), process_start_ticks(pid).unwrap_or(0));
+        self.set(IdentityWord::ProcessBegan.at(), Liveness::start_ticks_of(pid).unwrap_or(0));
         self.set(IdentityWord::Run.at(), identity.run.into());
         self.set(IdentityWord::StartedUs.at(), wall_us());
         self.set(IdentityWord::User.at(), u64::from(user.0) | u64::from(user.1) << 32);

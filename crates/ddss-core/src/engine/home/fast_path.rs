@@ -11,7 +11,7 @@ use crate::engine::state::pending::Transfer;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};
 use crate::request::operation::{Payload, PutConditions};
-use crate::{Completion, Failure, HybridClock, Outcome, SegmentId, Version};
+use crate::{Completion, Failure, HybridClock, Outcome, SegmentId};
 
 /// End of a call on the fast path: done, or refused.
 type FastResult = Result<(), Failure>;
@@ -32,7 +32,7 @@ impl Segments {
         let is_plain = |segment: &&mut Segment| {
             (segment.lock_queue.is_free() || past_lock)
                 && segment.replication.is_none()
-                && (segment.history_timestamps.is_empty() || unkept)
+                && (!segment.has_history() || unkept)
         };
         self.get_mut(id).ok().filter(is_plain)
     }
@@ -48,7 +48,7 @@ pub(crate) struct FastPath<'a> {
 
 impl FastPath<'_> {
     /// Executes a get on the fast path, or returns `None`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_fast(&mut self, caller: &LocalCaller, transfer: &Transfer) -> Option<FastResult> {
         let &Transfer { segment, parts: RangeSet::One { offset, bytes }, range, inline, options } = transfer else {
             return None;
@@ -57,11 +57,10 @@ impl FastPath<'_> {
             return None;
         }
         let segment = self.segments.fast_path_segment(segment)?;
-        let allowed = segment.permissions.allow(caller.principal, Access::Read);
-        if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
+        if let Err(failure) = segment.check_access(caller.principal, Access::Read, offset, bytes) {
             return Some(Err(failure));
         }
-        let (version, timestamp) = (segment.version, segment.timestamp);
+        let (version, timestamp) = segment.stamp();
         let at = segment.at + Header::DATA_OFFSET;
         let done = Completion { version, timestamp, inline, ..Completion::bare(caller.request, Outcome::Done) };
         if inline {
@@ -74,7 +73,7 @@ impl FastPath<'_> {
     }
 
     /// Executes a put on the fast path, or returns `None`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_fast(
         &mut self,
         now: Now,
@@ -88,20 +87,16 @@ impl FastPath<'_> {
         }
         let bytes = from.length();
         let segment = self.segments.fast_path_segment(id)?;
-        let allowed = segment.permissions.allow(caller.principal, Access::Write);
-        if let Err(failure) = allowed.and_then(|()| segment.check_range(offset, bytes)) {
+        let checked = segment
+            .check_access(caller.principal, Access::Write, offset, bytes)
+            .and_then(|()| segment.check_names_version(conditions))
+            .and_then(|()| segment.check_version(conditions.version));
+        if let Err(failure) = checked {
             return Some(Err(failure));
         }
-        let named = match conditions.version {
-            Some(version) => version == segment.version,
-            None => !segment.spec.model.put_names_version(conditions.requested_model),
-        };
-        if !named {
-            return Some(Err(Failure::VersionMismatch));
-        }
-        let version = Version(segment.version.0 + 1);
-        (segment.version, segment.timestamp) = (version, self.clock.next(now.wall_us));
-        let (at, timestamp) = (segment.at, segment.timestamp);
+        let (version, timestamp) = segment.next_stamp(self.clock, now.wall_us);
+        segment.advance((version, timestamp));
+        let at = segment.at;
         self.counters.commits += 1;
         self.output.commit(Commit { at, offset, client: caller.channel.client, from: *from, version, timestamp });
         let done = Completion { version, timestamp, ..Completion::bare(caller.request, Outcome::Done) };

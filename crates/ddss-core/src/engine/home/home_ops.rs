@@ -15,15 +15,6 @@ use crate::model::segment::{Access, Header, Principal};
 use crate::request::operation::{LockRequest, PutConditions, ReadOptions};
 use crate::{Completion, Failure, Outcome, SegmentId, Timestamp, Version};
 
-impl Segment {
-    /// Records the timestamp of the current version for as long as the history holds it.
-    pub(crate) fn record_timestamp(&mut self) {
-        if let Some(place) = self.version.0.checked_rem(self.history_timestamps.len() as u64) {
-            self.history_timestamps[place as usize] = self.timestamp;
-        }
-    }
-}
-
 impl Home<'_> {
     /// Returns which holders a get at home here waits for. A named version needs no lock.
     pub(crate) fn lock_dependency_of_get(
@@ -102,32 +93,28 @@ impl Home<'_> {
             return Err(Failure::NodeDown);
         }
         let principal = waiter.principal;
-        let inside = |parts: &RangeSet| match *parts {
-            RangeSet::One { offset, bytes } => segment.check_range(offset, bytes),
+        let check = |principal, access, parts: &RangeSet| match *parts {
+            RangeSet::One { offset, bytes } => segment.check_access(principal, access, offset, bytes),
             RangeSet::Many { .. } => {
-                self.output.ranges_of(parts).iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
+                segment.permissions.allow(principal, access)?;
+                let ranges = self.output.ranges_of(parts);
+                ranges.iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
             }
         };
         match &waiter.op {
             PendingOp::Get(get) => {
-                segment.permissions.allow(principal, Access::Read)?;
-                inside(&get.parts)?;
+                check(principal, Access::Read, &get.parts)?;
                 Ok(true)
             }
             PendingOp::Put { parts, conditions, .. } => {
-                let allowed = segment.permissions.allow(principal, Access::Write);
-                if !planted!(self.segments, UncheckedPermission) {
-                    allowed?;
-                }
-                inside(parts)?;
-                if segment.spec.model.put_names_version(conditions.requested_model) && conditions.version.is_none() {
-                    return Err(Failure::VersionMismatch);
-                }
+                let is_unchecked = planted!(self.segments, UncheckedPermission);
+                let principal = if is_unchecked { segment.permissions.owner } else { principal };
+                check(principal, Access::Write, parts)?;
+                segment.check_names_version(conditions)?;
                 Ok(conditions.token.is_none() && segment.spec.model.put_waits_for_lock(conditions.requested_model))
             }
             PendingOp::Atomic { offset, token, .. } => {
-                segment.permissions.allow(principal, Access::Write)?;
-                segment.check_range(*offset, 8)?;
+                segment.check_access(principal, Access::Write, *offset, 8)?;
                 Ok(token.is_none())
             }
             PendingOp::Lock(lock_request) => {
@@ -203,12 +190,7 @@ impl Home<'_> {
         if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us)) {
             return Err(Failure::LockLost);
         }
-        if conditions.version.is_some_and(|version| version != segment.version)
-            && !planted!(self.segments, UncheckedVersion)
-        {
-            return Err(Failure::VersionMismatch);
-        }
-        Ok(())
+        if planted!(self.segments, UncheckedVersion) { Ok(()) } else { segment.check_version(conditions.version) }
     }
 
     /// Advances the version and emits the commit.
@@ -219,11 +201,15 @@ impl Home<'_> {
         parts: RangeSet,
         source: CommitSource,
     ) -> Result<(Version, Timestamp), Failure> {
-        let timestamp = self.clock.next(now.wall_us);
         let segment = self.segments.get(id)?;
-        let before = segment.version;
-        let timestamp = if planted!(self.segments, StandingClock) { segment.timestamp } else { timestamp };
-        let version = Version(before.0 + u64::from(!planted!(self.segments, SkippedVersion)));
+        assert!(!segment.lock_queue.blocks_puts(), "a put that may not run now is queued");
+        let (mut version, mut timestamp) = segment.next_stamp(self.clock, now.wall_us);
+        if planted!(self.segments, StandingClock) {
+            timestamp = segment.timestamp();
+        }
+        if planted!(self.segments, SkippedVersion) {
+            version = segment.version();
+        }
         self.counters.commits += 1;
         self.apply(id, parts, source, (version, timestamp))?;
         Ok((version, timestamp))
@@ -238,8 +224,13 @@ impl Home<'_> {
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
         let (version, timestamp) = stamp;
+        let (stands, skips) = (planted!(self.segments, StandingClock), planted!(self.segments, SkippedVersion));
         let segment = self.segments.get_mut(id)?;
-        (segment.version, segment.timestamp) = stamp;
+        if stands || skips {
+            segment.start_over(stamp)
+        } else {
+            segment.advance(stamp)
+        }
         let at = segment.at;
         let history = segment.history_offset(version);
         segment.record_timestamp();
@@ -264,7 +255,7 @@ impl Home<'_> {
             return self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
         segment.lock_queue.end_word_read();
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word };
+        let fields = ReplyFields::of(segment.stamp(), word);
         match change.apply(word) {
             Some(new) => {
                 let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
@@ -301,7 +292,7 @@ impl Home<'_> {
         }
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Read)?;
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields::of(segment.stamp(), 0);
         if fields.version > watcher.above {
             self.output.answer(watcher.requester, Outcome::Done, fields);
             return Ok(());

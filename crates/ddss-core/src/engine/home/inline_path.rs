@@ -9,7 +9,7 @@ use crate::engine::state::clients::Client;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::{Access, Header};
 use crate::request::inline_request::{InlineGet, InlinePut};
-use crate::request::operation::Payload;
+use crate::request::operation::{Payload, PutConditions};
 use crate::{ChannelId, Completion, Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
 /// Result of an inline get.
@@ -83,8 +83,7 @@ impl Segments {
         range: (u64, u32),
     ) -> Option<&mut Segment> {
         let segment = self.fast_path_segment(id)?;
-        let allowed = segment.permissions.allow(client.principal, access);
-        (allowed.is_ok() && segment.check_range(range.0, range.1).is_ok()).then_some(segment)
+        segment.check_access(client.principal, access, range.0, range.1).is_ok().then_some(segment)
     }
 }
 
@@ -104,7 +103,7 @@ impl Engine {
         if !into.fits(client.arena_bytes) {
             return None;
         }
-        let (version, timestamp, at) = (segment.version, segment.timestamp, segment.at + Header::DATA_OFFSET + offset);
+        let ((version, timestamp), at) = (segment.stamp(), segment.at + Header::DATA_OFFSET + offset);
         self.counters.requests += 1;
         Some(InlineResult { at, bytes: into.bytes as u8, version, timestamp })
     }
@@ -115,13 +114,10 @@ impl Engine {
         let InlinePut { segment, offset, bytes, words } = InlinePut::of(entry)?;
         let client = self.inline_client(channel, segment)?;
         let segment = self.segments.inline_segment(&client, Access::Write, segment, (offset, bytes.into()))?;
-        if segment.spec.model.put_names_version(None) {
-            return None;
-        }
-        let (version, at) = (Version(segment.version.0 + 1), segment.at);
-        segment.version = version;
-        let timestamp = self.clock.next(now.wall_us);
-        segment.timestamp = timestamp;
+        segment.check_names_version(&PutConditions::default()).ok()?;
+        let (version, timestamp) = segment.next_stamp(&mut self.clock, now.wall_us);
+        segment.advance((version, timestamp));
+        let at = segment.at;
         self.counters.requests += 1;
         self.counters.commits += 1;
         Some(InlineCommit { at, offset, bytes, words, version, timestamp })

@@ -75,7 +75,7 @@ impl Home<'_> {
             return self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
         if let Ok(segment) = self.segments.get(id)
-            && let Some(to) = segment.history_offset(segment.version)
+            && let Some(to) = segment.history_offset(segment.version())
         {
             let (at, header) = (segment.at, segment.header(id));
             self.output.push(Action::SaveVersion { at, to, header });

@@ -42,7 +42,7 @@ impl Home<'_> {
         {
             return Err(Failure::Busy);
         }
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: token.0 };
+        let fields = ReplyFields::of(segment.stamp(), token.0);
         let at = segment.at;
         if !lock_request.shared {
             self.output.push(Action::SetLockHolder { at, holder: token });
@@ -76,7 +76,7 @@ impl Home<'_> {
             }
             return Err(Failure::LockLost);
         }
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields::of(segment.stamp(), 0);
         self.unmark(id);
         self.serve_lock_queue(now, id);
         Ok(fields)
@@ -98,7 +98,7 @@ impl Home<'_> {
         }
         let segment = self.segments.get_mut(id)?;
         let broken = segment.lock_queue.release_all() as u64;
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: broken };
+        let fields = ReplyFields::of(segment.stamp(), broken);
         self.unmark(id);
         self.output.answer(requester, Outcome::Done, fields);
         self.serve_lock_queue(now, id);

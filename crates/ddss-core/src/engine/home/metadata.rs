@@ -26,8 +26,8 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
     Listing {
         name: segment.name,
         info: segment.info(segment.id),
-        version: segment.version,
-        timestamp: segment.timestamp,
+        version: segment.version(),
+        timestamp: segment.timestamp(),
         holders: many(segment.lock_queue.holders()),
         locked: segment.lock_queue.is_exclusive(),
         waiting: many(segment.lock_queue.waiting()),
@@ -176,7 +176,7 @@ impl Home<'_> {
     /// Announces new permissions to every node that knows the old ones, and answers the requester.
     fn announce_permissions(&mut self, id: SegmentId, requester: Requester) {
         let Ok(segment) = self.segments.get(id) else { return };
-        let fields = ReplyFields { version: segment.version, timestamp: segment.timestamp, word: 0 };
+        let fields = ReplyFields::of(segment.stamp(), 0);
         let (info, readers) = (segment.info(id), segment.window_holders().to_vec());
         for node in readers {
             self.output.send(node, Message::Changed { info });

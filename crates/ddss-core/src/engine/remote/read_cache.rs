@@ -95,10 +95,7 @@ impl Remote<'_> {
         transfer: &Transfer,
         stamp: (Version, Timestamp),
     ) {
-        let Some(copy) = self.read_cache.get_mut(transfer.segment) else { return };
-        (copy.version, copy.timestamp) = stamp;
-        copy.is_filling = false;
-        let copy = *copy;
+        let Some(copy) = self.read_cache.end_fill(transfer.segment, stamp) else { return };
         self.answer_from(&copy, pending.channel, pending.request, transfer);
         self.end_pending(step);
         if copy.is_invalidated {
@@ -118,10 +115,8 @@ impl Remote<'_> {
         if planted!(self.segments, UnspoiltCopy) {
             return;
         }
-        match self.read_cache.get_mut(segment) {
-            Some(copy) if copy.is_filling => copy.is_invalidated = true,
-            Some(_) => self.evict_cached(segment),
-            None => {}
+        if !self.read_cache.invalidate_fill(segment) {
+            self.evict_cached(segment);
         }
     }
 

@@ -39,7 +39,7 @@ impl Home<'_> {
     /// Makes this node the first home of a segment.
     pub(crate) fn begin_as_home(&mut self, now: Now, id: SegmentId) {
         let Some(replication) = self.replication_of(id) else { return };
-        (replication.role, replication.epoch) = (Role::Home(SyncState::Alone), 1);
+        replication.found();
         self.start_transition(now, id);
     }
 
@@ -142,16 +142,10 @@ impl Home<'_> {
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
     fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let (at, stamp) = (segment.at, segment.timestamp);
+        let (at, stamp) = (segment.at, segment.timestamp());
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let floor = replication.floor.max(stamp);
-        *replication = ReplicatedSegment {
-            epoch: assignment.epoch,
-            turn: assignment.turn,
-            node: assignment.replica,
-            ..ReplicatedSegment::default()
-        };
-        (replication.role, replication.lost_us) = (Role::Home(SyncState::Alone), now.steady_us);
+        replication.promote(assignment, now.steady_us);
         self.clock.hear(floor, floor.micros());
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.update_lock_gate(now, id);
@@ -164,13 +158,7 @@ impl Home<'_> {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let Some(replication) = segment.replication.as_deref_mut() else { return };
-        let deferred_updates = std::mem::take(&mut replication.deferred_updates);
-        *replication = ReplicatedSegment {
-            epoch: assignment.epoch,
-            node: assignment.home,
-            role: Role::Replica,
-            ..ReplicatedSegment::default()
-        };
+        let deferred_updates = replication.demote(assignment);
         segment.lock_queue.unblock_puts();
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
@@ -252,8 +240,7 @@ impl Home<'_> {
         let (Ok(segment), Some(assignment)) = (self.segments.get(id), self.replicas.assignment(id)) else {
             return false;
         };
-        let is_whole = segment.timestamp.0 != 0;
-        is_whole
+        segment.is_whole()
             && assignment.paired
             && assignment.replica == self.node
             && (assignment.vacant || self.replicas.is_dead(assignment.home))

@@ -49,7 +49,7 @@ impl Home<'_> {
     fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
         let SegmentChange { requester, parts, source, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
-        let version = Version(segment.version.0 + 1);
+        let version = Version(segment.version().0 + 1);
         let Some(replication) = segment.replication.as_deref() else { return Err(Failure::NodeDown) };
         let (node, goes_out) = (replication.node, !matches!(replication.role, Role::Home(SyncState::Parting)));
         let bytes = parts.bytes();
@@ -114,8 +114,7 @@ impl Home<'_> {
     /// Records the operation that waits for the replica; returns the epoch.
     fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
         let Some(replication) = self.replication_of(id) else { return 0 };
-        replication.forward = Some(forward);
-        let epoch = replication.epoch;
+        let epoch = replication.begin_forward(forward);
         self.update_lock_gate(now, id);
         self.segments.mark_busy(id);
         epoch
@@ -145,7 +144,7 @@ impl Home<'_> {
         else {
             return false;
         };
-        let (version, node, timestamp) = (segment.version, replication.node, Timestamp(token.0));
+        let (version, node, timestamp) = (segment.version(), replication.node, Timestamp(token.0));
         let goes_out = !matches!(replication.role, Role::Home(SyncState::Parting));
         let deadline_us = now.steady_us.saturating_add(lock_request.lease_us.into());
         let (what, requester) = (ForwardKind::Grant(lock_request), Some(requester));
@@ -171,7 +170,7 @@ impl Home<'_> {
     pub(crate) fn join(&mut self, now: Now, id: SegmentId) {
         let floor = self.clock.last();
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let version = segment.version;
+        let version = segment.version();
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.set_sync(SyncState::Joining(floor));
         let (node, epoch) = (replication.node, replication.epoch);

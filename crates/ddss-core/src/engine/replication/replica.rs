@@ -104,7 +104,7 @@ impl Home<'_> {
         let _ = self.segments.set_permissions(id, permissions);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
-        let is_whole = (segment.version, segment.timestamp) == stamp || is_stale && segment.timestamp.0 != 0;
+        let is_whole = segment.stamp() == stamp || is_stale && segment.is_whole();
         if let Some(replication) = segment.replication.as_deref_mut() {
             (replication.epoch, replication.node) = (epoch, node);
         }
@@ -204,7 +204,7 @@ impl Home<'_> {
     fn stamp(&mut self, id: SegmentId, at: u64, stamp: (Version, Timestamp)) {
         let (version, timestamp) = stamp;
         if let Ok(segment) = self.segments.get_mut(id) {
-            (segment.version, segment.timestamp, segment.oldest) = (version, timestamp, version);
+            segment.start_over(stamp);
         }
         self.output.push(Action::WriteVersion { at, version, timestamp });
     }
@@ -253,7 +253,7 @@ impl Home<'_> {
         if segment.check_range(offset, bytes).is_err() || bytes as usize > TRANSFER_BYTES_MAX {
             return self.output.push(Action::Disconnect { node });
         }
-        if segment.timestamp.0 != 0 {
+        if segment.is_whole() {
             // Until all pieces are there, the replica has no valid version.
             self.stamp(sent.id, at, (Version(0), Timestamp(0)));
         }
@@ -267,7 +267,7 @@ impl Home<'_> {
         let Some(at) = self.replica_for(node, &sent) else { return };
         self.stamp(id, at, stamp);
         if let Ok(segment) = self.segments.get_mut(id)
-            && let Some(to) = segment.history_offset(segment.version)
+            && let Some(to) = segment.history_offset(segment.version())
         {
             segment.record_timestamp();
             let header = segment.header(id);
@@ -294,9 +294,8 @@ impl Home<'_> {
         if ranges.iter().any(|range| segment.check_range(range.offset, range.bytes).is_err()) {
             return self.output.push(Action::Disconnect { node });
         }
-        let (is_next, is_token) =
-            (version.0 == segment.version.0 + 1, version == segment.version && parts.bytes() == 0);
-        if segment.timestamp.0 == 0 || !is_next && !is_token {
+        let (is_next, is_token) = (segment.is_followed_by(stamp), version == segment.version() && parts.bytes() == 0);
+        if !segment.is_whole() || !is_next && !is_token {
             self.output.free_table(&parts);
             if sent.number != Message::NOT_STAGED {
                 self.output.send(node, Message::Taken { number: sent.number });

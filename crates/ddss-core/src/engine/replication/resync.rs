@@ -22,7 +22,7 @@ impl Home<'_> {
             return;
         }
         let Ok(segment) = segments.get_mut(id) else { return };
-        let (version, timestamp, name) = (segment.version, segment.timestamp, segment.name);
+        let (version, timestamp, name) = (segment.version(), segment.timestamp(), segment.name);
         let (spec, permissions) = (segment.spec, segment.permissions);
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.node = node;
@@ -38,7 +38,7 @@ impl Home<'_> {
     /// Handles the answer to an offer.
     pub(crate) fn offer_answered(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, reply: OfferReply) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let (stamp, answer_us) = ((segment.version, segment.timestamp), now.steady_us + self.replicas.answer_us());
+        let (stamp, answer_us) = (segment.stamp(), now.steady_us + self.replicas.answer_us());
         let Some(replication) = segment.replication.as_deref_mut().filter(|replication| replication.node == node)
         else {
             return;
@@ -165,7 +165,7 @@ impl Home<'_> {
 
     fn finish_resync(&mut self, now: Now, id: SegmentId) {
         let Ok(segment) = self.segments.get(id) else { return };
-        let (version, timestamp) = (segment.version, segment.timestamp);
+        let (version, timestamp) = segment.stamp();
         let Some(replication) = segment.replication.as_deref() else { return };
         let (node, epoch) = (replication.node, replication.epoch);
         self.output.send(node, Message::Whole { segment: id, epoch, version, timestamp });

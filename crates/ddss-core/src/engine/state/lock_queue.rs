@@ -123,6 +123,11 @@ impl LockQueue {
         self.puts_blocked = false;
     }
 
+    /// Returns true if no put may run, whatever the holders.
+    pub(crate) fn blocks_puts(&self) -> bool {
+        self.puts_blocked || self.is_moving || self.is_suspended || self.is_reading_word
+    }
+
     /// Returns true if this node may have lost the home role.
     pub(crate) fn is_suspended(&self) -> bool {
         self.is_suspended
@@ -259,6 +264,7 @@ impl LockQueue {
         if has_room {
             self.holders.push(holder);
         }
+        assert!(holder.shared || self.holders.len() <= 1, "an exclusive holder stays alone");
         has_room
     }
 
@@ -266,6 +272,7 @@ impl LockQueue {
     pub(crate) fn release(&mut self, token: LockToken, owner: LockOwner) -> bool {
         let before = self.holders.len();
         self.holders.retain(|holder| holder.token != token || holder.owner != owner);
+        assert!(self.holders.len() + 1 >= before, "a token is given once");
         self.holders.len() < before
     }
 
@@ -287,7 +294,15 @@ impl LockQueue {
         let (removed, stay): (Vec<_>, Vec<_>) =
             waiters.into_iter().partition(|waiter| waiter.requester.owner() == owner);
         self.waiters = stay.into();
+        assert!(!self.is_held_by_or_waits(owner), "an owner that is gone blocks no other");
         removed
+    }
+
+    /// Returns true if an owner holds the lock, waits or watches.
+    fn is_held_by_or_waits(&self, owner: LockOwner) -> bool {
+        self.holders.iter().any(|holder| holder.owner == owner)
+            || self.waiters.iter().any(|waiter| waiter.requester.owner() == owner)
+            || self.watchers.iter().any(|watcher| watcher.requester.owner() == owner)
     }
 
     /// Expires leases; returns true if one ended.

@@ -220,6 +220,7 @@ impl PendingOperations {
         }
         self.deadlines.push(Reverse((pending.deadline_us, step)));
         self.slots[index as usize].pending = Some(pending);
+        assert!(self.count() <= OPERATIONS_MAX, "the table is bounded");
         Some(step)
     }
 

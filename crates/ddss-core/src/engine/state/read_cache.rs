@@ -39,15 +39,29 @@ impl ReadCache {
         self.0.get(&segment)
     }
 
-    pub(crate) fn get_mut(&mut self, segment: SegmentId) -> Option<&mut CachedSegment> {
-        self.0.get_mut(&segment)
-    }
-
     /// Adds a copy whose bytes are being read, or replaces the copy that lies in the same place.
     pub(crate) fn begin_fill(&mut self, segment: SegmentId, copy: CachedSegment) {
         assert!(copy.is_filling && !copy.is_invalidated, "a copy is filled before it is used");
         let old = self.0.insert(segment, copy);
         assert!(old.is_none_or(|old| !old.is_filling && old.at == copy.at), "one read at a time fills a copy");
+    }
+
+    /// Ends the fill of a copy; returns it.
+    pub(crate) fn end_fill(&mut self, segment: SegmentId, stamp: (Version, Timestamp)) -> Option<CachedSegment> {
+        let copy = self.0.get_mut(&segment)?;
+        assert!(copy.is_filling, "a copy is filled once");
+        (copy.version, copy.timestamp) = stamp;
+        copy.is_filling = false;
+        Some(*copy)
+    }
+
+    /// Invalidates a copy that is being filled; `false` if there is none.
+    pub(crate) fn invalidate_fill(&mut self, segment: SegmentId) -> bool {
+        let filling = self.0.get_mut(&segment).filter(|copy| copy.is_filling);
+        filling.is_some_and(|copy| {
+            copy.is_invalidated = true;
+            copy.is_invalidated
+        })
     }
 
     pub(crate) fn remove(&mut self, segment: SegmentId) -> Option<CachedSegment> {

@@ -317,6 +317,48 @@ impl ReplicatedSegment {
         self.role = Role::Home(next);
     }
 
+    /// Returns true if this node is the home, as far as it knows.
+    pub(crate) fn is_home(&self) -> bool {
+        matches!(self.role, Role::Home(_))
+    }
+
+    /// Makes this node the first home.
+    pub(crate) fn found(&mut self) {
+        assert!(self.epoch == 0 || matches!(self.role, Role::Unconfirmed), "a segment has one first home");
+        (self.role, self.epoch) = (Role::Home(SyncState::Alone), 1);
+    }
+
+    /// Makes this replica the home, without a replica so far.
+    pub(crate) fn promote(&mut self, assignment: &RoleAssignment, now_us: u64) {
+        assert!(matches!(self.role, Role::Replica), "only a replica takes over: {:?}", self.role);
+        assert!(assignment.epoch > self.epoch, "each home has a later epoch than the one before");
+        assert!(self.forward.is_none() && self.deferred_updates.is_empty(), "no call waits at a replica");
+        let (epoch, turn, node) = (assignment.epoch, assignment.turn, assignment.replica);
+        let role = Role::Home(SyncState::Alone);
+        *self = Self { role, epoch, turn, node, lost_us: now_us, ..Self::default() };
+        assert!(!self.needs_acknowledgement() && !self.blocks_puts(), "a new home commits by itself");
+    }
+
+    /// Makes this home the replica of another one. Returns the permission changes that waited.
+    pub(crate) fn demote(&mut self, assignment: &RoleAssignment) -> Vec<(Principal, PermissionUpdate, Requester)> {
+        assert!(self.is_home() && assignment.epoch > self.epoch, "only a later epoch ends a home: {:?}", self.role);
+        assert!(self.forward.is_none(), "a forwarded call is answered before");
+        let deferred_updates = std::mem::take(&mut self.deferred_updates);
+        let (epoch, node) = (assignment.epoch, assignment.home);
+        *self = Self { role: Role::Replica, epoch, node, ..Self::default() };
+        assert!(!self.blocks_puts(), "a replica refuses puts, so that none waits");
+        deferred_updates
+    }
+
+    /// Records an operation that waits for the replica; returns the epoch.
+    pub(crate) fn begin_forward(&mut self, forward: PendingForward) -> u32 {
+        assert!(self.needs_acknowledgement(), "only an acknowledged replica is waited for: {:?}", self.role);
+        assert!(self.forward.is_none(), "one call at a time is on its way to the replica");
+        self.forward = Some(forward);
+        assert!(self.blocks_puts(), "no other put overtakes it");
+        self.epoch
+    }
+
     /// Returns true if this node may answer for the segment now.
     pub(crate) fn serves(&self, now_us: u64, lease_until_us: u64) -> bool {
         match &self.role {

@@ -23,6 +23,7 @@ mod names;
 pub(crate) mod quotas;
 mod released;
 mod segment_index;
+mod versions;
 
 /// One segment at home here, or a replica.
 #[derive(Debug)]
@@ -34,14 +35,14 @@ pub(crate) struct Segment {
     pub(crate) permissions: Permissions,
     /// Pool offset of its header.
     pub(crate) at: u64,
-    pub(crate) version: Version,
-    pub(crate) timestamp: Timestamp,
+    version: Version,
+    timestamp: Timestamp,
     /// Oldest version that can be read: older history went with the daemon's previous run.
-    pub(crate) oldest: Version,
+    oldest: Version,
     /// Peers with a window over it.
     window_holders: Vec<NodeId>,
     /// Timestamps of the versions in the history; empty without a history.
-    pub(crate) history_timestamps: Box<[Timestamp]>,
+    history_timestamps: Box<[Timestamp]>,
     /// Lock and waiters.
     pub(crate) lock_queue: LockQueue,
     /// Listed among the segments that need attention on a tick.
@@ -138,8 +139,7 @@ impl Segment {
             return Err(Failure::VersionGone);
         }
         let line = self.history_offset(wanted).ok_or(Failure::VersionGone)?;
-        let stamp = self.history_timestamps[(wanted.0 % self.history_timestamps.len() as u64) as usize];
-        Ok((line + Header::DATA_OFFSET, wanted, stamp))
+        Ok((line + Header::DATA_OFFSET, wanted, self.recorded_timestamp(wanted)))
     }
 
     /// Checks that a range lies inside, without overflow.
@@ -390,6 +390,7 @@ impl Segments {
         if copy_of.is_some() {
             self.index.insert(known_as, index);
         }
+        assert!(self.index.slot_of(known_as) == Some(index), "an id names the slot of its segment");
         Ok(record)
     }
 
@@ -427,6 +428,7 @@ impl Segments {
         let mut record = self.record(id)?;
         let to = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let segment = self.get_mut(id)?;
+        assert!(segment.pending_move.is_none() && segment.at != to, "a segment moves to one new place at a time");
         segment.pending_move = Some((to, permissions, requester));
         segment.lock_queue.begin_move();
         let from = segment.at;
@@ -453,6 +455,7 @@ impl Segments {
         self.released.add(ReleasedSegment { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
         self.accounts.transfer(old.owner.uid, permissions.owner.uid, &spec);
         let record = self.record(id).ok()?;
+        assert!(record.at == to && record.permissions == permissions, "the record says what holds after the move");
         Some(MoveOutcome::There { requester, record, from, holder, readers })
     }
 
@@ -510,6 +513,8 @@ impl Segments {
         self.index.remove(segment.id);
         self.replicated -= usize::from(segment.replication.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
+        let (holders, waiting) = (segment.lock_queue.holders(), segment.lock_queue.waiting());
+        assert!(holders + waiting == 0, "all that waited for a released segment is answered");
         let bytes = segment.pool_bytes();
         let readers = segment.window_holders;
         let (at, waiting_for) = (segment.at, readers.clone());

@@ -12,7 +12,9 @@ pub(crate) struct ServedGets {
 
 impl ServedGets {
     pub(crate) fn insert(&mut self, at: u64, bytes: u64, uses: u8) -> Option<ServedGetId> {
+        assert!(uses > 0, "an entry has users");
         if let Some(place) = self.free.pop() {
+            assert!(self.places[place as usize].is_none(), "a free entry has no users");
             self.places[place as usize] = Some((at, bytes, uses));
             return Some(ServedGetId::new(place));
         }

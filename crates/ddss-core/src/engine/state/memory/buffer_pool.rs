@@ -11,6 +11,8 @@ pub(crate) type Bytes = ArrayVec<u8, { Message::PUT_BYTES_MAX }>;
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     places: Vec<Bytes>,
+    /// Places that hold bytes.
+    is_used: Vec<bool>,
     free: Vec<u32>,
 }
 
@@ -21,25 +23,52 @@ impl BufferPool {
         match self.free.pop() {
             Some(place) => {
                 self.places[place as usize] = bytes;
+                let was_used = std::mem::replace(&mut self.is_used[place as usize], true);
+                assert!(!was_used, "a free place holds no bytes");
                 BufferId::new(place)
             }
             None => {
                 self.places.push(bytes);
+                self.is_used.push(true);
                 BufferId::new(self.places.len() as u32 - 1)
             }
         }
     }
 
     pub(crate) fn get(&self, id: BufferId) -> &[u8] {
+        assert!(self.is_used[id.index()], "a buffer is read before it is freed");
         &self.places[id.index()]
     }
 
     pub(crate) fn remove(&mut self, id: &BufferId) {
-        assert!(id.index() < self.places.len() && self.free.len() < self.places.len(), "a buffer is freed once");
-        debug_assert!(!self.free.contains(&(id.index() as u32)), "bytes are given up once");
+        assert!(std::mem::replace(&mut self.is_used[id.index()], false), "a buffer is freed once");
         self.free.push(id.index() as u32);
     }
 }
 
 const _: () = assert!(crate::Listing::PAGE_BYTES <= Message::PUT_BYTES_MAX);
 const _: () = assert!(crate::Ranges::TABLE_BYTES_MAX <= Message::PUT_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a buffer is freed once")]
+    fn second_free_of_a_buffer_is_caught() {
+        // If this were missed, two calls would share one buffer, and one would commit the bytes of the other.
+        let mut buffers = BufferPool::default();
+        let id = buffers.insert(b"bytes");
+        buffers.remove(&id);
+        buffers.remove(&id);
+    }
+
+    #[test]
+    #[should_panic(expected = "a buffer is read before it is freed")]
+    fn use_after_free_of_a_buffer_is_caught() {
+        let mut buffers = BufferPool::default();
+        let id = buffers.insert(b"bytes");
+        buffers.remove(&id);
+        buffers.get(id);
+    }
+}

@@ -58,6 +58,9 @@ impl ExtentAllocator {
                 (start, count) = (before, count + length);
             }
         }
+        if let Some((&behind, _)) = self.free.range(start..).next() {
+            assert!(start + count <= behind, "blocks are given back once");
+        }
         if let Some(length) = self.free.remove(&(start + count)) {
             count += length;
         }

@@ -75,10 +75,12 @@ impl Accounts {
 
     /// Removes a segment from a user.
     pub(crate) fn give(&mut self, uid: u32, spec: &Spec) {
-        let Some(usage) = self.used.get_mut(&uid) else { return };
-        usage.segments = usage.segments.saturating_sub(1);
-        usage.bytes = usage.bytes.saturating_sub(Self::bytes_of(spec));
+        let usage = self.used.get_mut(&uid).expect("a user that gives a segment back has one");
+        assert!(usage.segments > 0 && usage.bytes >= Self::bytes_of(spec), "a segment is given back once");
+        usage.segments -= 1;
+        usage.bytes -= Self::bytes_of(spec);
         if usage.segments == 0 {
+            assert!(usage.bytes == 0, "a user without segments takes no memory");
             self.used.remove(&uid);
         }
     }
@@ -142,7 +144,6 @@ mod tests {
         assert_eq!((accounts.usage(5).segments, accounts.usage(9)), (1, Usage { bytes: 4096, segments: 1 }));
         accounts.transfer(9, 5, &page);
         accounts.give(5, &two);
-        accounts.give(5, &page);
         accounts.give(5, &page);
         assert_eq!((accounts.usage(5), accounts.used.len()), (Usage::default(), 2));
         assert_eq!(

@@ -1,0 +1,122 @@
+//! Simulated clients and their calls.
+
+use crate::check::OperationKind;
+use ddss_core::limits::ARENA_SLOT_BYTES;
+use ddss_core::{ArenaRange, ClientId, LockToken, Model, SegmentId};
+
+/// Bytes of a client's arena.
+pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
+/// Lease of the locks of simulated clients.
+pub(crate) const LEASE_US: u32 = 20_000;
+
+/// Kind of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Get,
+    GetAsking(Model),
+    GetAt(u64),
+    GetMany,
+    Put,
+    PutIf(u64),
+    PutMany,
+    /// Adds one to the word of a counter.
+    Add,
+    /// Takes the lock, makes calls under it, and unlocks.
+    Lock {
+        shared: bool,
+    },
+    GetHeld,
+    PutHeld,
+    AddHeld,
+    Unlock,
+    Await(u64),
+    Stat,
+    Permit(u16),
+    List(u16),
+    /// Allocates, opens and releases temporary segments.
+    Make(usize),
+    Open(usize),
+    Release(usize),
+    /// Reads a released segment.
+    GetGone,
+}
+
+/// A segment as the clients know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) id: SegmentId,
+    pub(crate) length: usize,
+    pub(crate) model: Model,
+    pub(crate) history_len: u32,
+    /// True if the segment has or had a replica.
+    pub(crate) replicated: bool,
+}
+
+/// A lock that a client holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeldLock {
+    pub(crate) target: Target,
+    pub(crate) token: LockToken,
+    pub(crate) shared: bool,
+    /// Time of the request, and time at which the holder received the grant.
+    pub(crate) asked_us: u64,
+    pub(crate) granted_us: u64,
+    /// Version that the holder saw under the lock.
+    pub(crate) version: Option<u64>,
+    /// True after the last call under the lock.
+    pub(crate) over: bool,
+}
+
+/// A call in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingCall {
+    pub(crate) kind: Kind,
+    pub(crate) request: u64,
+    pub(crate) began_us: u64,
+    pub(crate) target: Target,
+    pub(crate) mark: Option<u64>,
+    /// Destination of a get in the arena.
+    pub(crate) range: ArenaRange,
+    /// Newest version at the home at the time of the request.
+    pub(crate) newest: u64,
+    /// Newest timestamp that clients of its node had seen at the time of the request.
+    pub(crate) heard: u64,
+}
+
+impl PendingCall {
+    /// Returns the kind of operation for the history.
+    pub(crate) fn what(&self) -> Option<OperationKind> {
+        Some(match self.kind {
+            Kind::Get | Kind::GetMany => OperationKind::Get(None),
+            Kind::GetAsking(model) => OperationKind::Get(Some(model)),
+            Kind::GetHeld => OperationKind::Get(Some(Model::Strict)),
+            Kind::GetAt(version) => OperationKind::GetAt(version),
+            Kind::Put | Kind::PutMany | Kind::PutHeld => OperationKind::Put,
+            Kind::PutIf(version) => OperationKind::PutIf(version),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn adds(&self) -> bool {
+        matches!(self.kind, Kind::Add | Kind::AddHeld)
+    }
+}
+
+/// A simulated client, with one operation at a time.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) arena: Vec<u8>,
+    pub(crate) asked: Option<PendingCall>,
+    /// Request past its deadline that may still use the arena: the client waits for its late completion.
+    pub(crate) lingering: Option<u64>,
+    pub(crate) held: Option<HeldLock>,
+    /// Last segment that the client saw, and its version.
+    pub(crate) seen: Option<(SegmentId, u64)>,
+}
+
+impl Client {
+    pub(crate) fn new(id: ClientId) -> Self {
+        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, held: None, seen: None }
+    }
+}
