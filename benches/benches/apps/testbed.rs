@@ -11,7 +11,7 @@ use ddss::{Client, Segment, Spec, Strategy};
 use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::PAGE_BYTES;
 use ddss_apps::storm::{Chunk, DirectoryServer};
-use ddss_benches::harness::{Cores, pin};
+use ddss_benches::harness::{Cores, on_all_cores, pin};
 use ddss_benches::system::{PLACEMENTS, Placement};
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
 
@@ -271,7 +271,7 @@ impl Nodes {
     }
 
     fn of(options: impl IntoIterator<Item = DaemonOptions>) -> Nodes {
-        let start = |options: DaemonOptions| options.start().expect("a daemon starts");
+        let start = |options: DaemonOptions| on_all_cores(|| options.start()).expect("a daemon starts");
         Nodes { daemons: options.into_iter().map(start).collect(), awake: Cell::new(true) }
     }
 

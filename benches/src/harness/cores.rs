@@ -38,6 +38,19 @@ pub fn pin(core: usize) -> rustix::io::Result<()> {
     sched_setaffinity(None, &set)
 }
 
+/// Runs `start` on every core that this process may use, and restores the cores of the calling thread. Processes that
+/// it starts may run on all of them: a daemon refuses a core that it may not use.
+pub fn on_all_cores<T>(start: impl FnOnce() -> T) -> T {
+    let before = sched_getaffinity(None).expect("a thread may ask where it may run");
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|core| all.set(core));
+    // The kernel leaves out the cores that this process may not use.
+    sched_setaffinity(None, &all).expect("some core is left");
+    let started = start();
+    sched_setaffinity(None, &before).expect("the thread was there before");
+    started
+}
+
 /// Requests priority over the processes of other sessions; returns true if it was granted.
 ///
 /// The scheduler shares the machine between sessions first, and `nice` counts only inside of one.
@@ -55,6 +68,19 @@ mod tests {
         assert_eq!(Cores::first_two([3, 5, 7].into_iter()), Cores { client: 3, service: 5 });
         assert!(Cores::first_two([3].into_iter()).is_shared());
         assert!(!Cores::first_two([3, 5].into_iter()).is_shared());
+    }
+
+    // If this failed, no benchmark could start its daemons: each names a core that the pinned thread may not use.
+    #[test]
+    fn pinned_thread_starts_processes_on_all_cores() {
+        let allowed = || sched_getaffinity(None).unwrap().count();
+        std::thread::spawn(move || {
+            let all = allowed();
+            pin(Cores::of_this_machine().client).unwrap();
+            assert_eq!((allowed(), on_all_cores(allowed), allowed()), (1, all, 1));
+        })
+        .join()
+        .unwrap();
     }
 
     // If this failed, the scheduler would move the measured threads, and the figure would include the moves.

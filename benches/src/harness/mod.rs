@@ -18,7 +18,7 @@ mod spin;
 pub use bench::Bench;
 pub use compare::{Compared, Plan};
 pub use core_distance::SAME_CORE_NOTE;
-pub use cores::{Cores, pin};
+pub use cores::{Cores, on_all_cores, pin};
 pub use extra_columns::{EXTRA_COLUMNS, ExtraColumns, StandaloneResult};
 pub use figure::{Figure, RoundTrip};
 pub use measure::Sample;

@@ -10,7 +10,7 @@ use ddss::{Client, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces};
 
 use super::VethPair;
-use crate::harness::Cores;
+use crate::harness::{Cores, on_all_cores};
 
 /// Listening ports of daemons in network namespaces of their own, where every port is free.
 const PORT: u16 = 7400;
@@ -126,7 +126,8 @@ impl Cluster {
     }
 
     fn start(options: Vec<DaemonOptions>) -> Rc<Cluster> {
-        let start = |options: DaemonOptions| options.pool_bytes(POOL_BYTES).start().expect("a daemon starts");
+        let start =
+            |options: DaemonOptions| on_all_cores(|| options.pool_bytes(POOL_BYTES).start()).expect("a daemon starts");
         Rc::new(Cluster { daemons: options.into_iter().map(start).collect(), awake: Cell::new(true) })
     }
 
