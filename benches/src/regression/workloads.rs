@@ -29,12 +29,14 @@ const LOOKS_MAX: u32 = 1_000_000;
 const ATTACH_MAX: Duration = Duration::from_secs(20);
 
 /// The workloads, with one round of each.
-pub const WORKLOADS: [(&str, &str); 15] = [
+pub const WORKLOADS: [(&str, &str); 17] = [
     ("codec", "a request and a completion, encoded and decoded"),
     ("engine-null", "a question that asks for nothing, through the engine"),
     ("engine-small", "a get and a put of 8 bytes at home, as their ring entries stand there"),
     ("engine-get", "a get of 64 bytes at home, through the engine"),
     ("engine-put", "a put of 64 bytes at home, through the engine"),
+    ("engine-get-general", "the same get on the general path, which each call may take"),
+    ("engine-put-general", "the same put on the general path"),
     ("engine-get-far", "a get of 64 bytes from another node, through the engines of both"),
     ("rings-null", "a question through the rings of a client, and its answer back"),
     ("client-null", "a ping of a blocking client, without the wait for its answer"),
@@ -61,6 +63,11 @@ pub fn workload(name: &str) -> Option<Workload> {
         let mut engines = Engines::new();
         Box::new(move |rounds| engines.repeat(node, rounds, operation))
     };
+    let general = |operation: fn(SegmentId) -> Operation| -> Workload {
+        let mut engines = Engines::new();
+        engines.engines[0].set_slow_path(true);
+        Box::new(move |rounds| engines.repeat(0, rounds, operation))
+    };
     let fabrics = |bytes: u64, writes: bool| -> Workload {
         let mut fabrics = Fabrics::connect();
         Box::new(move |rounds| fabrics.repeat(rounds, bytes, writes))
@@ -77,10 +84,9 @@ pub fn workload(name: &str) -> Option<Workload> {
             Box::new(move |rounds| engines.small(rounds))
         }
         "engine-get" => engines(0, get),
-        "engine-put" => engines(0, |segment| {
-            let from = Payload::Arena(RANGE);
-            Operation::Put { segment, offset: 0, from, conditions: PutConditions::default() }
-        }),
+        "engine-put" => engines(0, put),
+        "engine-get-general" => general(get),
+        "engine-put-general" => general(put),
         "engine-get-far" => engines(1, get),
         "rings-null" => rings(),
         "client-null" => calls(ClientCall::Null),
@@ -102,6 +108,11 @@ pub fn run_workload(name: &str, rounds: u64) -> bool {
 
 fn get(segment: SegmentId) -> Operation {
     Operation::Get { segment, offset: 0, into: RANGE, inline: false, options: ReadOptions::default() }
+}
+
+fn put(segment: SegmentId) -> Operation {
+    let from = Payload::Arena(RANGE);
+    Operation::Put { segment, offset: 0, from, conditions: PutConditions::default() }
 }
 
 fn codec(round: u64) {

@@ -9,7 +9,7 @@ use rustix::net::{SocketType, ipproto, sockopt};
 
 use crate::rules::{self, End};
 use crate::sys::errno;
-use crate::{descriptor_table, epoll};
+use crate::{descriptor_table, epoll, io_uring};
 
 /// Flags of `recv` and `send` that concern the kernel's own queues.
 const KERNEL_ONLY: i32 = libc::MSG_OOB | libc::MSG_ERRQUEUE;
@@ -101,6 +101,9 @@ pub(crate) fn stay_on_tcp(endpoint: &Endpoint, socket: RawFd) -> bool {
 
 /// Prepares a connection before the kernel connects it.
 pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
+    if io_uring::is_used() {
+        return false;
+    }
     let descriptor = Descriptor(socket);
     let is_tcp = sockopt::socket_type(descriptor) == Ok(SocketType::STREAM)
         && sockopt::socket_protocol(descriptor) == Ok(Some(ipproto::TCP));
@@ -113,6 +116,9 @@ pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
 
 /// Prepares an accepted connection.
 pub(crate) fn after_accept(socket: RawFd) {
+    if io_uring::is_used() {
+        return;
+    }
     let descriptor = Descriptor(socket);
     let own = rustix::net::getsockname(descriptor).ok().and_then(|own| SocketAddr::try_from(own).ok());
     let is_allowed = own.is_some_and(|own| rules::allow(End::Listen, own));

@@ -1,9 +1,10 @@
 //! The meaning of each descriptor of the program.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use ddss_stream::Endpoint;
+use ddss_stream::{Descriptor, Endpoint};
+use rustix::io::FdFlags;
 
 use crate::set_counts;
 
@@ -14,6 +15,9 @@ const STREAM: u32 = 1 << 30;
 /// A stream that stays on TCP. Its entry only serves `ddss streams`.
 const PLAIN: u32 = 2 << 30;
 const EPOLL: u32 = 3 << 30;
+
+/// Highest descriptor that was ever a stream.
+static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 static TABLE: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
@@ -39,6 +43,16 @@ pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
     }
 }
 
+/// Returns the streams that may leave TCP or have left it, by descriptor.
+pub(crate) fn streams() -> impl Iterator<Item = (RawFd, Endpoint)> {
+    (0..=HIGHEST.load(Ordering::Relaxed)).filter_map(|fd| stream(fd).map(|endpoint| (fd, endpoint)))
+}
+
+/// Returns true if a new program image inherits the descriptor.
+pub(crate) fn survives_exec(descriptor: RawFd) -> bool {
+    rustix::io::fcntl_getfd(Descriptor(descriptor)).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
+}
+
 /// Returns the position of the epoll set behind a descriptor.
 #[inline]
 pub(crate) fn epoll(descriptor: RawFd) -> Option<usize> {
@@ -49,6 +63,7 @@ pub(crate) fn epoll(descriptor: RawFd) -> Option<usize> {
 /// Stores a new stream. A descriptor that is too high stays on TCP.
 pub(crate) fn insert_stream(descriptor: RawFd, endpoint: Endpoint) -> bool {
     let Some(entry) = entry(descriptor) else { return false };
+    HIGHEST.fetch_max(descriptor, Ordering::Relaxed);
     release(entry.swap(STREAM | endpoint.into_table(), Ordering::AcqRel));
     true
 }
@@ -83,6 +98,7 @@ pub(crate) fn remove(descriptor: RawFd) {
 pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
     let (Some(from), Some(to)) = (entry(original), entry(copy)) else { return };
     let code = from.load(Ordering::Acquire);
+    HIGHEST.fetch_max(copy, Ordering::Relaxed);
     let is_live = match code & KIND {
         STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),
         EPOLL => set_counts::share((code & !KIND) as usize),

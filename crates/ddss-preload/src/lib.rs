@@ -6,6 +6,8 @@
 mod calls;
 mod descriptor_table;
 mod epoll;
+mod image;
+mod io_uring;
 mod polling;
 mod rules;
 mod set_counts;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss_stream::{Endpoint, Spin};
+use ddss_stream::{Descriptor, Endpoint, Spin};
 use libc::{pollfd, sigset_t};
 
 use crate::descriptor_table;
@@ -108,6 +108,9 @@ fn extend(list: &[pollfd], streams: &[Polled]) -> Vec<pollfd> {
 fn merge(polled: &Polled, entry: &mut pollfd, found: i16) {
     if polled.endpoint.is_off_tcp() || found & (END | ALWAYS) != 0 {
         polled.endpoint.latch(found as u32);
+    }
+    if found & IN != 0 && found & (END | ALWAYS) == 0 {
+        polled.endpoint.check_bypass(Descriptor(entry.fd));
     }
     let of_tcp = if polled.endpoint.is_off_tcp() { found & ALWAYS } else { found };
     entry.revents = (of_tcp & (entry.events | ALWAYS)) | bits(polled, entry);

@@ -28,6 +28,8 @@ pub const SLOW_BIND: Duration = Duration::from_millis(1);
 pub const SKIPS_MIN: u32 = 64;
 /// The most connections that stay on TCP after a slow search.
 pub const SKIPS_MAX: u32 = 4096;
+/// Longest wait for another thread inside the same direction of a stream, before the call ends as one without bytes.
+pub const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Longest time that a thread spins before it sleeps, in nanoseconds.
 pub const SPIN_MAX_NS: u64 = 20_000;
 /// Shortest spin, in nanoseconds. Below it a thread does not spin at all.

@@ -21,13 +21,17 @@ pub enum Reason {
     NoOffer = 6,
     /// The program made a call that needs the kernel's stream (zero copy, out-of-band data, a descriptor sent elsewhere).
     KernelCall = 7,
+    /// TCP bytes arrived behind the start of the ring: a call of the peer went past its library. The stream was reset.
+    Bypassed = 8,
+    /// The program uses io_uring.
+    IoUring = 9,
 }
 
 impl Reason {
     /// Returns the reason with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 8] = [
+        const ALL: [Reason; 10] = [
             Reason::Undecided,
             Reason::SharedMemory,
             Reason::Offered,
@@ -36,6 +40,8 @@ impl Reason {
             Reason::NoResources,
             Reason::NoOffer,
             Reason::KernelCall,
+            Reason::Bypassed,
+            Reason::IoUring,
         ];
         ALL.get(number as usize).copied()
     }
@@ -52,6 +58,8 @@ impl Reason {
             Self::NoResources => "no descriptor or memory left",
             Self::NoOffer => "the peer made no offer",
             Self::KernelCall => "a call needs the kernel's stream",
+            Self::Bypassed => "reset: the peer wrote past its library",
+            Self::IoUring => "the program uses io_uring",
         }
     }
 }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use ddss_testkit::{binary, preload_library, skipped};
 
+mod bypass;
+
 /// Variable with the part that a child takes.
 const PART: &str = "DDSS_TEST_STREAM_PART";
 /// Variable with the port of the listener.
@@ -155,6 +157,10 @@ fn act(part: &str, mut stream: TcpStream) {
                     break error.kind();
                 }
             };
+            println!("\nRESULT shared={shared} error={failed:?}");
+        }
+        "read_until_error" => {
+            let failed = stream.read_to_end(&mut Vec::new()).unwrap_err().kind();
             println!("\nRESULT shared={shared} error={failed:?}");
         }
         "exec_half_close" => exec_with(&stream),

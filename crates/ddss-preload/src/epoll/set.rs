@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ddss_stream::{Endpoint, Spin};
+use ddss_stream::{Descriptor, Endpoint, Spin};
 use libc::{epoll_event, sigset_t};
 
 use super::item::Item;
@@ -457,6 +457,9 @@ impl Inner {
         if token & BELL == 0 {
             if endpoint.is_off_tcp() || events & END_BITS != 0 {
                 endpoint.latch(events);
+            }
+            if events & END_BITS == 0 {
+                endpoint.check_bypass(Descriptor(item.descriptor));
             }
             if !endpoint.is_off_tcp() {
                 item.tcp_bits |= events;

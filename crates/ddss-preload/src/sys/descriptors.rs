@@ -15,7 +15,7 @@ fn refuse() -> c_int {
 
 /// Replaces libc's `close`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub(super) unsafe extern "C" fn close(fd: c_int) -> c_int {
     if is_hidden(fd) {
         return refuse();
     }
@@ -26,7 +26,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 /// Replaces libc's `close_range`: the hidden descriptors stay.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
     let closes = flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
     let mut start = first;
     for number in first..=last.min(descriptor_table::len()) {

@@ -9,7 +9,7 @@ use crate::{calls, descriptor_table};
 
 /// Replaces libc's `read`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
+pub(super) unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::read(fd, to, bytes) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -59,7 +59,7 @@ unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssi
 
 /// Replaces libc's `recv`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recv(fd, to, bytes, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -77,7 +77,7 @@ unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 
 /// Replaces libc's `send`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::send(fd, from, bytes, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -212,6 +212,19 @@ unsafe fn has_shared_stream(header: &msghdr) -> bool {
     is_found
 }
 
+/// Returns true if one of the messages may hand descriptors to another process.
+///
+/// # Safety
+///
+/// `messages` points to `count` messages.
+unsafe fn have_control_messages(messages: *mut mmsghdr, count: u32) -> bool {
+    (0..count.min(libc::UIO_MAXIOV as u32)).any(|index| {
+        let message = messages.wrapping_add(index as usize).cast::<msghdr>();
+        // SAFETY: promised by the caller; the header is the first field.
+        unsafe { message.read() }.msg_controllen > 0
+    })
+}
+
 /// Returns the place of a message's length. Its header is the first field.
 fn length_of(message: *mut mmsghdr) -> *mut u32 {
     message.wrapping_byte_add(std::mem::offset_of!(mmsghdr, msg_len)).cast()
@@ -220,7 +233,8 @@ fn length_of(message: *mut mmsghdr) -> *mut u32 {
 /// Replaces libc's `sendmmsg`: one message after the other on a stream.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
-    if descriptor_table::stream(fd).is_none() {
+    // SAFETY: the program promised `count` messages.
+    if descriptor_table::stream(fd).is_none() && !unsafe { have_control_messages(messages, count) } {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::sendmmsg(fd, messages, count, flags) };
     }

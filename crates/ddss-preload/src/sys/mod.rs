@@ -3,14 +3,16 @@
 mod descriptors;
 mod epoll;
 pub(crate) mod errno;
+mod image;
 mod io;
 pub(crate) mod kernel;
 mod memory;
 mod polling;
-mod process;
 pub(crate) mod real;
 mod sockets;
+mod stdio;
 mod transfers;
+mod uring;
 
 pub(crate) use errno::report;
-pub(crate) use process::raise_broken_pipe;
+pub(crate) use image::raise_broken_pipe;

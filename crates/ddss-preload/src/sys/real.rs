@@ -4,9 +4,12 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
-    timespec, timeval,
+    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
 };
+
+/// Strings of a program image, ended by null.
+pub(crate) type StringList = *const *const c_char;
 
 struct Function {
     address: AtomicPtr<c_void>,
@@ -98,5 +101,18 @@ real! {
     fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = c"epoll_pwait";
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t = c"sendfile";
     fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, bytes: size_t, flags: u32) -> ssize_t = c"splice";
-    fn fork() -> libc::pid_t = c"fork";
+    fn fork() -> pid_t = c"fork";
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE = c"fdopen";
+    fn fileno(file: *mut FILE) -> c_int = c"fileno";
+    fn execve(path: *const c_char, arguments: StringList, environment: StringList) -> c_int = c"execve";
+    fn execv(path: *const c_char, arguments: StringList) -> c_int = c"execv";
+    fn execvp(name: *const c_char, arguments: StringList) -> c_int = c"execvp";
+    fn execvpe(name: *const c_char, arguments: StringList, environment: StringList) -> c_int = c"execvpe";
+    fn fexecve(fd: c_int, arguments: StringList, environment: StringList) -> c_int = c"fexecve";
+    fn posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawn";
+    fn posix_spawnp(child: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawnp";
+    fn adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int = c"posix_spawn_file_actions_adddup2";
+    fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = c"syscall";
+    fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int = c"io_uring_queue_init";
+    fn io_uring_queue_init_params(entries: u32, ring: *mut c_void, parameters: *mut c_void) -> c_int = c"io_uring_queue_init_params";
 }

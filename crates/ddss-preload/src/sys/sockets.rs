@@ -53,7 +53,7 @@ unsafe extern "C" fn accept4(fd: c_int, name: *mut sockaddr, length: *mut sockle
 
 /// Replaces libc's `shutdown`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub(super) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let endpoint = descriptor_table::stream(fd);
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::shutdown(fd, how) };

@@ -191,6 +191,12 @@ impl Endpoint {
         }
     }
 
+    /// Returns true if a new program image would inherit the memory of the stream.
+    #[must_use]
+    pub fn is_memory_inherited(&self) -> bool {
+        self.local().hidden(Hidden::Memory).is_some_and(|memory| !is_close_on_exec(Descriptor(memory.number())))
+    }
+
     pub(crate) fn side(&self) -> usize {
         (self.shared().side.load(Ordering::Relaxed) & 1) as usize
     }

@@ -162,3 +162,17 @@ fn short_connection_stays_on_tcp_and_leaves_nothing() {
     let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
     assert!(after < before + 90, "{before} descriptors before, {after} after");
 }
+
+#[test]
+fn bytes_past_the_library_reset_the_stream() {
+    // If this broke, bytes of a call that the library does not see would vanish, or hang their reader.
+    let (mut connector, acceptor) = pair();
+    (&acceptor).write_all(b"whole").unwrap();
+    assert_eq!(sys::kernel_send(descriptor(&acceptor).0, b"past"), 4);
+    let mut room = [0; 5];
+    connector.read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"whole");
+    assert_eq!(connector.read(&mut room).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(connector.reason(), crate::Reason::Bypassed);
+    assert!(connector.write(b"x").is_err());
+}

@@ -162,8 +162,7 @@ impl Endpoint {
         }
         let looked = sys::with_room(&mut [0], |memory| memory.receive(socket.0, 0, 1, libc::MSG_PEEK));
         match looked {
-            // A byte of TCP behind the ring's start can only be urgent data, which has its own call.
-            Ok(1..) => Err(Errno::AGAIN),
+            Ok(1..) => self.refuse_bypass(socket),
             Ok(0) => {
                 self.latch(Latched::END);
                 Ok(())
@@ -175,6 +174,27 @@ impl Endpoint {
                 self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
                 Ok(())
             }
+        }
+    }
+
+    /// Ends a stream whose peer wrote to TCP after its switch: a call went past the peer's library, and the order of the bytes is lost.
+    /// `AGAIN`: it is urgent data that the program reads in line.
+    fn refuse_bypass(&self, socket: Descriptor) -> Result<(), Errno> {
+        if rustix::net::sockopt::socket_oobinline(socket).unwrap_or(false) {
+            return Err(Errno::AGAIN);
+        }
+        self.shared().reason.store(Reason::Bypassed as u32, Ordering::Relaxed);
+        self.latch(Latched::END | Latched::HUP | Latched::ERROR);
+        self.mark_dead();
+        self.local().error.store(Errno::CONNRESET.raw_os_error(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Looks for TCP bytes that a call of the peer sent past its library, after the kernel said that there are some.
+    pub fn check_bypass(&self, socket: Descriptor) {
+        if self.is_off_tcp() {
+            // The result is in the latched conditions.
+            let _ = self.look_at_tcp(socket);
         }
     }
 

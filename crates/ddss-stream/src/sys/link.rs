@@ -15,16 +15,16 @@ use crate::limits::{HEADER_BYTES, LINK_BYTES, RING_BYTES};
 use crate::sys::user_memory::UserMemory;
 
 /// First word of the memory: the layout and its version.
-const MAGIC: u64 = 0x4444_5353_5354_0001;
+const MAGIC: u64 = 0x4444_5353_5354_0002;
 
 /// State of one end of a stream, shared by the processes that inherited it. Only that end writes it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Side {
-    /// Thread that reads, or 0.
-    pub(crate) read_lock: AtomicU32,
-    /// Thread that writes, or 0.
-    pub(crate) write_lock: AtomicU32,
+    /// Owner of the reading side, see `thread_lock`.
+    pub(crate) read_lock: AtomicU64,
+    /// Owner of the writing side.
+    pub(crate) write_lock: AtomicU64,
     /// Bytes taken from TCP.
     pub(crate) tcp_read: AtomicU64,
     /// Bytes given to TCP.

@@ -13,3 +13,6 @@ pub(crate) mod name_claims;
 pub(crate) mod quota_checks;
 pub(crate) mod served_get;
 pub(crate) mod shutdown;
+
+#[cfg(test)]
+mod tests;

@@ -11,3 +11,6 @@ pub(crate) mod remote_get;
 pub(crate) mod remote_locks;
 pub(crate) mod remote_ops;
 pub(crate) mod served_get;
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use ddss_stream::Endpoint;
 
-use super::real;
+use crate::sys::real;
 
 /// Runs before the program's `main`.
 extern "C" fn start() {
@@ -16,7 +16,7 @@ static START: extern "C" fn() = start;
 
 /// Replaces libc's `fork`: the child uses the same streams.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fork() -> libc::pid_t {
+pub(super) unsafe extern "C" fn fork() -> libc::pid_t {
     Endpoint::before_fork();
     // SAFETY: the program's call, unchanged.
     let child = unsafe { real::fork() };

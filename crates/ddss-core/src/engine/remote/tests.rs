@@ -1,0 +1,170 @@
+//! Tests of the handler of calls at other nodes, without an engine around it.
+
+use super::handler::Remote;
+use crate::engine::action::Action;
+use crate::engine::config::{Counters, EngineConfig, Now};
+use crate::engine::ids::StepId;
+use crate::engine::requester::{LocalCaller, ReplyFields};
+use crate::engine::state::output::Output;
+use crate::engine::state::peers::Peers;
+use crate::engine::state::pending::{Continuation, NameLookup, PendingOperations};
+use crate::engine::state::read_cache::ReadCache;
+use crate::engine::state::remote_locks::RemoteLocks;
+use crate::engine::state::replication::Replicas;
+use crate::engine::state::segments::Segments;
+use crate::model::segment::{Name, Principal};
+use crate::model::spec::Placement;
+use crate::request::operation::{LockRequest, LockToken, Operation};
+use crate::{
+    AtomicOp, ChannelId, ClientId, Failure, HybridClock, Message, NodeId, Outcome, RequestId, SegmentId, Shard, Spec,
+};
+use std::collections::BTreeMap;
+
+const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
+const HOME: NodeId = NodeId(2);
+const CLIENT: ClientId = ClientId { index: 1, generation: 1 };
+const USER: Principal = Principal { uid: 7, gid: 7 };
+
+struct Parts {
+    operations: PendingOperations,
+    lookups: BTreeMap<StepId, NameLookup>,
+    remote_locks: RemoteLocks,
+    read_cache: ReadCache,
+    replicas: Replicas,
+    segments: Segments,
+    peers: Peers,
+    clock: HybridClock,
+    counters: Counters,
+    output: Output,
+}
+
+impl Parts {
+    /// Makes the parts of a node with one client and one connected peer.
+    fn new() -> Self {
+        let (node, shard, pool_bytes) = (NodeId(1), Shard::ONLY, 1 << 20);
+        let config =
+            EngineConfig { node, shard, pool_bytes, peers: vec![HOME], first_generation: 1, reads_overlap: true };
+        let mut parts = Self {
+            operations: PendingOperations::new(),
+            lookups: BTreeMap::new(),
+            remote_locks: RemoteLocks::default(),
+            read_cache: ReadCache::default(),
+            replicas: Replicas::default(),
+            segments: Segments::new(&config),
+            peers: Peers::default(),
+            clock: HybridClock::default(),
+            counters: Counters::default(),
+            output: Output::new(),
+        };
+        parts.peers.connect(HOME);
+        parts.output.attach(CLIENT, USER, 1 << 20);
+        parts
+    }
+
+    fn remote(&mut self) -> Remote<'_> {
+        Remote {
+            node: NodeId(1),
+            reads_overlap: true,
+            operations: &mut self.operations,
+            lookups: &mut self.lookups,
+            remote_locks: &mut self.remote_locks,
+            read_cache: &mut self.read_cache,
+            directory: None,
+            replicas: &self.replicas,
+            segments: &mut self.segments,
+            peers: &mut self.peers,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.output.next_action()).collect()
+    }
+
+    /// Returns the outcomes of all replies.
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        let reply =
+            |action| if let Action::Reply { completion, .. } = action { Some(completion.outcome) } else { None };
+        self.actions().into_iter().filter_map(reply).collect()
+    }
+
+    fn only_step(&self) -> StepId {
+        self.operations.first(|_| true).expect("one operation is pending")
+    }
+}
+
+fn caller() -> LocalCaller {
+    let channel = ChannelId { client: CLIENT, index: 0 };
+    LocalCaller { channel, request: RequestId(5), principal: USER, deadline_us: NOW.steady_us + 100, timeout_us: 100 }
+}
+
+fn segment() -> SegmentId {
+    SegmentId::new(HOME, 3, 1)
+}
+
+#[test]
+fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
+    // If this broke, a client would repeat a change that took effect, or wait for an answer that never comes.
+    let change = Operation::Atomic { segment: segment(), offset: 0, change: AtomicOp::Add(1), token: None };
+    let wait = Operation::Await { segment: segment(), above: crate::Version(3) };
+    let (in_doubt, failed) = (Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::NodeDown));
+    for (operation, outcome) in [(change, in_doubt), (wait, failed)] {
+        let mut parts = Parts::new();
+        assert_eq!(parts.remote().request_remote(caller(), &operation), Ok(()));
+        assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, .. }]));
+        let step = parts.only_step();
+        parts.peers.disconnect(HOME);
+        assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
+        assert_eq!((parts.outcomes(), parts.operations.count()), (vec![outcome], 0));
+        assert_eq!(parts.remote().request_remote(caller(), &operation), Err(Failure::NodeDown));
+        assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0), "a refused call leaves nothing");
+    }
+}
+
+#[test]
+fn grant_for_a_client_that_is_gone_is_given_back() {
+    // If this broke, the lock of a dead client would hold until its lease ends.
+    let mut parts = Parts::new();
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+    let lock = Operation::Lock { segment: segment(), lock_request };
+    assert_eq!(parts.remote().request_remote(caller(), &lock), Ok(()));
+    parts.actions();
+    let step = parts.only_step();
+    parts.output.detach(CLIENT);
+    let granted = ReplyFields { word: 9, ..ReplyFields::default() };
+    assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, granted).is_none());
+    let given_back = Message::Unlock { step: 0, segment: segment(), token: LockToken(9) };
+    assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, message, .. }] if message == given_back));
+    assert!(!parts.remote_locks.contains(CLIENT, segment(), LockToken(9)));
+}
+
+#[test]
+fn name_that_no_peer_has_leads_to_one_new_segment_here() {
+    // If this broke, an allocation would hang after the last answer, or two segments would get one name.
+    let mut parts = Parts::new();
+    let name = Name::new("fresh").expect("it is short");
+    let spec = Spec { placement: Placement::Node(NodeId(1)), ..Spec::new(64) };
+    let asked = parts.remote().look_up(caller(), name, Continuation::Allocate(spec));
+    assert!(asked.expect("a peer is asked").is_none());
+    let step = parts.only_step();
+    let missing = Outcome::Failed(Failure::NotFound);
+    let new = parts.remote().handle_ended(NOW, HOME, step, missing, ReplyFields::default());
+    assert_eq!(new.map(|new| (new.name, new.spec, new.principal)), Some((name, spec, USER)));
+    let again = parts.remote().handle_ended(NOW, HOME, step, missing, ReplyFields::default());
+    assert!(again.is_none(), "a late answer creates nothing");
+    assert_eq!((parts.operations.count(), parts.counters.stale), (0, 1));
+}
+
+#[test]
+fn home_that_confirms_a_lookup_without_a_description_is_disconnected() {
+    // If this broke, a client would get a segment that no home described.
+    let mut parts = Parts::new();
+    let name = Name::new("described").expect("it is short");
+    assert!(parts.remote().look_up(caller(), name, Continuation::Open).expect("a peer is asked").is_none());
+    parts.actions();
+    let step = parts.only_step();
+    assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, ReplyFields::default()).is_none());
+    assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }]);
+}

@@ -1,0 +1,189 @@
+//! `exec` with streams in shared memory: an image without this library gets a Unix socket, which a pump connects with the stream.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use ddss_stream::Endpoint;
+
+use super::pump;
+use crate::sys::errno;
+use crate::sys::real::{self, StringList};
+use crate::{descriptor_table, image};
+
+/// Strings of an environment that are looked at.
+const STRINGS_MAX: usize = 65_536;
+/// Bytes of a path.
+const PATH_BYTES: usize = 4096;
+const VARIABLE: &[u8] = b"LD_PRELOAD=";
+const LIBRARY: &[u8] = b"ddss_preload";
+
+unsafe extern "C" {
+    static environ: StringList;
+}
+
+/// Returns true if the environment names this library.
+///
+/// # Safety
+///
+/// The list is null, or consists of C strings and ends with null.
+pub(super) unsafe fn names_library(environment: StringList) -> bool {
+    if environment.is_null() {
+        return false;
+    }
+    for index in 0..STRINGS_MAX {
+        // SAFETY: the list ends with null, and the loop has not met it yet.
+        let string = unsafe { environment.wrapping_add(index).read() };
+        if string.is_null() {
+            return false;
+        }
+        // SAFETY: promised by the caller.
+        let text = unsafe { CStr::from_ptr(string) }.to_bytes();
+        if text.starts_with(VARIABLE) {
+            return text.windows(LIBRARY.len()).any(|part| part == LIBRARY);
+        }
+    }
+    false
+}
+
+/// Returns the environment of this process.
+pub(super) fn own_environment() -> StringList {
+    // SAFETY: libc's variable, which a program may only change while no other thread reads it.
+    unsafe { environ }
+}
+
+/// Returns true if a descriptor of the stream survives `exec`, and makes its hidden descriptors do the same.
+pub(super) fn is_inherited(endpoint: &Endpoint) -> bool {
+    let is_found = descriptor_table::streams()
+        .any(|(fd, other)| other.index() == endpoint.index() && descriptor_table::survives_exec(fd));
+    if is_found {
+        endpoint.set_close_on_exec(false);
+    }
+    is_found
+}
+
+/// Prepares the streams that a new image inherits.
+fn before_exec(is_loading: impl FnOnce() -> bool) {
+    let mut inherited = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
+    if !inherited.any(|(_, endpoint)| is_inherited(&endpoint)) {
+        return;
+    }
+    let is_loading = is_loading();
+    for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
+        if is_inherited(&endpoint) && !is_loading && !pump::replace(fd, &endpoint) {
+            crate::sys::report(
+                "ddss-preload: a stream in shared memory cannot be given to a program without the library\n",
+            );
+            close_stream(fd);
+        }
+    }
+}
+
+/// Closes a stream that the new image could only spoil: its peer sees the end, and no byte is lost unseen.
+fn close_stream(fd: c_int) {
+    crate::calls::before_close(fd);
+    // SAFETY: the number of the program's descriptor.
+    unsafe { real::close(fd) };
+}
+
+/// Looks at a program by its path.
+///
+/// # Safety
+///
+/// `path` is null or a C string, and the environment is as for [`names_library`].
+pub(super) unsafe fn loads(path: *const c_char, environment: StringList) -> bool {
+    // SAFETY: promised by the caller, twice.
+    path.is_null() || unsafe { names_library(environment) } && image::loads_library(unsafe { CStr::from_ptr(path) })
+}
+
+/// Looks at a program by its name, as `execvp` finds it.
+///
+/// # Safety
+///
+/// As for [`loads`].
+pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList) -> bool {
+    // SAFETY: promised by the caller.
+    let text = if name.is_null() { return true } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
+    if text.contains(&b'/') {
+        // SAFETY: promised by the caller.
+        return unsafe { loads(name, environment) };
+    }
+    // SAFETY: the name is a C string; the value is the program's own.
+    let folders = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    // SAFETY: a value of the environment is a C string.
+    let folders = if folders.is_null() { &b"/bin:/usr/bin"[..] } else { unsafe { CStr::from_ptr(folders) }.to_bytes() };
+    for folder in folders.split(|byte| *byte == b':') {
+        let folder = if folder.is_empty() { &b"."[..] } else { folder };
+        let mut path = [0; PATH_BYTES];
+        let length = folder.len() + 1 + text.len();
+        if length >= PATH_BYTES {
+            continue;
+        }
+        path[..folder.len()].copy_from_slice(folder);
+        path[folder.len()] = b'/';
+        path[folder.len() + 1..length].copy_from_slice(text);
+        let Ok(path) = CStr::from_bytes_until_nul(&path) else { continue };
+        if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() {
+            // SAFETY: promised by the caller.
+            return unsafe { names_library(environment) } && image::loads_library(path);
+        }
+    }
+    true
+}
+
+/// Replaces libc's `execve`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(path: *const c_char, arguments: StringList, environment: StringList) -> c_int {
+    // SAFETY: the program promised the strings.
+    before_exec(|| unsafe { loads(path, environment) });
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::execve(path, arguments, environment) }
+}
+
+/// Replaces libc's `execv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(path: *const c_char, arguments: StringList) -> c_int {
+    // SAFETY: the program promised the strings.
+    before_exec(|| unsafe { loads(path, own_environment()) });
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::execv(path, arguments) }
+}
+
+/// Replaces libc's `execvp`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(name: *const c_char, arguments: StringList) -> c_int {
+    // SAFETY: the program promised the strings.
+    before_exec(|| unsafe { loads_by_name(name, own_environment()) });
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::execvp(name, arguments) }
+}
+
+/// Replaces libc's `execvpe`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvpe(name: *const c_char, arguments: StringList, environment: StringList) -> c_int {
+    // SAFETY: the program promised the strings.
+    before_exec(|| unsafe { loads_by_name(name, environment) });
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::execvpe(name, arguments, environment) }
+}
+
+/// Replaces libc's `fexecve`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fexecve(fd: c_int, arguments: StringList, environment: StringList) -> c_int {
+    // SAFETY: the program promised the strings.
+    before_exec(|| unsafe { names_library(environment) } && image::descriptor_loads_library(fd));
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::fexecve(fd, arguments, environment) }
+}
+
+/// Refuses a call whose image could not use the streams that it would inherit.
+pub(super) fn refuse_inheritance(is_loading: impl FnOnce() -> bool) -> bool {
+    let mut shared = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
+    let is_refused =
+        shared.any(|(_, endpoint)| is_inherited(&endpoint) || endpoint.is_memory_inherited()) && !is_loading();
+    if is_refused {
+        crate::sys::report(
+            "ddss-preload: posix_spawn would give a stream in shared memory to a program without the library\n",
+        );
+        errno::set(libc::ENOTSUP);
+    }
+    is_refused
+}

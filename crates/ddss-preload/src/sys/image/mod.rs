@@ -1,0 +1,8 @@
+//! New processes and program images.
+
+mod exec;
+mod process;
+mod pump;
+mod spawn;
+
+pub(crate) use process::raise_broken_pipe;

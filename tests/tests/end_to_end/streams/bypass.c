@@ -1,0 +1,143 @@
+// A program that reaches its socket past libc's usual calls: bypass PART [STATIC PROGRAM]
+//
+// It accepts one connection, answers eight round trips, takes its part, reads to the end and answers with a million bytes.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ANSWER = 1000000, ROUND_TRIPS = 8 };
+static char bytes[ANSWER];
+extern char **environ;
+
+static void fail(const char *what) {
+    fprintf(stderr, "bypass: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static int is_shared(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+static size_t read_all(int in) {
+    size_t total = 0;
+    ssize_t found;
+    while ((found = read(in, bytes, sizeof bytes)) > 0) total += found;
+    if (found < 0) fail("read");
+    return total;
+}
+
+static void answer(int out) {
+    for (size_t done = 0; done < ANSWER;) {
+        ssize_t written = write(out, bytes + done, ANSWER - done);
+        if (written < 0) fail("write");
+        done += written;
+    }
+}
+
+static int accept_one(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
+    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    printf("PORT %d\n", ntohs(name.sin_port));
+    fflush(stdout);
+    if ((fd = accept(listener, NULL, NULL)) < 0) fail("accept");
+    close(listener);
+    for (int round = 0; round < ROUND_TRIPS; round++) {
+        uint64_t word;
+        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word || write(fd, &word, sizeof word) != sizeof word)
+            fail("exchange");
+    }
+    return fd;
+}
+
+static int has_ring(void) {
+    char parameters[120] = {0};
+    return syscall(SYS_io_uring_setup, 4, parameters) >= 0;
+}
+
+// Returns the number of calls that refused to send the descriptor to another process.
+static int refused(int fd) {
+    int pair[2], count = 0;
+    char control[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec part = {"x", 1};
+    struct mmsghdr many = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control}};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&many.msg_hdr);
+    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) fail("socketpair");
+    count += sendmsg(pair[0], &many.msg_hdr, 0) < 0 && errno == EINVAL;
+    count += sendmmsg(pair[0], &many, 1, 0) < 0 && errno == EINVAL;
+    close(pair[0]), close(pair[1]);
+    return count;
+}
+
+static size_t with_stdio(int fd) {
+    size_t total = 0, found;
+    FILE *in = fdopen(dup(fd), "r"), *out = fdopen(fd, "w");
+    if (!in || !out || fileno(out) != fd) fail("fdopen");
+    while ((found = fread(bytes, 1, 1000, in)) > 0) total += found;
+    if (ferror(in) || fwrite(bytes, 1, ANSWER, out) != ANSWER || fclose(out) || fclose(in)) fail("stdio");
+    return total;
+}
+
+int main(int count, char **arguments) {
+    const char *part = count > 1 ? arguments[1] : "";
+    char *program = count > 2 ? arguments[2] : "";
+    int extra = 0;
+    if (!strcmp(part, "resume")) {
+        size_t total = read_all(0);
+        answer(0);
+        fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
+        return 0;
+    }
+    if (!strcmp(part, "early_ring") && !(extra = has_ring())) {
+        printf("PORT 0\n");
+        return 0;
+    }
+    int fd = accept_one(), shared = is_shared();
+    if (!strcmp(part, "late_ring")) extra = has_ring();
+    if (!strcmp(part, "send_descriptor")) extra = refused(fd);
+    if (!strcmp(part, "dprintf")) dprintf(fd, "past the library");
+    if (!strncmp(part, "exec", 4)) {
+        dup2(2, 9), dup2(1, 2), dup2(fd, 0);
+        char *list[] = {program, "resume", NULL}, *empty[] = {NULL};
+        if (!strcmp(part, "exec_without_environment")) execve(program, list, empty);
+        if (!strcmp(part, "execl")) execl(program, program, "resume", NULL);
+        execvp(program, list);
+        fail("exec");
+    }
+    if (!strcmp(part, "spawn")) {
+        posix_spawn_file_actions_t actions;
+        char *list[] = {program, "resume", NULL};
+        pid_t child;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, fd, 0);
+        posix_spawn_file_actions_adddup2(&actions, 1, 2);
+        extra = posix_spawn(&child, program, &actions, NULL, list, environ);
+        if (!extra) {
+            close(fd);
+            waitpid(child, NULL, 0);
+            return 0;
+        }
+    }
+    size_t total = !strcmp(part, "stdio") ? with_stdio(fd) : read_all(fd);
+    if (strcmp(part, "stdio")) answer(fd);
+    printf("RESULT shared=%d extra=%d bytes=%zu\n", shared, extra, total);
+    return 0;
+}

@@ -1,0 +1,126 @@
+//! Calls that reach a socket past the library, and images that start without it: no byte is lost, or the stream is reset.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use ddss_testkit::{preload_library, skipped};
+use tempfile::TempDir;
+
+use super::{LEFT_BYTES, PORT, child, output_of, port_of, result};
+
+/// The C program, linked both ways.
+struct Programs {
+    folder: TempDir,
+}
+
+impl Programs {
+    /// Compiles the program. `None`: no C compiler is installed, or none that links statically.
+    fn compile() -> Option<Self> {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/bypass.c");
+        let programs = Self { folder: TempDir::new().unwrap() };
+        for (path, linking) in [(programs.dynamic(), &[][..]), (programs.fixed(), &["-static"][..])] {
+            let compiled = Command::new("cc").args(["-O1", "-w", "-o"]).arg(path).args(linking).arg(source).status();
+            if !compiled.is_ok_and(|status| status.success()) {
+                return None;
+            }
+        }
+        Some(programs)
+    }
+
+    fn dynamic(&self) -> PathBuf {
+        self.folder.path().join("dynamic")
+    }
+
+    fn fixed(&self) -> PathBuf {
+        self.folder.path().join("static")
+    }
+
+    /// Runs the program as acceptor with a connector of this file. Returns what both say.
+    fn run(&self, part: &str, connector: &str, image: PathBuf) -> [String; 2] {
+        let library = preload_library().unwrap();
+        let mut accepting = Command::new(self.dynamic());
+        accepting.arg(part).arg(image).env("LD_PRELOAD", &library).stdout(Stdio::piped());
+        let mut accepting = accepting.spawn().unwrap();
+        let port = port_of(&mut accepting);
+        if port == 0 {
+            assert!(accepting.wait().unwrap().success());
+            return [String::new(), String::new()];
+        }
+        let connecting = child(connector).env(PORT, port.to_string()).env("LD_PRELOAD", &library).spawn().unwrap();
+        let connecting = output_of(connecting);
+        [result(&output_of(accepting)), result(&connecting)]
+    }
+
+    fn answers(&self, part: &str, image: PathBuf, expected: &str, is_shared: bool) {
+        let said = self.run(part, "half_close", image);
+        let connector = format!("shared={is_shared} bytes={}", 20 * LEFT_BYTES);
+        assert_eq!(said, [format!("{expected} bytes={LEFT_BYTES}"), connector], "{part}");
+    }
+}
+
+fn programs(name: &str) -> Option<Programs> {
+    let programs = Programs::compile();
+    if programs.is_none() {
+        skipped(name, "no C compiler that links statically");
+    }
+    programs
+}
+
+// If this failed, a program that opens its socket as a file would lose the bytes of the ring.
+#[test]
+fn stdio_on_a_shared_stream_reads_and_writes_every_byte() {
+    let Some(programs) = programs("stdio_on_a_shared_stream_reads_and_writes_every_byte") else { return };
+    programs.answers("stdio", PathBuf::new(), "shared=1 extra=0", true);
+}
+
+// If this failed, a static or a cleared image would read TCP while its peer writes to the ring.
+#[test]
+fn image_without_the_library_gets_every_byte() {
+    let Some(programs) = programs("image_without_the_library_gets_every_byte") else { return };
+    programs.answers("exec", programs.fixed(), "shared=0 extra=0", true);
+    programs.answers("exec_without_environment", programs.dynamic(), "shared=0 extra=0", true);
+    programs.answers("exec", programs.dynamic(), "shared=1 extra=0", true);
+}
+
+// If this failed, `posix_spawn` would do what `exec` does not.
+#[test]
+fn spawned_image_gets_every_byte_or_is_refused() {
+    let Some(programs) = programs("spawned_image_gets_every_byte_or_is_refused") else { return };
+    let refused = format!("shared=1 extra={}", rustix::io::Errno::NOTSUP.raw_os_error());
+    programs.answers("spawn", programs.fixed(), &refused, true);
+    programs.answers("spawn", programs.dynamic(), "shared=1 extra=0", true);
+}
+
+// If this failed, requests of io_uring would read and write TCP while the peer uses the ring.
+#[test]
+fn ring_of_io_uring_keeps_streams_on_tcp_or_is_refused() {
+    const NAME: &str = "ring_of_io_uring_keeps_streams_on_tcp_or_is_refused";
+    let Some(programs) = programs(NAME) else { return };
+    programs.answers("late_ring", PathBuf::new(), "shared=1 extra=0", true);
+    let said = programs.run("early_ring", "half_close", PathBuf::new());
+    if said[0].is_empty() {
+        return skipped(NAME, "this system forbids io_uring");
+    }
+    assert_eq!(said[0], format!("shared=0 extra=1 bytes={LEFT_BYTES}"));
+    assert_eq!(said[1], format!("shared=false bytes={}", 20 * LEFT_BYTES));
+}
+
+// If this failed, a process would get a descriptor whose bytes are in memory that it does not have.
+#[test]
+fn descriptor_of_a_shared_stream_is_not_sent() {
+    let Some(programs) = programs("descriptor_of_a_shared_stream_is_not_sent") else { return };
+    programs.answers("send_descriptor", PathBuf::new(), "shared=1 extra=2", true);
+}
+
+// If this failed, bytes that a call sends past the library would vanish, or their reader would hang.
+#[test]
+fn write_past_the_library_resets_the_stream() {
+    let Some(programs) = programs("write_past_the_library_resets_the_stream") else { return };
+    let library = preload_library().unwrap();
+    let mut accepting = Command::new(programs.dynamic());
+    let mut accepting = accepting.arg("dprintf").env("LD_PRELOAD", &library).stdout(Stdio::piped()).spawn().unwrap();
+    let port = port_of(&mut accepting).to_string();
+    let connecting = child("read_until_error").env(PORT, port).env("LD_PRELOAD", &library).spawn().unwrap();
+    assert_eq!(result(&output_of(connecting)), "shared=true error=ConnectionReset");
+    let _ = output_of(accepting);
+}
