@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
 use crate::model::coherence::Model;
 use crate::model::segment::{Name, Permissions, Principal};
-use crate::model::spec::Storage;
+use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
 use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
 use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{SegmentId, Version};
@@ -43,7 +43,8 @@ impl<const N: usize> Writer<N> {
     pub(crate) fn info(&mut self, info: &SegmentInfo) -> &mut Self {
         let (kind, parameter) = info.model.to_parts();
         self.u64(info.segment.to_bits()).u64(info.bytes).u8(kind).u32(parameter).u32(info.history_len);
-        self.identity(info.permissions.owner).u16(info.permissions.mode).u8(info.copies | info.storage.code() << 7)
+        self.identity(info.permissions.owner).u16(info.permissions.mode).u8(info.copies | info.storage.code() << 7);
+        self.u16(encode_row_bytes(info.row_bytes))
     }
     pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
         let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
@@ -108,6 +109,10 @@ impl Reader<'_> {
         if history_len > HISTORY_MAX || mode & !0o777 != 0 || copies == 0 || copies > COPIES_MAX_OF_SEGMENT {
             return Err(Failure::Malformed);
         }
+        let row_bytes = decode_row_bytes(self.u16()?, bytes)?;
+        if row_bytes > 0 && (history_len > 0 || copies > 1) {
+            return Err(Failure::Malformed);
+        }
         Ok(SegmentInfo {
             segment,
             bytes,
@@ -116,6 +121,7 @@ impl Reader<'_> {
             history_len,
             copies,
             storage,
+            row_bytes,
         })
     }
     pub(crate) fn permissions(&mut self) -> Result<Permissions, Failure> {

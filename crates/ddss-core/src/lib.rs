@@ -47,6 +47,7 @@ pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
 pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};
 pub use model::spec::{Placement, Spec, Storage};
+pub use model::table::{RecordPlace, TableLayout};
 pub use peer::hello::{HelloError, PeerHello};
 pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, SegmentInfo};
 pub use request::completion::{Completion, OpenedSegment};

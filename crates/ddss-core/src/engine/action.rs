@@ -4,6 +4,7 @@ use crate::engine::ids::{BufferId, ClaimId, ServedGetId, StepId};
 use crate::engine::role::Proposal;
 use crate::model::record::Record;
 use crate::model::segment::{Header, Name};
+use crate::model::table::RecordPlace;
 use crate::peer::message::RemoteWindow;
 use crate::request::operation::{ArenaRange, LockToken, Payload};
 use crate::{ChannelId, ClientId, Completion, Message, NodeId, SegmentId, Timestamp, Version};
@@ -234,6 +235,44 @@ pub enum Action {
     ReadWord {
         /// Pool offset of the word.
         at: u64,
+    },
+    /// Reads state word and timestamp of a table's record, and one word of its row. Answered with
+    /// [`Engine::record_read`](super::Engine::record_read), before the next action.
+    ReadRecord {
+        /// Place of the record in the pool.
+        place: RecordPlace,
+        /// Offset of the word, if one is wanted.
+        word: Option<u64>,
+    },
+    /// Replaces bytes of one row of a table and advances its record's version, like [`Commit`](Self::Commit).
+    CommitRecord {
+        /// Place of the record in the pool.
+        place: RecordPlace,
+        /// Ranges to write; the source holds them back to back.
+        parts: RangeSet,
+        /// Source of the bytes.
+        source: CommitSource,
+        /// New version.
+        version: Version,
+        /// Timestamp of the new version.
+        timestamp: Timestamp,
+    },
+    /// Reads ranges of one row of a remote table: the segment's header, the record's header, the ranges, and the
+    /// record's state word again. Comes back with [`Engine::fetched`](super::Engine::fetched), with state and timestamp
+    /// of the record in the segment's header.
+    FetchRecord {
+        /// Home of the segment.
+        node: NodeId,
+        /// Step that comes back.
+        step: StepId,
+        /// Window over the segment.
+        window: RemoteWindow,
+        /// Place of the record in the window.
+        place: RecordPlace,
+        /// Ranges to read.
+        parts: RangeSet,
+        /// Destination, back to back.
+        target: FetchTarget,
     },
     /// Writes the exclusive lock holder into a segment's header.
     SetLockHolder {

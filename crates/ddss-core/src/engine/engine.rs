@@ -10,7 +10,7 @@ use crate::engine::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
-use crate::engine::state::pending::{NameLookup, PendingAtomic, PendingOperations};
+use crate::engine::state::pending::{NameLookup, PendingAtomic, PendingOperations, PendingRecord};
 use crate::engine::state::read_cache::ReadCache;
 use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
@@ -36,6 +36,8 @@ pub struct Engine {
     pub(crate) counters: Counters,
     /// Atomics that wait for the current value of their word.
     pub(crate) pending_atomics: VecDeque<PendingAtomic>,
+    /// Operations on records that wait for the record's version.
+    pub(crate) pending_records: VecDeque<PendingRecord>,
     pub(crate) remote_locks: RemoteLocks,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
@@ -64,6 +66,7 @@ impl Engine {
             clock: HybridClock::default(),
             counters: Counters::default(),
             pending_atomics: VecDeque::new(),
+            pending_records: VecDeque::new(),
             remote_locks: RemoteLocks::default(),
             directory: None,
             served_gets: ServedGets::default(),
@@ -83,6 +86,7 @@ impl Engine {
             replicas: &mut self.replicas,
             peers: &mut self.peers,
             pending_atomics: &mut self.pending_atomics,
+            pending_records: &mut self.pending_records,
             served_gets: &mut self.served_gets,
             directory: &mut self.directory,
             clock: &mut self.clock,

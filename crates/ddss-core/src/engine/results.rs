@@ -3,7 +3,7 @@
 use crate::engine::config::Now;
 use crate::engine::engine::Engine;
 use crate::engine::ids::{ClaimId, ServedGetId, StepId};
-use crate::{Failure, Header, Message, NodeId, SegmentId};
+use crate::{Failure, Header, Message, NodeId, SegmentId, Timestamp};
 
 impl Engine {
     /// Completes the creation of a segment: its memory is there, or cannot be had.
@@ -24,6 +24,12 @@ impl Engine {
     /// Completes an atomic with the word that [`Action::ReadWord`](super::Action::ReadWord) asked for.
     pub fn word_read(&mut self, word: u64) {
         self.home().word_read(word);
+    }
+
+    /// Completes an operation on a record with what [`Action::ReadRecord`](super::Action::ReadRecord) found: the record's
+    /// state word and timestamp, and the word that was asked for, or 0.
+    pub fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
+        self.home().record_read(state, timestamp, word);
     }
 
     /// Handles the result of a claim.

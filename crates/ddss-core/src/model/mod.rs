@@ -1,5 +1,5 @@
 //! Segments as users see them: coherence models, specifications, names, permissions, headers and records. `address.rs` defines
-//! places in memory, `segment.rs`
+//! places in memory; `segment.rs`, `table.rs`
 //! and `record.rs` define layouts in memory and on disk; `spec.rs` defines the request for a new segment.
 
 pub(crate) mod address;
@@ -7,3 +7,4 @@ pub(crate) mod coherence;
 pub(crate) mod record;
 pub(crate) mod segment;
 pub(crate) mod spec;
+pub(crate) mod table;

@@ -2,6 +2,7 @@
 
 use super::coherence::Model;
 use super::segment::{Header, Permissions};
+use super::table::TableLayout;
 use crate::argument_error::BadArgument;
 use crate::failure::Failure;
 use crate::limits::{CACHED_BYTES_MAX, COPIES_MAX_OF_SEGMENT, HISTORY_MAX, SEGMENT_BYTES_MAX, TRANSFER_BYTES_MAX};
@@ -144,6 +145,8 @@ pub struct Spec {
     pub copies: u8,
     /// Storage of its bytes. A segment in a file has one copy.
     pub storage: Storage,
+    /// Bytes of one row of a [table](Self::table), a multiple of 8; 0 for a plain segment.
+    pub row_bytes: u32,
 }
 
 impl Spec {
@@ -153,7 +156,22 @@ impl Spec {
     /// Makes a specification with that size and defaults for the rest.
     pub const fn new(bytes: u64) -> Self {
         let (model, mode, placement) = (Model::Strict, Permissions::MODE_DEFAULT, Placement::Local);
-        Self { bytes, model, mode, placement, history: 0, copies: 1, storage: Storage::Memory }
+        Self { bytes, model, mode, placement, history: 0, copies: 1, storage: Storage::Memory, row_bytes: 0 }
+    }
+
+    /// Makes the specification of a table: a segment of `rows` rows, each with a version and timestamp of its own. A row
+    /// has `row_bytes` bytes, rounded up to a multiple of 8. A table keeps no older versions and has one copy.
+    ///
+    /// ```
+    /// use ddss_core::Spec;
+    /// let scores = Spec::table(1000, 20);
+    /// assert_eq!((scores.row_bytes, scores.bytes), (24, 24_000));
+    /// assert!(scores.check().is_ok() && scores.copies(2).check().is_err());
+    /// ```
+    pub const fn table(rows: u64, row_bytes: u32) -> Self {
+        let row_bytes =
+            row_bytes.saturating_add(TableLayout::ROW_UNIT - 1) / TableLayout::ROW_UNIT * TableLayout::ROW_UNIT;
+        Self { row_bytes, ..Self::new(rows.saturating_mul(row_bytes as u64)) }
     }
 
     /// Sets the coherence model.
@@ -203,7 +221,7 @@ impl Spec {
     /// ```text
     ///  0        8       12     14     16      17      18        20        21        22         24
     /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
-    /// | bytes  | param | mode | home | model | place | history | copies  | storage | reserved |
+    /// | bytes  | param | mode | home | model | place | history | copies  | storage | row / 8  |
     /// +--------+-------+------+------+-------+-------+---------+---------+---------+----------+
     /// ```
     pub fn encode(&self) -> [u8; Self::ENCODED_BYTES] {
@@ -218,6 +236,7 @@ impl Spec {
         out[18..20].copy_from_slice(&self.history.to_le_bytes());
         out[20] = self.copies.wrapping_sub(1);
         out[21] = self.storage.code();
+        out[22..24].copy_from_slice(&encode_row_bytes(self.row_bytes).to_le_bytes());
         out
     }
 
@@ -265,10 +284,50 @@ impl Spec {
         if !(1..=COPIES_MAX_OF_SEGMENT).contains(&copies) {
             return refuse("copies", copies.into(), format_args!("1 or {COPIES_MAX_OF_SEGMENT}"), Failure::Unsupported);
         }
+        self.check_rows()?;
         if self.storage == Storage::File && copies > 1 {
             return refuse("copies", copies.into(), format_args!("1 for a segment in a file"), Failure::Unsupported);
         }
         Ok(())
+    }
+
+    /// Checks the fields of a table.
+    fn check_rows(&self) -> Result<(), BadArgument> {
+        let Self { bytes, row_bytes, copies, .. } = *self;
+        if row_bytes == 0 {
+            return Ok(());
+        }
+        let refuse = |argument, value: u64, range: std::fmt::Arguments<'_>, failure| {
+            Err(BadArgument::new(argument, value, range, failure))
+        };
+        if TableLayout::new(row_bytes).is_none() {
+            let range = format_args!("0, or 8 to {} in steps of 8", TableLayout::ROW_BYTES_MAX);
+            return refuse("row_bytes", row_bytes.into(), range, Failure::BadSize);
+        }
+        if !bytes.is_multiple_of(row_bytes.into()) {
+            return refuse("bytes", bytes, format_args!("a multiple of the row's {row_bytes}"), Failure::BadSize);
+        }
+        if self.history_len() > 0 {
+            let range = format_args!("0 for a table, and a model other than delta");
+            return refuse("history", self.history_len().into(), range, Failure::Unsupported);
+        }
+        if copies > 1 {
+            return refuse("copies", copies.into(), format_args!("1 for a table"), Failure::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// Returns the layout of a table's records; `None` for a plain segment.
+    pub const fn layout(&self) -> Option<TableLayout> {
+        TableLayout::new(self.row_bytes)
+    }
+
+    /// Returns the bytes of memory that the segment takes, with all its headers.
+    pub fn pool_bytes(&self) -> u64 {
+        match self.layout() {
+            Some(layout) => layout.pool_bytes(self.bytes),
+            None => Header::bytes_with(self.bytes, self.history_len()),
+        }
     }
 
     /// Decodes and checks what [`encode`](Self::encode) wrote.
@@ -279,12 +338,10 @@ impl Spec {
         let model = Model::from_parts(bytes[16], rest as u32)?;
         let placement = Placement::from_parts(bytes[17], NodeId((rest >> 48) as u16))?;
         let history = u16::from_le_bytes([bytes[18], bytes[19]]);
-        if bytes[22..] != [0; 2] {
-            return Err(Failure::Malformed);
-        }
+        let row_bytes = decode_row_bytes(u16::from_le_bytes([bytes[22], bytes[23]]), size)?;
         let copies = bytes[20].wrapping_add(1);
         let storage = Storage::from_code(bytes[21])?;
-        let spec = Self { bytes: size, model, mode, placement, history, copies, storage };
+        let spec = Self { bytes: size, model, mode, placement, history, copies, storage, row_bytes };
         spec.check_fields().map_err(|refused| refused.failure)?;
         Ok(spec)
     }
@@ -301,6 +358,20 @@ impl Spec {
     pub fn history_len(&self) -> u32 {
         self.model.history_len().max(self.history.into())
     }
+}
+
+/// Encodes a checked row size in two bytes.
+pub(crate) const fn encode_row_bytes(row_bytes: u32) -> u16 {
+    (row_bytes / TableLayout::ROW_UNIT) as u16
+}
+
+/// Decodes the row size of a segment of that many bytes.
+pub(crate) fn decode_row_bytes(units: u16, bytes: u64) -> Result<u32, Failure> {
+    let row_bytes = u32::from(units) * TableLayout::ROW_UNIT;
+    if row_bytes > 0 && !bytes.is_multiple_of(row_bytes.into()) {
+        return Err(Failure::Malformed);
+    }
+    Ok(row_bytes)
 }
 
 #[cfg(test)]
@@ -334,6 +405,17 @@ mod tests {
         assert_eq!((built, built.storage(Storage::File)), (spec, in_a_file));
         assert_eq!(built.copies(2), Spec { copies: 2, ..spec });
         assert_eq!(Spec::decode(&Spec { copies: 2, ..in_a_file }.encode()), Err(Failure::Unsupported));
+        let table = Spec { model: Model::Null, ..Spec::table(10, 20) };
+        assert_eq!(Spec::decode(&table.encode()), Ok(table));
+        assert_eq!(Spec::decode(&Spec { bytes: 241, ..table }.encode()), Err(Failure::Malformed));
+        for refused in [table.history(1), table.copies(2), table.model(Model::Delta(1))] {
+            assert_eq!(Spec::decode(&refused.encode()), Err(Failure::Unsupported));
+        }
+        for wrong in
+            [Spec { row_bytes: 12, ..table }, Spec::table(1, u32::MAX), Spec::table(u64::MAX, 8), Spec::table(0, 8)]
+        {
+            assert_eq!(wrong.check().unwrap_err().failure, Failure::BadSize);
+        }
         let mut bytes = spec.encode();
         bytes[21] = 2;
         assert_eq!(Spec::decode(&bytes), Err(Failure::Malformed));

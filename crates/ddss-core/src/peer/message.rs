@@ -6,9 +6,10 @@
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::coherence::Model;
-use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
+use crate::model::segment::{Header, Name, PermissionUpdate, Permissions, Principal};
 use crate::model::spec::Spec;
 use crate::model::spec::Storage;
+use crate::model::table::TableLayout;
 use crate::request::operation::{AtomicOp, LockRequest, LockToken, PutConditions, ReadOptions};
 use crate::{SegmentId, Timestamp, Version};
 
@@ -31,7 +32,7 @@ pub struct RemoteWindow {
 /// let permissions = Permissions { owner, mode: 0o600 };
 /// let segment = SegmentId::new(NodeId(2), 0, 1);
 /// let (model, storage) = (Model::Strict, Storage::Memory);
-/// let info = SegmentInfo { segment, bytes: 4096, model, permissions, history_len: 0, copies: 1, storage };
+/// let info = SegmentInfo { segment, bytes: 4096, model, permissions, history_len: 0, copies: 1, storage, row_bytes: 0 };
 /// assert_eq!(info.segment.home(), NodeId(2));
 /// assert!(info.permissions.allow(Principal { uid: 7, gid: 7 }, Access::Read).is_err());
 /// ```
@@ -51,6 +52,23 @@ pub struct SegmentInfo {
     pub copies: u8,
     /// Storage at its home.
     pub storage: Storage,
+    /// Bytes of one row of a table; 0 for a plain segment.
+    pub row_bytes: u32,
+}
+
+impl SegmentInfo {
+    /// Returns the layout of a table's records; `None` for a plain segment.
+    pub const fn layout(&self) -> Option<TableLayout> {
+        TableLayout::new(self.row_bytes)
+    }
+
+    /// Returns the bytes of memory at its home, with all headers.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        match self.layout() {
+            Some(layout) => layout.pool_bytes(self.bytes),
+            None => Header::bytes_with(self.bytes, self.history_len),
+        }
+    }
 }
 
 /// Answer of a node to an offered replica.

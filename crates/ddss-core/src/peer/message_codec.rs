@@ -301,8 +301,10 @@ mod tests {
             history_len: 7,
             copies: 2,
             storage: Storage::Memory,
+            row_bytes: 0,
         };
         let in_a_file = SegmentInfo { copies: 1, storage: Storage::File, ..info };
+        let table = SegmentInfo { copies: 1, history_len: 0, row_bytes: 512, ..info };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
         let conditions = PutConditions { version: Some(Version(6)), token: None, requested_model: Some(Model::Strict) };
         let options = ReadOptions { requested_model: Some(Model::Delta(4)), version: Some(Version(8)) };
@@ -351,6 +353,7 @@ mod tests {
             Message::Permit { step: 1, principal, segment, update },
             Message::Changed { info },
             Message::Changed { info: in_a_file },
+            Message::Changed { info: table },
             Message::Break { step: 1, principal, segment },
             Message::Cancel { step: 1, segment },
             Message::Forget { segment },

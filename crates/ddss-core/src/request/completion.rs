@@ -10,6 +10,8 @@
 
 use crate::limits::INLINE_REPLY_BYTES_MAX;
 use crate::model::coherence::Model;
+use crate::model::spec::encode_row_bytes;
+use crate::model::table::TableLayout;
 use crate::{Entry, Outcome, RequestId, SegmentId, Timestamp, Version};
 
 /// Completion of one request. Each request has exactly one. After it, the daemon does not touch the request's arena
@@ -92,16 +94,18 @@ pub struct OpenedSegment {
     pub at: Option<u64>,
     /// Coherence model.
     pub model: Model,
+    /// Bytes of one row of a table; 0 for a plain segment.
+    pub row_bytes: u32,
 }
 
 impl OpenedSegment {
     /// Encodes as completion data.
     ///
     /// ```text
-    ///  0         8       16         24      25         28      32
-    /// +---------+-------+----------+-------+----------+-------+
-    /// | segment | bytes | at, or ~0| model | reserved | param |
-    /// +---------+-------+----------+-------+----------+-------+
+    ///  0         8       16         24      25         26        28      32
+    /// +---------+-------+----------+-------+----------+---------+-------+
+    /// | segment | bytes | at, or ~0| model | reserved | row / 8 | param |
+    /// +---------+-------+----------+-------+----------+---------+-------+
     /// ```
     pub fn encode(&self) -> [u8; INLINE_REPLY_BYTES_MAX] {
         let mut data = [0; INLINE_REPLY_BYTES_MAX];
@@ -110,6 +114,7 @@ impl OpenedSegment {
         data[8..16].copy_from_slice(&self.bytes.to_le_bytes());
         data[16..24].copy_from_slice(&self.at.unwrap_or(u64::MAX).to_le_bytes());
         data[24] = kind;
+        data[26..28].copy_from_slice(&encode_row_bytes(self.row_bytes).to_le_bytes());
         data[28..32].copy_from_slice(&parameter.to_le_bytes());
         data
     }
@@ -123,6 +128,7 @@ impl OpenedSegment {
             at: Some(word(16)).filter(|&at| at != u64::MAX),
             // An unknown model of a later release falls back to the strictest, so that the daemon is asked.
             model: Model::from_parts(data[24], (word(24) >> 32) as u32).unwrap_or_default(),
+            row_bytes: u32::from((word(24) >> 16) as u16) * TableLayout::ROW_UNIT,
         }
     }
 }
@@ -140,6 +146,7 @@ mod tests {
             bytes: 4096,
             at: Some(1 << 50),
             model: Model::Delta(u32::MAX),
+            row_bytes: TableLayout::ROW_BYTES_MAX,
         };
         let completion = Completion {
             request: RequestId(7),

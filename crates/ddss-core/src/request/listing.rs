@@ -307,6 +307,7 @@ mod tests {
             history_len: 4,
             copies: 1,
             storage: Storage::File,
+            row_bytes: 0,
         };
         let name = Name::new(&"n".repeat(128)).unwrap();
         let (version, timestamp) = (Version(5), Timestamp(6));

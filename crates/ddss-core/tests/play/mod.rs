@@ -11,7 +11,7 @@ use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
 use ddss_core::{
     ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest, LockToken, Message,
     Model, NodeId, Operation, Outcome, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
-    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, Version,
+    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp, Version,
 };
 
 const POOL_BYTES: u64 = 1 << 18;
@@ -335,7 +335,11 @@ impl World<'_> {
             0..=1 => {
                 let placement = Placement::Node(NodeId(1 + u16::from(self.input.byte() % 3)));
                 let (model, history) = (self.input.model(), (self.input.byte() % 4).into());
-                let spec = Spec { placement, model, history, mode: 0o664, ..Spec::new(8 + self.input.word() % 40_000) };
+                let word = self.input.word();
+                let plain = Spec { history, ..Spec::new(8 + word % 40_000) };
+                let is_table = word.is_multiple_of(3) && plain.history_len() == 0;
+                let size = if is_table { Spec::table(1 + word % 70, 1 + word as u32 % 600) } else { plain };
+                let spec = Spec { placement, model, mode: 0o664, ..size };
                 let text_of = self.text([&spec.encode()[..], &name].concat());
                 return (Operation::Allocate { spec_and_name: text(&text_of) }, text_of);
             }
@@ -425,6 +429,18 @@ impl World<'_> {
                 let word = self.input.word();
                 self.sides[side].engine.word_read(word);
             }
+            Action::ReadRecord { place, word } => {
+                assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));
+                assert!(word.is_none_or(|offset| here.owns(place.data + offset, 8)));
+                let (state, word) = (self.input.word(), self.input.word());
+                // A record's version never reaches the end of its range.
+                self.sides[side].engine.record_read(state >> 1, Timestamp(word), word);
+            }
+            Action::CommitRecord { place, parts, source, .. } => {
+                assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));
+                here.owns_parts(place.data, &parts);
+                here.source(source, parts.bytes());
+            }
             Action::SetLockHolder { at, .. }
             | Action::EraseHeader { at }
             | Action::RevokeWindow { at }
@@ -463,6 +479,19 @@ impl World<'_> {
             Action::WriteOut { buffer: kept, into, .. } => {
                 assert!(into.fits(ARENA_BYTES));
                 assert!(matches!(into.bytes, bytes if bytes as usize >= here.engine.buffer(kept).len()));
+            }
+            Action::FetchRecord { step, window, parts, place, target, .. } => {
+                assert!(place.header + TableLayout::RECORD_HEADER_BYTES <= window.bytes);
+                for range in &here.engine.ranges(&parts) {
+                    let end = place.data + range.offset + u64::from(range.bytes);
+                    assert!(end <= window.bytes, "{range:?} of {place:?} is not in {window:?}");
+                }
+                let segment = self.input.of(&self.segments.clone()).unwrap_or(SegmentId::from_bits(0));
+                assert!(
+                    matches!(target, FetchTarget::Arena(_, range) if range.fits(ARENA_BYTES) && range.bytes >= parts.bytes()),
+                    "a table is not cached"
+                );
+                self.sides[side].reads.push((step, segment, None));
             }
             Action::Fetch { step, window, parts, line, target, .. } => {
                 for range in &here.engine.ranges(&parts) {

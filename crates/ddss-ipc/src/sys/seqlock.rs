@@ -65,11 +65,21 @@ impl Seqlock {
     #[inline(always)]
     fn word_at(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index * size_of::<u64>() < LINE_BYTES + self.bytes);
-        // SAFETY: the callers pass an index of the line (`word`) or of a word that `read` found in the payload.
+        // SAFETY: the callers pass an index of the line (`word`) or of a word that they found in the payload.
         let word = unsafe { self.line.add(index) };
         // SAFETY: `seqlock_at` found the line aligned and all of it inside the mapping that `_memory` holds; it is an
         // atomic, so that other processes may write it.
         unsafe { word.as_ref() }
+    }
+
+    /// Loads an aligned word of the payload; `None` outside of it.
+    #[inline(always)]
+    pub fn payload_word(&self, offset: usize, ordering: Ordering) -> Option<u64> {
+        const BYTES: usize = size_of::<u64>();
+        if !offset.is_multiple_of(BYTES) || BYTES > self.bytes || offset > self.bytes - BYTES {
+            return None;
+        }
+        Some(self.word_at(WORDS + offset / BYTES).load(ordering))
     }
 
     /// Copies payload bytes out. Returns false, and copies nothing, if the range exceeds the payload. Concurrent writes
@@ -115,6 +125,12 @@ mod tests {
         }
         for (offset, bytes) in [(93, 8), (96, 8), (0, 101), (101, 0), (usize::MAX, 1), (usize::MAX - 7, 8)] {
             assert!(!seqlock.read(offset, &mut vec![0; bytes]), "{bytes} at {offset}");
+        }
+        for (offset, word) in [(0, Some(0x0706_0504_0302_0100)), (88, Some(0x5f5e_5d5c_5b5a_5958))] {
+            assert_eq!(seqlock.payload_word(offset, Ordering::Acquire), word);
+        }
+        for offset in [4, 93, 96, 100, usize::MAX - 7] {
+            assert_eq!(seqlock.payload_word(offset, Ordering::Acquire), None, "{offset}");
         }
         for (offset, bytes) in [(8192 - 64, 1), (8192, 0), (0, 8129), (0, usize::MAX), (usize::MAX - 63, 64), (4, 8)] {
             assert!(memory.seqlock_at(offset, bytes).is_err(), "{bytes} behind {offset}");

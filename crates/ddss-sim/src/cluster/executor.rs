@@ -5,7 +5,9 @@ use super::network::{Event, Fetch, Staged};
 use super::node::Node;
 use super::simulator::Simulator;
 use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
-use ddss_core::{ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RemoteWindow, SegmentId};
+use ddss_core::{
+    ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RecordPlace, RemoteWindow, SegmentId,
+};
 
 impl Simulator {
     /// Executes the actions of an engine.
@@ -98,9 +100,9 @@ impl Simulator {
             Action::Commit { at, parts, source, version, timestamp } => {
                 let bytes = here.source(&source, parts.bytes());
                 self.read_meanwhile(node, at, |here, marks| {
-                    here.begin_commit(at, &parts, &bytes, marks.then_some(version));
+                    here.begin_commit(RecordPlace::of_plain_segment(at), &parts, &bytes, marks.then_some(version));
                 });
-                self.nodes[node].commit(at, &parts, &bytes, version, timestamp);
+                self.nodes[node].commit(RecordPlace::of_plain_segment(at), &parts, &bytes, version, timestamp);
             }
             Action::CopyAside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
@@ -130,8 +132,27 @@ impl Simulator {
             Action::Fetch { node: home, step, window, line, parts, target } => {
                 let ranges = here.engine.ranges(&parts).to_vec();
                 let (header, bytes) = (Header::default(), Vec::new());
-                let fetch = Fetch { step, window, line, ranges, target, header, state_after: 0, bytes };
+                let record = None;
+                let fetch = Fetch { step, window, line, record, ranges, target, header, state_after: 0, bytes };
                 self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            Action::FetchRecord { node: home, step, window, place, parts, target } => {
+                let ranges = here.engine.ranges(&parts).to_vec();
+                let (header, bytes, record) = (Header::default(), Vec::new(), Some(place));
+                let fetch = Fetch { step, window, line: 0, record, ranges, target, header, state_after: 0, bytes };
+                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            Action::ReadRecord { place, word } => {
+                let (state, timestamp) = here.record(place.header);
+                let word = word.map_or(0, |offset| here.word(place.data + offset));
+                here.engine.record_read(state, timestamp, word);
+            }
+            Action::CommitRecord { place, parts, source, version, timestamp } => {
+                let bytes = here.source(&source, parts.bytes());
+                self.read_meanwhile(node, place.header, |here, marks| {
+                    here.begin_commit(place, &parts, &bytes, marks.then_some(version));
+                });
+                self.nodes[node].commit(place, &parts, &bytes, version, timestamp);
             }
             Action::Stage { node: home, at, client, from, message, table, .. } => {
                 let bytes = here.payload(client, &Payload::Arena(from));
@@ -262,16 +283,21 @@ impl Simulator {
             return self.violation(format!("node {} read through a window that it had no longer: {fetch:?}", from + 1));
         }
         let home = &self.nodes[to];
-        let base = fetch.window.base + fetch.line;
-        let data = base + Header::DATA_OFFSET;
+        let line = fetch.window.base + fetch.line;
+        let record = fetch.record.map(|place| place.of_segment(fetch.window.base));
+        let RecordPlace { header: base, data } = record.unwrap_or(RecordPlace::of_plain_segment(line));
         let wanted: u32 = fetch.ranges.iter().map(|range| range.bytes).sum();
         if piece == 0 {
-            fetch.header = home.header(base);
+            fetch.header = home.header(line);
+            if record.is_some() {
+                let (state, timestamp) = home.record(base);
+                (fetch.header.state, fetch.header.timestamp) = (state, timestamp.0);
+            }
         } else if fetch.bytes.len() < wanted as usize {
             let (at, left) = fetch.place_of(fetch.bytes.len() as u64);
             fetch.bytes.extend(home.bytes(data + at, PIECE.min(left)));
         } else {
-            fetch.state_after = home.header(base).state;
+            fetch.state_after = home.record(base).0;
             let time_us = self.arrival(to, from);
             self.network.at(time_us, Event::Fetched { from: to, to: from, life, fetch });
             return;

@@ -3,7 +3,7 @@
 use super::decisions::NodeMessage;
 use crate::random::Random;
 use ddss_core::engine::{FetchTarget, ServedGetId, StepId};
-use ddss_core::{Header, Range, RemoteWindow};
+use ddss_core::{Header, Range, RecordPlace, RemoteWindow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A remote read in flight.
@@ -12,6 +12,8 @@ pub(crate) struct Fetch {
     pub(crate) step: StepId,
     pub(crate) window: RemoteWindow,
     pub(crate) line: u64,
+    /// Place in the window of a table's record.
+    pub(crate) record: Option<RecordPlace>,
     pub(crate) ranges: Vec<Range>,
     pub(crate) target: FetchTarget,
     pub(crate) header: Header,
@@ -20,6 +22,11 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
+    /// Returns the place of the header of the segment or record that it reads.
+    fn header_place(&self) -> u64 {
+        self.window.base + self.record.map_or(0, |record| record.header)
+    }
+
     /// Returns true between two reads of the adapter: after the header, or after complete ranges.
     pub(crate) fn is_between_reads(&self) -> bool {
         let mut end = 0;
@@ -147,14 +154,14 @@ impl Network {
         self.queue.pop_first()
     }
 
-    /// Takes the next piece of a remote read of this memory, if it may arrive now: no earlier message on its connection is
+    /// Takes the next piece of a remote read of the segment or record with that header, if it may arrive now: no earlier message on its connection is
     /// still in flight. Returns the reader and the piece.
-    pub(crate) fn take_read(&mut self, node: usize, base: u64) -> Option<(usize, u64, Box<Fetch>, usize)> {
+    pub(crate) fn take_read(&mut self, node: usize, header: u64) -> Option<(usize, u64, Box<Fetch>, usize)> {
         let mut behind = BTreeSet::new();
         let key = self.queue.iter().find_map(|(key, event)| match event {
             Event::Read { from, to, fetch, .. } if *to == node => {
                 let is_next = behind.insert(*from);
-                (is_next && fetch.window.base == base).then_some(*key)
+                (is_next && fetch.header_place() == header).then_some(*key)
             }
             Event::Deliver { from, to, .. } if *to == node => {
                 behind.insert(*from);

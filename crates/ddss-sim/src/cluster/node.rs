@@ -6,7 +6,9 @@ use crate::load::permission_oracle::user_of;
 use crate::random::Random;
 use ddss_core::engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet, area_of, offset_of};
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, Shard, Timestamp, Version};
+use ddss_core::{
+    ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, RecordPlace, Shard, Timestamp, Version,
+};
 use std::collections::BTreeMap;
 
 /// Size of a node's pool in bytes.
@@ -136,7 +138,7 @@ impl Node {
         let held: Vec<(u64, Vec<u8>)> = used
             .iter()
             .map(|record| {
-                let bytes = Header::bytes_with(record.spec.bytes, record.spec.history_len());
+                let bytes = record.spec.pool_bytes();
                 (record.at, self.bytes(record.at, bytes as usize))
             })
             .collect();
@@ -190,28 +192,39 @@ impl Node {
         bytes
     }
 
+    /// Returns the state word and the timestamp at a place.
+    pub(crate) fn record(&self, at: u64) -> (u64, Timestamp) {
+        (self.word(at + Header::STATE_OFFSET), Timestamp(self.word(at + Header::TIMESTAMP_OFFSET)))
+    }
+
     /// Executes the first half of a commit, which a concurrent reader can see.
-    pub(crate) fn begin_commit(&mut self, at: u64, parts: &RangeSet, bytes: &[u8], marked: Option<Version>) {
+    pub(crate) fn begin_commit(&mut self, place: RecordPlace, parts: &RangeSet, bytes: &[u8], marked: Option<Version>) {
         if let Some(version) = marked {
-            self.set_word(at + Header::STATE_OFFSET, Header::writing(Version(version.0 - 1)));
+            self.set_word(place.header + Header::STATE_OFFSET, Header::writing(Version(version.0 - 1)));
         }
         let mut left = &bytes[..bytes.len() / 2];
         for range in &self.engine.ranges(parts) {
             let (now, later) = left.split_at(left.len().min(range.bytes as usize));
-            self.write(at + Header::DATA_OFFSET + range.offset, now);
+            self.write(place.data + range.offset, now);
             left = later;
         }
     }
 
-    pub(crate) fn commit(&mut self, at: u64, parts: &RangeSet, bytes: &[u8], version: Version, timestamp: Timestamp) {
+    pub(crate) fn commit(
+        &mut self,
+        place: RecordPlace,
+        parts: &RangeSet,
+        bytes: &[u8],
+        version: Version,
+        timestamp: Timestamp,
+    ) {
         let mut left = bytes;
         for range in &self.engine.ranges(parts) {
             let (now, later) = left.split_at(range.bytes as usize);
-            self.write(at + Header::DATA_OFFSET + range.offset, now);
+            self.write(place.data + range.offset, now);
             left = later;
         }
-        self.set_word(at + Header::TIMESTAMP_OFFSET, timestamp.0);
-        self.set_word(at + Header::STATE_OFFSET, Header::committed(version));
+        self.stamp(place.header, version, timestamp);
     }
 
     pub(crate) fn stamp(&mut self, at: u64, version: Version, timestamp: Timestamp) {

@@ -177,6 +177,17 @@ impl ActionExecutor {
                 self.engine.word_read(word);
             }
             Action::SetLockHolder { at, holder } => self.memory.set_lock_holder(at, holder),
+            Action::ReadRecord { place, word } => {
+                let (state, timestamp) = self.memory.record_header(place.header);
+                let word = word.map_or(0, |offset| self.memory.load_word(place.data + offset));
+                self.engine.record_read(state, timestamp, word);
+            }
+            Action::CommitRecord { place, parts, source, version, timestamp } => {
+                self.copy_actions().commit_at(place, &parts, source, (version, timestamp));
+            }
+            Action::FetchRecord { node, step, window, place, parts, target } => {
+                self.transfers().post_record_get(node, step, window, place, &parts, target);
+            }
             Action::Fetch { node, step, window, line, parts, target } => {
                 self.transfers().post_remote_get(node, step, window, line, &parts, target);
             }

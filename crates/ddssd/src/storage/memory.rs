@@ -12,7 +12,8 @@ use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
 use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
 use ddss_core::{
-    Completion, Header, LockToken, NodeId, Outcome, Range, Record, RequestId, SegmentId, Storage, Timestamp, Version,
+    Completion, Header, LockToken, NodeId, Outcome, Range, Record, RecordPlace, RequestId, SegmentId, Storage,
+    Timestamp, Version,
 };
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
@@ -277,13 +278,26 @@ impl NodeMemory {
         ranges: &[Range],
         write: impl FnOnce(&SharedMemory, usize),
     ) {
-        let (area, offset) = self.area_at(at);
-        self.undo_log_for(at).save(area, at, version, ranges);
+        self.commit_at(RecordPlace::of_plain_segment(at), (version, timestamp), ranges, write);
+    }
+
+    /// Does the same for state word, timestamp and data at these places.
+    #[inline(always)]
+    pub(crate) fn commit_at(
+        &self,
+        place: RecordPlace,
+        (version, timestamp): (Version, Timestamp),
+        ranges: &[Range],
+        write: impl FnOnce(&SharedMemory, usize),
+    ) {
+        let (area, offset) = self.area_at(place.header);
+        let data = offset_of(place.data) as usize;
+        self.undo_log_for(place.header).save(area, place.header, data, version, ranges);
         let before = Version(version.0 - 1);
         store(area, offset + Header::STATE_OFFSET as usize, Header::writing(before), Ordering::Relaxed);
         // pairs with the reader's Acquire of the state word: a reader that sees a new byte sees the odd state.
         fence(Ordering::Release);
-        write(area, offset + Header::DATA_OFFSET as usize);
+        write(area, data);
         store(area, offset + Header::TIMESTAMP_OFFSET as usize, timestamp.0, Ordering::Relaxed);
         store(area, offset + Header::STATE_OFFSET as usize, Header::committed(version), Ordering::Release);
     }
@@ -293,8 +307,32 @@ impl NodeMemory {
     pub(crate) fn undo_commit(&self, record: &Record) -> bool {
         let state = self.header(record.at).state;
         let version = Version((state >> 1) + 1);
-        state & 1 == 0
-            || self.undo_log_for(record.at).restore(self.area_at(record.at).0, record.at, version, record.spec.bytes)
+        let (area, header) = self.area_at(record.at);
+        let data = header + Header::DATA_OFFSET as usize;
+        state & 1 == 0 || self.undo_log_for(record.at).restore(area, record.at, data, version, 0..record.spec.bytes)
+    }
+
+    /// Undoes a commit to a row of a table that the last daemon had begun. Returns true if there was one.
+    ///
+    /// Only the record that the log names can be unfinished, since one commit ends before the next one begins.
+    pub(crate) fn undo_record(&self, record: &Record) -> bool {
+        let Some(layout) = record.spec.layout() else { return false };
+        let log = self.undo_log_for(record.at);
+        let row = log.place().checked_sub(record.at).and_then(|distance| layout.row_at(distance));
+        let Some(row) = row.filter(|&row| row < layout.rows(record.spec.bytes)) else { return false };
+        let place = layout.record(row).of_segment(record.at);
+        let (area, header) = self.area_at(place.header);
+        let state = load(area, header + Header::STATE_OFFSET as usize);
+        let (first, end) = layout.bounds(row);
+        let version = Version((state >> 1) + 1);
+        state & 1 != 0 && log.restore(area, place.header, offset_of(place.data) as usize, version, first..end)
+    }
+
+    /// Returns the state word and the timestamp of a record.
+    pub(crate) fn record_header(&self, at: u64) -> (u64, Timestamp) {
+        let (area, offset) = self.area_at(at);
+        let word = |at: u64| load(area, offset + at as usize);
+        (word(Header::STATE_OFFSET), Timestamp(word(Header::TIMESTAMP_OFFSET)))
     }
 }
 

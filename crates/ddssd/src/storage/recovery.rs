@@ -79,7 +79,7 @@ fn check_lengths(memory: &NodeMemory, entries: &[(Storage, Entry)]) -> Result<()
         let path = memory.area_file(area_of(record.at), *storage).0;
         let measure = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let found = *lengths.entry(path.clone()).or_insert_with_key(measure);
-        let bytes = Header::bytes_with(record.spec.bytes, record.spec.history_len());
+        let bytes = record.spec.pool_bytes();
         if offset_of(record.at).saturating_add(bytes) > found {
             let name = record.name.as_str();
             let what =
@@ -98,7 +98,7 @@ fn restore_segment(
 ) -> Result<u64, String> {
     let name = &record.name;
     let history_len = record.spec.history_len();
-    let bytes = Header::bytes_with(record.spec.bytes, history_len).next_multiple_of(BLOCK_BYTES as u64);
+    let bytes = record.spec.pool_bytes().next_multiple_of(BLOCK_BYTES as u64);
     let end = offset_of(record.at).checked_add(bytes);
     if !(OWN_AREA + 1..AREAS_MAX).contains(&area_of(record.at)) {
         return Err(format!("{name:?} lies outside of every area"));
@@ -126,7 +126,7 @@ fn restore_segment(
         // The daemon may have died between the commit and its history copy.
         memory.store_version(record.at, record.at + line, &header);
     }
-    found.undone += usize::from(header.state != before.state);
+    found.undone += usize::from(header.state != before.state) + usize::from(memory.undo_record(record));
     let (version, timestamp) = (Version(header.state >> 1), Timestamp(header.timestamp));
     let restored = engine.restore(record, version, timestamp);
     restored.map_err(|failure| match failure {
@@ -247,6 +247,51 @@ mod tests {
             // Later puts work.
             put(&memory, 2, 9, 6000);
             assert_eq!(bytes(&memory)[8], 9);
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn unfinished_row_commit_is_undone_after_crash() {
+        // If this broke, a crash of the daemon would leave half of a put in one row of a table.
+        let table = Record { spec: Spec::table(40, 5000), ..record() };
+        let layout = table.spec.layout().unwrap();
+        let commit = |memory: &NodeMemory, row: u64, version: u64, byte: u8, dies: bool| {
+            let (first, _) = layout.bounds(row);
+            let ranges = [Range { offset: first + 8, bytes: 3000 }, Range { offset: first + 4000, bytes: 1000 }];
+            let stamp = (Version(version), Timestamp(100 + version));
+            memory.commit_at(layout.record(row).of_segment(AT), stamp, &ranges, |area, data| {
+                area.write(data + ranges[0].offset as usize, &[byte; 3000]).unwrap();
+                assert!(!dies, "the daemon dies here");
+                area.write(data + ranges[1].offset as usize, &[byte; 1000]).unwrap();
+            });
+        };
+        let row = |memory: &NodeMemory, row: u64| {
+            let place = layout.record(row).of_segment(AT);
+            let (area, data) = memory.area_at(place.data);
+            let mut bytes = vec![0; 5000];
+            area.read(data + layout.bounds(row).0 as usize, &mut bytes).unwrap();
+            (memory.record_header(place.header), bytes)
+        };
+        for victim in [0, 39] {
+            let folder = folder(&format!("row-{victim}"));
+            let (mut memory, _) = open(&folder);
+            let (id, bytes) = (table.segment.to_bits(), table.spec.bytes);
+            let header = Header { timestamp: 1, segment: id, bytes, ..Header::default() };
+            memory.format(&table, &header, table.spec.pool_bytes()).unwrap();
+            for (index, byte) in [(0, 7), (39, 8), (38, 9)] {
+                commit(&memory, index, 1, byte, false);
+            }
+            let before: Vec<_> = (0..40).map(|index| row(&memory, index)).collect();
+            catch_unwind(AssertUnwindSafe(|| commit(&memory, victim, 2, 3, true))).unwrap_err();
+            assert_ne!(row(&memory, victim), before[victim as usize]);
+            drop(memory);
+            let (mut memory, mut engine) = open(&folder);
+            assert_eq!(restore(&folder, &mut memory, &mut engine).unwrap().undone, 1);
+            assert!((0..40).all(|index| row(&memory, index) == before[index as usize]), "row {victim}");
+            // Later puts work.
+            commit(&memory, victim, 2, 5, false);
+            assert_eq!(row(&memory, victim).0.0, Header::committed(Version(2)));
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }

@@ -56,9 +56,9 @@ impl UndoLog {
         self.memory.load(at, Ordering::Acquire).expect(CHECKED)
     }
 
-    /// Saves the bytes that `version` of the segment at `at` is about to replace; the ranges count from its first
-    /// byte.
-    pub(crate) fn save(&self, area: &SharedMemory, at: u64, version: Version, ranges: &[Range]) {
+    /// Saves the bytes that `version` of the segment or record at `at` is about to replace; the ranges count from
+    /// `data` in the area.
+    pub(crate) fn save(&self, area: &SharedMemory, at: u64, data: usize, version: Version, ranges: &[Range]) {
         let header = offset_of(at) as usize;
         let timestamp = area.load(header + Header::TIMESTAMP_OFFSET as usize, Ordering::Relaxed).expect(CHECKED);
         self.set(Self::AT, at);
@@ -67,7 +67,7 @@ impl UndoLog {
         self.set(Self::RANGES_AT, ranges.len() as u64);
         let mut to = Self::BYTES_AT;
         for &Range { offset, bytes: length } in ranges {
-            let from = header + (Header::DATA_OFFSET + offset) as usize;
+            let from = data + offset as usize;
             self.set(to, offset);
             self.set(to + 8, length.into());
             SharedMemory::copy(area, from, &self.memory, to + Self::RANGE_WORDS, length as usize).expect(CHECKED);
@@ -77,9 +77,21 @@ impl UndoLog {
         fence(Ordering::Release);
     }
 
-    /// Restores the bytes that the put of `version` to the segment at `at` had begun to replace. Returns false if the
-    /// record belongs to another commit.
-    pub(crate) fn restore(&self, area: &SharedMemory, at: u64, version: Version, bytes: u64) -> bool {
+    /// Returns the place of the header of the last commit.
+    pub(crate) fn place(&self) -> u64 {
+        self.word(Self::AT)
+    }
+
+    /// Restores the bytes that the put of `version` to the segment or record at `at` had begun to replace. Its bytes have
+    /// the offsets `within`, counted from `data` in the area. Returns false if the log holds another commit.
+    pub(crate) fn restore(
+        &self,
+        area: &SharedMemory,
+        at: u64,
+        data: usize,
+        version: Version,
+        within: std::ops::Range<u64>,
+    ) -> bool {
         if (self.word(Self::AT), self.word(Self::VERSION_AT)) != (at, version.0) {
             return false;
         }
@@ -92,10 +104,10 @@ impl UndoLog {
             else {
                 return false;
             };
-            if offset.checked_add(length).is_none_or(|end| end > bytes) {
+            if offset < within.start || offset.checked_add(length).is_none_or(|end| end > within.end) {
                 return false;
             }
-            let (to, length) = (header + (Header::DATA_OFFSET + offset) as usize, length as usize);
+            let (to, length) = (data + offset as usize, length as usize);
             if SharedMemory::copy(&self.memory, from + Self::RANGE_WORDS, area, to, length).is_err() {
                 return false;
             }

@@ -1,5 +1,5 @@
 //! Fast path for nearly every call: a get or put of one range of a segment at home here. The segment has no lock
-//! holder, waiter, watcher, replica or history. The checks are those of every path (`state/segments/versions.rs`), in the
+//! holder, waiter, watcher, replica or history, and no rows. The checks are those of every path (`state/segments/versions.rs`), in the
 //! order of `home_ops.rs`, without a second lookup and without pending state. Every other call takes the general path,
 //! which takes a quarter more instructions for a get and nearly twice as many for a put
 //! (`scripts/guard --only engine-put-general`).
@@ -34,6 +34,7 @@ impl Segments {
         let is_plain = |segment: &&mut Segment| {
             (segment.lock_queue.is_free() || past_lock)
                 && segment.replication.is_none()
+                && segment.spec.row_bytes == 0
                 && (!segment.has_history() || unkept)
         };
         self.get_mut(id).ok().filter(is_plain)

@@ -4,7 +4,7 @@ use crate::engine::config::Counters;
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
-use crate::engine::state::pending::PendingAtomic;
+use crate::engine::state::pending::{PendingAtomic, PendingRecord};
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
@@ -19,6 +19,8 @@ pub(crate) struct Home<'a> {
     pub(crate) peers: &'a mut Peers,
     /// Atomics that wait for the current value of their word.
     pub(crate) pending_atomics: &'a mut VecDeque<PendingAtomic>,
+    /// Operations on records that wait for the record's version.
+    pub(crate) pending_records: &'a mut VecDeque<PendingRecord>,
     pub(crate) served_gets: &'a mut ServedGets,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: &'a mut Option<NameClaims>,

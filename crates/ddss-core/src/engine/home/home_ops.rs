@@ -93,13 +93,9 @@ impl Home<'_> {
             return Err(Failure::NodeDown);
         }
         let principal = waiter.principal;
-        let check = |principal, access, parts: &RangeSet| match *parts {
-            RangeSet::One { offset, bytes } => segment.check_access(principal, access, offset, bytes),
-            RangeSet::Many { .. } => {
-                segment.permissions.allow(principal, access)?;
-                let ranges = self.output.ranges_of(parts);
-                ranges.iter().try_for_each(|range| segment.check_range(range.offset, range.bytes))
-            }
+        let check = |principal, access, parts: &RangeSet| {
+            segment.permissions.allow(principal, access)?;
+            self.check_parts(segment, parts)
         };
         match &waiter.op {
             PendingOp::Get(get) => {
@@ -114,7 +110,7 @@ impl Home<'_> {
                 Ok(conditions.token.is_none() && segment.spec.model.put_waits_for_lock(conditions.requested_model))
             }
             PendingOp::Atomic { offset, token, .. } => {
-                segment.check_access(principal, Access::Write, *offset, 8)?;
+                check(principal, Access::Write, &RangeSet::One { offset: *offset, bytes: 8 })?;
                 Ok(token.is_none())
             }
             PendingOp::Lock(lock_request) => {
@@ -126,6 +122,11 @@ impl Home<'_> {
 
     pub(crate) fn execute_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let Waiter { requester, deadline_us, .. } = waiter;
+        if let Some(layout) = self.segments.get(id)?.spec.layout()
+            && !matches!(waiter.op, PendingOp::Lock(_))
+        {
+            return self.begin_record_op(now, id, &waiter, layout);
+        }
         match waiter.op {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
             PendingOp::Put { parts, source, conditions } => {
@@ -153,8 +154,19 @@ impl Home<'_> {
     }
 
     fn execute_get(&mut self, id: SegmentId, requester: Requester, get: Get) -> Result<(), Failure> {
-        let Get { parts, sink, version, .. } = get;
-        let (at, version, timestamp) = self.segments.get(id)?.find(version)?;
+        let (at, version, timestamp) = self.segments.get(id)?.find(get.version)?;
+        self.deliver_get(requester, &get, at, (version, timestamp))
+    }
+
+    /// Delivers the bytes of a get. The offsets of its ranges count from the pool offset `at`.
+    pub(crate) fn deliver_get(
+        &mut self,
+        requester: Requester,
+        get: &Get,
+        at: u64,
+        (version, timestamp): (Version, Timestamp),
+    ) -> Result<(), Failure> {
+        let Get { parts, sink, .. } = *get;
         let (channel, request) = match requester {
             Requester::Client(channel, request) => (channel, request),
             Requester::Peer(node, step) => return self.serve_get(node, step, at, parts, (version, timestamp)),
@@ -175,7 +187,7 @@ impl Home<'_> {
         Ok(())
     }
 
-    fn check_conditions(
+    pub(crate) fn check_conditions(
         &self,
         now: Now,
         id: SegmentId,
@@ -292,6 +304,10 @@ impl Home<'_> {
         }
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Read)?;
+        if segment.spec.layout().is_some() {
+            // Only its records have versions.
+            return Err(Failure::Unsupported);
+        }
         let fields = ReplyFields::of(segment.stamp(), 0);
         if fields.version > watcher.above {
             self.output.answer(watcher.requester, Outcome::Done, fields);

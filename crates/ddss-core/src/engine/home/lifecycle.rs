@@ -49,8 +49,7 @@ impl Home<'_> {
             bytes: record.spec.bytes,
             locked: 0,
         };
-        let history_len = record.spec.history_len();
-        self.output.push(Action::Format { record, header, bytes: Header::bytes_with(header.bytes, history_len) });
+        self.output.push(Action::Format { record, header, bytes: record.spec.pool_bytes() });
     }
 
     /// Completes the creation of a segment: its memory is there, or cannot be had.

@@ -8,7 +8,7 @@ use crate::engine::state::lock_queue::{PendingOp, Waiter};
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
-use crate::engine::state::pending::PendingAtomic;
+use crate::engine::state::pending::{PendingAtomic, PendingRecord};
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
@@ -27,6 +27,7 @@ struct Parts {
     replicas: Replicas,
     peers: Peers,
     pending_atomics: VecDeque<PendingAtomic>,
+    pending_records: VecDeque<PendingRecord>,
     served_gets: ServedGets,
     directory: Option<NameClaims>,
     clock: HybridClock,
@@ -45,6 +46,7 @@ impl Parts {
             replicas: Replicas::default(),
             peers: Peers::default(),
             pending_atomics: VecDeque::new(),
+            pending_records: VecDeque::new(),
             served_gets: ServedGets::default(),
             directory: None,
             clock: HybridClock::default(),
@@ -68,6 +70,7 @@ impl Parts {
             replicas: &mut self.replicas,
             peers: &mut self.peers,
             pending_atomics: &mut self.pending_atomics,
+            pending_records: &mut self.pending_records,
             served_gets: &mut self.served_gets,
             directory: &mut self.directory,
             clock: &mut self.clock,

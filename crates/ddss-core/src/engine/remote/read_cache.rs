@@ -27,7 +27,11 @@ impl Remote<'_> {
         copy_us: u32,
     ) -> Result<bool, Failure> {
         let segment = transfer.segment;
-        if copy_us == 0 || info.bytes > CACHED_BYTES_MAX || !matches!(info.model, crate::Model::Temporal(_)) {
+        if copy_us == 0
+            || info.layout().is_some()
+            || info.bytes > CACHED_BYTES_MAX
+            || !matches!(info.model, crate::Model::Temporal(_))
+        {
             return Ok(false);
         }
         let copy = match self.read_cache.get(segment) {

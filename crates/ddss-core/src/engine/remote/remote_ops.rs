@@ -13,7 +13,7 @@ use crate::engine::state::pending::{AskedPeers, Continuation, NameLookup, Pendin
 use crate::engine::state::remote_locks::RemoteLock;
 use crate::engine::state::segments::check_range;
 use crate::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX};
-use crate::model::segment::{Access, Header, Name};
+use crate::model::segment::{Access, Name};
 use crate::model::spec::Placement;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::request::listing::{ListPage, ListQuery};
@@ -244,7 +244,7 @@ impl Remote<'_> {
         let wraps = window.base.checked_add(window.bytes).is_none();
         let known = info.bytes <= SEGMENT_BYTES_MAX && info.history_len <= HISTORY_MAX;
         // The size can be computed only from valid fields.
-        let takes = if known { Header::bytes_with(info.bytes, info.history_len) } else { u64::MAX };
+        let takes = if known { info.pool_bytes() } else { u64::MAX };
         let reaches = info.copies > 1 || !wraps && window.bytes >= takes;
         if !known || !is_home && info.segment.home() != node || !reaches {
             self.output.push(Action::Disconnect { node });

@@ -54,6 +54,10 @@ pub(crate) struct ActionQueue {
     others: VecDeque<Action>,
 }
 
+/// Actions that were taken out of the queue.
+#[derive(Debug)]
+pub(crate) struct SetAside(VecDeque<Entry>, VecDeque<Action>);
+
 impl ActionQueue {
     /// Entries for which memory is reserved at the start.
     const RESERVED: usize = 1024;
@@ -76,6 +80,19 @@ impl ActionQueue {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && !self.has_commit && !self.has_reply
+    }
+
+    /// Takes all actions out, so that others come before them; `None` if no action is due.
+    pub(crate) fn set_aside(&mut self) -> Option<SetAside> {
+        debug_assert!(!self.has_commit && !self.has_reply, "both leave before any other action");
+        let is_due = !self.entries.is_empty();
+        is_due.then(|| SetAside(std::mem::take(&mut self.entries), std::mem::take(&mut self.others)))
+    }
+
+    /// Puts actions back behind those that are due now.
+    pub(crate) fn put_back(&mut self, SetAside(mut entries, mut others): SetAside) {
+        self.entries.append(&mut entries);
+        self.others.append(&mut others);
     }
 
     /// Appends an action.
@@ -220,6 +237,23 @@ mod tests {
         }
         assert_eq!(order, ["commit 1", "reply 1", "commit 2", "disconnect 3", "free 4", "reply 2"]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn actions_that_were_set_aside_follow_later_ones() {
+        // If this broke, the commit of a record would come after a read that has its version already.
+        let mut queue = ActionQueue::new();
+        assert!(queue.set_aside().is_none());
+        queue.push(Action::Disconnect { node: NodeId(3) });
+        queue.push(commit(2).action());
+        let later = queue.set_aside().expect("two actions are due");
+        queue.push(commit(1).action());
+        queue.push_reply(reply(1));
+        queue.put_back(later);
+        let order: Vec<Action> = std::iter::from_fn(|| queue.pop(drop)).collect();
+        let Reply { channel, completion, data } = reply(1);
+        let answered = Action::Reply { channel, completion, data };
+        assert_eq!(order, [commit(1).action(), answered, Action::Disconnect { node: NodeId(3) }, commit(2).action()]);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use crate::engine::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
 use crate::engine::ids::BufferId;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
-use crate::engine::state::action_queue::ActionQueue;
+use crate::engine::state::action_queue::{ActionQueue, SetAside};
 use crate::engine::state::clients::{Client, Clients};
 use crate::engine::state::memory::buffer_pool::BufferPool;
 use crate::engine::state::pending::Pending;
 use crate::limits::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use crate::model::segment::Principal;
+use crate::model::table::TableLayout;
 use crate::request::listing::ListPage;
 use crate::request::operation::ArenaRange;
 use crate::request::ranges::{Range, Ranges};
@@ -196,6 +197,25 @@ impl Output {
                 RangeList::from_iter(ranges.as_slice().iter().copied())
             }
         }
+    }
+
+    /// Returns the row of a table that contains all ranges.
+    pub(crate) fn row_of(&self, layout: TableLayout, table_bytes: u64, parts: &RangeSet) -> Result<u64, Failure> {
+        let row = match *parts {
+            RangeSet::One { offset, bytes } => layout.row_of(offset, bytes),
+            RangeSet::Many { .. } => layout.row_of_ranges(&self.ranges_of(parts)),
+        };
+        row.filter(|&row| row < layout.rows(table_bytes)).ok_or(Failure::OutOfRange)
+    }
+
+    /// Takes all actions out, so that others come before them; `None` if no action is due.
+    pub(crate) fn set_aside(&mut self) -> Option<SetAside> {
+        self.actions.set_aside()
+    }
+
+    /// Puts actions back behind those that are due now.
+    pub(crate) fn put_back(&mut self, later: SetAside) {
+        self.actions.put_back(later);
     }
 
     /// Returns the byte ranges of a message: one range, or those of the table behind it, which goes into a buffer.

@@ -4,10 +4,12 @@ use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
 use crate::engine::ids::{BufferId, StepId};
 use crate::engine::requester::Requester;
+use crate::engine::state::lock_queue::PendingOp;
 use crate::engine::state::memory::staging::Ticket;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX};
 use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
+use crate::model::table::RecordPlace;
 use crate::request::operation::{ArenaRange, LockToken, ReadOptions};
 use crate::{ChannelId, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
@@ -172,6 +174,17 @@ pub(crate) struct PendingAtomic {
     pub(crate) offset: u64,
     pub(crate) change: crate::AtomicOp,
     pub(crate) deadline_us: u64,
+}
+
+/// An operation on a record that waits for the record's version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingRecord {
+    pub(crate) now: Now,
+    pub(crate) segment: SegmentId,
+    pub(crate) requester: Requester,
+    /// Place of the record in the pool.
+    pub(crate) place: RecordPlace,
+    pub(crate) op: PendingOp,
 }
 
 #[derive(Debug, Default)]

@@ -103,7 +103,7 @@ impl Segment {
 
     /// Returns the bytes of the pool that it takes.
     pub(crate) fn pool_bytes(&self) -> u64 {
-        Header::bytes_with(self.spec.bytes, self.spec.history_len())
+        self.spec.pool_bytes()
     }
 
     /// Returns the pool offset of a version in the history; `None` without a history.
@@ -148,7 +148,7 @@ impl Segment {
     }
 
     pub(crate) fn info(&self, id: SegmentId) -> SegmentInfo {
-        let Spec { bytes, model, copies, storage, .. } = self.spec;
+        let Spec { bytes, model, copies, storage, row_bytes, .. } = self.spec;
         SegmentInfo {
             segment: id,
             bytes,
@@ -157,6 +157,7 @@ impl Segment {
             history_len: self.spec.history_len(),
             copies,
             storage,
+            row_bytes,
         }
     }
 }
@@ -364,7 +365,7 @@ impl Segments {
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::SegmentsFull);
         }
-        let bytes = Header::bytes_with(spec.bytes, spec.history_len());
+        let bytes = spec.pool_bytes();
         let at = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
@@ -468,7 +469,7 @@ impl Segments {
         {
             return Err(Failure::Malformed);
         }
-        let bytes = Header::bytes_with(spec.bytes, spec.history_len());
+        let bytes = spec.pool_bytes();
         if bytes > self.areas.free_bytes(spec.storage) {
             return Err(Failure::NoSpace);
         }

@@ -4,7 +4,7 @@ use crate::peers::links::Links;
 use crate::shard::client_arena::{CHECKED, ClientArenas};
 use crate::storage::memory::NodeMemory;
 use ddss_core::engine::{BufferId, CommitSource, Engine, RangeSet};
-use ddss_core::{ArenaRange, ClientId, NodeId, Payload, Range, Timestamp, Version};
+use ddss_core::{ArenaRange, ClientId, NodeId, Payload, Range, RecordPlace, Timestamp, Version};
 use ddss_ipc::SharedMemory;
 
 /// Parts of a shard whose bytes are copied. The engine holds the ranges, and short bytes of its own.
@@ -66,6 +66,18 @@ impl CopyActions<'_> {
     }
 
     pub(crate) fn commit(&mut self, at: u64, parts: &RangeSet, source: CommitSource, stamp: (Version, Timestamp)) {
+        self.commit_at(RecordPlace::of_plain_segment(at), parts, source, stamp);
+    }
+
+    /// Commits to a segment, or to a record of a table.
+    #[inline]
+    pub(crate) fn commit_at(
+        &mut self,
+        place: RecordPlace,
+        parts: &RangeSet,
+        source: CommitSource,
+        stamp: (Version, Timestamp),
+    ) {
         let (one, several);
         let ranges: &[Range] = match *parts {
             RangeSet::One { offset, bytes } => {
@@ -80,7 +92,7 @@ impl CopyActions<'_> {
         if let CommitSource::Buffer(kept) = source {
             let memory = self.memory;
             self.engine.consume_buffer(kept, |bytes| {
-                memory.commit(at, stamp, ranges, |area, data| {
+                memory.commit_at(place, stamp, ranges, |area, data| {
                     let mut left = bytes;
                     for range in ranges {
                         let (now, later) = left.split_at(range.bytes as usize);
@@ -91,7 +103,7 @@ impl CopyActions<'_> {
             });
             return;
         }
-        self.memory.commit(at, stamp, ranges, |area, data| {
+        self.memory.commit_at(place, stamp, ranges, |area, data| {
             let mut done = 0;
             for range in ranges {
                 self.copy_in(area, data + range.offset as usize, range.bytes, &source, done);

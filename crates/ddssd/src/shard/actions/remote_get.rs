@@ -6,7 +6,7 @@ use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
 use ddss_core::engine::{FetchTarget, RangeSet, StepId};
 use ddss_core::limits::RANGES_MAX;
-use ddss_core::{Failure, Header, NodeId, Range, RemoteWindow};
+use ddss_core::{Failure, Header, NodeId, Range, RecordPlace, RemoteWindow, TableLayout};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
 
 impl Transfers<'_> {
@@ -44,14 +44,68 @@ impl Transfers<'_> {
             to += bytes;
         }
         batch.push(read(scratch, NodeMemory::scratch_state_after(index), 8, Header::STATE_OFFSET));
-        self.recorder.count_reads(batch.len(), to - from + u64::from(Header::READ_BYTES) + 8);
-        match self.links.fabric_mut().post(&batch) {
+        self.post_reads(step, &batch, to - from + u64::from(Header::READ_BYTES) + 8);
+    }
+
+    /// Posts the reads of a remote record as one batch, which the home node executes in order.
+    ///
+    /// Identity and lock of the segment's header and the two words of the record together fill a scratch line as the
+    /// header of a plain segment does.
+    pub(crate) fn post_record_get(
+        &mut self,
+        node: NodeId,
+        step: StepId,
+        window: RemoteWindow,
+        place: RecordPlace,
+        parts: &RangeSet,
+        target: FetchTarget,
+    ) {
+        let into = match target {
+            FetchTarget::Arena(client, range) => self.arenas.of(client).map(|arena| (arena.region, range.offset())),
+            FetchTarget::Pool(at) => self.areas.region_at(at),
+        };
+        let (Some((peer, _)), Some((region, from))) = (self.links.connection_to(node), into) else {
+            return self.engine.refused(step, Failure::NodeDown);
+        };
+        let tag = Tag::RemoteGet(step).to_bits();
+        let read = |region, offset, bytes, address| Work::Read {
+            peer,
+            tag,
+            local: LocalRange { region, offset, bytes },
+            remote: RemoteRange { key: window.key, address: window.base + address },
+        };
+        let (scratch, line) = (self.scratch_region, NodeMemory::scratch_line(step.index()));
+        let mut batch = ArrayVec::<Work<'_>, { RANGES_MAX + 3 }>::new();
+        let identity_bytes = u64::from(Header::READ_BYTES) - Header::SEGMENT_OFFSET;
+        batch.push(read(scratch, line + Header::SEGMENT_OFFSET, identity_bytes, Header::SEGMENT_OFFSET));
+        batch.push(read(scratch, line, TableLayout::RECORD_HEADER_BYTES, place.header));
+        let mut to = from;
+        for run in merge_adjacent(&self.engine.ranges(parts)) {
+            batch.push(read(region, to, run.bytes.into(), place.data + run.offset));
+            to += u64::from(run.bytes);
+        }
+        let state_after = NodeMemory::scratch_state_after(step.index());
+        batch.push(read(scratch, state_after, 8, place.header + Header::STATE_OFFSET));
+        self.post_reads(step, &batch, to - from + identity_bytes + TableLayout::RECORD_HEADER_BYTES + 8);
+    }
+
+    /// Posts the reads of one get.
+    fn post_reads(&mut self, step: StepId, batch: &[Work<'_>], bytes: u64) {
+        self.recorder.count_reads(batch.len(), bytes);
+        match self.links.fabric_mut().post(batch) {
             Ok(()) => self.inflight_reads.begin(step, batch.len() as u8, None),
             Err(error) if error.index == 0 => self.engine.refused(step, failure_from_post(error.kind)),
             Err(error) => self.inflight_reads.begin(step, error.index as u8, Some(failure_from_post(error.kind))),
         }
     }
 }
+
+/// The first words of a record are those of a header.
+const _: () = assert!(
+    Header::STATE_OFFSET == 0
+        && Header::TIMESTAMP_OFFSET == 8
+        && Header::SEGMENT_OFFSET == TableLayout::RECORD_HEADER_BYTES
+);
 
 /// Merges adjacent ranges into as few reads as possible; adjacent ranges are adjacent in the arena, too.
 fn merge_adjacent(ranges: &[Range]) -> ArrayVec<Range, RANGES_MAX> {

@@ -127,6 +127,7 @@ pub(super) fn sends_invalid_segment_info(target: &Target) -> AttackResult {
             history_len,
             copies: 1,
             storage: Storage::Memory,
+            row_bytes: 0,
         };
         let window = RemoteWindow { key: 1, base: u64::MAX - 5, bytes: 1 << 50 };
         let mut member = Member::authenticate(target)?;

@@ -65,6 +65,6 @@ impl Segments {
         let at = self.get(info.segment).ok();
         // A replicated segment is read through its home's engine, which knows whether it is still the home.
         let at = at.filter(|segment| segment.replication.is_none()).map(|segment| segment.at);
-        OpenedSegment { segment: info.segment, bytes: info.bytes, at, model: info.model }
+        OpenedSegment { segment: info.segment, bytes: info.bytes, at, model: info.model, row_bytes: info.row_bytes }
     }
 }

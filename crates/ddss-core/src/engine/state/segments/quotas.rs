@@ -5,7 +5,6 @@
 
 use crate::Failure;
 use crate::limits::BLOCK_BYTES;
-use crate::model::segment::Header;
 use crate::model::spec::Spec;
 use std::collections::BTreeMap;
 
@@ -63,7 +62,7 @@ pub(crate) struct Accounts {
 impl Accounts {
     /// Returns the memory that a segment takes.
     fn bytes_of(spec: &Spec) -> u64 {
-        Header::bytes_with(spec.bytes, spec.history_len()).next_multiple_of(BLOCK_BYTES as u64)
+        spec.pool_bytes().next_multiple_of(BLOCK_BYTES as u64)
     }
 
     /// Adds a segment to a user.

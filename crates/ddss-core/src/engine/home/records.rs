@@ -1,0 +1,129 @@
+//! Operations on the records of a table whose home is this node.
+//!
+//! The versions of records are in the table's memory only, so each operation reads one first
+//! ([`Action::ReadRecord`]). The decision follows at once: its actions come before all other actions that are due, so
+//! no other operation runs between the read and the commit.
+
+use crate::engine::action::{Action, CommitSource, RangeSet};
+use crate::engine::config::Now;
+use crate::engine::fault_injection::planted;
+use crate::engine::home::handler::Home;
+use crate::engine::requester::ReplyFields;
+use crate::engine::state::lock_queue::{PendingOp, Waiter};
+use crate::engine::state::pending::PendingRecord;
+use crate::engine::state::segments::Segment;
+use crate::model::table::TableLayout;
+use crate::request::operation::PutConditions;
+use crate::{Failure, Outcome, SegmentId, Timestamp, Version};
+
+impl Home<'_> {
+    /// Checks that ranges lie inside a segment, and inside one row of a table.
+    pub(crate) fn check_parts(&self, segment: &Segment, parts: &RangeSet) -> Result<(), Failure> {
+        match *parts {
+            RangeSet::One { offset, bytes } => segment.check_range(offset, bytes)?,
+            RangeSet::Many { .. } => {
+                self.output
+                    .ranges_of(parts)
+                    .iter()
+                    .try_for_each(|range| segment.check_range(range.offset, range.bytes))?;
+            }
+        }
+        segment.spec.layout().map_or(Ok(()), |layout| self.output.row_of(layout, segment.spec.bytes, parts).map(drop))
+    }
+
+    /// Reads the record of an operation that passed all other checks.
+    pub(crate) fn begin_record_op(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        waiter: &Waiter,
+        layout: TableLayout,
+    ) -> Result<(), Failure> {
+        let &Waiter { requester, op, .. } = waiter;
+        let (parts, token, word) = match op {
+            PendingOp::Get(get) => (get.parts, None, None),
+            PendingOp::Put { parts, conditions, .. } => (parts, conditions.token, None),
+            PendingOp::Atomic { offset, token, .. } => (RangeSet::One { offset, bytes: 8 }, token, Some(offset)),
+            PendingOp::Lock(_) => return Err(Failure::Unsupported),
+        };
+        self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
+        let segment = self.segments.get(id)?;
+        let row = self.output.row_of(layout, segment.spec.bytes, &parts)?;
+        let place = layout.record(row).of_segment(segment.at);
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, place, op });
+        self.output.push(Action::ReadRecord { place, word });
+        Ok(())
+    }
+
+    /// Completes an operation with what [`Action::ReadRecord`] found.
+    pub(crate) fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
+        let pending = self.pending_records.pop_front().expect("each read of a record is answered once");
+        let later = self.output.set_aside();
+        if let Err(failure) = self.decide_record_op(&pending, state, timestamp, word) {
+            self.free_op_buffers(&pending.op);
+            self.output.answer(pending.requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+        if let Some(later) = later {
+            self.output.put_back(later);
+        }
+    }
+
+    fn decide_record_op(
+        &mut self,
+        pending: &PendingRecord,
+        state: u64,
+        timestamp: Timestamp,
+        word: u64,
+    ) -> Result<(), Failure> {
+        let &PendingRecord { segment, requester, place, op, .. } = pending;
+        self.segments.get(segment)?;
+        if state & 1 != 0 {
+            // Commits are complete before the next action, and recovery undoes the last one of a daemon that died.
+            return Err(Failure::Contended);
+        }
+        let version = Version(state >> 1);
+        match op {
+            PendingOp::Get(get) => match get.version {
+                Some(wanted) if wanted > version => Err(Failure::VersionMismatch),
+                Some(wanted) if wanted < version => Err(Failure::VersionGone),
+                _ => self.deliver_get(requester, &get, place.data, (version, timestamp)),
+            },
+            PendingOp::Put { parts, source, conditions } => {
+                if conditions.version.is_some_and(|named| named != version)
+                    && !planted!(self.segments, UncheckedVersion)
+                {
+                    return Err(Failure::VersionMismatch);
+                }
+                self.commit_record(pending, version, (parts, source), 0);
+                Ok(())
+            }
+            PendingOp::Atomic { offset, change, .. } => {
+                match change.apply(word) {
+                    Some(new) => {
+                        let parts = RangeSet::One { offset, bytes: 8 };
+                        self.commit_record(pending, version, (parts, CommitSource::Word(new)), word);
+                    }
+                    None => self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word }),
+                }
+                Ok(())
+            }
+            PendingOp::Lock(_) => Err(Failure::Unsupported),
+        }
+    }
+
+    /// Commits to a record and answers the requester.
+    fn commit_record(
+        &mut self,
+        pending: &PendingRecord,
+        before: Version,
+        (parts, source): (RangeSet, CommitSource),
+        word: u64,
+    ) {
+        let &PendingRecord { now, requester, place, .. } = pending;
+        let (version, timestamp) = (Version(before.0 + 1), self.clock.next(now.wall_us));
+        self.counters.commits += 1;
+        self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
+        self.output.free_table(&parts);
+        self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+    }
+}
