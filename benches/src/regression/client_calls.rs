@@ -100,7 +100,7 @@ fn answer(entry: &Entry) -> Option<Entry> {
     match request.operation {
         Operation::Allocate { .. } => {
             let segment = SegmentId::from_bits(1 << 48);
-            let opened = OpenedSegment { segment, bytes: BYTES as u64, at: None, model: Model::Write };
+            let opened = OpenedSegment { segment, bytes: BYTES as u64, at: None, model: Model::Write, row_bytes: 0 };
             completion.data = opened.encode();
         }
         Operation::Get { inline, .. } => completion.inline = inline,

@@ -20,6 +20,8 @@ pub(crate) struct SegmentLocation {
     pub(crate) name: Arc<str>,
     pub(crate) id: SegmentId,
     pub(crate) bytes: u64,
+    /// Bytes of one row of a table; 0 for a plain segment.
+    pub(crate) row_bytes: u32,
     /// The model that calls ask for.
     pub(crate) requested_model: Option<Model>,
     /// Timeout of the handle's calls, if it differs from the client's.
@@ -33,7 +35,9 @@ impl SegmentLocation {
     pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
         let mapped = if client.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
         let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
-        Self { name: name.into(), id, bytes, requested_model: None, timeout: None, mapped, rules }.with_model(None)
+        let row_bytes = opened.row_bytes;
+        Self { name: name.into(), id, bytes, row_bytes, requested_model: None, timeout: None, mapped, rules }
+            .with_model(None)
     }
 
     /// Returns a handle whose calls ask for this model.

@@ -12,4 +12,5 @@ mod same_core;
 mod slices;
 mod streams;
 mod system_calls;
+mod tables;
 mod waits;

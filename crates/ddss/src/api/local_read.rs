@@ -7,7 +7,7 @@
 
 use crate::session::Inner;
 use crate::value::Stamp;
-use ddss_core::{Header, LockDependency, Model, OpenedSegment, Timestamp, Version, area_of, offset_of};
+use ddss_core::{Header, LockDependency, Model, OpenedSegment, TableLayout, Timestamp, Version, area_of, offset_of};
 use ddss_ipc::lock_free::Seqlock;
 use std::sync::atomic::{Ordering, fence};
 
@@ -17,6 +17,16 @@ pub(crate) struct MappedSegment {
     framed: Seqlock,
     segment: u64,
     model: Model,
+    /// Layout and number of the rows of a table.
+    table: Option<(TableLayout, u64)>,
+}
+
+/// Places of a record in the payload of its segment.
+#[derive(Clone, Copy)]
+struct LocalRecord {
+    state: usize,
+    timestamp: usize,
+    data: usize,
 }
 
 /// Consistency that a handle's local reads need. Computed once from the segment's model and the model that the handle
@@ -53,8 +63,11 @@ impl MappedSegment {
         let at = opened.at?;
         let area = client.areas.get(&client.plan.socket, area_of(at))?;
         let header = usize::try_from(offset_of(at)).ok()?;
-        let framed = area.seqlock_at(header, usize::try_from(opened.bytes).ok()?).ok()?;
-        Some(Self { framed, segment: opened.segment.to_bits(), model: opened.model })
+        let layout = TableLayout::new(opened.row_bytes);
+        let table = layout.map(|layout| (layout, layout.rows(opened.bytes)));
+        let bytes = layout.map_or(opened.bytes, |layout| layout.pool_bytes(opened.bytes) - Header::DATA_OFFSET);
+        let framed = area.seqlock_at(header, usize::try_from(bytes).ok()?).ok()?;
+        Some(Self { framed, segment: opened.segment.to_bits(), model: opened.model, table })
     }
 
     /// Selects the rules for a handle that asks for this model.
@@ -74,6 +87,9 @@ impl MappedSegment {
     /// Reads a range. `None`: the daemon has to serve the get, which also reports an invalid range.
     #[inline]
     pub(crate) fn get(&self, rules: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        if let Some((layout, rows)) = self.table {
+            return self.get_row(rules, (layout, rows), offset, into);
+        }
         match rules {
             LocalReadRules::None => None,
             LocalReadRules::Words => self.get_words(offset, into),
@@ -95,6 +111,77 @@ impl MappedSegment {
             (self.framed.word::<STATE>(Ordering::Relaxed), self.framed.word::<TIMESTAMP>(Ordering::Relaxed));
         let ours = self.framed.word::<SEGMENT>(Ordering::Relaxed) == self.segment;
         ours.then_some(Stamp { version: Version(state >> 1), timestamp: Timestamp(timestamp) })
+    }
+
+    /// Reads bytes of one row, by the version of its record.
+    #[inline]
+    fn get_row(
+        &self,
+        rules: LocalReadRules,
+        (layout, rows): (TableLayout, u64),
+        offset: u64,
+        into: &mut [u8],
+    ) -> Option<Stamp> {
+        let row = layout.row_of(offset, u32::try_from(into.len()).ok()?).filter(|&row| row < rows)?;
+        let place = layout.record(row);
+        let at = |place: u64| usize::try_from(place - Header::DATA_OFFSET).ok();
+        let state = at(place.header)?;
+        let record = LocalRecord {
+            state: state + Header::STATE_OFFSET as usize,
+            timestamp: state + Header::TIMESTAMP_OFFSET as usize,
+            data: at(place.data)? + usize::try_from(offset).ok()?,
+        };
+        match rules {
+            LocalReadRules::None => None,
+            LocalReadRules::Words => self.get_row_attempt(record, false, into, |_, _| true),
+            LocalReadRules::Whole => self.get_row_whole(record, false, into),
+            LocalReadRules::Unlocked => self.get_row_whole(record, true, into),
+        }
+    }
+
+    #[inline]
+    fn get_row_whole(&self, record: LocalRecord, minds_holders: bool, into: &mut [u8]) -> Option<Stamp> {
+        for _ in 0..ATTEMPTS_MAX {
+            if minds_holders && self.framed.word::<LOCKED>(Ordering::Acquire) != 0 {
+                return None;
+            }
+            let is_whole = |before: u64, after: u64| before & 1 == 0 && before == after;
+            if let Some(stamp) = self.get_row_attempt(record, minds_holders, into, is_whole) {
+                return Some(stamp);
+            }
+            if self.framed.word::<SEGMENT>(Ordering::Relaxed) != self.segment {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Reads a row once. `accept` decides about the state word before and after the bytes.
+    #[inline(always)]
+    fn get_row_attempt(
+        &self,
+        record: LocalRecord,
+        minds_holders: bool,
+        into: &mut [u8],
+        accept: impl FnOnce(u64, u64) -> bool,
+    ) -> Option<Stamp> {
+        // Acquire: pairs with the daemon's Release of the record's state word. A reader that sees a version sees its
+        // bytes, and whether its writer still has the lock.
+        let state = self.framed.payload_word(record.state, Ordering::Acquire)?;
+        if minds_holders && self.framed.word::<LOCKED>(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let timestamp = self.framed.payload_word(record.timestamp, Ordering::Relaxed)?;
+        if !self.framed.read(record.data, into) {
+            return None;
+        }
+        // Acquire fence: pairs with the daemon's fence behind the odd state word, as for a whole segment.
+        fence(Ordering::Acquire);
+        let ours = self.framed.word::<SEGMENT>(Ordering::Relaxed) == self.segment;
+        let after = self.framed.payload_word(record.state, Ordering::Relaxed)?;
+        let stamp = Stamp { version: Version(state >> 1), timestamp: Timestamp(timestamp) };
+        (ours && accept(state, after)).then_some(stamp)
     }
 
     /// Reads bytes that are all of one version.

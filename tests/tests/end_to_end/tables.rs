@@ -1,0 +1,119 @@
+//! Tables with real daemons: rows over two nodes, and the death of a client or a daemon in the middle of a put.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, Spec, Storage, Table, Version};
+use ddss_testkit::{Daemon, ScriptedClient, pattern, retry};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+
+fn client(daemon: &Daemon, near: bool) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(near).connect().expect("the daemon serves")
+}
+
+// If this failed, a row would have other bytes or another version on another node.
+#[test]
+fn rows_of_a_table_are_read_and_written_on_both_nodes() {
+    let [home, other] = Daemon::pair().unwrap();
+    for row_bytes in [8, 200, 5000, 60_000] {
+        let name = format!("rows-{row_bytes}");
+        let here = Table::allocate(&client(&home, true), &name, Spec::table(5, row_bytes)).unwrap();
+        let there_client = client(&other, true);
+        let there = retry(|| Table::open(&there_client, &name));
+        let served = Table::open(&client(&home, false), &name).unwrap();
+        let length = row_bytes as usize;
+        for round in 1..4u64 {
+            for row in 0..5 {
+                let seed = round * 10 + row;
+                let writer = if (round + row) % 2 == 0 { &here } else { &there };
+                let bytes = pattern(seed, length);
+                let put = writer.put_if(row, Version(round - 1), 0, &bytes).unwrap();
+                assert_eq!(put.version, Version(round));
+                for reader in [&here, &there, &served] {
+                    let value = reader.get(row).unwrap();
+                    assert_eq!((value.stamp(), &value[..]), (put, &bytes[..]), "{row_bytes}");
+                    let late = reader.put_if(row, Version(round - 1), 0, &[0; 8]).unwrap_err();
+                    assert_eq!(late.failure(), Some(Failure::VersionMismatch));
+                }
+            }
+        }
+        assert_eq!(there.fetch_add(4, 0, 0).unwrap().stamp.version, Version(4));
+        let crossing = there.segment().get(u64::from(row_bytes) - 1..u64::from(row_bytes) + 1).unwrap_err();
+        assert_eq!(crossing.failure(), Some(Failure::OutOfRange));
+        // New permissions move a table.
+        here.segment().set_mode(0o644).unwrap();
+        for reader in [&here, &there, &served] {
+            assert_eq!(reader.get(3).unwrap()[..], pattern(33, length)[..]);
+        }
+        there.release().unwrap();
+        assert_eq!(here.get(0).unwrap_err().failure(), Some(Failure::NotFound));
+    }
+}
+
+// If this failed, a crash of one application would leave half of a row to all others.
+#[test]
+fn row_put_is_atomic_when_writer_is_killed() {
+    let [home, other] = Daemon::pair().unwrap();
+    let row_bytes = 100_000;
+    let table = Table::allocate(&client(&home, true), "torn", Spec::table(2, row_bytes)).unwrap();
+    table.put(1, 0, &pattern(5, row_bytes as usize)).unwrap();
+    let far_client = client(&other, true);
+    let far = retry(|| Table::open(&far_client, "torn"));
+    for daemon in [&home, &other] {
+        let mut writer = ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap();
+        assert!(writer.ask("open torn").unwrap().starts_with("ok"));
+        // The scripted client puts offset 0 on: row 0.
+        assert_eq!(writer.ask(&format!("put-for-ever {row_bytes}")).unwrap(), "ok writing");
+        let before = table.get(0).unwrap().version();
+        while table.get(0).unwrap().version().0 < before.0 + 20 {}
+        writer.kill().unwrap();
+        for reader in [&table, &far] {
+            let value = reader.get(0).unwrap();
+            // It writes two patterns in turn.
+            assert!([0, 1].into_iter().any(|seed| value[..] == pattern(seed, row_bytes as usize)[..]), "a torn row");
+            assert_eq!(reader.get(1).unwrap()[..], pattern(5, row_bytes as usize)[..]);
+        }
+        let version = table.get(0).unwrap().version();
+        assert_eq!(far.put_if(0, version, 0, b"next").unwrap().version.0, version.0 + 1);
+    }
+}
+
+// If this failed, an acknowledged put of a row would be lost with its daemon, or half of another one would stay.
+#[test]
+fn row_put_is_atomic_when_daemon_is_killed() {
+    const ROW_BYTES: usize = 100_000;
+    for storage in [Storage::Memory, Storage::File] {
+        let mut daemon = Daemon::start(1).unwrap();
+        let spec = Spec::table(3, ROW_BYTES as u32).storage(storage);
+        let table = Table::allocate(&client(&daemon, true), "rows", spec).unwrap();
+        table.put(0, 0, &pattern(1, ROW_BYTES)).unwrap();
+        let mut last = 0;
+        for round in 0..4 {
+            let writer = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(5)).connect().unwrap();
+            let rows = Table::open(&writer, "rows").unwrap();
+            let began = last;
+            let put = std::thread::spawn(move || {
+                let mut last = began;
+                while rows.put(1, 0, &pattern(last + 1, ROW_BYTES)).is_ok() {
+                    last += 1;
+                }
+                last
+            });
+            std::thread::sleep(Duration::from_millis(30 + 7 * round));
+            daemon.kill().unwrap();
+            let acknowledged = put.join().unwrap();
+            daemon.restart().unwrap();
+            let value = table.get(1).unwrap();
+            // The version counts the puts, so it tells which one the bytes have to be of.
+            assert!([acknowledged, acknowledged + 1].contains(&value.version().0), "{storage:?}: a put was lost");
+            last = value.version().0;
+            assert!(last == 0 || value[..] == pattern(last, ROW_BYTES)[..], "{storage:?}: a mix of two puts");
+            assert_eq!(table.get(0).unwrap()[..], pattern(1, ROW_BYTES)[..]);
+            assert_eq!(table.get(2).unwrap().version(), Version(0));
+        }
+        assert!(last > 0, "nothing was put");
+        let put = table.put_if(1, Version(last), 0, b"after").unwrap();
+        assert_eq!(put.version.0, last + 1);
+    }
+}
