@@ -1,11 +1,11 @@
-//! Byte streams between two processes of one node.
+//! Byte streams between two processes: through shared memory of one node, or by the Sockets Direct Protocol on a TCP connection.
 //!
 //! The descriptor of a stream is the kernel's TCP socket: names, ports, refused connections and the death of a peer stay the kernel's. If
 //! both ends have this library, their bytes go through two rings in shared memory; otherwise the connection stays plain TCP. The calling
 //! thread does all the work; there is no daemon and no thread.
 //!
 //! The main types are [`Stream`] and [`Listener`], used as `TcpStream` and `TcpListener` are. [`Endpoint`] is one end by its descriptor; the
-//! preload library `ddss-preload` maps libc's calls to it.
+//! preload library `ddss-preload` maps libc's calls to it. [`wire`] has the streams between nodes.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -27,6 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![cfg_attr(loom, allow(dead_code, reason = "the models use the cursors only"))]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 mod cursors;
 #[cfg(not(loom))]
@@ -53,6 +56,8 @@ mod sync;
 mod sys;
 #[cfg(not(loom))]
 mod thread_lock;
+#[cfg(not(loom))]
+pub mod wire;
 
 #[cfg(not(loom))]
 pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_offer_after, set_spin_max};

@@ -35,5 +35,14 @@ pub const SPIN_MAX_NS: u64 = 20_000;
 /// Shortest spin, in nanoseconds. Below it a thread does not spin at all.
 pub const SPIN_MIN_NS: u64 = 2_000;
 
+/// Longest wait for the answer to the hello of a stream on the wire.
+pub const WIRE_HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Longest time that dropping a stream on the wire takes to send what is left.
+pub const WIRE_CLOSE_MAX: Duration = Duration::from_secs(1);
+/// Interval between two looks at what the peer's kernel has.
+pub const LINGER_LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Bytes of private data in a start frame of MPA.
+pub const PRIVATE_DATA_MAX: usize = 512;
+
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(WRITABLE_BYTES <= RING_BYTES);

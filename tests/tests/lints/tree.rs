@@ -24,7 +24,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
     rule("ddssd", &["ddss-core", "ddss-admin", "ddss-admission", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
     // Streams know nothing of segments, and the client crate nothing of streams.
-    rule("ddss-stream", &[], &[]),
+    rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
     rule("ddss-cli", &["ddss-client", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
     rule("ddss-sim", &["ddss-core"], &[]),

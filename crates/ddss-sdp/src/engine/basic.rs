@@ -181,6 +181,12 @@ impl BasicStream {
         Some(outgoing(&header, &body, &[]))
     }
 
+    /// Returns true if stream bytes or the half close of this side wait for credits, the clock or the next call.
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        !self.control.close.is_reset && (self.send.count() > 0 || self.control.pending.disconnect)
+    }
+
     /// Returns the time of the next call of [`next_message`](Self::next_message), if a small message waits for it.
     #[must_use]
     pub fn next_deadline_ms(&self) -> Option<u64> {

@@ -1,0 +1,12 @@
+//! Send queue of a socket.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Returns the bytes, the end of the stream among them, that the peer's kernel has not acknowledged.
+pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one `int`, and `bytes` is one.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if asked == 0 { Ok(bytes.unsigned_abs()) } else { Err(io::Error::last_os_error()) }
+}

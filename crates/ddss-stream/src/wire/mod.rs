@@ -1,0 +1,16 @@
+//! Streams between nodes: the Sockets Direct Protocol over iWARP in user space, on the application's own TCP connection.
+//!
+//! [`WireStream`] is one end. Its plan follows from where the fabric carries out its work ([`capabilities`]); a peer that knows the
+//! specification only gets the basic plan. The calling thread does all the work.
+//!
+//! It cannot be faster than the TCP below it. What it adds is a checksum over every frame, and the measure of what copies, messages and
+//! credits cost.
+
+mod engine;
+mod start;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use engine::capabilities;
+pub use stream::{WireConfig, WireStream};
