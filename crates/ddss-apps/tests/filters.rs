@@ -35,7 +35,7 @@ fn answers_equal_the_direct_computation_on_every_link() {
     for program in ["microscope", "isosurface"] {
         let (is_good, out, err) = run(&[program, "--queries", "3"]);
         assert!(is_good, "{program}: {out}{err}");
-        assert!(out.contains("9 of 9 answers equal the direct computation"), "{out}");
+        assert!(out.contains("15 of 15 answers equal the direct computation"), "{out}");
         LinkKind::ALL.iter().for_each(|link| assert!(out.contains(&format!("{link}: 3 queries")), "{out}"));
     }
 }
@@ -73,5 +73,8 @@ fn missing_data_names_the_script_that_fetches_it() {
     let (is_good, _, err) = run(&["microscope", "--data", "/nonexistent"]);
     assert!(!is_good && err.contains("scripts/datasets fetches it"), "{err}");
     let (is_good, _, err) = run(&["microscope", "--link", "pigeon"]);
-    assert!(!is_good && err.contains("no link is called pigeon; there are: tcp, unix, same-node"), "{err}");
+    assert!(
+        !is_good && err.contains("no link is called pigeon; there are: tcp, unix, same-node, basic, enhanced"),
+        "{err}"
+    );
 }

@@ -23,7 +23,7 @@ usage: filters microscope|isosurface [--link KIND] [--queries N] [--runs N] [--c
 
 Starts one process for each filter, sends queries, and compares each answer with a direct computation. The exit status is 1 if one differs.
 
-  --link KIND    streams between the filters: tcp, unix, same-node; without it, each kind in turn
+  --link KIND    streams between the filters: tcp, unix, same-node, basic, enhanced; without it, each kind in turn
   --queries N    queries of a run (default 8)
   --runs N       runs of each kind, alternating (default 1)
   --copies N     copies of the picture in each direction of the slide (default 4; 32 make 1 GiB of pixels)

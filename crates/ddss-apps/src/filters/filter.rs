@@ -25,6 +25,10 @@ pub fn run_filter(filter: &mut dyn Filter, from: impl Read, to: impl Write) -> R
     let (mut from, mut to) = (FrameReader::new(from), FrameWriter::new(to));
     let mut has_query = false;
     loop {
+        if from.may_wait() {
+            // The next filter may have nothing else to do than what waits here.
+            to.flush().map_err(Error::system("writing to the next filter"))?;
+        }
         let frame = from.read().map_err(Error::system("reading from the filter before"))?;
         match frame {
             Frame::Begin(query) if !has_query => {
@@ -40,6 +44,7 @@ pub fn run_filter(filter: &mut dyn Filter, from: impl Read, to: impl Write) -> R
             }
             Frame::Close if !has_query => {
                 send(&mut to, Frame::Close)?;
+                to.flush().map_err(Error::system("writing to the next filter"))?;
                 return Ok(to.written());
             }
             _ => return Err(super::query::refused("a frame out of its order".into())),

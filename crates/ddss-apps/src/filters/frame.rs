@@ -61,7 +61,11 @@ impl<W: Write> FrameWriter<W> {
         self.out.write_all(&self.frame)?;
         self.bytes += self.frame.len() as u64;
         self.units += u64::from(kind == UNIT);
-        // A frame never waits in a buffer of this process: the next filter may have nothing else to do.
+        Ok(())
+    }
+
+    /// Sends what waits in a buffer of this process.
+    pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
@@ -82,6 +86,11 @@ impl<R: Read> FrameReader<R> {
     /// Reads from a stream.
     pub fn new(from: R) -> Self {
         Self { from: BufReader::with_capacity(READ_BYTES, from), body: Vec::new() }
+    }
+
+    /// Returns true if the next frame may have to be waited for.
+    pub fn may_wait(&self) -> bool {
+        self.from.buffer().is_empty()
     }
 
     /// Reads the next frame. The end of the stream before a `Close` is an error.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use ddss_stream::wire::{WireConfig, WireStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Error;
@@ -26,11 +27,15 @@ pub enum LinkKind {
     Unix,
     /// `ddss-stream`: shared memory between processes of one node.
     SameNode,
+    /// The Sockets Direct Protocol on TCP, as its specification has it: private buffers and credits.
+    Basic,
+    /// The Sockets Direct Protocol on TCP without redundant copies, messages and credits.
+    Enhanced,
 }
 
 impl LinkKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Unix, Self::SameNode];
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Unix, Self::SameNode, Self::Basic, Self::Enhanced];
 }
 
 impl fmt::Display for LinkKind {
@@ -39,6 +44,8 @@ impl fmt::Display for LinkKind {
             Self::Tcp => "tcp",
             Self::Unix => "unix",
             Self::SameNode => "same-node",
+            Self::Basic => "basic",
+            Self::Enhanced => "enhanced",
         })
     }
 }
@@ -54,6 +61,14 @@ impl FromStr for LinkKind {
     }
 }
 
+/// Returns the settings of a stream on the wire.
+fn wire(kind: LinkKind) -> WireConfig {
+    let mut config = if kind == LinkKind::Basic { WireConfig::default().basic() } else { WireConfig::default() };
+    // As for TCP: a filter that waits for its input has nothing else to send soon.
+    config.stream.no_delay = true;
+    config
+}
+
 /// Input of a filter that listens until the filter before connects.
 #[derive(Debug)]
 pub struct StageInput {
@@ -66,6 +81,7 @@ enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
     SameNode(ddss_stream::Listener),
+    Wire(TcpListener, WireConfig),
 }
 
 impl StageInput {
@@ -82,6 +98,10 @@ impl StageInput {
                     let path = folder.join(format!("{name}.sock"));
                     let listener = Listener::Unix(UnixListener::bind(&path)?);
                     Self { listener, address: path.to_string_lossy().into_owned() }
+                }
+                LinkKind::Basic | LinkKind::Enhanced => {
+                    let listener = TcpListener::bind(any)?;
+                    Self { address: listener.local_addr()?.to_string(), listener: Listener::Wire(listener, wire(kind)) }
                 }
                 LinkKind::SameNode => {
                     let listener = ddss_stream::Listener::bind(any)?;
@@ -108,6 +128,7 @@ impl StageInput {
                 }
                 Listener::Unix(listener) => Box::new(listener.accept()?.0),
                 Listener::SameNode(listener) => Box::new(listener.accept()?.0),
+                Listener::Wire(listener, config) => Box::new(WireStream::accept(listener.accept()?.0, config)?),
             })
         };
         accepted().map_err(Error::system(format!("waiting for the filter before at {}", self.address)))
@@ -118,6 +139,7 @@ impl StageInput {
             Listener::Tcp(listener) => listener.as_fd(),
             Listener::Unix(listener) => listener.as_fd(),
             Listener::SameNode(listener) => listener.as_fd(),
+            Listener::Wire(listener, _) => listener.as_fd(),
         }
     }
 }
@@ -148,6 +170,7 @@ impl StageOutput {
                 }
                 LinkKind::Unix => Box::new(UnixStream::connect(PathBuf::from(address))?),
                 LinkKind::SameNode => Box::new(ddss_stream::Stream::connect(socket()?)?),
+                LinkKind::Basic | LinkKind::Enhanced => Box::new(WireStream::connect(socket()?, &wire(kind))?),
             })
         };
         connected().map_err(Error::system(format!("connecting to the next filter at {address} ({kind})")))
