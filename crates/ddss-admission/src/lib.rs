@@ -8,6 +8,9 @@
 //! The crate has no dependency, no clock and no socket, so that a fabric can use it without the rest of DDSS.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 mod eviction;
 mod rate_limiter;
 

@@ -25,6 +25,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 mod argument_error;
 mod clock;
 mod codec;

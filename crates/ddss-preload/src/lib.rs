@@ -3,6 +3,9 @@
 //! `ddss run -- PROGRAM` sets `LD_PRELOAD` to this library. It maps descriptors to streams and calls to operations, and hands everything
 //! else to the next library. A call that rings cannot carry out keeps its stream on TCP.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 mod calls;
 mod descriptor_table;
 mod epoll;

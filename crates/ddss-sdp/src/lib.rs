@@ -55,6 +55,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
 pub mod codec;
 mod engine;
 mod error;
