@@ -258,6 +258,9 @@ pub(crate) struct AllocateOptions {
     /// Home of the segment: local (this node), a node number, round-robin, or hash (by name)
     #[arg(long, default_value = "local", value_name = "WHERE", value_parser = placement)]
     pub(crate) home: Placement,
+    /// Makes a table of rows with that many bytes each, a multiple of 8: each row has its own version
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(8..))]
+    pub(crate) row: Option<u32>,
     /// Old versions in the history, at most 1024
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) history: u16,

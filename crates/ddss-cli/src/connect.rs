@@ -47,6 +47,7 @@ pub(crate) fn allocate(options: &AllocateOptions, json: bool) -> Result<(), Comm
     let mut spec = Spec::new(options.bytes);
     (spec.model, spec.mode) = (options.model, options.mode);
     spec.storage = options.storage;
+    spec.row_bytes = options.row.unwrap_or_default();
     (spec.placement, spec.history, spec.copies) = (options.home, options.history, options.copies);
     let segment = connect(&options.named.place)?.allocate(&options.named.name, spec)?;
     describe(&segment, json);

@@ -16,7 +16,8 @@ Examples:
   ddss allocate scores 4096 --mode 640 --history 3
   ddss allocate rates 64 --model temporal=500   reads may be 500 µs old
   ddss allocate ledger 4096 --copies 2          with a replica
-  ddss allocate queue 4096 --home 2             its home is node 2";
+  ddss allocate queue 4096 --home 2             its home is node 2
+  ddss allocate users 64000 --row 64            1000 rows, each with its own version";
 
 pub(crate) const LS: &str = "\
 Examples:

@@ -53,6 +53,26 @@ fn segment_lifecycle_works_from_allocate_to_release() {
     );
 }
 
+// If this failed, a user could not see that a segment is a table, nor read a row of it.
+#[test]
+fn table_shows_its_rows_and_gives_one_at_a_time() {
+    let daemon = Daemon::start(1).unwrap();
+    assert_eq!(output_parts(&ddss(&daemon, &["allocate", "users", "640", "--row", "64"], b"")).0, 0);
+    for (row, name) in [(0, "ann"), (1, "bob"), (1, "eve")] {
+        let offset = (64 * row).to_string();
+        assert_eq!(output_parts(&ddss(&daemon, &["put", "users", "-", "--offset", &offset], name.as_bytes())).0, 0);
+    }
+    let stat = ddss(&daemon, &["stat", "users"], b"");
+    assert!(output_parts(&stat).1.contains("10 rows of 64 bytes, each with its own version"), "{stat:?}");
+    assert_eq!(json(&ddss(&daemon, &["stat", "users", "--json"], b""))["row_bytes"], 64);
+    let row = json(&ddss(&daemon, &["get", "users", "--offset", "64", "--length", "3", "--json"], b""));
+    assert_eq!((row["hex"].as_str(), &row["version"]), (Some("657665"), &2.into()));
+    let (code, _, why) = output_parts(&ddss(&daemon, &["get", "users"], b""));
+    assert!(code == 1 && why.contains("`ddss get users --offset 64 --length 64`"), "{code}: {why}");
+    let (code, _, why) = output_parts(&ddss(&daemon, &["allocate", "odd", "100", "--row", "64"], b""));
+    assert!(code == 2 && why.contains("a multiple of the row's 64"), "{code}: {why}");
+}
+
 // If this failed, a mistyped command would give no message, or a wrong one.
 #[test]
 fn wrong_arguments_give_an_error_message_and_exit_code() {

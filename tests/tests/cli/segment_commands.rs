@@ -53,7 +53,7 @@ fn segment_list_is_complete_and_has_stable_field_names() {
         "nodes_reading",
         "replica",
     ];
-    assert_eq!(keys, [&expected[..], &["storage", "timestamp_us", "uid", "version"]].concat());
+    assert_eq!(keys, [&expected[..], &["row_bytes", "storage", "timestamp_us", "uid", "version"]].concat());
     let names: Vec<&str> = found.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["scores/1", "scores/2"]);
     assert_eq!(

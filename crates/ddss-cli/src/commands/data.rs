@@ -8,7 +8,7 @@ use crate::error::{CommandError, WRITE_STDOUT};
 use crate::glob::Glob;
 use crate::output::table::format_timestamp;
 use crate::output::terminal_text::{is_printable_text, print_note, print_warning, write_line};
-use ddss::{LockOptions, Segment, Spec, Stamp};
+use ddss::{LockOptions, Segment, Spec, Stamp, Table};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -26,6 +26,16 @@ pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> 
     let segment = open(named)?;
     if length.is_none() && *offset > segment.bytes() {
         return Err(out_of_range(&segment, *offset));
+    }
+    if length.is_none()
+        && let Ok(table) = Table::new(segment.clone())
+        && table.rows() > 1
+    {
+        let (name, row) = (&named.name, table.row_bytes());
+        let way = format!("read one row, such as the second: `ddss get {name} --offset {row} --length {row}`");
+        return Err(CommandError::Refused(format!(
+            "cannot read {name} whole, it is a table of {row} bytes a row: {way}"
+        )));
     }
     let end = length.map_or(segment.bytes(), |length| offset.saturating_add(length));
     let value = match options.version {

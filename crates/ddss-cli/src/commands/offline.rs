@@ -43,6 +43,7 @@ pub(crate) fn as_json(segment: &OfflineSegment) -> Value {
         "replica": null,
         "storage": record.spec.storage.as_str(),
         "bytes": record.spec.bytes,
+        "row_bytes": record.spec.row_bytes,
         "model": format_model(record.spec.model),
         "history": record.spec.history_len(),
         "uid": record.permissions.owner.uid,
@@ -103,6 +104,9 @@ pub(crate) fn stat(node: &OfflineNode, name: &str, json: bool) -> Result<(), Com
     print_field("id", record.segment);
     print_field("home", format_args!("{}, which does not run", record.segment.home()));
     print_field("bytes", record.spec.bytes);
+    if let Some(rows) = record.spec.bytes.checked_div(record.spec.row_bytes.into()) {
+        print_field("table", format_args!("{rows} rows of {} bytes", record.spec.row_bytes));
+    }
     print_field("model", format_model(record.spec.model));
     print_field("storage", record.spec.storage.as_str());
     print_field("history", format_args!("{} versions before the newest", record.spec.history_len()));

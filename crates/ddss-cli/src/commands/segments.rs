@@ -74,6 +74,9 @@ pub(crate) fn stat(named: &SegmentOptions, json: bool) -> Result<(), CommandErro
     print_field("home", listing.home);
     print_field("replica", format_replica(&listing));
     print_field("bytes", info.bytes);
+    if let Some(rows) = info.bytes.checked_div(info.row_bytes.into()) {
+        print_field("table", format_args!("{rows} rows of {} bytes, each with its own version", info.row_bytes));
+    }
     print_field("model", format_model(info.model));
     print_field("storage", info.storage.as_str());
     print_field("history", format_args!("{} versions before the newest", info.history_len));

@@ -119,8 +119,12 @@ fn describe(sample: &SampleRow) -> String {
         Outcome::Failed(failure) => format!(", failed: {failure}"),
         Outcome::Indeterminate(failure) => format!(", outcome unknown: {failure}"),
     };
-    let total = format_us(sample.step_ns(Step::Total));
-    format!("{}, {} bytes{place}, {total} µs{end}", sample.kind.name(), sample.bytes)
+    // A line stays below 80 columns, however slow the call was.
+    let total = match sample.step_ns(Step::Total) {
+        Some(ns) if ns >= 10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        ns => format!("{} µs", format_us(ns)),
+    };
+    format!("{}, {} bytes{place}, {total}{end}", sample.kind.name(), sample.bytes)
 }
 
 /// Draws the path of a call as a sequence diagram: time runs downwards, one column for each process.

@@ -41,6 +41,7 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
         })),
         "storage": info.storage.as_str(),
         "bytes": info.bytes,
+        "row_bytes": info.row_bytes,
         "model": format_model(info.model),
         "history": info.history_len,
         "uid": info.permissions.owner.uid,
