@@ -212,15 +212,26 @@ impl Endpoint {
     /// Counts one more process for every stream of this process; called before `fork`.
     pub fn before_fork() {
         each_used(|endpoint| {
-            endpoint.processes().fetch_add(1, Ordering::Relaxed);
+            endpoint.count_process();
         });
     }
 
     /// Takes the count of a failed `fork` back.
     pub fn after_failed_fork() {
         each_used(|endpoint| {
-            endpoint.processes().fetch_sub(1, Ordering::Relaxed);
+            endpoint.uncount_process();
         });
+    }
+
+    /// Counts a process that will inherit this stream past `fork`. Until it is counted, a close of the parent would mark the stream as
+    /// closed, and the peer would discard what it writes.
+    pub fn count_process(&self) {
+        self.processes().fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the count of a process back that was not started.
+    pub fn uncount_process(&self) {
+        self.processes().fetch_sub(1, Ordering::Relaxed);
     }
 
     fn processes(&self) -> &'static AtomicU32 {

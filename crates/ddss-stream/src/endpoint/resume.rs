@@ -35,7 +35,7 @@ impl Endpoint {
                 endpoint.local().set_hidden(place, HiddenDescriptor::adopt(number as RawFd - 1));
             }
         }
-        // An image that `posix_spawn` started was not counted. One count too many only means that the kernel alone tells the end.
+        // An image that was started past this library was not counted. One count too many only means that the kernel alone tells the end.
         link.header().sides[side].processes.fetch_add(1, Ordering::Relaxed);
         endpoint.local().set_link(link);
         endpoint.shared().reason.store(Reason::SharedMemory as u32, Ordering::Relaxed);

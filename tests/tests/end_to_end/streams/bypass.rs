@@ -92,7 +92,6 @@ fn spawned_image_without_the_library_is_refused() {
 
 // If this failed, a program that hands a connection to a helper by posix_spawn would lose its bytes.
 #[test]
-#[ignore = "a known defect: the spawned image often reads nothing; docs/book/src/streams.md names it"]
 fn spawned_image_with_the_library_gets_every_byte() {
     let Some(programs) = programs("spawned_image_with_the_library_gets_every_byte") else { return };
     programs.answers("spawn", programs.dynamic(), "shared=1 extra=0", true);

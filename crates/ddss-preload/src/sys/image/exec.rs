@@ -174,11 +174,16 @@ unsafe extern "C" fn fexecve(fd: c_int, arguments: StringList, environment: Stri
     unsafe { real::fexecve(fd, arguments, environment) }
 }
 
+/// Returns the shared streams that a spawned image inherits.
+pub(super) fn inherited_by_spawn() -> impl Iterator<Item = Endpoint> {
+    let shared = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
+    let inherited = shared.filter(|(_, endpoint)| is_inherited(endpoint) || endpoint.is_memory_inherited());
+    inherited.map(|(_, endpoint)| endpoint)
+}
+
 /// Refuses a call whose image could not use the streams that it would inherit.
 pub(super) fn refuse_inheritance(is_loading: impl FnOnce() -> bool) -> bool {
-    let mut shared = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
-    let is_refused =
-        shared.any(|(_, endpoint)| is_inherited(&endpoint) || endpoint.is_memory_inherited()) && !is_loading();
+    let is_refused = inherited_by_spawn().next().is_some() && !is_loading();
     if is_refused {
         crate::sys::report(
             "ddss-preload: posix_spawn would give a stream in shared memory to a program without the library\n",

@@ -2,9 +2,10 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use ddss_stream::Endpoint;
 use libc::pid_t;
 
-use super::exec::{loads, loads_by_name, refuse_inheritance};
+use super::exec::{inherited_by_spawn, loads, loads_by_name, refuse_inheritance};
 use crate::sys::real::{self, StringList};
 use crate::{calls, descriptor_table};
 
@@ -18,6 +19,19 @@ unsafe extern "C" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: 
     }
     // SAFETY: the program's arguments, unchanged.
     unsafe { real::adddup2(actions, fd, copy) }
+}
+
+/// Starts an image and counts it among the processes of the streams that it inherits. It counts before the start: the program may
+/// close its own descriptors as soon as the call returns.
+fn spawn_counted(start: impl FnOnce() -> c_int) -> c_int {
+    // Descriptors that share a stream count it once each; one count too many only means that the kernel alone tells the end.
+    let inherited: Vec<Endpoint> = inherited_by_spawn().collect();
+    inherited.iter().for_each(Endpoint::count_process);
+    let result = start();
+    if result != 0 {
+        inherited.iter().for_each(Endpoint::uncount_process);
+    }
+    result
 }
 
 /// Replaces libc's `posix_spawn`.
@@ -35,7 +49,7 @@ unsafe extern "C" fn posix_spawn(
         return libc::ENOTSUP;
     }
     // SAFETY: the program's arguments, unchanged.
-    unsafe { real::posix_spawn(child, path, actions, attributes, arguments, environment) }
+    spawn_counted(|| unsafe { real::posix_spawn(child, path, actions, attributes, arguments, environment) })
 }
 
 /// Replaces libc's `posix_spawnp`.
@@ -53,5 +67,5 @@ unsafe extern "C" fn posix_spawnp(
         return libc::ENOTSUP;
     }
     // SAFETY: the program's arguments, unchanged.
-    unsafe { real::posix_spawnp(child, name, actions, attributes, arguments, environment) }
+    spawn_counted(|| unsafe { real::posix_spawnp(child, name, actions, attributes, arguments, environment) })
 }
