@@ -1,11 +1,15 @@
 //! The calls of `epoll`.
 
 use std::ffi::{c_int, c_long};
+use std::mem::MaybeUninit;
 
 use libc::{epoll_event, sigset_t, timespec};
 
 use super::{errno, real};
 use crate::epoll;
+
+/// Events that one call returns at most. The kernel, too, may return fewer than there is room for.
+const EVENTS_MAX: usize = 256;
 
 fn created(set: c_int) -> c_int {
     if set >= 0 {
@@ -70,11 +74,15 @@ unsafe extern "C" fn epoll_pwait(
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::epoll_pwait(set, events, count, timeout, mask) };
     };
-    // SAFETY: the program promised room for `count` events.
-    let room =
-        unsafe { std::slice::from_raw_parts_mut(events.cast::<std::mem::MaybeUninit<epoll_event>>(), count as usize) };
+    // The program's memory is written while no lock is held: a handler of the fault at a wrong address may leave by `longjmp`.
+    let mut room = [const { MaybeUninit::<epoll_event>::uninit() }; EVENTS_MAX];
+    let room = &mut room[..EVENTS_MAX.min(count as usize)];
     match found.wait(set, room, timeout, mask) {
-        Ok(found) => found as c_int,
+        Ok(found) => {
+            // SAFETY: `wait` wrote the first `found` events, and the program promised room for `count`, which are no fewer.
+            unsafe { events.copy_from_nonoverlapping(room.as_ptr().cast(), found) };
+            found as c_int
+        }
         Err(error) => {
             errno::set(error);
             -1

@@ -4,11 +4,15 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -96,6 +100,26 @@ static size_t with_stdio(int fd) {
     return total;
 }
 
+static sigjmp_buf after_fault;
+
+static void leave(int signal) {
+    (void)signal;
+    siglongjmp(after_fault, 1);
+}
+
+// Waits once with events at a wrong address, whose fault may be left by a jump, and once more.
+static void fault_in_epoll_wait(void) {
+    struct sigaction action = {.sa_handler = leave};
+    struct epoll_event event = {.events = EPOLLIN}, *wrong;
+    int ends[2], set = epoll_create1(0);
+    wrong = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (set < 0 || wrong == MAP_FAILED || pipe(ends) || write(ends[1], "x", 1) != 1) fail("pipe");
+    if (epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event) || sigaction(SIGSEGV, &action, NULL)) fail("epoll_ctl");
+    alarm(60);
+    if (!sigsetjmp(after_fault, 1)) epoll_wait(set, wrong, 1, 1000);
+    if (epoll_wait(set, &event, 1, 1000) != 1) fail("epoll_wait");
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     char *program = count > 2 ? arguments[2] : "";
@@ -104,6 +128,11 @@ int main(int count, char **arguments) {
         size_t total = read_all(0);
         answer(0);
         fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
+        return 0;
+    }
+    if (!strcmp(part, "fault")) {
+        fault_in_epoll_wait();
+        printf("PORT 0\n");
         return 0;
     }
     if (!strcmp(part, "early_ring") && !(extra = has_ring())) {

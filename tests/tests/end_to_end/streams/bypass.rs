@@ -97,6 +97,13 @@ fn spawned_image_with_the_library_gets_every_byte() {
     programs.answers("spawn", programs.dynamic(), "shared=1 extra=0", true);
 }
 
+// If this failed, a program that survives a wrong address would hang in its next wait: stress-ng does so.
+#[test]
+fn fault_in_a_wait_leaves_the_set_usable() {
+    let Some(programs) = programs("fault_in_a_wait_leaves_the_set_usable") else { return };
+    assert_eq!(programs.run("fault", "", PathBuf::new()), [String::new(), String::new()]);
+}
+
 // If this failed, requests of io_uring would read and write TCP while the peer uses the ring.
 #[test]
 fn ring_of_io_uring_keeps_streams_on_tcp_or_is_refused() {
