@@ -17,7 +17,7 @@ Examples:
   ddss allocate rates 64 --model temporal=500   reads may be 500 µs old
   ddss allocate ledger 4096 --copies 2          with a replica
   ddss allocate queue 4096 --home 2             its home is node 2
-  ddss allocate users 64000 --row 64            1000 rows, each with its own version";
+  ddss allocate users 64000 --row 64            a table of 1000 rows";
 
 pub(crate) const LS: &str = "\
 Examples:

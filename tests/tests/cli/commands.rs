@@ -67,6 +67,12 @@ fn table_shows_its_rows_and_gives_one_at_a_time() {
     assert_eq!(json(&ddss(&daemon, &["stat", "users", "--json"], b""))["row_bytes"], 64);
     let row = json(&ddss(&daemon, &["get", "users", "--offset", "64", "--length", "3", "--json"], b""));
     assert_eq!((row["hex"].as_str(), &row["version"]), (Some("657665"), &2.into()));
+    let file = daemon.folder().join("users.bin");
+    let path = file.to_str().unwrap();
+    assert_eq!(json(&ddss(&daemon, &["export", "users", path, "--json"], b""))["bytes"], 640);
+    assert_eq!(std::fs::read(&file).unwrap()[64..67], *b"eve");
+    assert_eq!(json(&ddss(&daemon, &["import", "users", path, "--json"], b""))["bytes"], 640);
+    assert!(output_parts(&ddss(&daemon, &["hexdump", "users"], b"")).1.contains("|eve....."));
     let (code, _, why) = output_parts(&ddss(&daemon, &["get", "users"], b""));
     assert!(code == 1 && why.contains("`ddss get users --offset 64 --length 64`"), "{code}: {why}");
     let (code, _, why) = output_parts(&ddss(&daemon, &["allocate", "odd", "100", "--row", "64"], b""));

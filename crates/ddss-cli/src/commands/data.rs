@@ -126,15 +126,37 @@ fn dump_line(offset: u64, bytes: &[u8]) -> String {
     format!("{offset:08x}  {:<24} {:<24} |{text}|", hex(left), hex(right))
 }
 
+/// The parts of a segment that one call can move: rows of a table, or as much as a transfer takes.
+struct Pieces {
+    row_bytes: Option<u64>,
+}
+
+impl Pieces {
+    fn of(segment: &Segment) -> Self {
+        Self { row_bytes: Table::new(segment.clone()).ok().map(|table| table.row_bytes()) }
+    }
+
+    /// Returns the end of the piece at `at`, at most `end`.
+    fn end(&self, at: u64, end: u64) -> u64 {
+        let piece = self.row_bytes.map_or(Segment::TRANSFER_BYTES_MAX as u64, |row| row - at % row);
+        end.min(at + piece)
+    }
+
+    /// Returns true if all pieces of a reading should have one version. Each row of a table has its own.
+    fn share_version(&self) -> bool {
+        self.row_bytes.is_none()
+    }
+}
+
 pub(crate) fn hexdump(options: &RangeOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&options.named)?;
     let end = options.offset + resolve_length(&segment, options.offset, options.length, u64::MAX)?;
     let mut out = std::io::stdout().lock();
     let mut at = options.offset;
     let mut last: Option<Vec<u8>> = None;
-    let (mut same, mut versions) = (false, None);
+    let (mut same, mut versions, pieces) = (false, None, Pieces::of(&segment));
     while at < end {
-        let value = segment.get(at..end.min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
+        let value = segment.get(at..pieces.end(at, end))?;
         let (first, _) = versions.unwrap_or((value.version(), value.version()));
         versions = Some((first, value.version()));
         for line in value.chunks(16) {
@@ -158,7 +180,7 @@ pub(crate) fn hexdump(options: &RangeOptions, json: bool) -> Result<(), CommandE
     if !json {
         writeln!(out, "{end:08x}").map_err(CommandError::system(WRITE_STDOUT))?;
     }
-    if let Some((first, last)) = versions.filter(|(first, last)| first != last) {
+    if let Some((first, last)) = versions.filter(|(first, last)| first != last && pieces.share_version()) {
         print_warning(&format!(
             "the segment changed during the dump, from {first} to {last}: its parts are of different versions"
         ));
@@ -200,9 +222,9 @@ pub(crate) fn export(options: &FileOptions, json: bool) -> Result<(), CommandErr
     let segment = open(&options.named)?;
     let mut file = File::create(&options.file).map_err(CommandError::file("create", &options.file))?;
     let progress = Progress::new(segment.bytes());
-    let (mut at, mut stamps) = (0, Vec::new());
+    let (mut at, mut stamps, pieces) = (0, Vec::new(), Pieces::of(&segment));
     while at < segment.bytes() {
-        let value = segment.get(at..segment.bytes().min(at + Segment::TRANSFER_BYTES_MAX as u64))?;
+        let value = segment.get(at..pieces.end(at, segment.bytes()))?;
         file.write_all(&value).map_err(CommandError::file("write", &options.file))?;
         at += value.len() as u64;
         stamps.push(value.stamp());
@@ -217,7 +239,7 @@ pub(crate) fn export(options: &FileOptions, json: bool) -> Result<(), CommandErr
     } else {
         println!("{at} bytes to {}, version {version}", options.file.display());
     }
-    if whole { Ok(()) } else { Err(CommandError::MixedVersions) }
+    if whole || !pieces.share_version() { Ok(()) } else { Err(CommandError::MixedVersions) }
 }
 
 pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandError> {
@@ -251,10 +273,11 @@ pub(crate) fn import(options: &FileOptions, json: bool) -> Result<(), CommandErr
     // Without the lock, other readers would see the old end behind the new beginning.
     // The lock ends with this process, so a crash does not block others for this long lease.
     let lock = segment.lock_with(LockOptions::new().lease(IMPORT_MAX))?;
-    let (mut at, mut version) = (0, lock.version());
+    let (mut at, mut version, pieces) = (0, lock.version(), Pieces::of(&segment));
     let mut buffer = vec![0; Segment::TRANSFER_BYTES_MAX];
     while at < bytes {
-        let length = file.read(&mut buffer).map_err(CommandError::file("read", &options.file))?;
+        let room = (pieces.end(at, bytes) - at) as usize;
+        let length = file.read(&mut buffer[..room]).map_err(CommandError::file("read", &options.file))?;
         if length == 0 {
             break;
         }

@@ -95,18 +95,16 @@ impl Remote<'_> {
     pub(crate) fn fetch(&mut self, step: StepId, fetching: &PendingReads, target: FetchTarget) -> Result<(), Failure> {
         let PendingReads { transfer: Transfer { segment, mut parts, .. }, history_version, refresh, .. } = *fetching;
         let home = self.home_of(segment);
-        let info = self.known_segment(segment).ok_or(Failure::NotFound)?;
-        let layout = info.layout();
-        let record = layout.map(|layout| self.output.row_of(layout, info.bytes, &parts).map(|row| layout.record(row)));
-        let record = record.transpose()?;
         let remote = self.peers.reachable(home).and_then(|peer| peer.remotes.get_mut(&segment));
-        let remote = remote.ok_or(Failure::NotFound)?;
-        remote.reads += 1;
-        let window = remote.window;
-        if let Some(place) = record {
+        let remote = remote.filter(|remote| !remote.leaving).ok_or(Failure::NotFound)?;
+        let (window, info) = (remote.window, remote.info);
+        if let Some(layout) = info.layout() {
+            let place = layout.record(self.output.row_of(layout, info.bytes, &parts)?);
+            remote.reads += 1;
             self.output.push(Action::FetchRecord { node: home, step, window, place, parts, target });
             return Ok(());
         }
+        remote.reads += 1;
         let line = history_version
             .and_then(|version| Header::history_offset(info.bytes, info.history_len, version))
             .unwrap_or(0);
