@@ -43,6 +43,12 @@ pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
     }
 }
 
+/// Returns true if a descriptor was ever a stream.
+#[inline]
+pub(crate) fn has_streams() -> bool {
+    HIGHEST.load(Ordering::Relaxed) >= 0
+}
+
 /// Returns the streams that may leave TCP or have left it, by descriptor.
 pub(crate) fn streams() -> impl Iterator<Item = (RawFd, Endpoint)> {
     (0..=HIGHEST.load(Ordering::Relaxed)).filter_map(|fd| stream(fd).map(|endpoint| (fd, endpoint)))
@@ -98,7 +104,9 @@ pub(crate) fn remove(descriptor: RawFd) {
 pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
     let (Some(from), Some(to)) = (entry(original), entry(copy)) else { return };
     let code = from.load(Ordering::Acquire);
-    HIGHEST.fetch_max(copy, Ordering::Relaxed);
+    if code & KIND != 0 {
+        HIGHEST.fetch_max(copy, Ordering::Relaxed);
+    }
     let is_live = match code & KIND {
         STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),
         EPOLL => set_counts::share((code & !KIND) as usize),

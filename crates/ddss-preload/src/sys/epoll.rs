@@ -42,8 +42,12 @@ unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *
     let copy = if event.is_null() || operation == libc::EPOLL_CTL_DEL {
         None
     } else {
-        // SAFETY: the program passed an event.
-        Some(unsafe { event.read_unaligned() })
+        // SAFETY: the program passed an event, or a wrong pointer.
+        let Some(copy) = (unsafe { ddss_stream::load(event) }) else {
+            errno::set(libc::EFAULT);
+            return -1;
+        };
+        Some(copy)
     };
     match found.control(set, operation, fd, copy) {
         Ok(()) => 0,
@@ -74,13 +78,19 @@ unsafe extern "C" fn epoll_pwait(
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::epoll_pwait(set, events, count, timeout, mask) };
     };
-    // The program's memory is written while no lock is held: a handler of the fault at a wrong address may leave by `longjmp`.
     let mut room = [const { MaybeUninit::<epoll_event>::uninit() }; EVENTS_MAX];
     let room = &mut room[..EVENTS_MAX.min(count as usize)];
     match found.wait(set, room, timeout, mask) {
         Ok(found) => {
-            // SAFETY: `wait` wrote the first `found` events, and the program promised room for `count`, which are no fewer.
-            unsafe { events.copy_from_nonoverlapping(room.as_ptr().cast(), found) };
+            for (place, event) in room[..found].iter().enumerate() {
+                // SAFETY: `wait` wrote the first `found` events.
+                let event = unsafe { event.assume_init_read() };
+                // SAFETY: the program promised room for `count` events, which are no fewer, or passed a wrong pointer.
+                if !unsafe { ddss_stream::store(events.wrapping_add(place), event) } {
+                    errno::set(libc::EFAULT);
+                    return -1;
+                }
+            }
             found as c_int
         }
         Err(error) => {
