@@ -1,0 +1,135 @@
+//! Kills of either end: the other end never hangs, and it reads a prefix of what was written, with all that `write` took.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::ChildStdout;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::{DEADLINE, Killed, Programs};
+
+/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll.
+const MODES: u64 = 5;
+/// Pairs of processes at a time.
+const PAIRS: u64 = 2;
+/// Of so many kills one comes before both ends have left TCP.
+const EARLY: u64 = 8;
+/// Longest time from the start of the transfer to the kill, in microseconds.
+const DELAY_US: u64 = 3_000;
+
+/// What the survivors saw.
+#[derive(Default)]
+struct Counts {
+    kills: u64,
+    shared: u64,
+    bytes: u64,
+    longest: Duration,
+}
+
+/// One end and what it says.
+struct End {
+    process: Killed,
+    output: BufReader<ChildStdout>,
+    count_file: std::path::PathBuf,
+}
+
+impl End {
+    fn start(programs: &Programs, side: &str, port: &str, mode: u64, seed: u64) -> Result<Self, String> {
+        let count_file = programs.folder().join(format!("{side}-{seed}"));
+        let name = count_file.display().to_string();
+        let mut process = programs.start(&[side, port, &mode.to_string(), &seed.to_string(), &name])?;
+        let output = process.0.stdout.take().ok_or("no output")?;
+        Ok(Self { process, output: BufReader::new(output), count_file })
+    }
+
+    /// Returns the rest of the first line that begins with `word`.
+    fn line(&mut self, word: &str) -> Result<String, String> {
+        for line in (&mut self.output).lines() {
+            let line = line.map_err(|error| error.to_string())?;
+            if let Some(rest) = line.strip_prefix(word) {
+                return Ok(rest.trim().to_owned());
+            }
+            if line.starts_with("FAILED") {
+                return Err(line);
+            }
+        }
+        Err(format!("an end did not say {word}"))
+    }
+
+    /// Returns the number of bytes that `write` took in the transfer.
+    fn written(&self) -> u64 {
+        let bytes = std::fs::read(&self.count_file).unwrap_or_default();
+        bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.count_file);
+    }
+}
+
+/// Kills `count` processes. Returns a line with what was found.
+pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, String> {
+    let (next, counts) = (AtomicU64::new(0), Mutex::new(Counts::default()));
+    std::thread::scope(|scope| {
+        let work = || -> Result<(), String> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(());
+                }
+                let found = kill_one(programs, number, seed);
+                let found = found.map_err(|error| format!("kill {number} of seed {seed}: {error}"))?;
+                let mut sum = counts.lock().map_err(|_| "a thread failed")?;
+                sum.kills += 1;
+                sum.shared += found.shared;
+                sum.bytes += found.bytes;
+                sum.longest = sum.longest.max(found.longest);
+            }
+        };
+        let workers: Vec<_> = (0..PAIRS).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a thread failed".to_owned())?)
+    })?;
+    let Counts { kills, shared, bytes, longest } = counts.into_inner().map_err(|_| "a thread failed")?;
+    if shared < kills / 2 {
+        return Err(format!("only {shared} of {kills} streams left TCP"));
+    }
+    Ok(format!("kills={kills} shared={shared} bytes={bytes} longest_end_ms={}", longest.as_millis()))
+}
+
+fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, String> {
+    // A step of SplitMix64: neighbouring numbers take different parts.
+    let mut mixed = (seed << 32 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^= mixed >> 27;
+    let (mode, is_early, is_acceptor_killed) = (number % MODES, mixed % EARLY == 0, mixed >> 8 & 1 == 0);
+    let mut acceptor = End::start(programs, "accept", "0", mode, mixed >> 16)?;
+    let port = acceptor.line("PORT")?;
+    let mut connector = End::start(programs, "connect", &port, mode, mixed >> 16)?;
+    for end in [&mut acceptor, &mut connector] {
+        end.line("CONNECTED")?;
+        if !is_early {
+            end.line("READY")?;
+        }
+    }
+    std::thread::sleep(Duration::from_micros((mixed >> 20) % DELAY_US));
+    let (victim, survivor) =
+        if is_acceptor_killed { (&mut acceptor, &mut connector) } else { (&mut connector, &mut acceptor) };
+    victim.process.0.kill().map_err(|error| error.to_string())?;
+    let start = Instant::now();
+    victim.process.wait(DEADLINE)?;
+    let has_succeeded = survivor.process.wait(DEADLINE)?;
+    let longest = start.elapsed();
+    let mut said = String::new();
+    survivor.output.read_to_string(&mut said).map_err(|error| error.to_string())?;
+    let end = said.lines().find_map(|line| line.strip_prefix("END ")).filter(|_| has_succeeded);
+    let (received, shared) = end.and_then(|end| end.split_once(' ')).ok_or_else(|| format!("mode {mode}: {said}"))?;
+    let received: u64 = received.parse().map_err(|_| said.clone())?;
+    let is_shared = shared == "1" && !is_early;
+    // On TCP the kernel itself drops bytes of a killed process that had not read everything.
+    if is_shared && received < victim.written() {
+        return Err(format!("mode {mode}: {received} bytes arrived of {} that were written", victim.written()));
+    }
+    Ok(Counts { kills: 1, shared: is_shared.into(), bytes: received, longest })
+}
