@@ -26,6 +26,12 @@ fn entry(descriptor: RawFd) -> Option<&'static AtomicU32> {
     TABLE.get(descriptor as usize)
 }
 
+/// Returns true if the descriptor is that of a stream, unless the connection stays on TCP.
+#[inline(always)]
+pub(crate) fn may_leave_tcp(descriptor: RawFd) -> bool {
+    entry(descriptor).is_some_and(|entry| entry.load(Ordering::Relaxed) & KIND == STREAM)
+}
+
 /// Returns the stream behind a descriptor, unless the connection stays on TCP.
 #[inline]
 pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {

@@ -1,4 +1,4 @@
-//! Reads and writes.
+//! Reads and writes. A descriptor that is no stream costs one look at the table: programs that stay on TCP pay for nothing else.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,6 +11,16 @@ use crate::{calls, descriptor_table};
 /// Replaces libc's `read`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { read_stream(fd, to, bytes) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::read(fd, to, bytes) }
+}
+
+#[inline(never)]
+unsafe fn read_stream(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::read(fd, to, bytes) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -29,6 +39,16 @@ unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 /// Replaces libc's `write`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { write_stream(fd, from, bytes) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::write(fd, from, bytes) }
+}
+
+#[inline(never)]
+unsafe fn write_stream(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::write(fd, from, bytes) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -39,6 +59,16 @@ pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: siz
 /// Replaces libc's `readv`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { readv_stream(fd, parts, count) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::readv(fd, parts, count) }
+}
+
+#[inline(never)]
+unsafe fn readv_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::readv(fd, parts, count) };
     let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
@@ -49,6 +79,16 @@ unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssiz
 /// Replaces libc's `writev`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { writev_stream(fd, parts, count) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::writev(fd, parts, count) }
+}
+
+#[inline(never)]
+unsafe fn writev_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::writev(fd, parts, count) };
     let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
@@ -59,6 +99,16 @@ unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssi
 /// Replaces libc's `recv`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { recv_stream(fd, to, bytes, flags) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::recv(fd, to, bytes, flags) }
+}
+
+#[inline(never)]
+unsafe fn recv_stream(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recv(fd, to, bytes, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -77,6 +127,16 @@ unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 /// Replaces libc's `send`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { send_stream(fd, from, bytes, flags) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::send(fd, from, bytes, flags) }
+}
+
+#[inline(never)]
+unsafe fn send_stream(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::send(fd, from, bytes, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };

@@ -30,8 +30,8 @@ pub(crate) struct Side {
     pub(crate) tcp_read: AtomicU64,
     /// Bytes given to TCP.
     pub(crate) tcp_written: AtomicU64,
-    /// Threads that sleep in a call of their own. A killed one stays counted, which only costs bells.
-    pub(crate) blocked: AtomicU32,
+    /// Threads that sleep in a call of their own, for bytes and for space. A killed one stays counted, which only costs bells.
+    pub(crate) blocked: [AtomicU32; 2],
     /// Processes that use this end.
     pub(crate) processes: AtomicU32,
     /// 1 after the last of them closed it.

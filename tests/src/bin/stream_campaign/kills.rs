@@ -1,15 +1,12 @@
 //! Kills of either end: the other end never hangs, and it reads a prefix of what was written, with all that `write` took.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::ChildStdout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{DEADLINE, Killed, Programs};
+use crate::end::{End, MODES};
+use crate::{DEADLINE, Programs};
 
-/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll.
-const MODES: u64 = 5;
 /// Pairs of processes at a time.
 const PAIRS: u64 = 2;
 /// Of so many kills one comes before both ends have left TCP.
@@ -24,49 +21,6 @@ struct Counts {
     shared: u64,
     bytes: u64,
     longest: Duration,
-}
-
-/// One end and what it says.
-struct End {
-    process: Killed,
-    output: BufReader<ChildStdout>,
-    count_file: std::path::PathBuf,
-}
-
-impl End {
-    fn start(programs: &Programs, side: &str, port: &str, mode: u64, seed: u64) -> Result<Self, String> {
-        let count_file = programs.folder().join(format!("{side}-{seed}"));
-        let name = count_file.display().to_string();
-        let mut process = programs.start(&[side, port, &mode.to_string(), &seed.to_string(), &name])?;
-        let output = process.0.stdout.take().ok_or("no output")?;
-        Ok(Self { process, output: BufReader::new(output), count_file })
-    }
-
-    /// Returns the rest of the first line that begins with `word`.
-    fn line(&mut self, word: &str) -> Result<String, String> {
-        for line in (&mut self.output).lines() {
-            let line = line.map_err(|error| error.to_string())?;
-            if let Some(rest) = line.strip_prefix(word) {
-                return Ok(rest.trim().to_owned());
-            }
-            if line.starts_with("FAILED") {
-                return Err(line);
-            }
-        }
-        Err(format!("an end did not say {word}"))
-    }
-
-    /// Returns the number of bytes that `write` took in the transfer.
-    fn written(&self) -> u64 {
-        let bytes = std::fs::read(&self.count_file).unwrap_or_default();
-        bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.count_file);
-    }
 }
 
 /// Kills `count` processes. Returns a line with what was found.
@@ -104,9 +58,9 @@ fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, Strin
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^= mixed >> 27;
     let (mode, is_early, is_acceptor_killed) = (number % MODES, mixed % EARLY == 0, mixed >> 8 & 1 == 0);
-    let mut acceptor = End::start(programs, "accept", "0", mode, mixed >> 16)?;
+    let mut acceptor = End::start(programs, "accept", "0", mode, mixed >> 16, 0)?;
     let port = acceptor.line("PORT")?;
-    let mut connector = End::start(programs, "connect", &port, mode, mixed >> 16)?;
+    let mut connector = End::start(programs, "connect", &port, mode, mixed >> 16, 0)?;
     for end in [&mut acceptor, &mut connector] {
         end.line("CONNECTED")?;
         if !is_early {
@@ -119,14 +73,8 @@ fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, Strin
     victim.process.0.kill().map_err(|error| error.to_string())?;
     let start = Instant::now();
     victim.process.wait(DEADLINE)?;
-    let has_succeeded = survivor.process.wait(DEADLINE)?;
-    let longest = start.elapsed();
-    let mut said = String::new();
-    survivor.output.read_to_string(&mut said).map_err(|error| error.to_string())?;
-    let end = said.lines().find_map(|line| line.strip_prefix("END ")).filter(|_| has_succeeded);
-    let (received, shared) = end.and_then(|end| end.split_once(' ')).ok_or_else(|| format!("mode {mode}: {said}"))?;
-    let received: u64 = received.parse().map_err(|_| said.clone())?;
-    let is_shared = shared == "1" && !is_early;
+    let (received, is_shared) = survivor.finish().map_err(|error| format!("mode {mode}: {error}"))?;
+    let (longest, is_shared) = (start.elapsed(), is_shared && !is_early);
     // On TCP the kernel itself drops bytes of a killed process that had not read everything.
     if is_shared && received < victim.written() {
         return Err(format!("mode {mode}: {received} bytes arrived of {} that were written", victim.written()));

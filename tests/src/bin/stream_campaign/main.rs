@@ -1,8 +1,9 @@
-//! Campaigns against streams of the preload library: killed processes, and connections by the million.
+//! Campaigns against streams of the preload library: killed processes, connections by the million, transfers both ways at once.
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin stream_campaign -- kills [COUNT] [SEED]
 //! cargo run --release -p ddss-tests --bin stream_campaign -- connects [COUNT]
+//! cargo run --release -p ddss-tests --bin stream_campaign -- transfers [COUNT] [SEED]
 //! ```
 //!
 //! The programs under the library are C: they call libc, which the library replaces, and know nothing of it.
@@ -10,7 +11,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
 mod connects;
+mod end;
 mod kills;
+mod transfers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -22,6 +25,7 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(60);
 const KILLS: u64 = 10_000;
 const CONNECTS: u64 = 1_000_000;
+const TRANSFERS: u64 = 100;
 
 /// The compiled program, and the library that it runs under.
 pub(crate) struct Programs {
@@ -92,7 +96,8 @@ fn main() -> ExitCode {
     let found = match arguments.first().map(String::as_str) {
         Some("kills") => run(kills::run, KILLS),
         Some("connects") => run(|programs, count, _| connects::run(programs, count), CONNECTS),
-        _ => Err("usage: stream_campaign kills [COUNT] [SEED] | connects [COUNT]".to_owned()),
+        Some("transfers") => run(transfers::run, TRANSFERS),
+        _ => Err("usage: stream_campaign kills|connects|transfers [COUNT] [SEED]".to_owned()),
     };
     match found {
         Ok(found) => println!("{found}"),

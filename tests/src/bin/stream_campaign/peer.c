@@ -1,7 +1,7 @@
-// One end of a stream of the campaign: peer accept | connect PORT, then MODE SEED COUNT_FILE; peer serve; peer connects PORT COUNT
+// One end of a stream of the campaign: peer accept | connect PORT, then MODE SEED COUNT_FILE LIMIT; peer serve; peer connects PORT COUNT
 //
 // The byte at a position says where it belongs, so that a reader finds each wrong, lost or repeated byte. COUNT_FILE holds the number
-// of bytes that `write` took: they have to arrive although the writer is killed.
+// of bytes that `write` took: they have to arrive although the writer is killed. A LIMIT that is not 0 ends each direction.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -22,7 +22,7 @@ enum { ROUND_TRIPS = 8, CHUNK = 100000, UNREAD = 30000, WARM_UP = 2000 };
 enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL };
 
 static int fd, side, count_file;
-static uint64_t state, sent, received;
+static uint64_t state, sent, received, limit;
 static char room[CHUNK], chunk[CHUNK];
 
 static void fail(const char *what) {
@@ -49,8 +49,8 @@ static int lines_with(const char *path, const char *text) {
 static int is_shared(void) { return lines_with("/proc/self/maps", "/memfd:ddss-stream ") > 0; }
 
 // Reads once. 0: the stream ended or failed. -1: it has no bytes now.
-static int take(size_t limit) {
-    ssize_t found = read(fd, room, limit);
+static int take(size_t most) {
+    ssize_t found = read(fd, room, most);
     if (found < 0 && (errno == EAGAIN || errno == EINTR)) return -1;
     if (found <= 0) return 0;
     for (ssize_t i = 0; i < found; i++)
@@ -59,10 +59,14 @@ static int take(size_t limit) {
     return found;
 }
 
-// Writes once, at most `limit` bytes. 0: the peer is gone. -1: there is no room now.
-static int give(size_t limit) {
-    for (size_t i = 0; i < limit; i++) chunk[i] = pattern(sent + i, side);
-    ssize_t written = write(fd, chunk, limit);
+// Writes once, at most so many bytes. 0: the peer is gone, or the limit is reached. -1: there is no room now.
+static int give(size_t most) {
+    if (limit && sent >= limit) {
+        shutdown(fd, SHUT_WR);
+        return 0;
+    }
+    for (size_t i = 0; i < most; i++) chunk[i] = pattern(sent + i, side);
+    ssize_t written = write(fd, chunk, most);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return -1;
     if (written <= 0) return 0;
     sent += written;
@@ -130,6 +134,7 @@ static void transfer(int mode) {
     default: with_poll();
     }
     while (take(sizeof room) > 0) {}
+    shutdown(fd, SHUT_WR);
 }
 
 static int listen_any(int backlog) {
@@ -161,7 +166,8 @@ static int exchange(int rounds) {
     return 1;
 }
 
-static int kill_part(char **arguments) {
+static int transfer_part(char **arguments) {
+    limit = strtoull(arguments[5], NULL, 10);
     int mode = atoi(arguments[2]);
     state = strtoull(arguments[3], NULL, 10) * 2654435761u + 88172645463325252u;
     if ((count_file = open(arguments[4], O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0) fail("open");
@@ -237,7 +243,7 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 2 && !strcmp(arguments[1], "serve")) return serve();
     if (count == 4 && !strcmp(arguments[1], "connects")) return connects(atoi(arguments[2]), atol(arguments[3]));
-    if (count != 6) return 2;
+    if (count != 7) return 2;
     side = !strcmp(arguments[1], "connect");
-    return kill_part(arguments + 1);
+    return transfer_part(arguments + 1);
 }

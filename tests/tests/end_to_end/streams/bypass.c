@@ -187,6 +187,33 @@ static int wrong_pointers(int fd) {
     return failures;
 }
 
+// Connects a descriptor that a set knows already, as nginx does for its upstreams, and waits in the set for a byte.
+static void register_before_connect(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct epoll_event event = {.events = EPOLLIN};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    pid_t child = fork();
+    uint64_t word = 1;
+    alarm(60);
+    if (!child) {
+        close(fd);
+        int accepted = accept(listener, NULL, NULL);
+        while (recv(accepted, &word, sizeof word, MSG_WAITALL) == sizeof word) write(accepted, &word, sizeof word);
+        _exit(0);
+    }
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) || connect(fd, (void *)&name, length)) fail("connect");
+    for (int round = 0; round < ROUND_TRIPS; round++) {
+        if (write(fd, &word, sizeof word) != sizeof word || epoll_wait(set, &event, 1, -1) != 1) fail("epoll_wait");
+        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word) fail("recv");
+    }
+    if (!is_shared()) fail("the stream stayed on TCP");
+    close(fd);
+    waitpid(child, NULL, 0);
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     char *program = count > 2 ? arguments[2] : "";
@@ -197,8 +224,8 @@ int main(int count, char **arguments) {
         fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
         return 0;
     }
-    if (!strcmp(part, "fault")) {
-        fault_in_epoll_wait();
+    if (!strcmp(part, "fault") || !strcmp(part, "register_first")) {
+        *part == 'f' ? fault_in_epoll_wait() : register_before_connect();
         printf("PORT 0\n");
         return 0;
     }

@@ -108,6 +108,13 @@ fn fault_in_a_wait_leaves_the_set_usable() {
     assert_eq!(programs.run("fault", "", PathBuf::new()), [String::new(), String::new()]);
 }
 
+// If this failed, a program that registers its descriptor before it connects (nginx as a proxy) would never hear of the ring's bytes.
+#[test]
+fn interest_from_before_the_connect_follows_the_stream() {
+    let Some(programs) = programs("interest_from_before_the_connect_follows_the_stream") else { return };
+    assert_eq!(programs.run("register_first", "", PathBuf::new()), [String::new(), String::new()]);
+}
+
 // If this failed, a wrong pointer would end a program that the kernel answers, or would leave the stream locked for ever.
 #[test]
 fn wrong_pointers_are_answered_as_the_kernel_does() {

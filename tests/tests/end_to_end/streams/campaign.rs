@@ -9,6 +9,9 @@ const KILLS: &str = "60";
 /// Connections of the short campaign: twice the warm-up.
 const CONNECTS: &str = "4001";
 
+/// Transfers of the short campaign: two of each mode.
+const TRANSFERS: &str = "10";
+
 fn campaign(name: &str, arguments: &[&str]) -> Option<String> {
     if !Command::new("cc").arg("--version").output().is_ok_and(|found| found.status.success()) {
         skipped(name, "no C compiler");
@@ -34,4 +37,12 @@ fn connections_leave_no_descriptor_and_no_mapping() {
     const NAME: &str = "connections_leave_no_descriptor_and_no_mapping";
     let Some(said) = campaign(NAME, &["connects", CONNECTS]) else { return };
     assert!(said.starts_with(&format!("connects={CONNECTS} ")), "{said}");
+}
+
+// If this failed, two threads of a program that read and write one stream would wait for ever, or bytes would be lost or mixed.
+#[test]
+fn transfers_in_both_directions_at_once_end_with_every_byte() {
+    const NAME: &str = "transfers_in_both_directions_at_once_end_with_every_byte";
+    let Some(said) = campaign(NAME, &["transfers", TRANSFERS]) else { return };
+    assert!(said.starts_with(&format!("transfers={TRANSFERS} ")), "{said}");
 }
