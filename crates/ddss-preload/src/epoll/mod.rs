@@ -4,5 +4,5 @@ mod item;
 mod set;
 mod sets;
 
-pub(crate) use sets::{convert, insert, learn, set};
 pub(crate) use set::EpollSet;
+pub(crate) use sets::{convert, insert, learn, set};

@@ -178,7 +178,12 @@ impl EpollSet {
 
     /// Puts the program's data in the place of tokens: of streams that may still leave TCP, or have just left it. Returns the number of
     /// events that are left.
-    pub(crate) fn translate(&self, found: usize, event_at: impl Fn(usize) -> epoll_event, put: impl Fn(usize, epoll_event)) -> usize {
+    pub(crate) fn translate(
+        &self,
+        found: usize,
+        event_at: impl Fn(usize) -> epoll_event,
+        put: impl Fn(usize, epoll_event),
+    ) -> usize {
         let (mut inner, mut reported) = (self.lock(), 0);
         for event in (0..found).map(event_at) {
             if let Some(event) = inner.take_event(event) {

@@ -19,8 +19,9 @@ struct Action {
 }
 
 impl Action {
-    const DEFAULT: Self =
-        Self { handler: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0), mask: AtomicU64::new(0) };
+    const fn new() -> Self {
+        Self { handler: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0), mask: AtomicU64::new(0) }
+    }
 
     fn get(&self) -> libc::sigaction {
         let mut action = empty();
@@ -40,8 +41,8 @@ impl Action {
     }
 }
 
-static SEGMENT: Action = Action::DEFAULT;
-static BUS: Action = Action::DEFAULT;
+static SEGMENT: Action = Action::new();
+static BUS: Action = Action::new();
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
 fn recorded(signal: c_int) -> Option<&'static Action> {

@@ -249,13 +249,16 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
 /// # Safety
 ///
 /// The header names a control buffer, or a wrong pointer.
+#[allow(clippy::unnecessary_cast, reason = "musl has other types")]
 unsafe fn has_shared_stream(header: &msghdr) -> bool {
     const HEAD: usize = size_of::<libc::cmsghdr>();
     let (control, end) = (header.msg_control.cast::<u8>(), header.msg_controllen as usize);
     let (mut at, mut is_found) = (0, false);
     while end.saturating_sub(at) >= HEAD {
         // SAFETY: the header lies inside the control buffer.
-        let Some(found) = (unsafe { ddss_stream::load(control.wrapping_add(at).cast::<libc::cmsghdr>()) }) else { break };
+        let Some(found) = (unsafe { ddss_stream::load(control.wrapping_add(at).cast::<libc::cmsghdr>()) }) else {
+            break;
+        };
         let bytes = found.cmsg_len as usize;
         if bytes < HEAD || bytes > end - at {
             break;

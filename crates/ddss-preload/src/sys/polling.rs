@@ -167,7 +167,8 @@ unsafe extern "C" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    let micros = |time: timeval| Duration::new(time.tv_sec.max(0) as u64, (time.tv_usec.clamp(0, 999_999) * 1000) as u32);
+    let micros =
+        |time: timeval| Duration::new(time.tv_sec.max(0) as u64, (time.tv_usec.clamp(0, 999_999) * 1000) as u32);
     // SAFETY: the program passed a time or null, or a wrong pointer.
     let time = unsafe { optional(timeout.cast_const()) }.map(|time| time.map(micros));
     match time.and_then(|time| select_streams(count, [Set(read), Set(write), Set(except)], time, std::ptr::null())) {

@@ -28,7 +28,9 @@ impl Endpoint {
                         return Ok(done);
                     }
                 }
-                Err(Errno::AGAIN | Errno::DEADLK) if is_nonblocking(socket, flags) => return some_or(done, Errno::AGAIN),
+                Err(Errno::AGAIN | Errno::DEADLK) if is_nonblocking(socket, flags) => {
+                    return some_or(done, Errno::AGAIN);
+                }
                 Err(Errno::AGAIN) => {
                     let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
                     match self.wait(socket, Want::Data, until) {

@@ -193,7 +193,8 @@ mod tests {
             for shift in 0..9 {
                 let mut target = vec![0; 5000];
                 // SAFETY: both vectors are longer than shift and length.
-                let copied = unsafe { copy(target.as_mut_ptr().wrapping_add(shift), source.as_ptr().wrapping_add(3), bytes) };
+                let copied =
+                    unsafe { copy(target.as_mut_ptr().wrapping_add(shift), source.as_ptr().wrapping_add(3), bytes) };
                 assert_eq!(copied, Ok(()));
                 assert_eq!(target[shift..shift + bytes], source[3..3 + bytes]);
                 assert!(target[..shift].iter().chain(&target[shift + bytes..]).all(|byte| *byte == 0));

@@ -71,8 +71,11 @@ impl<'a> UserMemory<'a> {
     fn part(&self, index: usize) -> Result<iovec, Errno> {
         match self.parts {
             Parts::One(part) => Ok(part),
-            // SAFETY: `list` was promised the entries, or a fault, for `'a`; all bytes are a valid entry.
-            Parts::List(parts, _) => unsafe { guarded_copy::load(parts.wrapping_add(index)) }.ok_or(Errno::FAULT).and_then(checked),
+            Parts::List(parts, _) => {
+                // SAFETY: `list` was promised the entries, or a fault, for `'a`; all bytes are a valid entry.
+                let part = unsafe { guarded_copy::load(parts.wrapping_add(index)) };
+                part.ok_or(Errno::FAULT).and_then(checked)
+            }
         }
     }
 

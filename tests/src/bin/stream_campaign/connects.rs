@@ -9,7 +9,7 @@ const CONNECTS_A_SECOND: u64 = 100;
 /// Pages of memory by which a process may grow: what allocators keep, far below one page a thousand connections.
 const GROWTH_PAGES: u64 = 256;
 
-/// What one process had after the warm-up or at the end.
+/// State of one process after the warm-up or at the end.
 struct Row {
     process: String,
     descriptors: u64,

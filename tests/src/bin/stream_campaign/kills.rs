@@ -14,7 +14,7 @@ const EARLY: u64 = 8;
 /// Longest time from the start of the transfer to the kill, in microseconds.
 const DELAY_US: u64 = 3_000;
 
-/// What the survivors saw.
+/// Sums over the survivors.
 #[derive(Default)]
 struct Counts {
     kills: u64,
@@ -57,7 +57,7 @@ fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, Strin
     let mut mixed = (seed << 32 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^= mixed >> 27;
-    let (mode, is_early, is_acceptor_killed) = (number % MODES, mixed % EARLY == 0, mixed >> 8 & 1 == 0);
+    let (mode, is_early, is_acceptor_killed) = (number % MODES, mixed.is_multiple_of(EARLY), mixed >> 8 & 1 == 0);
     let mut acceptor = End::start(programs, "accept", "0", mode, mixed >> 16, 0)?;
     let port = acceptor.line("PORT")?;
     let mut connector = End::start(programs, "connect", &port, mode, mixed >> 16, 0)?;
