@@ -14,3 +14,4 @@ mod streams;
 mod system_calls;
 mod tables;
 mod waits;
+mod wire;

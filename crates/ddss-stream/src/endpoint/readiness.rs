@@ -97,11 +97,10 @@ impl Endpoint {
         }
     }
 
-    /// Silences the bell, for a waiter that sleeps in `poll`. Call it before [`rest`](Self::rest).
-    pub fn silence(&self) {
-        if let Some(bell) = self.bell() {
-            sys::drain_bell(bell);
-        }
+    /// Silences the bell, for a waiter that sleeps in `poll`. Call it before [`rest`](Self::rest). True if it had rung: the other waiters
+    /// of this end have to look again.
+    pub fn silence(&self) -> bool {
+        self.bell().is_some_and(sys::drain_bell)
     }
 
     /// Rings the own bell, for waiters of this end that must look again.

@@ -140,8 +140,8 @@ impl Negotiation {
     }
 
     fn engine(&self, terms: &Terms, peer: &StartFrame) -> io::Result<Engine> {
-        let checksum = (self.config.checksums || peer.checksums)
-            .then_some(crc32c::crc32c_append as ddss_sdp::frame::Checksum);
+        let checksum =
+            (self.config.checksums || peer.checksums).then_some(crc32c::crc32c_append as ddss_sdp::frame::Checksum);
         let outbound = Framing { markers: peer.markers, checksum };
         let inbound = Framing { markers: self.config.markers, checksum };
         Engine::new(&self.config.stream, terms, outbound, inbound).map_err(refused)

@@ -40,11 +40,11 @@ enum Phase {
 }
 
 /// Events that let a stream go on.
-pub(super) struct Interest {
+pub(crate) struct Interest {
     /// Conditions of the socket.
-    pub(super) flags: PollFlags,
+    pub(crate) flags: PollFlags,
     /// Time at which the stream has to go on without one.
-    pub(super) at: Option<Instant>,
+    pub(crate) at: Option<Instant>,
 }
 
 impl WireState {

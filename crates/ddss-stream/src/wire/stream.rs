@@ -45,7 +45,7 @@ use crate::sys;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct WireStream {
-    pub(super) tcp: TcpStream,
+    pub(crate) tcp: TcpStream,
     state: Mutex<WireState>,
     /// Readable for threads that sleep, once another thread moved the stream.
     bell: OwnedFd,
@@ -166,6 +166,18 @@ impl WireStream {
             state.is_read_shut = true;
             state.has_moved = true;
         });
+    }
+
+    /// Returns the events that let the stream go on after a call that would have waited.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn interest(&self) -> io::Result<Interest> {
+        Ok(self.lock()?.interest())
+    }
+
+    /// Returns true if a drop would wait: bytes have not left, or credits can arrive.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_drop_slow(&self) -> bool {
+        self.lock().is_ok_and(|state| state.has_unsent() || state.has_credits())
     }
 
     /// Repeats a step until it has a result, and waits in between.
