@@ -85,6 +85,7 @@ impl LocalStream {
     }
 
     /// Returns the end that may use shared memory.
+    #[cfg(any(test, feature = "tokio"))]
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         self.endpoint.as_ref()
     }

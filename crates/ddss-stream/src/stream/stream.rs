@@ -134,6 +134,7 @@ impl Stream {
         self.tcp().peer_addr()
     }
 
+    #[cfg(feature = "tokio")]
     pub(super) fn carrier(&self) -> &Carrier {
         &self.carrier
     }

@@ -12,7 +12,7 @@ pub(crate) use descriptor::{drain_bell, ring_bell};
 pub(crate) use link::{Link, Side};
 pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};
 pub use region::{SLOTS, init, registry_descriptor};
-pub(crate) use send_queue::unacknowledged_bytes;
+pub(crate) use send_queue::{set_unsent_max, unacknowledged_bytes};
 pub(crate) use signal::interrupts_calls;
 pub use user_memory::UserMemory;
 pub(crate) use user_memory::{kernel_receive, kernel_send, with_bytes, with_room};

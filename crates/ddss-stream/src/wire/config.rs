@@ -16,6 +16,9 @@ pub struct WireConfig {
     pub markers: bool,
     /// True if frames have checksums. Off only if both sides say so.
     pub checksums: bool,
+    /// True if the socket gets all messages of a call at once. False: a system call for each message of the basic plan, as a fabric takes
+    /// them one by one. The enhanced plan has frames side by side in one ring, and always sends them at once.
+    pub batching: bool,
     /// Buffers.
     pub stream: StreamConfig,
     /// Maximum time until the peer has answered the hello.
@@ -28,6 +31,7 @@ impl Default for WireConfig {
             plan: Plan::of(&capabilities()),
             markers: true,
             checksums: true,
+            batching: true,
             // A message of a private buffer has to fit one frame.
             stream: StreamConfig { buffer_bytes_max: 63 << 10, ..StreamConfig::default() },
             handshake_max: WIRE_HANDSHAKE_MAX,

@@ -144,6 +144,6 @@ impl Negotiation {
             (self.config.checksums || peer.checksums).then_some(crc32c::crc32c_append as ddss_sdp::frame::Checksum);
         let outbound = Framing { markers: peer.markers, checksum };
         let inbound = Framing { markers: self.config.markers, checksum };
-        Engine::new(&self.config.stream, terms, outbound, inbound).map_err(refused)
+        Engine::new(&self.config.stream, self.config.batching, terms, outbound, inbound).map_err(refused)
     }
 }

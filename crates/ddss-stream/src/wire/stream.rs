@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::config::WireConfig;
 use super::negotiation::Negotiation;
 use super::state::{Interest, WireState};
-use crate::limits::{LINGER_LOOK_EVERY, WIRE_CLOSE_MAX};
+use crate::limits::{LINGER_LOOK_EVERY, WIRE_CLOSE_MAX, WIRE_UNSENT_MAX};
 use crate::sys;
 
 /// One end of a stream on the wire.
@@ -107,6 +107,8 @@ impl WireStream {
     fn new(tcp: TcpStream, negotiation: Negotiation) -> io::Result<Self> {
         // The engine decides which messages wait.
         tcp.set_nodelay(true)?;
+        // Bytes in the kernel cannot be appended to.
+        sys::set_unsent_max(tcp.as_fd(), WIRE_UNSENT_MAX)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { tcp, state: Mutex::new(WireState::new(negotiation)), bell })
     }
