@@ -71,6 +71,8 @@ pub use stream::{AsyncListener, AsyncStream};
 #[cfg(not(loom))]
 pub use stream::{Listener, ReadHalf, Stream, Transport, TransportPolicy, WriteHalf};
 #[cfg(not(loom))]
-pub use sys::{Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, registry_descriptor};
+pub use sys::{
+    Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, load, registry_descriptor, resume_address, store,
+};
 #[cfg(not(loom))]
 pub use thread_lock::forget_thread;
