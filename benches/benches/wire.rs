@@ -5,7 +5,7 @@
 //! ```
 //!
 //! In each round every stream takes its turn, in an order that rotates; a ratio is the median of the rounds' ratios. So load that comes and
-//! goes falls on all of them.
+//! goes falls on all of them. The processor time of both ends together is the steadier figure on a machine that does other work.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "the rows are its result")]
 
@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss_stream::wire::{WireConfig, WireStream};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Sizes of the writes whose bandwidth is measured.
 const SIZES: [usize; 5] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
@@ -24,7 +25,7 @@ const SMALL_BYTES: usize = 64;
 /// Pause of the slow receiver between two reads.
 const PAUSE: Duration = Duration::from_micros(200);
 /// Bytes that the slow receiver reads at a time.
-const SLOW_READ_BYTES: usize = 4 << 10;
+const SLOW_READ_BYTES: usize = 1 << 10;
 /// Rounds if nothing else is said.
 const ROUNDS: usize = 21;
 
@@ -190,17 +191,28 @@ fn ping_pong(kind: Kind, trips: usize) -> io::Result<f64> {
     Ok(trips as f64 / elapsed)
 }
 
-/// Measures all kinds in rotating order and prints a row for each: the median rate, and the median ratio to TCP and to basic.
+/// Returns the seconds of processor time that this process has used.
+fn processor_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Measures all kinds in rotating order. Prints a row for each: the median rate, and the median ratios of rate and processor time to TCP
+/// and to basic.
 fn compare(what: &str, unit: &str, rounds: usize, mut measure: impl FnMut(Kind) -> io::Result<f64>) -> io::Result<()> {
-    let mut rates: BTreeMap<Kind, Vec<f64>> = BTreeMap::new();
+    let (mut rates, mut times) = (BTreeMap::<Kind, Vec<f64>>::new(), BTreeMap::<Kind, Vec<f64>>::new());
     for round in 0..rounds {
         for turn in 0..Kind::ALL.len() {
             let kind = Kind::ALL[(turn + round) % Kind::ALL.len()];
+            let begin = processor_s();
             rates.entry(kind).or_default().push(measure(kind)?);
+            times.entry(kind).or_default().push(processor_s() - begin);
         }
     }
     for kind in Kind::ALL {
-        let ratio = |to: Kind| median(rates[&kind].iter().zip(&rates[&to]).map(|(own, other)| own / other).collect());
+        let ratio = |of: &BTreeMap<Kind, Vec<f64>>, to: Kind| {
+            median(of[&kind].iter().zip(&of[&to]).map(|(own, other)| own / other).collect())
+        };
         let basic = match kind {
             Kind::Enhanced { framing: false } | Kind::Basic { framing: false, .. } => {
                 Kind::Basic { framing: false, batching: false }
@@ -209,7 +221,9 @@ fn compare(what: &str, unit: &str, rounds: usize, mut measure: impl FnMut(Kind) 
         };
         let rate = median(rates[&kind].clone());
         let name = kind.name();
-        println!("{what:<22} {name:<44} {rate:>10.1} {unit:<9} {:>6.2} {:>6.2}", ratio(Kind::Tcp), ratio(basic));
+        let ratios = [ratio(&rates, Kind::Tcp), ratio(&rates, basic), ratio(&times, Kind::Tcp), ratio(&times, basic)];
+        let ratios = ratios.map(|ratio| format!("{ratio:>8.2}")).concat();
+        println!("{what:<18} {name:<44} {rate:>10.1} {unit:<8}{ratios}");
     }
     Ok(())
 }
@@ -253,7 +267,7 @@ fn main() -> io::Result<()> {
     // `cargo test --benches` runs everything once; the numbers mean nothing then.
     let rounds = if is_measured { wanted.unwrap_or(ROUNDS).max(1) } else { 1 };
     let scale = if is_measured { 1 } else { 64 };
-    println!("{:<22} {:<44} {:>20} {:>6} {:>6}", "", "", "median", "/tcp", "/basic");
+    println!("{:<63} {:>10} {:<8}{:>8}{:>8}{:>8}{:>8}", "", "median", "", "/tcp", "/basic", "cpu/tcp", "cpu/bas");
     for size in SIZES {
         // Small writes cost a system call each: fewer bytes take as long.
         let bytes = if size < 16 << 10 { 16 << 20 } else { 64 << 20 };

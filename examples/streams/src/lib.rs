@@ -54,5 +54,9 @@ pub async fn post_bodies(address: SocketAddr, policy: TransportPolicy) -> Result
 
 /// Fails if the bytes did not travel as they should.
 pub fn check(expected: Transport, found: Transport) -> Result<(), Failed> {
-    if expected == found { Ok(()) } else { Err(format!("the bytes went over {found:?} instead of {expected:?}").into()) }
+    if expected == found {
+        Ok(())
+    } else {
+        Err(format!("the bytes went over {found:?} instead of {expected:?}").into())
+    }
 }

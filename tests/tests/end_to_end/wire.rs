@@ -2,3 +2,4 @@
 
 mod asynchronous;
 mod kills;
+mod plans;

@@ -16,7 +16,7 @@ pub const fn capabilities() -> Capabilities {
         checksum: Place::Processor,
         demultiplexing: Place::Kernel,
         markers: Place::Software,
-        segmentation: Place::Kernel,
+        segmentation: Place::Software,
         send_queue: Place::Software,
         flow_control: Place::Kernel,
         // Memory is not registered on such a connection.

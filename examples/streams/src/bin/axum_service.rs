@@ -37,7 +37,8 @@ async fn main() -> Result<(), Failed> {
     for (expected, policy) in transports() {
         let listener = Streams(AsyncListener::bind(any(), policy)?);
         let address = listener.0.local_addr()?;
-        let routes = Router::new().route("/echo", post(|body: Bytes| async { body })).layer(DefaultBodyLimit::disable());
+        let routes =
+            Router::new().route("/echo", post(|body: Bytes| async { body })).layer(DefaultBodyLimit::disable());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await });
         let transport = tokio::time::timeout(PATIENCE, post_bodies(address, policy)).await??;
         server.abort();

@@ -17,7 +17,9 @@ async fn main() -> Result<(), Failed> {
         let address = listener.local_addr()?;
         let server = tokio::spawn(async move {
             let (stream, _) = listener.accept().await?;
-            let echo = service_fn(|request: Request<Incoming>| async { Ok::<_, Infallible>(Response::new(request.into_body())) });
+            let echo = service_fn(|request: Request<Incoming>| async {
+                Ok::<_, Infallible>(Response::new(request.into_body()))
+            });
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), echo).await?;
             Ok::<(), Failed>(())
         });

@@ -66,9 +66,8 @@ async fn call(policy: TransportPolicy) -> Result<Transport, Failed> {
     reporter.set_service_status("streams", ServingStatus::Serving).await;
     let streams = tokio_stream::wrappers::ReceiverStream::new(streams);
     let server = tokio::spawn(Server::builder().add_service(service).serve_with_incoming(streams));
-    let connect = tower::service_fn(move |_: Uri| async move {
-        AsyncStream::connect(address, &policy).await.map(TokioIo::new)
-    });
+    let connect =
+        tower::service_fn(move |_: Uri| async move { AsyncStream::connect(address, &policy).await.map(TokioIo::new) });
     let channel = Endpoint::from_static("http://streams").connect_with_connector(connect).await?;
     let mut client = HealthClient::new(channel);
     for _ in 0..CALLS {
