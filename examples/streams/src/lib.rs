@@ -1,4 +1,4 @@
-//! What the three examples share: the transports, and HTTP requests with hyper over one stream.
+//! Transports and HTTP requests that the three examples share.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -14,4 +14,3 @@ mod streams;
 mod system_calls;
 mod tables;
 mod waits;
-mod wire;

@@ -8,6 +8,7 @@
 
 mod config;
 mod engine;
+mod error;
 mod negotiation;
 mod start;
 mod state;

@@ -10,8 +10,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::config::WireConfig;
 use super::engine::Engine;
+use super::error::refused;
 use super::start::StartFrame;
-use super::state::refused;
 
 /// Start of one end. It takes no byte behind the peer's start frame.
 ///

@@ -4,12 +4,13 @@ use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use ddss_sdp::{CopyLedger, Plan, SdpError};
+use ddss_sdp::{CopyLedger, Plan};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use super::engine::Engine;
+use super::error::refused;
 use super::negotiation::{Negotiation, Step};
 
 /// State behind the lock of a stream.
@@ -278,13 +279,4 @@ impl WireState {
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-}
-
-pub(super) fn refused(error: SdpError) -> io::Error {
-    let kind = match error {
-        SdpError::Reset => io::ErrorKind::ConnectionReset,
-        SdpError::WriteClosed => io::ErrorKind::BrokenPipe,
-        _ => io::ErrorKind::InvalidData,
-    };
-    io::Error::new(kind, error)
 }
