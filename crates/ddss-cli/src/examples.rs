@@ -3,6 +3,7 @@
 pub(crate) const DEMO: &str = "\
 Examples:
   ddss demo          needs no daemon, leaves no files
+  ddss demo streams  unmodified programs over TCP and through shared memory
   ddss demo --json   its results, for scripts";
 
 pub(crate) const PING: &str = "\

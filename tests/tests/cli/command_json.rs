@@ -8,7 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, LockOptions};
-use ddss_testkit::{Daemon, DaemonOptions, TempNode, commands, repo_lints, run_ddss, schema_complaints};
+use ddss_testkit::{
+    Daemon, DaemonOptions, TempNode, commands, preload_library, repo_lints, run_ddss, schema_complaints,
+};
 use serde_json::Value;
 
 /// Commands without JSON output; their raw output is for scripts already.
@@ -36,6 +38,7 @@ impl Held {
         let schema = match words {
             ["cluster", part, ..] => format!("cluster-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
+            ["demo", "streams", ..] => "demo-streams".to_owned(),
             _ => words[0].to_owned(),
         };
         let said = run_ddss(folder, &[words, &["--json"]].concat(), "").unwrap();
@@ -167,6 +170,10 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["trace", "a", "--call", "put", "--bytes", "64"]);
     let shown = &of(&["demo", "--measure-ms", "10"])[0];
     assert_eq!(shown["strategies"].as_array().unwrap().len(), 4);
+    // The command finds the library beside itself.
+    preload_library().unwrap();
+    let shown = &of(&["demo", "streams", "--measure-ms", "10"])[0];
+    assert_eq!((shown["before"].as_array().unwrap().len(), shown["after"].as_array().unwrap().len()), (2, 2));
 }
 
 /// Creates a key; two more nodes join with it. One leaves by itself, the other is removed when it is dead.

@@ -1,7 +1,7 @@
 //! The command `demo`: its output, and the files that it leaves.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss_testkit::binary;
+use ddss_testkit::{binary, preload_library};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +30,28 @@ fn demo_shows_its_steps_and_leaves_no_files() {
         left.map(|entry| entry.file_name()).all(|name| !left_over(&name.to_string_lossy())),
         "a folder stayed behind"
     );
+}
+
+// If this failed, a user would see no gain, or figures of connections that stayed on TCP.
+#[test]
+fn demo_of_streams_compares_tcp_with_shared_memory() {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["demo", "streams", "--measure-ms", "100"]).env("DDSS_PRELOAD", preload_library().unwrap());
+    let run = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{out}\n{err}");
+    assert_eq!(out.matches("requests a second").count(), 2, "{out}");
+    assert_eq!(out.matches("server's CPU").count(), 2, "{out}");
+}
+
+// If this failed, a machine without the programs would get a riddle instead of their names.
+#[test]
+fn demo_of_streams_names_missing_programs() {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["demo", "streams"]).env("DDSS_PRELOAD", preload_library().unwrap()).env("PATH", "/nowhere");
+    let run = command.output().unwrap();
+    assert!(!run.status.success());
+    assert!(String::from_utf8_lossy(&run.stderr).contains("install redis or python3"), "{run:?}");
 }
 
 /// Waits until `what` returns a value.

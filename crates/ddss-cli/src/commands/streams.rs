@@ -17,7 +17,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 
 /// Replaces this process by the program, which the loader gives the preload library.
 pub(crate) fn run(options: &RunOptions) -> Result<(), CommandError> {
-    let library = library(options)?;
+    let library = library(options.library.as_deref())?;
     let mut preload = OsString::from(&library);
     if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
         preload.push(":");
@@ -39,8 +39,9 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), CommandError> {
     Err(CommandError::File { tried: "run", path: PathBuf::from(name), source: failed })
 }
 
-fn library(options: &RunOptions) -> Result<PathBuf, CommandError> {
-    if let Some(library) = &options.library {
+/// Returns the path of the preload library.
+pub(crate) fn library(given: Option<&Path>) -> Result<PathBuf, CommandError> {
+    if let Some(library) = given {
         return library.canonicalize().map_err(CommandError::file("load", library));
     }
     let own = std::env::current_exe().map_err(CommandError::system("find this program"))?;
@@ -48,7 +49,7 @@ fn library(options: &RunOptions) -> Result<PathBuf, CommandError> {
     let places = [folder.join(LIBRARY), folder.join("../lib/ddss").join(LIBRARY)];
     places.iter().find_map(|place| place.canonicalize().ok()).ok_or_else(|| {
         CommandError::Refused(format!(
-            "cannot find {LIBRARY} beside this program or in ../lib/ddss: build it with `cargo build --release -p ddss-preload`, or name it with --library"
+            "cannot find {LIBRARY} beside this program or in ../lib/ddss: build it with `cargo build --release -p ddss-preload`, or name it with --library or DDSS_PRELOAD"
         ))
     })
 }

@@ -1,13 +1,23 @@
 //! Arguments of the demonstration and of its client processes.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Measuring time of each strategy on each node, in milliseconds
+    /// Show this instead: two unmodified programs before and after `ddss run`
+    #[arg(value_enum)]
+    pub(crate) part: Option<DemoPart>,
+    /// Measuring time of each strategy on each node, in milliseconds; for `streams` a scale
     #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) measure_ms: u64,
+}
+
+/// A demonstration besides the one of two nodes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DemoPart {
+    /// Redis and its benchmark, or two programs in Python, over TCP and through shared memory
+    Streams,
 }
 
 /// Arguments of a client of the demonstration.

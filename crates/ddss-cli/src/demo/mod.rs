@@ -4,6 +4,7 @@
 //! - `script`: the steps in their order, and their output.
 //! - `cluster`: starts the two nodes and their clients.
 //! - `child`: a child process and its line protocol.
+//! - `streams`: two unmodified programs, over TCP and through shared memory.
 //! - `client`: the program in a client process. The nodes are `ddssd` processes.
 
 mod arguments;
@@ -11,7 +12,16 @@ mod child;
 mod client;
 mod cluster;
 mod script;
+mod streams;
 
+use crate::error::CommandError;
 pub(crate) use arguments::{DemoClientOptions, DemoOptions};
 pub(crate) use client::run as run_client;
-pub(crate) use script::run;
+
+/// Runs the demonstration that was asked for.
+pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError> {
+    match options.part {
+        None => script::run(options, json),
+        Some(arguments::DemoPart::Streams) => streams::run(options.measure_ms, json),
+    }
+}

@@ -219,6 +219,7 @@ int main(int count, char **arguments) {
     char *program = count > 2 ? arguments[2] : "";
     int extra = 0;
     if (!strcmp(part, "resume")) {
+        if (count > 3 && (count != 9 || strcmp(arguments[8], "9"))) fail("arguments");
         size_t total = read_all(0);
         answer(0);
         fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
@@ -242,7 +243,9 @@ int main(int count, char **arguments) {
         dup2(2, 9), dup2(1, 2), dup2(fd, 0);
         char *list[] = {program, "resume", NULL}, *empty[] = {NULL};
         if (!strcmp(part, "exec_without_environment")) execve(program, list, empty);
-        if (!strcmp(part, "execl")) execl(program, program, "resume", NULL);
+        if (!strcmp(part, "execl")) execl(program, program, "resume", "2", "3", "4", "5", "6", "7", "9", NULL);
+        if (!strcmp(part, "execlp")) execlp(program, program, "resume", NULL);
+        if (!strcmp(part, "execle")) execle(program, program, "resume", NULL, environ);
         execvp(program, list);
         fail("exec");
     }

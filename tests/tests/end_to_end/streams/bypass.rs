@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use ddss_testkit::{preload_library, skipped};
 use tempfile::TempDir;
 
-use super::{LEFT_BYTES, PORT, child, output_of, port_of, result};
+use super::{DEADLINE, LEFT_BYTES, PORT, child, output_of, port_of, result};
 
 /// The C program, linked both ways.
 struct Programs {
@@ -81,9 +82,67 @@ fn stdio_on_a_shared_stream_reads_and_writes_every_byte() {
 #[test]
 fn image_without_the_library_gets_every_byte() {
     let Some(programs) = programs("image_without_the_library_gets_every_byte") else { return };
-    programs.answers("exec", programs.fixed(), "shared=0 extra=0", true);
     programs.answers("exec_without_environment", programs.dynamic(), "shared=0 extra=0", true);
-    programs.answers("exec", programs.dynamic(), "shared=1 extra=0", true);
+    for call in ["exec", "execl", "execlp", "execle"] {
+        programs.answers(call, programs.fixed(), "shared=0 extra=0", true);
+        programs.answers(call, programs.dynamic(), "shared=1 extra=0", true);
+    }
+}
+
+// If this failed, a peer would wait for ever for an image whose pump was killed.
+#[test]
+fn killed_pump_ends_the_stream_on_both_sides() {
+    let Some(programs) = programs("killed_pump_ends_the_stream_on_both_sides") else { return };
+    let library = preload_library().unwrap();
+    let mut accepting = Command::new(programs.dynamic());
+    accepting.args(["exec".as_ref(), programs.fixed().as_os_str()]).env("LD_PRELOAD", &library).stdout(Stdio::piped());
+    let mut accepting = accepting.spawn().unwrap();
+    let port = port_of(&mut accepting).to_string();
+    let connecting = child("write_until_error").env(PORT, port).env("LD_PRELOAD", &library).spawn().unwrap();
+    let runs = |process: &str, image: &Path| {
+        std::fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == image)
+    };
+    let end = Instant::now() + DEADLINE;
+    while !runs(&accepting.id().to_string(), &programs.fixed()) {
+        assert!(Instant::now() < end, "the image was not started");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // The pump is what is left of the program that called `exec`.
+    let processes =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let pumps: Vec<i32> =
+        processes.filter(|process| runs(process, &programs.dynamic())).flat_map(|process| process.parse()).collect();
+    assert_eq!(pumps.len(), 1, "{pumps:?}");
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pumps[0]).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    let found = result(&output_of(connecting));
+    assert!(found == "shared=true error=BrokenPipe" || found == "shared=true error=ConnectionReset", "{found}");
+    let _ = output_of(accepting);
+}
+
+// If this failed, a program with the rights of another user would be given this library by its caller, or would not be served.
+#[test]
+fn setuid_program_is_served_over_tcp() {
+    use std::os::unix::fs::PermissionsExt;
+    const NAME: &str = "setuid_program_is_served_over_tcp";
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        return skipped(NAME, "not root, or setpriv is not installed");
+    }
+    let Some(programs) = programs(NAME) else { return };
+    // The library is readable for the caller: only the rights of the program keep it out.
+    let library = programs.folder.path().join("libddss_preload.so");
+    std::fs::copy(preload_library().unwrap(), &library).unwrap();
+    for (path, mode) in [(programs.folder.path(), 0o755), (&library, 0o755), (&programs.dynamic(), 0o4755)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut accepting = Command::new("setpriv");
+    accepting.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "env"]);
+    accepting.arg(format!("LD_PRELOAD={}", library.display())).arg(programs.dynamic()).arg("plain");
+    let mut accepting = accepting.stdout(Stdio::piped()).spawn().unwrap();
+    let port = port_of(&mut accepting).to_string();
+    let connecting = child("half_close").env(PORT, port).env("LD_PRELOAD", &library).spawn().unwrap();
+    assert_eq!(result(&output_of(connecting)), format!("shared=false bytes={}", 20 * LEFT_BYTES));
+    assert_eq!(result(&output_of(accepting)), format!("shared=0 extra=0 bytes={LEFT_BYTES}"));
 }
 
 // If this failed, `posix_spawn` would do what `exec` does not.

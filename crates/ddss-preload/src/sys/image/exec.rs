@@ -131,7 +131,7 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
 
 /// Replaces libc's `execve`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execve(path: *const c_char, arguments: StringList, environment: StringList) -> c_int {
+pub(super) unsafe extern "C" fn execve(path: *const c_char, arguments: StringList, environment: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads(path, environment) });
     // SAFETY: the program's arguments, unchanged.
@@ -140,7 +140,7 @@ unsafe extern "C" fn execve(path: *const c_char, arguments: StringList, environm
 
 /// Replaces libc's `execv`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execv(path: *const c_char, arguments: StringList) -> c_int {
+pub(super) unsafe extern "C" fn execv(path: *const c_char, arguments: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads(path, own_environment()) });
     // SAFETY: the program's arguments, unchanged.
@@ -149,7 +149,7 @@ unsafe extern "C" fn execv(path: *const c_char, arguments: StringList) -> c_int 
 
 /// Replaces libc's `execvp`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execvp(name: *const c_char, arguments: StringList) -> c_int {
+pub(super) unsafe extern "C" fn execvp(name: *const c_char, arguments: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads_by_name(name, own_environment()) });
     // SAFETY: the program's arguments, unchanged.

@@ -1,6 +1,7 @@
 //! New processes and program images.
 
 mod exec;
+mod execl;
 mod process;
 mod pump;
 mod spawn;
