@@ -321,7 +321,8 @@ impl Engine {
         if let Operation::Cancel { segment, request } = *operation {
             return self.cancel(now, &caller, (segment, place), request);
         }
-        let begun = if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
+        let begun =
+            if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
         if let Err(failure) = begun {
             return self.output.finish_call(&caller, Outcome::Failed(failure));
         }

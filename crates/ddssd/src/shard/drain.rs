@@ -151,7 +151,9 @@ pub(crate) struct RefuseRequests<'a>(pub(crate) &'a mut ActionExecutor);
 impl RequestHandler for RefuseRequests<'_> {
     fn handle(&mut self, channel: ChannelId, entry: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
         match Request::decode(entry) {
-            Ok(Request { operation: Operation::Unlock { .. } | Operation::Collect, .. }) => self.0.handle(channel, entry, traced),
+            Ok(Request { operation: Operation::Unlock { .. } | Operation::Collect, .. }) => {
+                self.0.handle(channel, entry, traced)
+            }
             Ok(Request { id, .. }) | Err(BadRequest { id, .. }) => {
                 Some(Completion::bare(id, Outcome::Failed(Failure::GoingDown)).encode())
             }

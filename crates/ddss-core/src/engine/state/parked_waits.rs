@@ -91,7 +91,8 @@ impl ParkedWaits {
         let Some((channel, request)) = self.dispatched.take() else { return false };
         let client = channel.client;
         let Some(slot) = self.clients.get_mut(client.index as usize) else { return false };
-        let fresh = || ClientWaits { client, waiting: BTreeSet::new(), ended: VecDeque::new(), places: VecDeque::new() };
+        let fresh =
+            || ClientWaits { client, waiting: BTreeSet::new(), ended: VecDeque::new(), places: VecDeque::new() };
         slot.get_or_insert_with(|| Box::new(fresh())).waiting.insert(request);
         self.total += 1;
         true
