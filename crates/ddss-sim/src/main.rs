@@ -41,6 +41,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 20] {
         ("crashes", report.crashes),
         ("survived", report.survived),
         ("pauses", report.pauses),
+        ("parked", report.parked),
         ("half_seen", report.half_seen),
         ("torn_fetches", report.torn_fetches),
         ("handed", report.handed),

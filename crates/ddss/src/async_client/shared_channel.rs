@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 const CALLS_MAX: usize = 52;
 /// Maximum waiting calls that keep their places; those beyond are parked.
 const WAITS_MAX: u32 = 16;
+/// Maximum places of waiting calls that are parked, until their tasks see it. A task may not be polled for long.
+const PARKING_MAX: u32 = 16;
 /// Maximum places that are offered for completions of parked waits.
 const COLLECTS_MAX: usize = 8;
 /// Places reserved for releases and for calls under a lock.
@@ -38,7 +40,7 @@ const RESERVED_PLACES: usize = 4;
 /// Maximum cancels in flight; further cancels wait.
 const CANCELS_MAX: usize = 4;
 const _: () = assert!(CALLS_MAX + CANCELS_MAX + COLLECTS_MAX <= RING_SLOTS);
-const _: () = assert!(WAITS_MAX as usize + RESERVED_PLACES < CALLS_MAX);
+const _: () = assert!((WAITS_MAX + PARKING_MAX) as usize + RESERVED_PLACES < CALLS_MAX);
 const _: () = assert!(CALLS_MAX <= CANCEL.trailing_zeros() as usize);
 /// Request id of a cancel; no call has this id.
 const CANCEL_ID: RequestId = RequestId(u64::MAX);
@@ -114,6 +116,8 @@ pub(super) struct SharedChannel {
     parked: ParkedCalls,
     /// Number of calls that wait for an event.
     wait_count: AtomicU32,
+    /// Number of calls that are being parked.
+    parking_count: AtomicU32,
     /// Places whose calls are to be cancelled, not yet seen by the combiner.
     cancels: AtomicU64,
     /// Calls of batches that have begun and wait for the rest of their batch.
@@ -145,6 +149,7 @@ impl SharedChannel {
             pauses: Pauses::default(),
             parked: ParkedCalls::default(),
             wait_count: AtomicU32::new(0),
+            parking_count: AtomicU32::new(0),
             cancels: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             gone: AtomicBool::new(false),
@@ -237,16 +242,19 @@ impl SharedChannel {
 
     /// Takes a place for a call that waits for an event: to keep if few do so, else until it is parked.
     fn begin_wait(&self) -> Option<CallId> {
-        let more = |waits: u32| (waits < WAITS_MAX).then_some(waits + 1);
-        let keeps = self.wait_count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
+        let count_below = |count: &AtomicU32, most: u32| {
+            let more = |count: u32| (count < most).then_some(count + 1);
+            count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+        };
+        let keeps = count_below(&self.wait_count, WAITS_MAX);
+        if !keeps && !count_below(&self.parking_count, PARKING_MAX) {
+            return None;
+        }
         let id = self.calls.begin();
         match id {
-            Some(id) => {
-                self.note(id).waits.store(keeps, Ordering::Relaxed);
-                self.note(id).parks.store(!keeps, Ordering::Relaxed);
-            }
-            None if keeps => _ = self.wait_count.fetch_sub(1, Ordering::AcqRel),
-            None => {}
+            Some(id) if keeps => self.note(id).waits.store(true, Ordering::Relaxed),
+            Some(id) => self.note(id).parks.store(true, Ordering::Relaxed),
+            None => _ = if keeps { &self.wait_count } else { &self.parking_count }.fetch_sub(1, Ordering::AcqRel),
         }
         id
     }
@@ -638,11 +646,12 @@ impl Places for SharedChannel {
 
     #[inline]
     fn give_place(&self, (id, run): Place) {
-        self.note(id).parks.store(false, Ordering::Relaxed);
-        let waited = &self.note(id).waits;
-        if waited.load(Ordering::Relaxed) {
-            waited.store(false, Ordering::Relaxed);
-            self.wait_count.fetch_sub(1, Ordering::AcqRel);
+        let note = self.note(id);
+        for (is_counted, count) in [(&note.waits, &self.wait_count), (&note.parks, &self.parking_count)] {
+            if is_counted.load(Ordering::Relaxed) {
+                is_counted.store(false, Ordering::Relaxed);
+                count.fetch_sub(1, Ordering::AcqRel);
+            }
         }
         self.calls.free(id);
         if let Some(run) = run {

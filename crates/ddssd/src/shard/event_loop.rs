@@ -438,6 +438,7 @@ impl EventLoop {
             under_way: engine.pending(),
             lock_holders,
             lock_waiters,
+            parked_waits: engine.parked(),
         };
         recorder.flush_gauges(&gauges, self.latency_ns, links.rows());
     }
