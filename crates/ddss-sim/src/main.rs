@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 20] {
+fn numbers(report: &Report) -> [(&'static str, u64); 21] {
     [
         ("operations", report.operations),
         ("done", report.done),
