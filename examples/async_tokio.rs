@@ -5,7 +5,7 @@
 //! cargo run --example async_tokio
 //! ```
 //!
-//! `Client::to_async` gives the same calls as futures, for tokio or any other executor. Up to 60 of one client are in
+//! `Client::to_async` gives the same calls as futures, for tokio or any other executor. Up to 52 of one client are in
 //! flight at a time; more wait in a queue. A future may be dropped at any moment, as `select!` and `timeout` do.
 //! `watch` sleeps until the home announces a newer version.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]

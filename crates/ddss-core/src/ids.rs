@@ -112,8 +112,24 @@ impl fmt::Display for ClientId {
 pub struct ChannelId {
     /// Client that owns the channel.
     pub client: ClientId,
-    /// Index, below [`CHANNELS_PER_CLIENT_MAX`](crate::limits::CHANNELS_PER_CLIENT_MAX).
+    /// Index, below [`CHANNELS_PER_CLIENT_MAX`](crate::limits::CHANNELS_PER_CLIENT_MAX), or [`PARKED`](Self::PARKED).
     pub index: u8,
+}
+
+impl ChannelId {
+    /// Index that stands for the parked waits of a client. No ring has it.
+    pub const PARKED: u8 = u8::MAX;
+
+    /// Returns the place of a client's parked waits.
+    pub const fn parked(client: ClientId) -> Self {
+        Self { client, index: Self::PARKED }
+    }
+
+    /// Returns true if this stands for a client's parked waits.
+    #[inline(always)]
+    pub const fn is_parked(self) -> bool {
+        self.index == Self::PARKED
+    }
 }
 
 /// Id that a client gives its own request; returned unchanged in the completion.

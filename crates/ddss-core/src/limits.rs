@@ -71,7 +71,16 @@ pub const AREA_BYTES_MAX: u64 = 1 << 48;
 pub const BLOCK_BYTES: usize = 4096;
 
 /// Pending operations on one node, all clients together.
-pub const OPERATIONS_MAX: usize = 1 << 14;
+pub const OPERATIONS_MAX: usize = 1 << 16;
+/// Pending operations that parked waits for other nodes may use.
+pub const PARKED_OPERATIONS_MAX: usize = OPERATIONS_MAX - (1 << 14);
+
+/// Default maximum number of parked waits of one client.
+pub const WAITS_PER_CLIENT_DEFAULT: usize = 1 << 16;
+/// Parked waits of all clients of one node.
+pub const WAITS_PER_NODE_MAX: usize = 1 << 18;
+/// Requests of one client that collect ended waits, in flight at the same time.
+pub const COLLECTS_PER_CLIENT_MAX: usize = RING_SLOTS;
 
 /// Default timeout of a call, in microseconds.
 pub const TIMEOUT_DEFAULT_US: u32 = 2_000_000;
@@ -83,12 +92,17 @@ pub const LEASE_MAX_US: u32 = 600_000_000;
 /// Default lease of a lock, in microseconds.
 pub const LEASE_DEFAULT_US: u32 = 10_000_000;
 /// Waiters for one segment's lock, or watchers of its version.
-pub const WAITERS_PER_SEGMENT_MAX: usize = 4096;
+pub const WAITERS_PER_SEGMENT_MAX: usize = 1 << 16;
+/// Shared holders of one segment's lock.
+pub const HOLDERS_PER_SEGMENT_MAX: usize = 4096;
 
 const _: () = assert!(RING_SLOTS.is_power_of_two());
 // A node and a shard, or a number of shards, share 16 bits in ids and hellos.
 const _: () = assert!(NODES_MAX < 1 << 11 && PLANES_MAX <= 1 << 5);
 const _: () = assert!(SEGMENTS_PER_NODE_MAX - 1 <= u16::MAX as usize);
+const _: () = assert!(WAITS_PER_CLIENT_DEFAULT <= WAITS_PER_NODE_MAX);
+// The highest channel index stands for the parked waits of a client.
+const _: () = assert!(CHANNELS_PER_CLIENT_MAX < u8::MAX as usize);
 const _: () = assert!(AREA_BYTES_MAX.is_power_of_two() && SEGMENT_BYTES_MAX < AREA_BYTES_MAX);
 const _: () = assert!(AREAS_MAX as u64 <= u64::MAX / AREA_BYTES_MAX);
 const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(ARENA_SLOT_BYTES));

@@ -57,6 +57,22 @@ impl Pair {
         self.go_on();
     }
 
+    /// Sends a wait that parks, or its cancel.
+    fn park(&mut self, at: usize, client: ClientId, id: u64, operation: Operation) {
+        let request = Request { parks: true, ..Request::new(RequestId(id), operation) };
+        self.engines[at].request(NOW, ChannelId { client, index: 0 }, &request, &[]);
+        self.go_on();
+    }
+
+    /// Offers a place at a node; returns the requests that ended without an action.
+    fn collect(&mut self, at: usize, client: ClientId, id: u64) -> Vec<(u64, Outcome)> {
+        self.ask(at, client, id, Operation::Collect);
+        let told = self.heard();
+        let parked = std::iter::from_fn(|| self.engines[at].next_parked()).map(|(_, completion)| completion);
+        let told = told.into_iter().map(|(_, _, id, outcome)| (id, outcome));
+        told.chain(parked.map(|completion| (completion.request.0, completion.outcome))).collect()
+    }
+
     fn go_on(&mut self) {
         while let Some((at, action)) = (0..2).find_map(|at| Some((at, self.engines[at].next_action()?))) {
             match action {
@@ -187,4 +203,55 @@ fn peer_cancels_only_its_own_requests() {
         }
     }
     assert_eq!(pair.engines[0].locks(), (1, 1));
+}
+
+// If this failed, a parked wait would keep its queue entry, or its completion would go where no slot is offered.
+#[test]
+fn parked_wait_ends_by_cancel_event_and_detach_locally_and_at_home() {
+    for at in 0..2 {
+        let mut pair = Pair::new();
+        let (segment, [lock, watch, put, ..]) = (pair.segment, pair.waits());
+        pair.ask(0, OTHER, 1, lock);
+        let token = pair.tokens.pop().unwrap();
+        pair.heard();
+        for (id, wait) in [(2, lock), (3, lock), (4, watch), (5, watch)] {
+            pair.park(at, CLIENT, id, wait);
+            assert_eq!(pair.heard(), [(at, CLIENT, id, Outcome::Done)], "it is parked");
+        }
+        assert_eq!((pair.engines[at].parked(), pair.engines[0].locks()), (4, (1, 2)));
+        // A cancel names a parked wait only if it says so.
+        for id in [2, 4] {
+            pair.ask(at, CLIENT, 9, Operation::Cancel { segment, request: RequestId(id) });
+        }
+        assert_eq!(pair.engines[0].locks(), (1, 2));
+        for id in [2, 4] {
+            pair.park(at, CLIENT, 9, Operation::Cancel { segment, request: RequestId(id) });
+        }
+        pair.heard();
+        assert_eq!(pair.engines[0].locks(), (1, 1));
+        assert_eq!(pair.collect(at, CLIENT, 90), [(2, Outcome::Failed(LATE))]);
+        assert_eq!(pair.collect(at, CLIENT, 91), [(4, Outcome::Failed(LATE))]);
+        assert_eq!(pair.collect(at, CLIENT, 92), [], "the slot waits for a wait");
+        // The release grants the lock, and the next put wakes the watcher.
+        pair.ask(0, OTHER, 6, Operation::Unlock { segment, token });
+        let granted = pair.engines[at].next_parked().map(|(_, completion)| completion);
+        assert_eq!(granted.map(|completion| (completion.request.0, completion.outcome)), Some((3, Outcome::Done)));
+        let token = LockToken(u64::from_le_bytes(granted.unwrap().data[..8].try_into().unwrap()));
+        pair.ask(at, CLIENT, 7, Operation::Unlock { segment, token });
+        pair.ask(0, OTHER, 8, put);
+        pair.heard();
+        assert_eq!(pair.collect(at, CLIENT, 93), [(5, Outcome::Done)]);
+        assert_eq!((pair.engines[at].parked(), pair.engines[at].pending()), (0, 0));
+        // A client that is gone leaves nothing, here and at the home.
+        pair.ask(0, OTHER, 10, lock);
+        for id in 20..120 {
+            pair.park(at, CLIENT, id, if id % 2 == 0 { lock } else { Operation::Await { segment, above: Version(9) } });
+        }
+        assert_eq!((pair.engines[at].parked(), pair.engines[0].locks()), (100, (1, 50)));
+        pair.engines[at].detach(NOW, CLIENT);
+        pair.go_on();
+        assert_eq!((pair.engines[at].parked(), pair.engines[at].pending()), (0, 0));
+        assert_eq!(pair.engines[0].locks(), (1, 0));
+        assert!(pair.engines[at].next_parked().is_none());
+    }
 }

@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 20] {
+fn numbers(report: &Report) -> [(&'static str, u64); 21] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -41,6 +41,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 20] {
         ("crashes", report.crashes),
         ("survived", report.survived),
         ("pauses", report.pauses),
+        ("parked", report.parked),
         ("half_seen", report.half_seen),
         ("torn_fetches", report.torn_fetches),
         ("handed", report.handed),

@@ -1,5 +1,6 @@
 //! The builder of a client.
 
+use crate::async_client::tasks::Tasks;
 use crate::call::channels::ChannelPool;
 use crate::client::Client;
 use crate::deadline::check_timeout;
@@ -10,6 +11,7 @@ use ddss_core::limits::{ARENA_BYTES_MAX, CHANNELS_PER_CLIENT_MAX, TIMEOUT_DEFAUL
 use ddss_core::{BadArgument, Failure};
 use ddss_ipc::{AttachOptions, SOCKET_NAME, Strategy};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options of a client before it connects; each has a default.
@@ -111,7 +113,8 @@ impl ClientBuilder {
         let socket = folder.join(SOCKET_NAME);
         let plan = AttachPlan { folder, socket, options, shard: 0, shard_count: None };
         let (first, shards) = Shards::begin(plan, timeout, !self.no_local_reads)?;
-        Ok(Client(first, shards))
+        let tasks = Arc::new(Tasks::new(shards.count()));
+        Ok(Client(first, shards, tasks))
     }
 
     /// Checks that a count is at least 1 and at most `most`.

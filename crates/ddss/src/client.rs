@@ -1,5 +1,6 @@
 //! The client: a process's attachment to the daemon of its node.
 
+use crate::async_client::tasks::Tasks;
 use crate::call::channels::{Call, NoCompletion};
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
@@ -24,8 +25,14 @@ use std::time::Duration;
 /// assert_eq!(client.clone().open("counters")?.id(), segment.id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Shards>);
+#[derive(Clone)]
+pub struct Client(pub(crate) Arc<Inner>, pub(crate) Arc<Shards>, pub(crate) Arc<Tasks>);
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.describe(out, "Client")
+    }
+}
 
 impl Client {
     /// Returns the id of this client's node.
@@ -41,6 +48,11 @@ impl Client {
     /// Returns the socket to which this client is attached.
     pub fn socket(&self) -> &Path {
         &self.0.plan.socket
+    }
+
+    /// Writes the identity of this client: its node and its socket.
+    pub(crate) fn describe(&self, out: &mut std::fmt::Formatter<'_>, name: &str) -> std::fmt::Result {
+        out.debug_struct(name).field("node", &self.node()).field("socket", &self.socket()).finish()
     }
 
     pub(crate) fn pause(&self, time: Duration) {
@@ -70,7 +82,7 @@ impl Client {
         if shard == self.shard() {
             return Ok(self.clone());
         }
-        Ok(Client(self.1.at(shard)?, Arc::clone(&self.1)))
+        Ok(Client(self.1.at(shard)?, Arc::clone(&self.1), Arc::clone(&self.2)))
     }
 
     /// Returns this client bound to the shard that serves a name.

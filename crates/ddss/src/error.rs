@@ -115,9 +115,6 @@ pub enum Error {
     /// The client could not attach for another reason.
     #[error("cannot attach to the daemon")]
     Attach(#[source] AttachError),
-    /// The channel for tasks is already in use.
-    #[error("this client already has an asynchronous client: clone that one")]
-    AsyncClientExists,
     /// The reactor thread could not be started.
     #[error("cannot start the reactor thread of the asynchronous client")]
     Thread(#[source] std::io::Error),

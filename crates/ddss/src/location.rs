@@ -40,6 +40,12 @@ impl SegmentLocation {
             .with_model(None)
     }
 
+    /// Writes the identity of a handle: name, id and size.
+    pub(crate) fn describe(&self, out: &mut std::fmt::Formatter<'_>, kind: &str) -> std::fmt::Result {
+        let Self { name, id, bytes, .. } = self;
+        out.debug_struct(kind).field("name", name).field("id", id).field("bytes", bytes).finish()
+    }
+
     /// Returns a handle whose calls ask for this model.
     pub(crate) fn with_model(&self, requested_model: Option<Model>) -> Self {
         let rules = self.mapped.as_ref().map_or(LocalReadRules::None, |mapped| mapped.rules(requested_model));

@@ -20,10 +20,16 @@ use std::time::Duration;
 /// scores.release()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Segment {
     client: Client,
     location: SegmentLocation,
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.location.describe(out, "Segment")
+    }
 }
 
 impl Segment {

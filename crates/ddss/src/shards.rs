@@ -177,7 +177,7 @@ mod tests {
         let client = node.client();
         let segment = client.allocate("here", Spec::new(8)).unwrap();
         assert_eq!(segment.id().shard(), 1);
-        let lying = crate::Client(client.0.clone(), crate::shards::Shards::single(&client.1));
+        let lying = crate::Client(client.0.clone(), crate::shards::Shards::single(&client.1), client.2.clone());
         for error in [lying.open("here").unwrap_err(), lying.allocate("here", Spec::new(8)).unwrap_err()] {
             assert_eq!(error.failure(), Some(Failure::WrongShard), "{error}");
         }

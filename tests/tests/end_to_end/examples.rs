@@ -12,6 +12,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("leader_lock", "3 leaders, one after the other, each with a greater token; a late put was refused"),
     ("checkpoint", "3000 steps in 4 lives: the same result as in one"),
     ("async_tokio", "a task gave up waiting for a lock, and left nothing behind"),
+    ("watcher", "2000 event streams of one client saw the last of 20 events, with no wake in vain"),
+    ("feature_flags", "6 services on two nodes saw all 40 flags on, each change whole"),
     ("axum_service", "200 visits through two services: both count all of them"),
 ];
 

@@ -4,6 +4,7 @@ mod examples;
 mod files;
 mod local_read;
 mod locks;
+mod many_waits;
 mod models;
 mod nodes;
 mod remote_get;

@@ -18,7 +18,7 @@ use ddss_testkit::{Daemon, block_on};
 /// Time limit that no call here reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of concurrent calls of tasks that neither wait nor hold a lock.
-const PLACES: usize = 56;
+const PLACES: usize = 48;
 /// More calls than fit into the channel that tasks share.
 const MANY: usize = 64;
 

@@ -10,6 +10,7 @@ use super::toml::expand_tables;
 use crate::key::ClusterKey;
 use crate::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use clap::Args;
+use ddss_core::limits::WAITS_PER_CLIENT_DEFAULT;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -109,6 +110,9 @@ settings! {
     /// Progress threads, 1 to 16, the same on all nodes of a cluster: segments are distributed over them [default: 1]
     #[arg(long, env = "DDSS_PROGRESS_THREADS", value_name = "N")]
     progress_threads: u8,
+    /// Waits for locks and versions that one client may have in the daemon beyond its calls in flight [default: 65536]
+    #[arg(long, env = "DDSS_WAITS_PER_CLIENT", value_name = "N")]
+    waits_per_client: u32,
     /// Core of the progress thread: a number (with commas one for each thread), auto (the last one that no other
     /// daemon has claimed, never the first), or none
     #[arg(long, env = "DDSS_CORE", value_name = "CORE")]
@@ -266,6 +270,7 @@ impl Settings {
             fabric: Some(FabricChoice::Auto),
             fence_reads: None,
             progress_threads: Some(1),
+            waits_per_client: Some(WAITS_PER_CLIENT_DEFAULT as u32),
             core: Some(CoreChoice::Auto),
             spin_us: Some(Self::SPIN.as_micros() as u64),
             busy: Some(false),

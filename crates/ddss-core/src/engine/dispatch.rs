@@ -15,7 +15,7 @@ use crate::model::spec::{Placement, Spec};
 use crate::request::listing::{ListPage, ListQuery, Listing};
 use crate::request::operation::{ArenaRange, Operation, Payload, PutConditions, ReadOptions};
 use crate::request::ranges::Ranges;
-use crate::{Failure, NodeId, Outcome, RequestId, SegmentId};
+use crate::{ChannelId, Failure, NodeId, Outcome, RequestId, SegmentId};
 
 impl Engine {
     pub(crate) fn dispatch(
@@ -103,7 +103,12 @@ impl Engine {
             Operation::Break { segment } if self.is_home(segment) => {
                 self.home().break_at_home(now, caller.principal, segment, caller.requester())?;
             }
-            Operation::Cancel { segment, request } => self.cancel(now, &caller, segment, request),
+            Operation::Cancel { segment, request } => self.cancel(now, &caller, (segment, caller.channel), request),
+            Operation::Collect => {
+                if let Some(completion) = self.output.parked.collect(caller.channel, caller.request) {
+                    self.output.reply(caller.channel, completion, None);
+                }
+            }
             Operation::Atomic { .. }
             | Operation::Lock { .. }
             | Operation::Await { .. }
@@ -146,12 +151,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a waiting request of the caller's channel.
+    /// Ends a waiting request of one of the caller's channels.
     #[inline(never)]
-    fn cancel(&mut self, now: Now, caller: &LocalCaller, segment: SegmentId, request: RequestId) {
-        let waiting = Requester::Client(caller.channel, request);
+    pub(crate) fn cancel(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        (segment, channel): (SegmentId, ChannelId),
+        request: RequestId,
+    ) {
+        let waiting = Requester::Client(channel, request);
         if !self.is_home(segment) || !self.home().cancel_at_home(now, segment, waiting) {
-            self.remote().cancel(caller.channel, request);
+            self.remote().cancel(channel, request);
         }
         // This comes after the end of the cancelled request: the last reply of a round is this request's own.
         self.output.finish_call(caller, Outcome::Done);

@@ -7,6 +7,7 @@ use crate::engine::home::handler::Home;
 use crate::engine::ids::{BufferId, StepId};
 use crate::engine::remote::handler::Remote;
 use crate::engine::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
+use crate::engine::state::clients::Client;
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
@@ -19,7 +20,8 @@ use crate::engine::state::served_gets::ServedGets;
 use crate::model::segment::Principal;
 use crate::model::spec::Storage;
 use crate::{
-    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Outcome, Request, RequestId, SegmentId, Timestamp,
+    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Request, RequestId, SegmentId,
+    Timestamp,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -302,10 +304,53 @@ impl Engine {
         let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
         let timeout_us = request.timeout_us;
         let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
+        if request.parks {
+            return self.request_parked(now, &client, caller, &request.operation);
+        }
         if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
             let failure = self.replicas.explain_failure(request.operation.segment(), failure);
             self.output.finish_call(&caller, Outcome::Failed(failure));
         }
+    }
+
+    /// Handles a wait that gives its place in the ring back if it has to wait, or the cancel of such a wait.
+    #[cold]
+    fn request_parked(&mut self, now: Now, client: &Client, caller: LocalCaller, operation: &Operation) {
+        let LocalCaller { channel, request, .. } = caller;
+        let place = ChannelId::parked(channel.client);
+        if let Operation::Cancel { segment, request } = *operation {
+            return self.cancel(now, &caller, (segment, place), request);
+        }
+        let begun =
+            if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
+        if let Err(failure) = begun {
+            return self.output.finish_call(&caller, Outcome::Failed(failure));
+        }
+        let waiting = LocalCaller { channel: place, ..caller };
+        if let Err(failure) = self.dispatch(now, client, waiting, operation, &[]) {
+            let failure = self.replicas.explain_failure(operation.segment(), failure);
+            self.output.finish_call(&waiting, Outcome::Failed(failure));
+        }
+        if self.output.parked.park() {
+            let parked = Completion { parked: true, ..Completion::bare(request, Outcome::Done) };
+            self.output.reply(channel, parked, None);
+        }
+    }
+
+    /// Takes the next completion of a parked wait, with the channel that offered a place for it.
+    #[inline]
+    pub fn next_parked(&mut self) -> Option<(ChannelId, Completion)> {
+        self.output.parked.next_reply()
+    }
+
+    /// Returns the number of parked waits whose completion was not collected.
+    pub fn parked(&self) -> usize {
+        self.output.parked.count()
+    }
+
+    /// Sets the maximum number of parked waits of one client.
+    pub fn set_waits_per_client(&mut self, waits: usize) {
+        self.output.parked.set_limit(waits);
     }
 
     /// Answers an entry that could not be decoded as a request.

@@ -5,7 +5,7 @@ use crate::model::spec::Spec;
 use crate::{ChannelId, ClientId, NodeId, RequestId, Timestamp, Version};
 
 /// Recipient of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Requester {
     /// A client of this node.
     Client(ChannelId, RequestId),

@@ -24,6 +24,9 @@ pub struct Completion {
     pub outcome: Outcome,
     /// True if the bytes of a get are in `data` rather than in the arena.
     pub inline: bool,
+    /// True if the wait goes on without a place in the ring. [`Operation::Collect`](crate::Operation::Collect) brings
+    /// its other completion, with the same request id.
+    pub parked: bool,
     /// Version that was read or made.
     pub version: Version,
     /// Timestamp of that version.
@@ -33,6 +36,7 @@ pub struct Completion {
 }
 
 const FLAG_INLINE: u64 = 1;
+const FLAG_PARKED: u64 = 2;
 
 impl Completion {
     /// Makes a completion without further data.
@@ -41,6 +45,7 @@ impl Completion {
             request,
             outcome,
             inline: false,
+            parked: false,
             version: Version(0),
             timestamp: Timestamp(0),
             data: [0; INLINE_REPLY_BYTES_MAX],
@@ -52,7 +57,7 @@ impl Completion {
     pub fn encode(&self) -> Entry {
         let end = u16::from_le_bytes(self.outcome.to_bytes()) as u64;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| self.data[at + i]));
-        let flags = if self.inline { FLAG_INLINE } else { 0 };
+        let flags = if self.inline { FLAG_INLINE } else { 0 } | if self.parked { FLAG_PARKED } else { 0 };
         [
             end << 32 | flags << 48,
             self.request.0,
@@ -63,6 +68,12 @@ impl Completion {
             word(16),
             word(24),
         ]
+    }
+
+    /// Returns true if an entry says that its request is parked.
+    #[inline]
+    pub const fn is_parked(entry: &Entry) -> bool {
+        entry[0] >> 48 & FLAG_PARKED != 0
     }
 
     /// Decodes a copied entry.
@@ -76,6 +87,7 @@ impl Completion {
             request: RequestId(entry[1]),
             outcome: Outcome::from_bytes(((entry[0] >> 32) as u16).to_le_bytes()),
             inline: entry[0] >> 48 & FLAG_INLINE != 0,
+            parked: Self::is_parked(entry),
             version: Version(entry[2]),
             timestamp: Timestamp(entry[3]),
             data,
@@ -152,6 +164,7 @@ mod tests {
             request: RequestId(7),
             outcome: Outcome::Indeterminate(Failure::TimedOut),
             inline: true,
+            parked: true,
             version: Version(3),
             timestamp: Timestamp(4),
             data: opened.encode(),

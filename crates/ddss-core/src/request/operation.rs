@@ -187,13 +187,17 @@ pub enum Operation {
         /// Segment to change.
         segment: SegmentId,
     },
-    /// Ends a request of the same channel that waits for another caller. That request still gets its own completion.
+    /// Ends a request of the same channel (a parked one if the cancel [parks](crate::Request::parks)) that waits for
+    /// another caller. That request still gets its own completion.
     Cancel {
         /// Segment of that request.
         segment: SegmentId,
         /// Request to end.
         request: RequestId,
     },
+    /// Offers its place in the ring to the completion of a parked wait of this client. When the client has no parked
+    /// wait left, the request ends with a completion of its own.
+    Collect,
 }
 
 impl Operation {
@@ -216,7 +220,11 @@ impl Operation {
     /// Returns the segment of the operation.
     pub(crate) const fn segment(&self) -> Option<SegmentId> {
         match *self {
-            Operation::Null | Operation::Allocate { .. } | Operation::Open { .. } | Operation::List { .. } => None,
+            Operation::Null
+            | Operation::Allocate { .. }
+            | Operation::Open { .. }
+            | Operation::List { .. }
+            | Operation::Collect => None,
             Operation::Release { segment }
             | Operation::Get { segment, .. }
             | Operation::GetMany { segment, .. }
@@ -248,6 +256,15 @@ impl Operation {
         )
     }
 
+    /// Returns true if it waits for an event only, so that it can be [parked](crate::Request::parks).
+    pub const fn can_park(&self) -> bool {
+        match self {
+            Operation::Await { .. } => true,
+            Operation::Lock { lock_request, .. } => !lock_request.no_wait,
+            _ => false,
+        }
+    }
+
     /// Returns the lock under which it is made.
     #[inline]
     pub const fn token(&self) -> Option<LockToken> {
@@ -271,7 +288,8 @@ impl Operation {
             | Operation::Stat { .. }
             | Operation::Await { .. }
             | Operation::Lock { .. }
-            | Operation::Cancel { .. } => true,
+            | Operation::Cancel { .. }
+            | Operation::Collect => true,
             Operation::Allocate { .. }
             | Operation::Release { .. }
             | Operation::Put { .. }

@@ -31,6 +31,9 @@ pub struct Request {
     pub timeout_us: u32,
     /// Requested operation.
     pub operation: Operation,
+    /// True if a wait gives its place in the ring back ([`Completion::parked`](crate::Completion::parked)), or if a
+    /// cancel names such a wait.
+    pub parks: bool,
 }
 
 const OP_NULL: u8 = 1;
@@ -50,6 +53,7 @@ const OP_STAT: u8 = 14;
 const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
 const OP_CANCEL: u8 = 17;
+const OP_COLLECT: u8 = 18;
 
 /// Weight of a request that creates, releases or changes a segment, or lists segments. A client that calls without a
 /// pause meets that in one of 500 calls.
@@ -67,6 +71,8 @@ const FLAG_TOKEN: u16 = 4;
 const FLAG_SHARED: u16 = 8;
 /// Lock without waiting.
 const FLAG_NO_WAIT: u16 = 16;
+/// A wait is to be parked, or a cancel names a parked wait.
+const FLAG_PARKED: u16 = 32;
 /// Hint of a vectored get: the caller is on the service's core and continues to work there meanwhile.
 const FLAG_GOES_ON: u16 = 1 << 15;
 
@@ -82,7 +88,7 @@ pub struct BadRequest {
 impl Request {
     /// Makes a request with the default timeout.
     pub const fn new(id: RequestId, operation: Operation) -> Self {
-        Self { id, timeout_us: TIMEOUT_DEFAULT_US, operation }
+        Self { id, timeout_us: TIMEOUT_DEFAULT_US, operation, parks: false }
     }
 
     /// Encodes as a ring entry; the ring adds its sequence in the low half of the first word.
@@ -177,7 +183,9 @@ impl Request {
                 (entry[2], entry[6]) = (segment.to_bits(), request.0);
                 OP_CANCEL
             }
+            Operation::Collect => OP_COLLECT,
         };
+        put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
         entry[0] |= u64::from(op) << 32;
         entry
     }
@@ -193,13 +201,21 @@ impl Request {
             wanted => wanted.min(TIMEOUT_MAX_US),
         };
         let operation = Self::decode_operation(entry).map_err(refuse)?;
-        Ok(Self { id, timeout_us, operation })
+        // Of the operations without this flag the decoder has refused it.
+        let parks = (entry[0] >> 48) as u16 & FLAG_PARKED != 0;
+        Ok(Self { id, timeout_us, operation, parks })
     }
 
     /// Returns true if an entry is a null request.
     #[inline]
     pub fn is_null(entry: &Entry) -> bool {
         entry[0] >> 32 == u64::from(OP_NULL)
+    }
+
+    /// Returns true if an entry is a [`Collect`](Operation::Collect) request.
+    #[inline]
+    pub fn is_collect(entry: &Entry) -> bool {
+        (entry[0] >> 32) as u8 == OP_COLLECT
     }
 
     /// Adds a hint to a vectored get's entry: the caller is on the service's core and continues to work there until it
@@ -246,7 +262,8 @@ impl Request {
             OP_PUT if inline => FLAG_INLINE,
             OP_PUT | OP_PUT_MANY => FLAG_VERSION | FLAG_TOKEN,
             OP_ATOMIC => FLAG_TOKEN,
-            OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT,
+            OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED,
+            OP_AWAIT | OP_CANCEL => FLAG_PARKED,
             _ => 0,
         };
         let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY);
@@ -302,6 +319,7 @@ impl Request {
             OP_LIST => Err(Failure::BadName),
             OP_STAT => Ok(Operation::Stat { segment, page: range }),
             OP_BREAK => Ok(Operation::Break { segment }),
+            OP_COLLECT => Ok(Operation::Collect),
             OP_CANCEL => Ok(Operation::Cancel { segment, request: RequestId(entry[6]) }),
             OP_PERMIT => Ok(Operation::Permit { segment, update: PermissionUpdate::from_words([entry[6], entry[7]])? }),
             _ => Err(Failure::Unsupported),
@@ -414,6 +432,7 @@ mod tests {
         let range = |most: usize| (any::<u32>(), 0..=most as u32).prop_map(|(slot, bytes)| ArenaRange { slot, bytes });
         prop_oneof![
             Just(Operation::Null),
+            Just(Operation::Collect),
             range(Spec::ENCODED_BYTES + NAME_BYTES_MAX).prop_map(|spec_and_name| Operation::Allocate { spec_and_name }),
             range(NAME_BYTES_MAX).prop_map(|name| Operation::Open { name }),
             segment.clone().prop_map(|segment| Operation::Release { segment }),
@@ -486,9 +505,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn request_round_trips(operation in operations(), id in any::<u64>(), timeout_us in 1..=TIMEOUT_MAX_US) {
+        fn request_round_trips(
+            operation in operations(), id in any::<u64>(), timeout_us in 1..=TIMEOUT_MAX_US, parks in any::<bool>()
+        ) {
             // If this broke, a put could land elsewhere than the client said.
-            let request = Request { id: RequestId(id), timeout_us, operation };
+            let parks = parks && (operation.can_park() || matches!(operation, Operation::Cancel { .. }));
+            let request = Request { id: RequestId(id), timeout_us, operation, parks };
             let mut entry = request.encode();
             entry[0] |= 0xffff_ffff; // the ring's half is nobody else's business
             prop_assert!(!Request::has_working_hint(&entry));

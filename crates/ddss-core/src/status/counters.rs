@@ -96,6 +96,7 @@ named! {
         FileBytes, "file_bytes", "bytes that segments in files may take";
         FileBytesUsed, "file_bytes_used", "bytes that segments in files take, with their history";
         Majority, "majority", "1 if this node belongs to a cluster with a reachable majority";
+        ParkedWaits, "parked_waits", "waits of clients for locks and versions that hold no place in a ring";
     }
 }
 

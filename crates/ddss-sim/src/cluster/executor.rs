@@ -12,8 +12,12 @@ use ddss_core::{
 impl Simulator {
     /// Executes the actions of an engine.
     pub(crate) fn perform(&mut self, node: usize) {
-        while let Some(action) = self.nodes[node].engine.next_action() {
-            self.act(node, action);
+        loop {
+            while let Some(action) = self.nodes[node].engine.next_action() {
+                self.act(node, action);
+            }
+            let Some((channel, completion)) = self.nodes[node].engine.next_parked() else { return };
+            self.reply(node, channel.client, &completion);
         }
     }
 

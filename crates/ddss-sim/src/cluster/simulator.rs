@@ -98,6 +98,8 @@ impl Simulator {
     const DRAIN_TIME_MAX_US: u64 = 10_000_000;
     /// First id of the requests that allocate the permanent segments.
     pub(crate) const FIRST_SETUP_REQUEST: u64 = 1 << 60;
+    /// Request that offers a place for the completion of a parked wait.
+    pub(crate) const COLLECT_REQUEST: RequestId = RequestId(u64::MAX);
 
     /// Creates the nodes and segments; the nodes are about to connect.
     pub(crate) fn new(seed: u64, plan: &Scenario) -> Self {

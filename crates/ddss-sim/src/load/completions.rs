@@ -6,7 +6,8 @@ use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;
 use crate::cluster::simulator::Simulator;
 use ddss_core::{
-    ClientId, Completion, Failure, ListPage, Listing, LockToken, Model, OpenedSegment, Outcome, SegmentId,
+    ChannelId, ClientId, Completion, Failure, ListPage, Listing, LockToken, Model, OpenedSegment, Operation, Outcome,
+    Request, SegmentId,
 };
 
 fn first_word(completion: &Completion) -> u64 {
@@ -48,11 +49,17 @@ impl Simulator {
     }
 
     pub(crate) fn reply(&mut self, node: usize, client: ClientId, completion: &Completion) {
+        if completion.request == Self::COLLECT_REQUEST {
+            return;
+        }
         if completion.request.0 >= Self::FIRST_SETUP_REQUEST {
             return self.began(completion);
         }
         self.trace(completion.encode().iter().fold(0, |sum, word| sum.rotate_left(7) ^ word));
         let now_us = self.now_us;
+        if completion.parked {
+            return self.collect_parked(node, client);
+        }
         let Some(client) = self.nodes[node].client(client) else { return };
         let index = client.id.index as usize;
         if client.lingering.take_if(|request| *request == completion.request.0).is_some() {
@@ -97,6 +104,14 @@ impl Simulator {
             }
             self.network.at(now_us + pause, Event::Ask { node, client: index });
         }
+    }
+
+    /// Offers a place for the completion of a wait that is parked now.
+    fn collect_parked(&mut self, node: usize, client: ClientId) {
+        self.report.parked += 1;
+        let (now, channel) = (self.now(node), ChannelId { client, index: 0 });
+        let collect = Request::new(Self::COLLECT_REQUEST, Operation::Collect);
+        self.nodes[node].engine.request(now, channel, &collect, &[]);
     }
 
     fn began(&mut self, completion: &Completion) {

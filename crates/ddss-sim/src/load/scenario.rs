@@ -87,6 +87,8 @@ pub struct Report {
     pub survived: u64,
     /// Node pauses.
     pub pauses: u64,
+    /// Waits that gave their place back.
+    pub parked: u64,
     /// Pieces that were read in the middle of a commit.
     pub half_seen: u64,
     /// Remote reads that overlapped a put.

@@ -152,7 +152,9 @@ impl Simulator {
             // As the client library does.
             *from = inline;
         }
-        let wanted = Request { timeout_us, ..Request::new(RequestId(request), operation) };
+        // A part of the waits gives its place back.
+        let parks = operation.can_park() && request.is_multiple_of(2);
+        let wanted = Request { timeout_us, parks, ..Request::new(RequestId(request), operation) };
         let deadline_us = self.now_us + u64::from(timeout_us);
         self.network.at(deadline_us, Event::GiveUp { node, client: index, request });
         let entry = Request::decode(&wanted.encode()).expect("a good request");

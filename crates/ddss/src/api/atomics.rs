@@ -83,7 +83,7 @@ calls! {
 
         pub(crate) async fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
             let plan = self.location().plan("watch", Operation::Await { segment: self.id(), above: version });
-            wait!(self.client().run(time, plan.returns(|completion, _| Stamp::of(completion))))
+            wait!(self.client().run_wait(time, plan.returns(|completion, _| Stamp::of(completion))))
         }
 
         /// Waits like [`wait_newer_than`](Self::wait_newer_than), then reads. The bytes are newer than `version` under

@@ -235,7 +235,7 @@ impl Segment {
         time: Deadline,
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
     ) -> Result<LockGuard, Error> {
-        let (token, stamp) = self.client().run(time, call)?;
+        let (token, stamp) = self.client().run_wait(time, call)?;
         Ok(LockGuard { segment: self.clone(), token, stamp, open: true })
     }
 }

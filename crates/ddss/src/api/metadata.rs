@@ -121,7 +121,7 @@ impl AsyncClient {
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listing>, Error> {
         let (mut all, mut cursor) = (Vec::new(), ListCursor::new(prefix)?);
         for shard in 0..self.blocking().shard_count() {
-            let client = self.at_shard(shard);
+            let client = self.at_shard(shard)?;
             while let Some(found) = client.next_page(&mut cursor).await? {
                 all.extend(found);
             }

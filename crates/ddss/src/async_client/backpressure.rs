@@ -9,7 +9,7 @@ use crate::call::priority::Priority;
 use ddss_core::limits::OPERATIONS_MAX;
 use ddss_core::{LockToken, SegmentId};
 use ddss_ipc::lock_free::CallId;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -24,7 +24,6 @@ const RELEASES_MAX: usize = OPERATIONS_MAX;
 
 /// A task in a queue.
 struct WaitingTask {
-    ticket: u64,
     bytes: usize,
     waker: Waker,
     deadline: Instant,
@@ -39,10 +38,19 @@ struct Granted {
 
 #[derive(Default)]
 struct Queue {
-    lines: [VecDeque<WaitingTask>; Priority::COUNT],
+    /// By ticket: in order of arrival. No operation searches a line, which may be long.
+    lines: [BTreeMap<u64, WaitingTask>; Priority::COUNT],
+    deadlines: BTreeSet<(Instant, u64)>,
     granted: Vec<Granted>,
     releases: VecDeque<(SegmentId, LockToken)>,
     tickets: u64,
+}
+
+impl Queue {
+    /// Takes a task out of its line.
+    fn take(&mut self, ticket: u64) -> Option<WaitingTask> {
+        self.lines.iter_mut().find_map(|line| line.remove(&ticket))
+    }
 }
 
 /// Source of the places that waiting tasks need.
@@ -80,7 +88,7 @@ impl Backpressure {
         for (length, line) in self.lengths.iter().zip(&queue.lines) {
             length.store(line.len(), Ordering::Relaxed);
         }
-        let waiting: usize = queue.lines.iter().map(VecDeque::len).sum();
+        let waiting: usize = queue.lines.iter().map(BTreeMap::len).sum();
         self.waiting.store(waiting + queue.releases.len(), Ordering::Relaxed);
         // Pairs with the fence in `serve`: a thread that frees capacity from now on sees this count, or this thread
         // sees the capacity.
@@ -104,7 +112,8 @@ impl Backpressure {
         let mut queue = self.queue();
         queue.tickets += 1;
         let ticket = queue.tickets;
-        queue.lines[priority.index()].push_back(WaitingTask { ticket, bytes, waker: waker.clone(), deadline });
+        queue.lines[priority.index()].insert(ticket, WaitingTask { bytes, waker: waker.clone(), deadline });
+        queue.deadlines.insert((deadline, ticket));
         self.count(&queue);
         drop(queue);
         self.serve(places);
@@ -117,7 +126,7 @@ impl Backpressure {
         if let Some(at) = queue.granted.iter().position(|granted| granted.ticket == ticket) {
             return Some(queue.granted.swap_remove(at).place);
         }
-        let queued = queue.lines.iter_mut().flatten().find(|queued| queued.ticket == ticket);
+        let queued = queue.lines.iter_mut().find_map(|line| line.get_mut(&ticket));
         queued.into_iter().for_each(|queued| queued.waker.clone_from(waker));
         None
     }
@@ -127,8 +136,8 @@ impl Backpressure {
         let mut queue = self.queue();
         let granted = queue.granted.iter().position(|granted| granted.ticket == ticket);
         let granted = granted.map(|at| queue.granted.swap_remove(at).place);
-        for line in &mut queue.lines {
-            line.retain(|queued| queued.ticket != ticket);
+        if let Some(queued) = queue.take(ticket) {
+            queue.deadlines.remove(&(queued.deadline, ticket));
         }
         self.count(&queue);
         drop(queue);
@@ -171,13 +180,11 @@ impl Backpressure {
             begun |= 1 << id.index();
         }
         for priority in Priority::ALL {
-            while let Some(first) = queue.lines[priority.index()].front()
+            while let Some((&ticket, first)) = queue.lines[priority.index()].first_key_value()
                 && let Some(place) = places.take_place(priority, first.bytes)
             {
-                let Some(WaitingTask { ticket, waker, deadline, .. }) = queue.lines[priority.index()].pop_front()
-                else {
-                    break;
-                };
+                let Some(WaitingTask { waker, deadline, .. }) = queue.take(ticket) else { break };
+                queue.deadlines.remove(&(deadline, ticket));
                 queue.granted.push(Granted { ticket, place, deadline });
                 woken.push(waker);
             }
@@ -194,14 +201,11 @@ impl Backpressure {
     pub(super) fn turn(&self, places: &impl Places, now: Instant, gone: bool) -> Option<Instant> {
         let mut queue = self.queue();
         let mut woken = Vec::new();
-        for line in &mut queue.lines {
-            line.retain(|queued| {
-                let over = gone || queued.deadline <= now;
-                if over {
-                    woken.push(queued.waker.clone());
-                }
-                !over
-            });
+        while let Some(&(deadline, ticket)) = queue.deadlines.first()
+            && (gone || deadline <= now)
+        {
+            queue.deadlines.pop_first();
+            woken.extend(queue.take(ticket).map(|queued| queued.waker));
         }
         // A task that has not taken its grant by its deadline no longer needs it.
         let late: Vec<Granted> = queue.granted.extract_if(.., |granted| gone || granted.deadline <= now).collect();

@@ -18,6 +18,8 @@ enum Stage {
     /// Not begun; waiting for capacity under that ticket, if there is one.
     Planned(Option<u64>),
     InFlight(CallId),
+    /// Waits in the daemon without a place.
+    Parked(CallId),
     Over,
 }
 
@@ -91,19 +93,34 @@ impl Future for Call<'_> {
                 }
             }
         }
-        let Stage::InFlight(id) = call.stage else { panic!("a future is not polled after its end") };
+        let (id, is_parked) = match call.stage {
+            Stage::InFlight(id) => (id, false),
+            Stage::Parked(id) => (id, true),
+            Stage::Planned(_) | Stage::Over => panic!("a future is not polled after its end"),
+        };
         let (channel, plan, take) = (&call.reactor.channel, call.plan, &mut *call.take);
         if call.gathering.is_some() {
             channel.send_gathered();
         }
-        let look = |completion: &Completion, run| {
-            if completion.outcome == Outcome::Done {
+        let mut look = |completion: &Completion, run| {
+            if completion.outcome == Outcome::Done && !completion.parked {
                 let range = ArenaRun::range_of(run, plan.arena_bytes());
                 take(completion, &plan.reply(completion, &channel.arena, range));
             }
             *completion
         };
-        match channel.take_completion(id, context.waker(), || plan.is_harmless, look) {
+        let mut end = if is_parked {
+            channel.take_parked(id, context.waker(), &mut look)
+        } else {
+            channel.take_completion(id, context.waker(), || plan.is_harmless, &mut look)
+        };
+        if let Some(Ok(Completion { parked: true, .. })) = end {
+            call.stage = Stage::Parked(id);
+            end = channel.take_parked(id, context.waker(), &mut look);
+            // The thread has to learn the deadline.
+            call.reactor.wake_if_needed();
+        }
+        match end {
             None => Poll::Pending,
             Some(end) => {
                 call.stage = Stage::Over;
@@ -117,6 +134,7 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         match self.stage {
             Stage::InFlight(id) => self.reactor.channel.abandon(id, self.plan.may_wait()),
+            Stage::Parked(id) => self.reactor.channel.abandon_parked(id),
             Stage::Planned(Some(ticket)) => self.reactor.channel.leave_queue(ticket),
             Stage::Planned(None) | Stage::Over => {}
         }

@@ -3,18 +3,15 @@
 use super::call::{Call, Receiver};
 use super::pause::Pause;
 use super::reactor::Reactor;
-use super::reconnect::Reconnect;
-use super::shared_channel::SharedChannel;
+use super::tasks::TaskChannel;
 use crate::call::channels::NoCompletion;
 use crate::client::Client;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, PlannedCall, Reply};
-use crate::session::Session;
-use arc_swap::{ArcSwap, Guard};
-use ddss_core::{Completion, Failure, Name, NodeId, Outcome, Shard};
+use ddss_core::{Completion, Failure, Name, NodeId, Outcome};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A [`Client`] with asynchronous calls. Clones share it.
@@ -30,24 +27,11 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct AsyncClient {
-    client: Client,
-    shared: Arc<Shared>,
-    /// One entry for each of the daemon's shards.
-    shards: Arc<[(Client, Arc<Shared>)]>,
-}
-
-/// The channel for tasks, on the daemon that runs at present.
-struct Shared {
-    reactor: ArcSwap<Reactor>,
-    /// Taken by the thread that creates a new reactor.
-    turn: Mutex<()>,
-    search: Arc<Reconnect>,
-}
+pub struct AsyncClient(Client);
 
 impl std::fmt::Debug for AsyncClient {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("AsyncClient").field("client", &self.client).finish_non_exhaustive()
+        self.0.describe(out, "AsyncClient")
     }
 }
 
@@ -55,92 +39,67 @@ fn successful(completion: Completion) -> Result<(), Completion> {
     if completion.outcome == Outcome::Done { Ok(()) } else { Err(completion) }
 }
 
-fn reactor_of(session: Arc<Session>) -> Result<Reactor, Error> {
-    let (channel, runs) = session.channels.take_task_channel().ok_or(Error::AsyncClientExists)?;
-    let channel = SharedChannel::new(channel, session.channels.arena().clone(), runs);
-    Reactor::start(session, channel).map_err(Error::Thread)
-}
-
 impl Client {
-    /// Creates the asynchronous client, once for each client.
+    /// Returns the asynchronous client. All asynchronous clients of one client share its channel for tasks.
     pub fn to_async(&self) -> Result<AsyncClient, Error> {
-        AsyncClient::start(self.clone())
+        // All shards at once, since a task cannot block for a connection later.
+        for shard in 0..self.shard_count() {
+            let client = self.at_shard(shard)?;
+            client.2.of(&client.0)?;
+        }
+        Ok(AsyncClient::of(self.clone()))
     }
 }
 
 impl AsyncClient {
-    pub(crate) fn start(client: Client) -> Result<Self, Error> {
-        // All shards at once, since a task cannot block for a connection later.
-        let attach = |shard| {
-            let client = client.at_shard(shard)?;
-            let reactor = ArcSwap::from_pointee(reactor_of(Guard::into_inner(client.0.last_session()))?);
-            Ok((client, Arc::new(Shared { reactor, turn: Mutex::new(()), search: Arc::default() })))
-        };
-        let shards: Arc<[_]> = (0..client.shard_count()).map(attach).collect::<Result<_, Error>>()?;
-        let (client, shared) = shards[0].clone();
-        Ok(Self { client, shared, shards })
+    /// Returns the asynchronous form of a client. Its channel for tasks is created at the first call.
+    pub(crate) fn of(client: Client) -> Self {
+        Self(client)
     }
 
-    /// Returns this client bound to another shard.
-    pub(crate) fn at_shard(&self, shard: u8) -> Self {
-        let (client, shared) = self.shards[usize::from(shard) % self.shards.len()].clone();
-        Self { client, shared, shards: Arc::clone(&self.shards) }
+    /// Returns this client bound to another shard. [`Client::to_async`] has attached to all of them.
+    pub(crate) fn at_shard(&self, shard: u8) -> Result<Self, Error> {
+        self.0.at_shard(shard).map(Self)
     }
 
-    /// Returns this client bound to the shard that serves a name. No error is possible; the blocking client may have to
-    /// attach.
+    /// Returns this client bound to the shard that serves a name.
     pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
-        Ok(self.at_shard(Shard::index_of(name, self.shards.len() as u8)))
+        self.0.at_shard_of(name).map(Self)
+    }
+
+    fn channel(&self) -> Result<&TaskChannel, Error> {
+        self.0.2.of(&self.0.0)
     }
 
     /// Returns the reactor of a daemon that takes calls, or of the next daemon if that comes in time. `harmless` marks
     /// a call without side effects, which any daemon may run.
     pub(super) async fn reactor(&self, deadline: Instant, harmless: bool) -> Result<Arc<Reactor>, Error> {
         loop {
-            if let Some(reactor) = self.reactor_now() {
-                return reactor;
+            if let Some(session) = self.0.0.current_session() {
+                return self.channel()?.reactor_on(session);
             }
-            self.shared.search.begin(&self.client.0, deadline, harmless)?.await?;
+            self.channel()?.search.begin(&self.0.0, deadline, harmless)?.await?;
         }
     }
 
-    fn reactor_now(&self) -> Option<Result<Arc<Reactor>, Error>> {
-        Some(self.reactor_on(self.client.0.current_session()?))
-    }
-
-    fn reactor_on(&self, session: Guard<Arc<Session>>) -> Result<Arc<Reactor>, Error> {
-        let reactor = self.shared.reactor.load();
-        if Arc::ptr_eq(&reactor.session, &session) {
-            return Ok(Guard::into_inner(reactor));
-        }
-        let _turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let reactor = self.shared.reactor.load_full();
-        if Arc::ptr_eq(&reactor.session, &session) {
-            return Ok(reactor);
-        }
-        let reactor = Arc::new(reactor_of(Guard::into_inner(session))?);
-        self.shared.reactor.store(Arc::clone(&reactor));
-        Ok(reactor)
-    }
-
-    /// Creates a future that is ready after `time`.
+    /// Creates a future that is ready after `time`; at once if no call has created the channel for tasks.
     pub(crate) fn pause(&self, time: Duration) -> Pause {
-        Pause::new(self.shared.reactor.load_full(), time)
+        Pause::new(self.0.2.existing(&self.0.0).map(|channel| channel.reactor.load_full()), time)
     }
 
     /// Returns the client with blocking calls.
     pub fn blocking(&self) -> &Client {
-        &self.client
+        &self.0
     }
 
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
-        self.client.node()
+        self.0.node()
     }
 
     /// Returns the default deadline of a call.
     pub(crate) fn time(&self) -> Deadline {
-        self.client.time()
+        self.0.time()
     }
 
     /// Runs a planned call.
@@ -163,7 +122,7 @@ impl AsyncClient {
         // Before the deadline begins, so that the error names the timeout as the caller set it.
         let timeout = time.remaining();
         if timeout > TIMEOUT_MAX {
-            return Err(self.client.explain(NoCompletion::TooLong(timeout), plan.action, plan.target));
+            return Err(self.0.explain(NoCompletion::TooLong(timeout), plan.action, plan.target));
         }
         let mut value = None;
         let mut take = |completion: &Completion, reply: &Reply<'_>| value = Some(decode(completion, reply));
@@ -185,7 +144,7 @@ impl AsyncClient {
             let reactor = match self.reactor(deadline, harmless).await {
                 // No daemon has replaced the one that is shutting down.
                 Err(_) if refused => {
-                    return Err(self.client.explain(NoCompletion::ShuttingDown, plan.action, plan.target));
+                    return Err(self.0.explain(NoCompletion::ShuttingDown, plan.action, plan.target));
                 }
                 reactor => reactor?,
             };
@@ -203,7 +162,7 @@ impl AsyncClient {
                 ended => break (ended, reactor),
             }
         };
-        self.client.conclude(ended.map(successful), plan.action, plan.target)?;
+        self.0.conclude(ended.map(successful), plan.action, plan.target)?;
         Ok(reactor)
     }
 
@@ -215,19 +174,19 @@ impl AsyncClient {
         plan: CallPlan<'_>,
     ) -> Result<(), Error> {
         let ended = Call::new(Arc::clone(reactor), time.deadline(), &plan, None, &mut |_, _| {}).await;
-        self.client.conclude(ended.map(successful), plan.action, plan.target)
+        self.0.conclude(ended.map(successful), plan.action, plan.target)
     }
 
     /// Returns the number of wake-ups that its channel sent for calls.
     #[cfg(test)]
     pub(super) fn rings(&self) -> usize {
-        self.shared.reactor.load().channel.rings()
+        self.channel().unwrap().reactor.load().channel.rings()
     }
 
     /// Returns true if no call is in flight on its channel.
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
-        self.shared.reactor.load().channel.is_quiet()
+        self.channel().unwrap().reactor.load().channel.is_quiet()
     }
 }
 

@@ -4,7 +4,8 @@
 //! The futures run on any executor: tokio, a bare `block_on`, or another. Each asynchronous client has one small thread
 //! (the reactor). It handles deadlines, and completions that no task collected by polling.
 //!
-//! * *Concurrency:* up to 60 calls of one client are in flight; further calls wait in order.
+//! * *Concurrency:* up to 52 calls of one client are in flight; further calls wait in order. Waits for a lock or a
+//!   version are limited by the daemon only (65,536 for each client).
 //! * *Dropped futures:* a call whose future is dropped continues in the daemon (a put may or may not take effect). Its
 //!   memory is not reused until the daemon has completed the call.
 //!
@@ -39,12 +40,15 @@ mod batch;
 mod call;
 mod client;
 mod lock;
+mod parked_calls;
 mod pause;
 mod reactor;
 mod reconnect;
 mod segment;
 mod shared_channel;
 mod sleep;
+pub(crate) mod tasks;
+mod wait;
 
 pub use batch::AsyncBatch;
 pub use client::AsyncClient;

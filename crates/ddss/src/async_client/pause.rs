@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 /// Future that is ready when its time is over.
 pub(crate) struct Pause {
-    reactor: Arc<Reactor>,
+    /// `None`: the pause is over at once.
+    reactor: Option<Arc<Reactor>>,
     until: Instant,
     number: Option<u64>,
 }
 
 impl Pause {
-    pub(super) fn new(reactor: Arc<Reactor>, time: Duration) -> Self {
+    pub(super) fn new(reactor: Option<Arc<Reactor>>, time: Duration) -> Self {
         Self { reactor, until: Instant::now() + time, number: None }
     }
 }
@@ -28,7 +29,7 @@ impl Future for Pause {
         if Instant::now() >= until {
             return Poll::Ready(());
         }
-        let reactor = Arc::clone(&self.reactor);
+        let Some(reactor) = self.reactor.clone() else { return Poll::Ready(()) };
         if let Some(number) = reactor.channel.pauses.set(self.number, until, context.waker()) {
             self.number = Some(number);
             reactor.wake();
@@ -39,8 +40,8 @@ impl Future for Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.reactor.channel.pauses.remove(number);
+        if let (Some(number), Some(reactor)) = (self.number, &self.reactor) {
+            reactor.channel.pauses.remove(number);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::client::AsyncClient;
 use super::pause::Pause;
 use crate::deadline::Deadline;
 use crate::location::SegmentLocation;
+use crate::segment::Segment;
 use ddss_core::{Model, OpenedSegment};
 use std::time::Duration;
 
@@ -24,10 +25,40 @@ use std::time::Duration;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+///
+/// A handle of either kind converts into the other; no call is made. The first call of an `AsyncSegment` starts the
+/// reactor thread of its client, unless it runs already.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # let segment = client.allocate("scores", ddss::Spec::new(64))?;
+/// let for_tasks = ddss::AsyncSegment::from(&segment);
+/// assert_eq!(ddss::Segment::from(&for_tasks).id(), segment.id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
 pub struct AsyncSegment {
     client: AsyncClient,
     location: SegmentLocation,
+}
+
+impl std::fmt::Debug for AsyncSegment {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.location.describe(out, "AsyncSegment")
+    }
+}
+
+impl From<&Segment> for AsyncSegment {
+    fn from(segment: &Segment) -> Self {
+        Self::at(AsyncClient::of(segment.client().clone()), segment.location().clone())
+    }
+}
+
+impl From<&AsyncSegment> for Segment {
+    fn from(segment: &AsyncSegment) -> Self {
+        Self::at(segment.client.blocking().clone(), segment.location.clone())
+    }
 }
 
 impl AsyncSegment {

@@ -5,11 +5,13 @@
 //! taken leaves a request bit, which the holder executes, and continues.
 //!
 //! Arena memory belongs to a call from its begin until its place is returned, even if its future was dropped. A task
-//! enters a queue ([`Backpressure`]) only when capacity is exhausted. Calls that wait for an event may use a part of
-//! the places only, and a few places are reserved for calls under a lock. A waiting call whose future was dropped is
-//! cancelled.
+//! enters a queue ([`Backpressure`]) only when capacity is exhausted. A few places are reserved for calls under a lock.
+//! The first calls that wait for an event keep their places. Those beyond are parked in the daemon ([`ParkedCalls`]):
+//! they give their place back at once, and a few places are offered for their completions. A waiting call whose future
+//! was dropped is cancelled.
 
 use super::backpressure::{Backpressure, Place, Places};
+use super::parked_calls::{ParkedCalls, ParkedStatus};
 use super::sleep::Pauses;
 use crate::call::arena::{ArenaRun, SharedSlots};
 use crate::call::channels::{ChannelPool, NoCompletion};
@@ -26,17 +28,24 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Maximum calls in flight: one bit each in the combiner's word; the rest of the bits are flags.
-const CALLS_MAX: usize = 60;
-/// Maximum places for calls that wait for an event.
-const WAITS_MAX: u32 = 48;
+const CALLS_MAX: usize = 52;
+/// Maximum waiting calls that keep their places; those beyond are parked.
+const WAITS_MAX: u32 = 16;
+/// Maximum places of waiting calls that are parked, until their tasks see it. A task may not be polled for long.
+const PARKING_MAX: u32 = 16;
+/// Maximum places that are offered for completions of parked waits.
+const COLLECTS_MAX: usize = 8;
 /// Places reserved for releases and for calls under a lock.
 const RESERVED_PLACES: usize = 4;
 /// Maximum cancels in flight; further cancels wait.
 const CANCELS_MAX: usize = 4;
-const _: () = assert!(CALLS_MAX + CANCELS_MAX <= RING_SLOTS && WAITS_MAX as usize + RESERVED_PLACES < CALLS_MAX);
+const _: () = assert!(CALLS_MAX + CANCELS_MAX + COLLECTS_MAX <= RING_SLOTS);
+const _: () = assert!((WAITS_MAX + PARKING_MAX) as usize + RESERVED_PLACES < CALLS_MAX);
 const _: () = assert!(CALLS_MAX <= CANCEL.trailing_zeros() as usize);
 /// Request id of a cancel; no call has this id.
 const CANCEL_ID: RequestId = RequestId(u64::MAX);
+/// Request id of an offered place that no wait has used; no call has this id.
+const COLLECT_ID: RequestId = RequestId(u64::MAX - 1);
 /// Request bit of the combiner: some calls have to be cancelled.
 const CANCEL: u64 = 1 << 60;
 /// Request bit: the next completion has to wake the reactor.
@@ -56,8 +65,12 @@ struct CallRecord {
     /// Segment whose lock the call requested, 0 for none. A grant that arrives after the future was dropped has to be
     /// released.
     lock: AtomicU64,
-    /// True if the call counts as one that waits for an event.
+    /// True if the call counts as one that keeps its place while it waits for an event.
     waits: AtomicBool,
+    /// True if the call is parked as soon as it has to wait.
+    parks: AtomicBool,
+    /// Segment of the call, for a wait that is parked.
+    segment: AtomicU64,
     /// Request id of the call to cancel.
     cancelled: AtomicU64,
     /// Begin and deadline, in nanoseconds since the creation of this channel.
@@ -87,6 +100,8 @@ struct Work {
     /// Places whose calls are to be cancelled; below, the number of cancels in flight.
     cancels: u64,
     cancels_in_flight: usize,
+    /// Offered places in flight.
+    collects: usize,
 }
 
 /// Channel that all tasks of a client share.
@@ -98,8 +113,11 @@ pub(super) struct SharedChannel {
     runs: SharedSlots,
     backpressure: Backpressure,
     pub(super) pauses: Pauses,
+    parked: ParkedCalls,
     /// Number of calls that wait for an event.
     wait_count: AtomicU32,
+    /// Number of calls that are being parked.
+    parking_count: AtomicU32,
     /// Places whose calls are to be cancelled, not yet seen by the combiner.
     cancels: AtomicU64,
     /// Calls of batches that have begun and wait for the rest of their batch.
@@ -122,14 +140,16 @@ pub(super) enum StartedCall {
 impl SharedChannel {
     pub(super) fn new(channel: Channel, arena: SharedMemory, runs: SharedSlots) -> Self {
         Self {
-            combiner: Combiner::new(Work { channel, armed: false, cancels: 0, cancels_in_flight: 0 }),
+            combiner: Combiner::new(Work { channel, armed: false, cancels: 0, cancels_in_flight: 0, collects: 0 }),
             calls: CallTable::with_reserved(CALLS_MAX, RESERVED_PLACES),
             records: std::iter::repeat_with(CallRecord::default).take(CALLS_MAX).collect(),
             arena,
             runs,
             backpressure: Backpressure::default(),
             pauses: Pauses::default(),
+            parked: ParkedCalls::default(),
             wait_count: AtomicU32::new(0),
+            parking_count: AtomicU32::new(0),
             cancels: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             gone: AtomicBool::new(false),
@@ -188,12 +208,15 @@ impl SharedChannel {
         };
         let operation = make(run);
         let lock = if let Operation::Lock { segment, .. } = operation { segment.to_bits() } else { 0 };
+        let segment = if let Operation::Await { segment, .. } = operation { segment.to_bits() } else { lock };
         let note = self.note(id);
         note.set_run(run);
         note.lock.store(lock, Ordering::Relaxed);
+        note.segment.store(segment, Ordering::Relaxed);
         note.began_ns.store(self.since_begin_ns(now), Ordering::Relaxed);
         note.deadline_ns.store(self.since_begin_ns(deadline), Ordering::Relaxed);
-        let request = Request { timeout_us, ..Request::new(RequestId(id.to_bits()), operation) };
+        let parks = note.parks.load(Ordering::Relaxed);
+        let request = Request { timeout_us, parks, ..Request::new(RequestId(id.to_bits()), operation) };
         self.calls.submit(id, &request.encode(), true);
         if goes_out {
             self.run_combined(1 << id.index());
@@ -217,19 +240,26 @@ impl SharedChannel {
         if self.backpressure.is_empty(priority) { self.take_place(priority, bytes) } else { None }
     }
 
-    /// Takes a place for a call that waits for an event, if its limit permits.
+    /// Takes a place for a call that waits for an event: to keep if few do so, else until it is parked.
     fn begin_wait(&self) -> Option<CallId> {
-        let more = |waits: u32| (waits < WAITS_MAX).then_some(waits + 1);
-        self.wait_count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        let count_below = |count: &AtomicU32, most: u32| {
+            let more = |count: u32| (count < most).then_some(count + 1);
+            count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+        };
+        let keeps = count_below(&self.wait_count, WAITS_MAX);
+        if !keeps && !count_below(&self.parking_count, PARKING_MAX) {
+            return None;
+        }
         let id = self.calls.begin();
         match id {
-            Some(id) => self.note(id).waits.store(true, Ordering::Relaxed),
-            None => _ = self.wait_count.fetch_sub(1, Ordering::AcqRel),
+            Some(id) if keeps => self.note(id).waits.store(true, Ordering::Relaxed),
+            Some(id) => self.note(id).parks.store(true, Ordering::Relaxed),
+            None => _ = if keeps { &self.wait_count } else { &self.parking_count }.fetch_sub(1, Ordering::AcqRel),
         }
         id
     }
 
-    /// Takes a place for a call that waits for an event, or queues the task.
+    /// Takes a place for a call, or queues the task.
     #[cold]
     fn wait_for_room(
         &self,
@@ -286,6 +316,41 @@ impl SharedChannel {
         }
     }
 
+    /// Takes the completion of a parked wait if it has arrived; otherwise registers the waker.
+    pub(super) fn take_parked<T>(
+        &self,
+        id: CallId,
+        waker: &Waker,
+        read: impl FnOnce(&Completion, Option<ArenaRun>) -> T,
+    ) -> Option<Result<T, NoCompletion>> {
+        self.run_combined(0);
+        let mut status = self.parked.poll(id.to_bits(), waker);
+        if status == ParkedStatus::Waiting && !self.is_gone() {
+            self.run_combined(ARM);
+            status = self.parked.poll(id.to_bits(), waker);
+        }
+        match status {
+            ParkedStatus::Ended(entry) => Some(Ok(read(&Completion::decode(&entry), None))),
+            _ if self.is_gone() => {
+                self.parked.abandon(id.to_bits());
+                Some(Err(NoCompletion::Gone))
+            }
+            ParkedStatus::Waiting => None,
+            ParkedStatus::Late => {
+                self.run_combined(CANCEL);
+                Some(Err(NoCompletion::Late { harmless: true }))
+            }
+        }
+    }
+
+    /// Abandons a parked wait whose future was dropped.
+    pub(super) fn abandon_parked(&self, id: CallId) {
+        match self.parked.abandon(id.to_bits()) {
+            Some((segment, token)) => _ = self.release_lock(segment, token),
+            None => self.run_combined(CANCEL | ARM),
+        }
+    }
+
     fn take<T>(&self, id: CallId, entry: &Entry, read: impl FnOnce(&Completion, Option<ArenaRun>) -> T) -> T {
         let result = read(&Completion::decode(entry), self.note(id).run());
         self.free(id);
@@ -333,7 +398,9 @@ impl SharedChannel {
     pub(super) fn has_pending_releases(&self) -> bool {
         let granted_to_nobody = |(id, awaited): (CallId, bool)| !awaited && self.note(id).lock().is_some();
         !self.is_gone()
-            && (self.backpressure.has_pending_releases() || self.calls.calls_in_flight().any(granted_to_nobody))
+            && (self.backpressure.has_pending_releases()
+                || self.parked.has_abandoned_locks()
+                || self.calls.calls_in_flight().any(granted_to_nobody))
     }
 
     /// Handles a readable socket or elapsed time: delivers completions. Returns the time of the next call.
@@ -350,7 +417,10 @@ impl SharedChannel {
         if let Some(pause) = self.pauses.turn(now) {
             next = Some(next.map_or(pause, |other| other.min(pause)));
         }
-        let mut waits = self.backpressure.is_needed();
+        if let Some(patience) = self.parked.turn(now, gone) {
+            next = Some(next.map_or(patience, |other| other.min(patience)));
+        }
+        let mut waits = self.backpressure.is_needed() || self.parked.owed() > 0;
         for (id, awaited) in self.calls.calls_in_flight() {
             let note = self.note(id);
             if !awaited {
@@ -392,11 +462,18 @@ impl SharedChannel {
         self.rings.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of parked waits for which the daemon owes a completion.
+    #[cfg(test)]
+    pub(super) fn parked(&self) -> usize {
+        self.run_combined(0);
+        self.parked.owed()
+    }
+
     /// Returns true if no call is in flight, so that the memory can be reused.
     #[cfg(test)]
     pub(super) fn is_quiet(&self) -> bool {
         self.run_combined(0);
-        self.calls.count() == 0
+        self.calls.count() == 0 && self.parked.owed() == 0
     }
 
     /// Executes request bits: submits requests, collects completions, and arms the channel if asked to. Runs on this
@@ -460,6 +537,13 @@ impl SharedChannel {
                 work.cancels_in_flight += 1;
             }
         }
+        while work.cancels_in_flight < CANCELS_MAX
+            && let Some(operation) = self.parked.next_cancel()
+        {
+            let cancel = Request { parks: true, ..Request::new(CANCEL_ID, operation) };
+            work.channel.submit(cancel.encode()).expect("there are not more of them than the channel has");
+            work.cancels_in_flight += 1;
+        }
         if work.cancels_in_flight > before {
             work.channel.ring_doorbell();
         }
@@ -475,23 +559,64 @@ impl SharedChannel {
                 self.send_cancels(work);
                 continue;
             }
+            if completion.request == COLLECT_ID {
+                work.collects = work.collects.saturating_sub(1);
+                continue;
+            }
             let id = CallId::from_bits(completion.request.0);
+            if completion.parked {
+                self.record_parked(id);
+            }
             match self.calls.complete(id, &entry) {
                 Notify::Parked => self.note(id).waker.wake(),
                 Notify::Abandoned => self.complete_abandoned(id, &completion),
-                Notify::Polling | Notify::Stale => {}
+                Notify::Polling => {}
+                Notify::Stale => {
+                    if let Some(granted) = self.parked.end(id.to_bits(), &entry) {
+                        work.collects = work.collects.saturating_sub(1);
+                        granted.into_iter().for_each(|(segment, token)| _ = self.release_lock(segment, token));
+                    }
+                }
             }
         }
+        self.offer_places(work);
+    }
+
+    /// Records a wait that the daemon has parked, before its task learns of it.
+    #[cold]
+    fn record_parked(&self, id: CallId) {
+        let Some(note) = self.records.get(id.index()) else { return };
+        let segment = SegmentId::from_bits(note.segment.load(Ordering::Relaxed));
+        let deadline = self.created + Duration::from_nanos(note.deadline_ns.load(Ordering::Relaxed));
+        self.parked.insert(id.to_bits(), deadline, segment, note.lock().is_some());
+    }
+
+    /// Offers the daemon places for the completions of parked waits.
+    #[inline]
+    fn offer_places(&self, work: &mut Work) {
+        let wanted = self.parked.owed().min(COLLECTS_MAX);
+        if work.collects >= wanted {
+            return;
+        }
+        while work.collects < wanted {
+            let collect = Request::new(COLLECT_ID, Operation::Collect);
+            work.channel.submit(collect.encode()).expect("there are not more of them than the channel has");
+            work.collects += 1;
+        }
+        work.channel.ring_doorbell();
     }
 
     /// Completes an abandoned call. A lock that it was granted is released.
     fn complete_abandoned(&self, id: CallId, completion: &Completion) {
-        let lock = self.note(id).lock().filter(|_| completion.outcome == Outcome::Done);
+        let lock = self.note(id).lock().filter(|_| completion.outcome == Outcome::Done && !completion.parked);
         // A reactor that is falling asleep may not have seen yet that the call was abandoned.
         self.note(id).waker.wake();
         self.free(id);
         if let Some(segment) = lock {
             self.release_lock(segment, LockToken(first_word(completion)));
+        }
+        if completion.parked {
+            self.abandon_parked(id);
         }
     }
 
@@ -521,10 +646,12 @@ impl Places for SharedChannel {
 
     #[inline]
     fn give_place(&self, (id, run): Place) {
-        let waited = &self.note(id).waits;
-        if waited.load(Ordering::Relaxed) {
-            waited.store(false, Ordering::Relaxed);
-            self.wait_count.fetch_sub(1, Ordering::AcqRel);
+        let note = self.note(id);
+        for (is_counted, count) in [(&note.waits, &self.wait_count), (&note.parks, &self.parking_count)] {
+            if is_counted.load(Ordering::Relaxed) {
+                is_counted.store(false, Ordering::Relaxed);
+                count.fetch_sub(1, Ordering::AcqRel);
+            }
         }
         self.calls.free(id);
         if let Some(run) = run {
@@ -537,6 +664,7 @@ impl Places for SharedChannel {
         let note = self.note(id);
         note.set_run(None);
         note.lock.store(0, Ordering::Relaxed);
+        note.segment.store(0, Ordering::Relaxed);
         note.began_ns.store(self.since_begin_ns(Instant::now()), Ordering::Relaxed);
         let request = Request::new(RequestId(id.to_bits()), Operation::Unlock { segment, token });
         self.calls.submit(id, &request.encode(), false);

@@ -72,6 +72,9 @@ pub(crate) struct ChannelPool {
     for_lock_holders: TryLockPool<ChannelSlot>,
     /// Number of channels whose call waits for an event.
     waiting_count: AtomicUsize,
+    /// Number of threads that wait for an event on a channel of their own, or are about to, and its maximum.
+    waits: AtomicUsize,
+    waits_max: usize,
     pub(crate) shared: SharedSlots,
     arena: SharedMemory,
     /// The channel and the part of the arena that asynchronous calls use.
@@ -80,7 +83,7 @@ pub(crate) struct ChannelPool {
 }
 
 /// Counts a channel that a waiting call uses; dropping it uncounts.
-struct WaitingCount<'a>(&'a AtomicUsize);
+pub(crate) struct WaitingCount<'a>(&'a AtomicUsize);
 
 impl Drop for WaitingCount<'_> {
     fn drop(&mut self) {
@@ -148,6 +151,7 @@ impl ChannelPool {
         let (while_others_wait, for_lock_holders) = (bare(), bare());
         let own = Self::OWN_SLOTS.min(slots / (2 * channels.len().max(1) as u32));
         let first = channels.len() as u32 * own;
+        let waits_max = (channels.len() / 2).max(1);
         let middle = first + (slots - first) / 2;
         let channel_slots = channels.into_iter().enumerate().map(|(index, channel)| {
             let own = ArenaRun { first: index as u32 * own, slots: own };
@@ -157,12 +161,30 @@ impl ChannelPool {
         let for_tasks = Mutex::new(for_tasks.map(|channel| (channel, SharedSlots::new(middle, slots))));
         let (channel_slots, waiting_count, wait_queue) =
             (TryLockPool::new(channel_slots), AtomicUsize::new(0), WaitQueue::default());
-        Self { channel_slots, while_others_wait, for_lock_holders, waiting_count, shared, arena, for_tasks, wait_queue }
+        Self {
+            channel_slots,
+            while_others_wait,
+            for_lock_holders,
+            waiting_count,
+            waits: AtomicUsize::new(0),
+            waits_max,
+            shared,
+            arena,
+            for_tasks,
+            wait_queue,
+        }
     }
 
     /// Hands the channel for tasks to its only user; `None` the second time.
     pub(crate) fn take_task_channel(&self) -> Option<(Channel, SharedSlots)> {
         self.for_tasks.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Permits a call to wait for an event on a channel of its own. `None` if half of the channels are used so.
+    pub(crate) fn begin_wait(&self) -> Option<WaitingCount<'_>> {
+        let more = |waits: usize| (waits < self.waits_max).then_some(waits + 1);
+        self.waits.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(WaitingCount(&self.waits))
     }
 
     /// Takes the channel of this thread, or another free one; waits for one until the deadline.

@@ -6,7 +6,7 @@ use crate::cpu_placement;
 use crate::start_error::StartError;
 use ddss_admin::storage::shard_folder;
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
-use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX};
+use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX, WAITS_PER_CLIENT_DEFAULT};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -44,6 +44,8 @@ pub struct Config {
     pub key: Option<ClusterKey>,
     /// Number of progress threads; segments are distributed over them by name.
     pub progress_threads: u8,
+    /// Maximum number of parked waits of one client.
+    pub waits_per_client: usize,
     /// Cores of the progress threads.
     pub core: CoreChoice,
     /// Behaviour of an idle progress thread.
@@ -90,6 +92,7 @@ impl Config {
             peers: Vec::new(),
             key: None,
             progress_threads: 1,
+            waits_per_client: WAITS_PER_CLIENT_DEFAULT,
             core: CoreChoice::Auto,
             pace: IdleConfig::for_cores(allowed_cores().map_or(1, |cores| cores.len())),
             pool_bytes: Settings::POOL_BYTES,
@@ -127,6 +130,7 @@ impl Config {
         config.fabric = all.fabric.unwrap_or(config.fabric);
         config.fence_reads = all.fence_reads;
         config.progress_threads = all.progress_threads.unwrap_or(1);
+        config.waits_per_client = all.waits_per_client.map_or(WAITS_PER_CLIENT_DEFAULT, |waits| waits as usize);
         config.core = all.core.unwrap_or_default();
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();

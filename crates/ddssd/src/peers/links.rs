@@ -20,7 +20,7 @@ use crate::status::wall_us;
 use arrayvec::ArrayVec;
 use ddss_admin::ClusterKey;
 use ddss_admin::PeerAddress;
-use ddss_core::limits::{MESSAGE_BYTES_MAX, STAGING_BYTES};
+use ddss_core::limits::{MESSAGE_BYTES_MAX, OPERATIONS_MAX, STAGING_BYTES};
 use ddss_core::status::PeerRow;
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
 use ddss_ipc::SharedMemory;
@@ -142,8 +142,9 @@ impl Links {
     pub(crate) const CANDIDATES_MAX: usize = 4;
     /// Handshake results that one round of the progress thread takes.
     pub(crate) const HANDSHAKES_PER_ROUND: usize = 2;
-    /// Queued messages for one peer. A peer with more has stopped reading.
-    const OUTBOX_MAX: usize = 1 << 14;
+    /// Queued messages for one peer: an answer to each of its operations, and messages of this node. A peer with more has
+    /// stopped reading.
+    const OUTBOX_MAX: usize = OPERATIONS_MAX + (1 << 14);
 
     pub(crate) fn new(
         fabric: Box<dyn Fabric>,

@@ -118,7 +118,7 @@ impl DrainState {
             Stage::Refusing(quiet) => {
                 let now = Instant::now();
                 let since = quiet.unwrap_or(now);
-                let is_quiet = !server.is_busy() && server.is_settled();
+                let is_quiet = !server.is_busy() && server.is_settled() && executor.engine.parked() == 0;
                 self.stage = Stage::Refusing(is_quiet.then_some(since));
                 if is_quiet && now - since >= Self::LINGER {
                     self.end(server);
@@ -145,13 +145,15 @@ impl Drop for DrainState {
     }
 }
 
-/// Request handler during a drain: refuses everything but unlocks.
+/// Request handler during a drain: refuses everything but unlocks, and places for ended waits.
 pub(crate) struct RefuseRequests<'a>(pub(crate) &'a mut ActionExecutor);
 
 impl RequestHandler for RefuseRequests<'_> {
     fn handle(&mut self, channel: ChannelId, entry: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
         match Request::decode(entry) {
-            Ok(Request { operation: Operation::Unlock { .. }, .. }) => self.0.handle(channel, entry, traced),
+            Ok(Request { operation: Operation::Unlock { .. } | Operation::Collect, .. }) => {
+                self.0.handle(channel, entry, traced)
+            }
             Ok(Request { id, .. }) | Err(BadRequest { id, .. }) => {
                 Some(Completion::bare(id, Outcome::Failed(Failure::GoingDown)).encode())
             }

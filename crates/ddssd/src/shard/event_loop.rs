@@ -28,7 +28,7 @@ use crate::supervisor::CriticalTask;
 use ddss_core::engine::{Engine, EngineConfig, OWN_AREA};
 use ddss_core::limits::MESSAGE_BYTES_MAX;
 use ddss_core::status::Counter;
-use ddss_core::{ClientId, Failure, Message, Name, NodeId, PeerHello, Principal, Shard, Storage};
+use ddss_core::{ChannelId, ClientId, Failure, Message, Name, NodeId, PeerHello, Principal, Shard, Storage};
 use ddss_ipc::{ClientEvent, IdleMode, IpcServer, Session, SharedMemory};
 use ddss_runtime::{ProgressTask, YieldTo};
 use ddss_verbs::{Event, Events, Fabric, PeerId, Trust, WorkError};
@@ -121,6 +121,7 @@ impl EventLoop {
             reads_overlap: fabric.capabilities().reads_overlap,
         });
         engine.set_file_bytes(config.file_bytes);
+        engine.set_waits_per_client(config.waits_per_client);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {
             let RecoveryReport { segments, bytes, undone, .. } = found;
@@ -175,6 +176,10 @@ impl EventLoop {
             self.executor.latency.end_sample(channel, entry[1]);
             self.executor.recorder.complete(channel, &entry);
             self.server.reply(channel, &entry);
+        }
+        while let Some((channel, completion)) = self.executor.engine.next_parked() {
+            self.executor.recorder.complete(ChannelId::parked(channel.client), &completion.encode());
+            self.server.reply(channel, &completion.encode());
         }
     }
 
@@ -433,6 +438,7 @@ impl EventLoop {
             under_way: engine.pending(),
             lock_holders,
             lock_waiters,
+            parked_waits: engine.parked(),
         };
         recorder.flush_gauges(&gauges, self.latency_ns, links.rows());
     }

@@ -43,7 +43,7 @@ impl RequestHandler for ActionExecutor {
                 },
             }
         };
-        if answered.is_none() {
+        if answered.is_none() && !Request::is_collect(entry) {
             self.latency.begin_sample(channel, entry[1]);
             self.recorder.begin_wait(channel, entry, traced);
         }
@@ -53,11 +53,25 @@ impl RequestHandler for ActionExecutor {
     /// Counts the reply after it is visible, so that the client does not wait for the count.
     #[inline(always)]
     fn after_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
+        if Completion::is_parked(reply) || Request::is_collect(entry) {
+            return self.record_parked(channel, entry, reply);
+        }
         self.recorder.record_reply(channel, entry, reply, traced);
     }
 }
 
 impl ActionExecutor {
+    /// Counts a parked wait once, when its own completion goes out.
+    #[cold]
+    fn record_parked(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry) {
+        let place = ChannelId::parked(channel.client);
+        if Request::is_collect(entry) {
+            self.recorder.complete(place, reply);
+        } else {
+            self.recorder.begin_wait(place, entry, None);
+        }
+    }
+
     /// Executes an inline put that needs nothing but its commit, and returns the reply.
     #[inline(always)]
     fn try_inline_put(&mut self, channel: ChannelId, entry: &Entry) -> Option<Entry> {

@@ -30,6 +30,7 @@ pub(crate) struct Gauges {
     pub(crate) under_way: usize,
     pub(crate) lock_holders: usize,
     pub(crate) lock_waiters: usize,
+    pub(crate) parked_waits: usize,
 }
 
 /// All counters of one shard.
@@ -466,6 +467,7 @@ impl Recorder {
             (Gauge::UnderWay, gauges.under_way as u64),
             (Gauge::LockHolders, gauges.lock_holders as u64),
             (Gauge::LockWaiters, gauges.lock_waiters as u64),
+            (Gauge::ParkedWaits, gauges.parked_waits as u64),
             (Gauge::LatencyNs, latency_ns),
             (Gauge::Peers, known as u64),
             (Gauge::Connections, connected),

@@ -152,20 +152,24 @@ impl Home<'_> {
             if let Ok(segment) = self.segments.get_mut(id) {
                 let holders_before = segment.lock_queue.holders();
                 let waiters = segment.lock_queue.remove_owner(owner);
-                self.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
+                let broken = holders_before - segment.lock_queue.holders();
+                self.counters.locks_broken += broken as u64;
                 for waiter in waiters {
                     self.free_op_buffers(&waiter.op);
                 }
+                if broken > 0 {
+                    self.unmark(id);
+                }
             }
-            self.unmark(id);
             self.serve_lock_queue(now, id);
         }
     }
 
     /// Expires leases, and the deadlines of waiters and watchers.
     pub(crate) fn tick_lock_queues(&mut self, now: Now) {
+        self.segments.find_due(now.steady_us);
         let mut next = 0;
-        while let Some(id) = self.segments.busy(next) {
+        while let Some(id) = self.segments.due(next) {
             next += 1;
             self.update_lock_gate(now, id);
             self.expire_forward(now, id);
@@ -187,6 +191,7 @@ impl Home<'_> {
                 self.output.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());
             }
             self.serve_lock_queue(now, id);
+            self.segments.schedule(id);
         }
         self.segments.forget_idle();
     }

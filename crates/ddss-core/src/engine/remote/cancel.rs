@@ -5,14 +5,13 @@
 
 use crate::engine::ids::StepId;
 use crate::engine::remote::handler::Remote;
-use crate::engine::state::pending::{Pending, WaitState};
+use crate::engine::state::pending::WaitState;
 use crate::{ChannelId, ClientId, Message, RequestId};
 
 impl Remote<'_> {
     /// Ends a waiting request of a channel.
     pub(crate) fn cancel(&mut self, channel: ChannelId, request: RequestId) {
-        let is_it = |pending: &Pending| pending.channel == channel && pending.request == request;
-        if let Some(step) = self.operations.first(is_it) {
+        if let Some(step) = self.operations.of_request(channel, request) {
             self.cancel_remote(step);
         }
     }

@@ -91,7 +91,7 @@ impl Parts {
     }
 
     fn only_step(&self) -> StepId {
-        self.operations.first(|_| true).expect("one operation is pending")
+        self.operations.find(|_| true).first().copied().expect("one operation is pending")
     }
 }
 

@@ -6,11 +6,12 @@
 use crate::Version;
 use crate::engine::action::{CommitSource, RangeSet};
 use crate::engine::requester::{LockOwner, Requester};
-use crate::limits::WAITERS_PER_SEGMENT_MAX;
+use crate::engine::state::wait_list::{Wait, WaitList};
+use crate::limits::{HOLDERS_PER_SEGMENT_MAX, WAITERS_PER_SEGMENT_MAX};
 use crate::model::coherence::LockDependency;
 use crate::model::segment::Principal;
 use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, PutConditions};
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 /// Operation on a segment at home here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,12 +70,55 @@ pub(crate) struct Watcher {
     pub(crate) deadline_us: u64,
 }
 
+impl Wait for Waiter {
+    fn requester(&self) -> Requester {
+        self.requester
+    }
+    fn deadline_us(&self) -> u64 {
+        self.deadline_us
+    }
+}
+
+impl Wait for Watcher {
+    fn requester(&self) -> Requester {
+        self.requester
+    }
+    fn deadline_us(&self) -> u64 {
+        self.deadline_us
+    }
+}
+
+/// Watchers, found by version as well: a put costs the same beside any number of watchers of later versions.
+#[derive(Debug, Default)]
+struct Watchers {
+    list: WaitList<Watcher>,
+    versions: BTreeSet<(Version, u64)>,
+}
+
+impl Watchers {
+    fn push(&mut self, watcher: Watcher) {
+        let number = self.list.push(watcher);
+        self.versions.insert((watcher.above, number));
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Watcher> {
+        let watcher = self.list.remove(number)?;
+        self.versions.remove(&(watcher.above, number));
+        Some(watcher)
+    }
+
+    fn drain(&mut self) -> Vec<Watcher> {
+        self.versions.clear();
+        self.list.drain()
+    }
+}
+
 /// Lock, queue and watchers of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct LockQueue {
     holders: Vec<Holder>,
-    waiters: VecDeque<Waiter>,
-    watchers: Vec<Watcher>,
+    waiters: WaitList<Waiter>,
+    watchers: Watchers,
     /// An atomic reads its word: no other operation may run before it is done.
     is_reading_word: bool,
     /// No operation may run here: this node may have lost the home role.
@@ -90,21 +134,20 @@ impl LockQueue {
     pub(crate) fn is_idle(&self) -> bool {
         self.holders.is_empty()
             && self.waiters.is_empty()
-            && self.watchers.is_empty()
+            && self.watchers.list.is_empty()
             && !self.puts_blocked
             && !self.is_moving
     }
 
-    /// Returns when time alone has an effect here, on the steady clock: the end of a lease or of a watch. Returns 0
-    /// while an operation is queued or blocked, since that is checked again on each tick.
+    /// Returns when time alone has an effect here, on the steady clock: the end of a lease or of a wait. Returns 0
+    /// while operations are blocked, since that is checked again on each tick.
     pub(crate) fn due_us(&self) -> u64 {
-        if !self.waiters.is_empty() || self.puts_blocked || self.is_moving || self.is_reading_word || self.is_suspended
-        {
+        if self.puts_blocked || self.is_moving || self.is_reading_word || self.is_suspended {
             return 0;
         }
         let leases = self.holders.iter().map(|holder| holder.until_us);
-        let waits = self.watchers.iter().map(|watcher| watcher.deadline_us);
-        leases.chain(waits).min().unwrap_or(u64::MAX)
+        let waits = [self.waiters.next_deadline_us(), self.watchers.list.next_deadline_us()];
+        leases.chain(waits.into_iter().flatten()).min().unwrap_or(u64::MAX)
     }
 
     /// Returns true if no holder, waiter, watcher or block affects a new operation.
@@ -221,7 +264,7 @@ impl LockQueue {
     pub(crate) fn enqueue(&mut self, waiter: Waiter) -> bool {
         let has_room = self.waiters.len() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
-            self.waiters.push_back(waiter);
+            self.waiters.push(waiter);
         }
         has_room
     }
@@ -235,7 +278,7 @@ impl LockQueue {
         if self.puts_blocked || self.is_moving {
             return self.next_get();
         }
-        let first = self.waiters.front()?;
+        let first = self.waiters.first()?;
         let ready = match first.op {
             PendingOp::Lock(lock_request) if lock_request.shared => !self.is_exclusive(),
             PendingOp::Get(get) => !self.is_blocked(&get, first.requester.owner()),
@@ -243,7 +286,7 @@ impl LockQueue {
             | PendingOp::Atomic { token: Some(_), .. } => true,
             PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
         };
-        if ready { self.waiters.pop_front() } else { None }
+        if ready { self.waiters.pop_first() } else { None }
     }
 
     /// Takes the first get of the queue that only a forwarded put delays.
@@ -252,15 +295,15 @@ impl LockQueue {
             PendingOp::Get(get) => !self.is_blocked(get, waiter.requester.owner()),
             _ => false,
         };
-        let index = self.waiters.iter().position(can_run)?;
-        self.waiters.remove(index)
+        let number = self.waiters.iter().find(|(_, waiter)| can_run(waiter))?.0;
+        self.waiters.remove(number)
     }
 
     /// Records a grant; `false` if there are too many.
     pub(crate) fn grant(&mut self, holder: Holder) -> bool {
         let is_free = self.holders.is_empty() || holder.shared && !self.is_exclusive();
         assert!(is_free, "an exclusive holder is alone");
-        let has_room = self.holders.len() < WAITERS_PER_SEGMENT_MAX;
+        let has_room = self.holders.len() < HOLDERS_PER_SEGMENT_MAX;
         if has_room {
             self.holders.push(holder);
         }
@@ -289,11 +332,11 @@ impl LockQueue {
     /// Removes all grants, watchers and waiters of an owner. Returns the waiters, so that their buffers can be freed.
     pub(crate) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
         self.holders.retain(|holder| holder.owner != owner);
-        self.watchers.retain(|watcher| watcher.requester.owner() != owner);
-        let waiters = std::mem::take(&mut self.waiters);
-        let (removed, stay): (Vec<_>, Vec<_>) =
-            waiters.into_iter().partition(|waiter| waiter.requester.owner() == owner);
-        self.waiters = stay.into();
+        for number in self.watchers.list.of_owner(owner) {
+            self.watchers.remove(number);
+        }
+        let numbers = self.waiters.of_owner(owner);
+        let removed = numbers.into_iter().filter_map(|number| self.waiters.remove(number)).collect();
         assert!(!self.is_held_by_or_waits(owner), "an owner that is gone blocks no other");
         removed
     }
@@ -301,8 +344,8 @@ impl LockQueue {
     /// Returns true if an owner holds the lock, waits or watches.
     fn is_held_by_or_waits(&self, owner: LockOwner) -> bool {
         self.holders.iter().any(|holder| holder.owner == owner)
-            || self.waiters.iter().any(|waiter| waiter.requester.owner() == owner)
-            || self.watchers.iter().any(|watcher| watcher.requester.owner() == owner)
+            || !self.waiters.of_owner(owner).is_empty()
+            || !self.watchers.list.of_owner(owner).is_empty()
     }
 
     /// Expires leases; returns true if one ended.
@@ -314,24 +357,21 @@ impl LockQueue {
 
     /// Takes a waiter whose deadline has passed.
     pub(crate) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
-        let index = self.waiters.iter().position(|waiter| waiter.deadline_us <= now_us)?;
-        self.waiters.remove(index)
+        self.waiters.remove(self.waiters.expired(now_us)?)
     }
 
     /// Removes the waiter of that requester.
     pub(crate) fn take_waiter(&mut self, requester: Requester) -> Option<Waiter> {
-        let index = self.waiters.iter().position(|waiter| waiter.requester == requester)?;
-        self.waiters.remove(index)
+        self.waiters.remove(self.waiters.find(requester)?)
     }
 
     /// Removes the watcher of that requester; `false` if there is none.
     pub(crate) fn take_watcher(&mut self, requester: Requester) -> bool {
-        let index = self.watchers.iter().position(|watcher| watcher.requester == requester);
-        index.is_some_and(|index| self.watchers.swap_remove(index).requester == requester)
+        self.watchers.list.find(requester).and_then(|number| self.watchers.remove(number)).is_some()
     }
 
     pub(crate) fn watch(&mut self, watcher: Watcher) -> bool {
-        let has_room = self.watchers.len() < WAITERS_PER_SEGMENT_MAX;
+        let has_room = self.watchers.list.len() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
             self.watchers.push(watcher);
         }
@@ -340,29 +380,28 @@ impl LockQueue {
 
     /// Takes a watcher whose version is reached.
     pub(crate) fn next_satisfied_watcher(&mut self, version: Version) -> Option<Watcher> {
-        let index = self.watchers.iter().position(|watcher| watcher.above < version)?;
-        Some(self.watchers.swap_remove(index))
+        let &(_, number) = self.watchers.versions.first().filter(|(above, _)| *above < version)?;
+        self.watchers.remove(number)
     }
 
     /// Takes a watcher whose deadline has passed.
     pub(crate) fn next_expired_watcher(&mut self, now_us: u64) -> Option<Watcher> {
-        let index = self.watchers.iter().position(|watcher| watcher.deadline_us <= now_us)?;
-        Some(self.watchers.swap_remove(index))
+        self.watchers.remove(self.watchers.list.expired(now_us)?)
     }
 
     /// Takes all watchers and the waiters for the lock, or (`all`) all waiters.
     pub(crate) fn drain_blocked(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
-        let waiters = std::mem::take(&mut self.waiters);
-        let wants_lock = |waiter: &Waiter| all || matches!(waiter.op, PendingOp::Lock(_));
-        let (removed, stay): (Vec<_>, Vec<_>) = waiters.into_iter().partition(wants_lock);
-        self.waiters = stay.into();
-        (removed, std::mem::take(&mut self.watchers))
+        let ends = |waiter: &Waiter| all || matches!(waiter.op, PendingOp::Lock(_));
+        let numbers: Vec<u64> =
+            self.waiters.iter().filter(|(_, waiter)| ends(waiter)).map(|(number, _)| number).collect();
+        let removed = numbers.into_iter().filter_map(|number| self.waiters.remove(number)).collect();
+        (removed, self.watchers.drain())
     }
 
     /// Takes everything: the segment is gone.
     pub(crate) fn drain(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
         self.holders.clear();
-        (std::mem::take(&mut self.waiters).into(), std::mem::take(&mut self.watchers))
+        (self.waiters.drain(), self.watchers.drain())
     }
 }
 

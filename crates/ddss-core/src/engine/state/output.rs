@@ -6,6 +6,7 @@ use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::action_queue::{ActionQueue, SetAside};
 use crate::engine::state::clients::{Client, Clients};
 use crate::engine::state::memory::buffer_pool::BufferPool;
+use crate::engine::state::parked_waits::{ParkedReply, ParkedWaits};
 use crate::engine::state::pending::Pending;
 use crate::limits::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use crate::model::segment::Principal;
@@ -25,11 +26,13 @@ pub(crate) struct Output {
     actions: ActionQueue,
     buffers: BufferPool,
     clients: Clients,
+    pub(crate) parked: ParkedWaits,
 }
 
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { actions: ActionQueue::new(), buffers: BufferPool::default(), clients: Clients::new() }
+        let (actions, buffers) = (ActionQueue::new(), BufferPool::default());
+        Self { actions, buffers, clients: Clients::new(), parked: ParkedWaits::new() }
     }
 
     /// Adds a client.
@@ -39,6 +42,7 @@ impl Output {
 
     /// Removes a client; `false` if it is not attached.
     pub(crate) fn detach(&mut self, id: ClientId) -> bool {
+        self.parked.detach(id);
         self.clients.detach(id)
     }
 
@@ -99,8 +103,19 @@ impl Output {
     /// Emits a reply, unless the client is gone.
     #[inline(always)]
     pub(crate) fn reply(&mut self, channel: ChannelId, completion: Completion, data: Option<(u64, u8)>) {
+        if channel.is_parked() {
+            return self.reply_to_parked(channel.client, completion);
+        }
         if self.client(channel.client).is_some() {
             self.actions.push_reply(Reply { channel, completion, data });
+        }
+    }
+
+    /// Ends a wait that was to be parked: with a reply of its own if it never waited, else in an offered place.
+    #[cold]
+    fn reply_to_parked(&mut self, client: ClientId, completion: Completion) {
+        if let ParkedReply::AtOnce(channel) = self.parked.complete(client, completion) {
+            self.actions.push_reply(Reply { channel, completion, data: None });
         }
     }
 

@@ -6,14 +6,14 @@ use crate::engine::ids::{BufferId, StepId};
 use crate::engine::requester::Requester;
 use crate::engine::state::lock_queue::PendingOp;
 use crate::engine::state::memory::staging::Ticket;
-use crate::limits::{NODES_MAX, OPERATIONS_MAX};
+use crate::limits::{NODES_MAX, OPERATIONS_MAX, PARKED_OPERATIONS_MAX};
 use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
 use crate::model::table::RecordPlace;
 use crate::request::operation::{ArenaRange, LockToken, ReadOptions};
 use crate::{ChannelId, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// A get of a remote segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,6 +199,8 @@ pub(crate) struct PendingOperations {
     slots: Vec<Slot>,
     free: Vec<u32>,
     deadlines: BinaryHeap<Reverse<(u64, StepId)>>,
+    /// The parked waits among them.
+    parked: BTreeMap<(ChannelId, RequestId), StepId>,
 }
 
 impl PendingOperations {
@@ -207,6 +209,7 @@ impl PendingOperations {
             slots: Vec::with_capacity(OPERATIONS_MAX),
             free: Vec::with_capacity(OPERATIONS_MAX),
             deadlines: BinaryHeap::with_capacity(2 * OPERATIONS_MAX),
+            parked: BTreeMap::new(),
         }
     }
 
@@ -216,6 +219,10 @@ impl PendingOperations {
 
     /// Adds an operation; `None` if the table is full.
     pub(crate) fn insert(&mut self, pending: Pending) -> Option<StepId> {
+        let is_parked = pending.channel.is_parked();
+        if is_parked && self.parked.len() == PARKED_OPERATIONS_MAX {
+            return None;
+        }
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < OPERATIONS_MAX => {
@@ -233,6 +240,9 @@ impl PendingOperations {
         }
         self.deadlines.push(Reverse((pending.deadline_us, step)));
         self.slots[index as usize].pending = Some(pending);
+        if is_parked {
+            self.parked.insert((pending.channel, pending.request), step);
+        }
         assert!(self.count() <= OPERATIONS_MAX, "the table is bounded");
         Some(step)
     }
@@ -257,6 +267,9 @@ impl PendingOperations {
     /// Removes an operation, which ends now.
     pub(crate) fn remove(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.slot(step)?.pending.take()?;
+        if pending.channel.is_parked() && self.parked.get(&(pending.channel, pending.request)) == Some(&step) {
+            self.parked.remove(&(pending.channel, pending.request));
+        }
         self.free.push(step.index() as u32);
         assert!(self.free.len() <= self.slots.len(), "each slot is free once");
         Some(pending)
@@ -281,9 +294,13 @@ impl PendingOperations {
         self.deadlines.peek().map(|&Reverse((deadline_us, _))| deadline_us)
     }
 
-    /// Returns the first operation for which `matches` holds.
-    pub(crate) fn first(&self, matches: impl Fn(&Pending) -> bool) -> Option<StepId> {
-        let index = self.slots.iter().position(|slot| slot.pending.as_ref().is_some_and(&matches))?;
+    /// Returns the operation of a client's request.
+    pub(crate) fn of_request(&self, channel: ChannelId, request: RequestId) -> Option<StepId> {
+        if channel.is_parked() {
+            return self.parked.get(&(channel, request)).copied();
+        }
+        let is_it = |pending: &Pending| pending.channel == channel && pending.request == request;
+        let index = self.slots.iter().position(|slot| slot.pending.as_ref().is_some_and(is_it))?;
         Some(StepId::new(index, self.slots[index].generation))
     }
 

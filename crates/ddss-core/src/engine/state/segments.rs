@@ -16,7 +16,8 @@ use crate::peer::message::SegmentInfo;
 use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, SegmentId, Shard, Timestamp, Version};
 use released::{ReleasedSegment, ReleasedSegments};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 mod busy_list;
 mod names;
@@ -47,6 +48,8 @@ pub(crate) struct Segment {
     pub(crate) lock_queue: LockQueue,
     /// Listed among the segments that need attention on a tick.
     is_marked_busy: bool,
+    /// When it needs attention; `u64::MAX` if time alone changes nothing.
+    due_us: u64,
     /// Requester of its creation, until its memory is there.
     forming: Option<Requester>,
     /// New place, new permissions and requester of a move in progress.
@@ -78,6 +81,7 @@ impl Segment {
             history_timestamps,
             lock_queue,
             is_marked_busy,
+            due_us: u64::MAX,
             forming,
             pending_move,
             replication,
@@ -203,7 +207,12 @@ pub(crate) struct Segments {
     released: ReleasedSegments,
     /// Segments with a lock holder, a waiter or a watcher.
     busy: Vec<SegmentId>,
-    due_us: u64,
+    /// When each of them needs attention. An entry that differs from its segment's own record is outdated.
+    due: BinaryHeap<Reverse<(u64, SegmentId)>>,
+    /// Segments that a tick visits now.
+    visited: Vec<SegmentId>,
+    /// Entries of `due` since the last clean-up.
+    scheduled: usize,
     /// Fast path disabled (`engine/home/fast_path.rs`).
     slow_path_only: bool,
     #[cfg(feature = "planted")]
@@ -225,7 +234,9 @@ impl Segments {
             accounts: Accounts::default(),
             released: ReleasedSegments::default(),
             busy: Vec::new(),
-            due_us: u64::MAX,
+            due: BinaryHeap::new(),
+            visited: Vec::new(),
+            scheduled: 0,
             slow_path_only: false,
             #[cfg(feature = "planted")]
             bug: None,

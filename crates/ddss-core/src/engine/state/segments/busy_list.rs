@@ -1,42 +1,90 @@
 //! Segments that need attention on a tick: those with lock holders, waiters, watchers or blocks.
+//!
+//! A tick visits the segments that are due. The rest cost it nothing, however many they are.
 
 use crate::SegmentId;
 use crate::engine::state::segments::Segments;
+use std::cmp::Reverse;
 
 impl Segments {
+    /// Entries of the schedule that a clean-up is worth, beside half of the busy segments.
+    const CLEAN_UP_MIN: usize = 64;
+
     /// Adds a segment to those that need attention. The next tick finds out when.
     pub(crate) fn mark_busy(&mut self, id: SegmentId) {
-        self.due_us = 0;
-        if let Ok(segment) = self.get_mut(id)
-            && !std::mem::replace(&mut segment.is_marked_busy, true)
-        {
-            self.busy.push(id);
+        if let Ok(segment) = self.get_mut(id) {
+            let is_listed = std::mem::replace(&mut segment.is_marked_busy, true);
+            let is_due = std::mem::replace(&mut segment.due_us, 0) == 0;
+            if !is_listed {
+                self.busy.push(id);
+            }
+            if !is_due {
+                self.due.push(Reverse((0, id)));
+                self.scheduled += 1;
+            }
         }
     }
 
-    /// Returns the segment at that index; the list may grow during an iteration.
+    /// Returns the segment at that index; the list may grow during an iteration. Some may be idle again.
     pub(crate) fn busy(&self, index: usize) -> Option<SegmentId> {
         self.busy.get(index).copied()
     }
 
-    /// Drops the segments that need no attention any more.
+    /// Begins a tick: finds the segments that are due.
+    pub(crate) fn find_due(&mut self, now_us: u64) {
+        self.visited.clear();
+        while let Some(&Reverse((due_us, id))) = self.due.peek().filter(|Reverse((due_us, _))| *due_us <= now_us) {
+            self.due.pop();
+            if let Ok(segment) = self.get_mut(id)
+                && segment.due_us == due_us
+            {
+                segment.due_us = u64::MAX;
+                self.visited.push(id);
+            }
+        }
+    }
+
+    /// Returns the due segment at that index.
+    pub(crate) fn due(&self, index: usize) -> Option<SegmentId> {
+        self.visited.get(index).copied()
+    }
+
+    /// Ends the visit of a due segment: schedules its next one.
+    pub(crate) fn schedule(&mut self, id: SegmentId) {
+        let Ok(segment) = self.get_mut(id) else { return };
+        // The right to act as the home of a replicated segment changes with time.
+        let due_us = match segment.replication {
+            _ if segment.lock_queue.is_idle() => u64::MAX,
+            Some(_) => 0,
+            None => segment.lock_queue.due_us(),
+        };
+        if due_us < segment.due_us {
+            segment.due_us = due_us;
+            self.due.push(Reverse((due_us, id)));
+            self.scheduled += 1;
+        }
+    }
+
+    /// Drops the segments that need no attention any more, and outdated entries of the schedule.
     pub(crate) fn forget_idle(&mut self) {
-        let mut busy = std::mem::take(&mut self.busy);
-        let mut due_us = u64::MAX;
+        if self.scheduled < self.busy.len() / 2 + Self::CLEAN_UP_MIN {
+            return;
+        }
+        let (mut busy, mut due) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.due));
+        due.clear();
         busy.retain(|&id| {
             let Ok(segment) = self.get_mut(id) else { return false };
-            segment.is_marked_busy = !segment.lock_queue.is_idle();
-            if segment.is_marked_busy {
-                // The right to act as the home of a replicated segment changes with time.
-                due_us = due_us.min(if segment.replication.is_some() { 0 } else { segment.lock_queue.due_us() });
+            segment.is_marked_busy = segment.due_us != u64::MAX || !segment.lock_queue.is_idle();
+            if segment.due_us != u64::MAX {
+                due.push(Reverse((segment.due_us, id)));
             }
             segment.is_marked_busy
         });
-        (self.busy, self.due_us) = (busy, due_us);
+        (self.busy, self.due, self.scheduled) = (busy, due, 0);
     }
 
     /// Returns when the next of these segments needs attention, on the steady clock.
     pub(crate) fn due_us(&self) -> u64 {
-        self.due_us
+        self.due.peek().map_or(u64::MAX, |&Reverse((due_us, _))| due_us)
     }
 }

@@ -1,0 +1,165 @@
+//! Thousands of waits of one client: they take no place of a call, cost no message until they end, and leave nothing
+//! behind in any daemon when their process is killed.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use ddss::{AsyncSegment, Client, LockOptions, Segment, Spec, Version};
+use ddss_core::status::{Counter, Gauge, Status};
+use ddss_ipc::read_status;
+use ddss_testkit::{Daemon, block_on};
+
+/// Time limit that no call here reaches.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Waits of the client, half of them for a version and half for a lock.
+const WAITS: usize = 10_000;
+/// Waits that keep their places.
+const KEPT: usize = 16;
+/// Folder of the daemon in which this test binary waits until it is killed.
+const CHILD: &str = "DDSS_TEST_WAITS_AT";
+
+type Waits = Vec<Pin<Box<dyn Future<Output = Version> + Send>>>;
+
+fn client(folder: &Path) -> Client {
+    Client::builder().folder(folder).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+fn open_soon(client: &Client, name: &str) -> Segment {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match client.open(name) {
+            Ok(segment) => return segment,
+            Err(error) if Instant::now() > end => panic!("{error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn until(folder: &Path, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let status = read_status(folder).unwrap();
+        if is_so(&status) {
+            return status;
+        }
+        assert!(Instant::now() < end, "{what}: {} waits are parked", status.gauge(Gauge::ParkedWaits));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn begin_waits(client: &Client, seen: Version) -> Waits {
+    let (watched, locked) = (open_soon(client, "watched"), open_soon(client, "locked"));
+    let (watched, locked) = (AsyncSegment::from(&watched), AsyncSegment::from(&locked));
+    let watch = |segment: AsyncSegment| async move { segment.wait_newer_than(seen).await.unwrap().version };
+    let lock = |segment: AsyncSegment| async move {
+        let guard = segment.lock().await.unwrap();
+        guard.unlock().await.unwrap();
+        Version(1)
+    };
+    let mut waits = Waits::new();
+    for _ in 0..WAITS / 2 {
+        waits.push(Box::pin(watch(watched.clone())));
+        waits.push(Box::pin(lock(locked.clone())));
+    }
+    waits
+}
+
+/// Flag that a future is to be polled.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Polls each of the waits as often as it is woken, until `is_over`.
+fn poll_until(waits: &mut Waits, mut is_over: impl FnMut() -> bool) {
+    let flags: Vec<_> = waits.iter().map(|_| Arc::new(Woken(AtomicBool::new(true)))).collect();
+    while !is_over() {
+        for (wait, flag) in waits.iter_mut().zip(&flags).filter(|(_, flag)| flag.0.swap(false, Ordering::AcqRel)) {
+            let waker = Waker::from(Arc::clone(flag));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Begins the waits, and polls until the daemon has parked all but those that keep their places.
+fn poll_until_parked(folder: &Path, waits: &mut Waits) {
+    let end = Instant::now() + PATIENCE;
+    poll_until(waits, || {
+        assert!(Instant::now() < end, "not all waits are parked");
+        read_status(folder).unwrap().gauge(Gauge::ParkedWaits) == (WAITS - KEPT) as u64
+    });
+}
+
+// If this failed, a service with many event streams could not make a call, or each wait would cost messages.
+#[test]
+fn ten_thousand_waits_cost_nothing_until_they_end() {
+    let [a, b] = Daemon::pair().unwrap();
+    let home = client(a.folder());
+    let watched = home.allocate("watched", Spec::new(8)).unwrap();
+    let held = home.allocate("locked", Spec::new(8)).unwrap();
+    let other = home.allocate("other", Spec::new(8)).unwrap();
+    for daemon in [&a, &b] {
+        let mine = client(daemon.folder());
+        let other = open_soon(&mine, other.name());
+        let guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
+        let mut waits = begin_waits(&mine, watched.stat().unwrap().version);
+        poll_until_parked(daemon.folder(), &mut waits);
+        let before = until(daemon.folder(), "the status is there", |_| true);
+        for turn in 0..100u64 {
+            other.put(0, &turn.to_le_bytes()).unwrap();
+        }
+        let puts = if daemon.folder() == a.folder() { 0 } else { 100 };
+        let trips = |status: &Status| status.counter(Counter::RoundTrips) - before.counter(Counter::RoundTrips);
+        let after = until(daemon.folder(), "the puts are counted", |status| trips(status) >= puts);
+        assert_eq!(trips(&after), puts, "a put costs its own answer only");
+        assert_eq!(after.gauge(Gauge::ParkedWaits), (WAITS - KEPT) as u64);
+        watched.put(0, &[1; 8]).unwrap();
+        guard.unlock().unwrap();
+        assert!(waits.into_iter().all(|wait| block_on(wait) >= Version(1)));
+        until(daemon.folder(), "waits are left", |status| status.gauge(Gauge::ParkedWaits) == 0);
+    }
+}
+
+// If this failed, a client that was killed would fill the tables of its daemon and of other homes.
+#[test]
+fn killed_client_leaves_no_wait_behind() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let client = client(Path::new(&folder));
+        let mut waits = begin_waits(&client, Version(0));
+        return poll_until(&mut waits, || false);
+    }
+    let [a, b] = Daemon::pair().unwrap();
+    let home = client(a.folder());
+    let _watched = home.allocate("watched", Spec::new(8)).unwrap();
+    let held = home.allocate("locked", Spec::new(8)).unwrap();
+    let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
+    for daemon in [&a, &b] {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "many_waits::killed_client_leaves_no_wait_behind"])
+            .env(CHILD, daemon.folder())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        until(daemon.folder(), "not all are parked", |status| {
+            status.gauge(Gauge::ParkedWaits) == (WAITS - KEPT) as u64
+        });
+        until(a.folder(), "not all are in line", |status| status.gauge(Gauge::LockWaiters) == WAITS as u64 / 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until(daemon.folder(), "waits are left", |status| {
+            status.gauge(Gauge::ParkedWaits) == 0 && status.gauge(Gauge::UnderWay) == 0
+        });
+        until(a.folder(), "some are still in line", |status| status.gauge(Gauge::LockWaiters) == 0);
+    }
+}
