@@ -118,8 +118,8 @@ pub enum Error {
     /// The channel for tasks is already in use.
     #[error("this client already has an asynchronous client: clone that one")]
     AsyncClientExists,
-    /// The reactor thread could not be started.
-    #[error("cannot start the reactor thread of the asynchronous client")]
+    /// A thread of the client could not be started: the reactor of its tasks, or the keeper of its leases.
+    #[error("cannot start a thread of the client")]
     Thread(#[source] std::io::Error),
     /// The environment names an unknown strategy.
     #[error("the environment variable {} names no IPC strategy", ddss_ipc::STRATEGY_VARIABLE)]
