@@ -93,9 +93,13 @@ impl Reader<'_> {
             _ => Err(Failure::Malformed),
         }
     }
+    pub(crate) fn lease(&mut self) -> Result<u32, Failure> {
+        let lease_us = self.u32()?;
+        if (1..=LEASE_MAX_US).contains(&lease_us) { Ok(lease_us) } else { Err(Failure::Malformed) }
+    }
     pub(crate) fn lock_request(&mut self) -> Result<LockRequest, Failure> {
-        let (flags, lease_us) = (self.u8()?, self.u32()?);
-        if flags > 3 || lease_us == 0 || lease_us > LEASE_MAX_US {
+        let (flags, lease_us) = (self.u8()?, self.lease()?);
+        if flags > 3 {
             return Err(Failure::Malformed);
         }
         Ok(LockRequest { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })

@@ -1,6 +1,6 @@
 //! Failures and outcomes of operations, and their encoding.
 
-use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{AREAS_MAX, LEASE_MAX_US, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX};
 use thiserror::Error;
 
 /// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
@@ -112,10 +112,13 @@ pub enum Failure {
         "no majority of the cluster's voters can be reached, so no name is created or released (ddss nodes shows the dead ones)"
     )]
     NoMajority = 29,
+    /// The lease of a lock is zero or above the maximum.
+    #[error("a lease is 1 µs to {} s: ask for less, and renew it", LEASE_MAX_US / 1_000_000)]
+    BadLease = 34,
 }
 
 impl Failure {
-    const ALL: [Failure; 29] = [
+    const ALL: [Failure; 30] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -145,6 +148,7 @@ impl Failure {
         Failure::SegmentsFull,
         Failure::AudiencesFull,
         Failure::NoMajority,
+        Failure::BadLease,
     ];
 
     /// Returns the number on the wire.

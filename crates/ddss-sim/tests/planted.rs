@@ -40,6 +40,7 @@ each_bug_is_found! {
     skipped_version_is_found: SkippedVersion,
     forgotten_refusal_is_found: ForgottenRefusal,
     unchecked_unlock_is_found: UncheckedUnlock,
+    unrecorded_renewal_is_found: UnrecordedRenewal,
     stale_generation_is_found: StaleGeneration,
     early_completion_is_found: EarlyCompletion,
     torn_accepted_is_found: TornAccepted,

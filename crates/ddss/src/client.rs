@@ -4,6 +4,7 @@ use crate::async_client::tasks::Tasks;
 use crate::call::channels::{Call, NoCompletion};
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
+use crate::lease::LeaseKeeper;
 use crate::plan::{Decoder, PlannedCall};
 use crate::session::Inner;
 use crate::shards::Shards;
@@ -70,6 +71,11 @@ impl Client {
     /// ```
     pub fn shard_count(&self) -> u8 {
         self.1.count()
+    }
+
+    /// Returns the keeper of the client's leases.
+    pub(crate) fn keeper(&self) -> &Arc<LeaseKeeper> {
+        self.1.keeper()
     }
 
     /// Returns the shard to which this clone is attached.

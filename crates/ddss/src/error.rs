@@ -115,8 +115,8 @@ pub enum Error {
     /// The client could not attach for another reason.
     #[error("cannot attach to the daemon")]
     Attach(#[source] AttachError),
-    /// The reactor thread could not be started.
-    #[error("cannot start the reactor thread of the asynchronous client")]
+    /// A thread of the client could not be started: the reactor of its tasks, or the keeper of its leases.
+    #[error("cannot start a thread of the client")]
     Thread(#[source] std::io::Error),
     /// The environment names an unknown strategy.
     #[error("the environment variable {} names no IPC strategy", ddss_ipc::STRATEGY_VARIABLE)]

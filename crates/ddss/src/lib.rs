@@ -59,6 +59,7 @@ mod calls;
 mod client;
 mod deadline;
 mod error;
+mod lease;
 mod location;
 mod plan;
 mod segment;

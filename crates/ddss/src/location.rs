@@ -100,6 +100,13 @@ impl SegmentLocation {
         }
     }
 
+    /// Plans the renewal of a lock's lease.
+    pub(crate) fn plan_renewal(&self, token: LockToken, lease: Duration) -> CallPlan<'_> {
+        // A lease above the maximum was refused before the lock was taken.
+        let lease_us = u32::try_from(lease.as_micros()).unwrap_or(u32::MAX);
+        self.plan("renew the lock of", Operation::Renew { segment: self.id, token, lease_us })
+    }
+
     /// Plans a get of a range that was checked.
     #[inline]
     pub(crate) fn plan_get(&self, offset: u64, length: usize, version: Option<Version>) -> CallPlan<'_> {

@@ -5,6 +5,7 @@
 //! a handle are therefore the same as with one shard.
 
 use crate::error::Error;
+use crate::lease::LeaseKeeper;
 use crate::session::{AttachPlan, Inner};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub(crate) struct Shards {
     inners: Box<[OnceLock<Arc<Inner>>]>,
     /// Taken by the thread that attaches to another shard.
     turn: Mutex<()>,
+    /// Leases that the client renews.
+    keeper: Arc<LeaseKeeper>,
 }
 
 impl Shards {
@@ -32,7 +35,8 @@ impl Shards {
         let count = plan.shard_count.unwrap_or(1);
         let mut inners = Vec::from([OnceLock::from(Arc::clone(&first))]);
         inners.resize_with(count.max(1).into(), OnceLock::new);
-        let shards = Self { plan, timeout, local_reads, inners: inners.into(), turn: Mutex::new(()) };
+        let (turn, keeper) = (Mutex::new(()), Arc::default());
+        let shards = Self { plan, timeout, local_reads, inners: inners.into(), turn, keeper };
         Ok((first, Arc::new(shards)))
     }
 
@@ -46,7 +50,13 @@ impl Shards {
             local_reads: shards.local_reads,
             inners: [OnceLock::new()].into(),
             turn,
+            keeper: Arc::default(),
         })
+    }
+
+    /// Returns the keeper of the client's leases.
+    pub(crate) fn keeper(&self) -> &Arc<LeaseKeeper> {
+        &self.keeper
     }
 
     /// Returns the number of shards.

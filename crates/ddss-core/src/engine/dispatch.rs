@@ -84,6 +84,11 @@ impl Engine {
                     self.home().unlock_at_home(now, segment, token, LockOwner::Client(caller.channel.client))?;
                 self.output.answer(caller.requester(), Outcome::Done, fields);
             }
+            Operation::Renew { segment, token, lease_us } if self.is_home(segment) => {
+                let owner = LockOwner::Client(caller.channel.client);
+                let fields = self.home().renew_at_home(now, segment, token, owner, lease_us)?;
+                self.output.answer(caller.requester(), Outcome::Done, fields);
+            }
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
                 self.list_from(now, &caller, node, range, &ListQuery::decode(text)?)?;
@@ -113,6 +118,7 @@ impl Engine {
             | Operation::Lock { .. }
             | Operation::Await { .. }
             | Operation::Unlock { .. }
+            | Operation::Renew { .. }
             | Operation::Permit { .. }
             | Operation::Break { .. }
             | Operation::Release { .. } => self.remote().request_remote(caller, operation)?,

@@ -15,6 +15,8 @@ pub enum Bug {
     EarlyCompletion,
     /// A lease never expires.
     EndlessLease,
+    /// A renewal is answered, and the lease ends when it would have ended without it.
+    UnrecordedRenewal,
     /// The state word before the bytes is not checked: a read in the middle of a put counts as whole.
     TornAccepted,
     /// The state word is not read a second time.

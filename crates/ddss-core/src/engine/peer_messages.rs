@@ -140,6 +140,11 @@ impl Engine {
                     .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
                     .map_err(|failure| (step, failure))
             }
+            Message::Renew { step, segment, token, lease_us } => self
+                .home()
+                .renew_at_home(now, segment, token, LockOwner::Peer(node), lease_us)
+                .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
+                .map_err(|failure| (step, failure)),
             Message::Release { step, principal, segment } => self
                 .home()
                 .release_named(now, Requester::Peer(node, step), principal, segment)

@@ -276,6 +276,17 @@ pub enum Message {
         /// Token of the grant.
         token: LockToken,
     },
+    /// Extends the lease of a lock.
+    Renew {
+        /// Sender's number of the operation.
+        step: u64,
+        /// Segment of the operation.
+        segment: SegmentId,
+        /// Token of the grant.
+        token: LockToken,
+        /// New lease in microseconds.
+        lease_us: u32,
+    },
     /// Releases a segment.
     Release {
         /// Sender's number of the operation.
@@ -512,6 +523,7 @@ impl Message {
             | Message::Await { segment, .. }
             | Message::Lock { segment, .. }
             | Message::Unlock { segment, .. }
+            | Message::Renew { segment, .. }
             | Message::Release { segment, .. }
             | Message::Get { segment, .. }
             | Message::Stat { segment, .. }

@@ -64,6 +64,9 @@ impl Message {
                     .u32(timeout_us)
             }
             Message::Unlock { step, segment, token } => out.u8(14).u64(step).u64(segment.to_bits()).u64(token.0),
+            Message::Renew { step, segment, token, lease_us } => {
+                out.u8(50).u64(step).u64(segment.to_bits()).u64(token.0).u32(lease_us)
+            }
             Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
                 out.u8(15).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u8(ranges);
                 out.model(options.requested_model).option(options.version.map(|version| version.0));
@@ -247,6 +250,12 @@ impl Message {
                 timestamp: Timestamp(input.u64()?),
                 number: input.u64()?,
             },
+            50 => Message::Renew {
+                step: input.u64()?,
+                segment: input.segment()?,
+                token: LockToken(input.u64()?),
+                lease_us: input.lease()?,
+            },
             30 => Message::Cancel { step: input.u64()?, segment: input.segment()? },
             _ => return Err(Failure::Malformed),
         };
@@ -332,6 +341,7 @@ mod tests {
             Message::Await { step: 1, principal, segment, above: Version(3), timeout_us: 5 },
             Message::Lock { step: 1, principal, segment, lock_request, timeout_us: 5 },
             Message::Unlock { step: 1, segment, token: LockToken(9) },
+            Message::Renew { step: 1, segment, token: LockToken(9), lease_us: 7 },
             Message::Release { step: 1, principal, segment },
             Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 3 },
             Message::Get {

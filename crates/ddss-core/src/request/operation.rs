@@ -160,6 +160,15 @@ pub enum Operation {
         /// Token of the grant.
         token: LockToken,
     },
+    /// Extends the lease of a lock that is still in force, counted from now. It never ends sooner than before.
+    Renew {
+        /// Segment of the lock.
+        segment: SegmentId,
+        /// Token of the grant.
+        token: LockToken,
+        /// New lease, in microseconds.
+        lease_us: u32,
+    },
     /// Lists segments at home at one node, by page: the [`ListQuery`](crate::ListQuery) is in the arena, the page
     /// overwrites it.
     List {
@@ -234,6 +243,7 @@ impl Operation {
             | Operation::Await { segment, .. }
             | Operation::Lock { segment, .. }
             | Operation::Unlock { segment, .. }
+            | Operation::Renew { segment, .. }
             | Operation::Stat { segment, .. }
             | Operation::Break { segment }
             | Operation::Cancel { segment, .. }
@@ -271,7 +281,7 @@ impl Operation {
         match *self {
             Operation::Put { conditions, .. } | Operation::PutMany { conditions, .. } => conditions.token,
             Operation::Atomic { token, .. } => token,
-            Operation::Unlock { token, .. } => Some(token),
+            Operation::Unlock { token, .. } | Operation::Renew { token, .. } => Some(token),
             _ => None,
         }
     }
@@ -297,7 +307,8 @@ impl Operation {
             | Operation::Permit { .. }
             | Operation::Break { .. }
             | Operation::Atomic { .. }
-            | Operation::Unlock { .. } => false,
+            | Operation::Unlock { .. }
+            | Operation::Renew { .. } => false,
         }
     }
 }
@@ -358,6 +369,10 @@ pub enum AtomicOp {
     Add(u64),
     /// Stores this value.
     Swap(u64),
+    /// Stores this value if it is greater.
+    Max(u64),
+    /// Subtracts, unless the word is smaller.
+    CheckedSub(u64),
     /// Stores `new` if the word is `expected`.
     CompareSwap {
         /// Required old value.
@@ -373,6 +388,9 @@ impl AtomicOp {
         match self {
             AtomicOp::Add(add) => Some(old.wrapping_add(add)),
             AtomicOp::Swap(new) => Some(new),
+            AtomicOp::Max(value) if value > old => Some(value),
+            AtomicOp::Max(_) => None,
+            AtomicOp::CheckedSub(sub) => old.checked_sub(sub),
             AtomicOp::CompareSwap { expected, new } if expected == old => Some(new),
             AtomicOp::CompareSwap { .. } => None,
         }
@@ -384,6 +402,8 @@ impl AtomicOp {
             AtomicOp::Add(add) => (1, add, 0),
             AtomicOp::Swap(new) => (2, new, 0),
             AtomicOp::CompareSwap { expected, new } => (3, expected, new),
+            AtomicOp::Max(value) => (4, value, 0),
+            AtomicOp::CheckedSub(sub) => (5, sub, 0),
         }
     }
 
@@ -393,6 +413,8 @@ impl AtomicOp {
             1 => Ok(AtomicOp::Add(first)),
             2 => Ok(AtomicOp::Swap(first)),
             3 => Ok(AtomicOp::CompareSwap { expected: first, new: second }),
+            4 => Ok(AtomicOp::Max(first)),
+            5 => Ok(AtomicOp::CheckedSub(first)),
             _ => Err(Failure::Malformed),
         }
     }

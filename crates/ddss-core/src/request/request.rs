@@ -54,6 +54,7 @@ const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
 const OP_CANCEL: u8 = 17;
 const OP_COLLECT: u8 = 18;
+const OP_RENEW: u8 = 27;
 
 /// Weight of a request that creates, releases or changes a segment, or lists segments. A client that calls without a
 /// pause meets that in one of 500 calls.
@@ -159,6 +160,10 @@ impl Request {
             Operation::Unlock { segment, token } => {
                 (entry[2], entry[6]) = (segment.to_bits(), token.0);
                 OP_UNLOCK
+            }
+            Operation::Renew { segment, token, lease_us } => {
+                (entry[2], entry[6], entry[7]) = (segment.to_bits(), token.0, lease_us.into());
+                OP_RENEW
             }
             Operation::List { node, text } => {
                 entry[3] = node.0.into();
@@ -307,11 +312,12 @@ impl Request {
             }
             OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
             OP_LOCK => {
-                let lease_us = u32::try_from(entry[6]).unwrap_or(u32::MAX).clamp(1, LEASE_MAX_US);
+                let lease_us = take_lease(entry[6])?;
                 let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
                 Ok(Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us } })
             }
             OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
+            OP_RENEW => Ok(Operation::Renew { segment, token: LockToken(entry[6]), lease_us: take_lease(entry[7])? }),
             OP_LIST if bytes as usize <= LIST_TEXT_BYTES_MAX => {
                 let node = u16::try_from(offset).map_err(|_| Failure::Malformed)?;
                 Ok(Operation::List { node: NodeId(node), text: range })
@@ -390,6 +396,15 @@ fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {
     let unused = 8 * (INLINE_REQUEST_BYTES_MAX as u32 - bytes);
     let held = u128::MAX.checked_shr(unused).unwrap_or(0) & words;
     Ok(Payload::Inline { bytes: held.to_le_bytes(), length: bytes as u8 })
+}
+
+/// Checks a lease. A longer one than the maximum is refused: a lock that ended sooner than its holder expects would not
+/// exclude.
+fn take_lease(lease_us: u64) -> Result<u32, Failure> {
+    match u32::try_from(lease_us) {
+        Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(lease_us),
+        _ => Err(Failure::BadLease),
+    }
 }
 
 /// Checks the number of ranges of a vectored call with that arena length.
@@ -474,7 +489,7 @@ mod tests {
                     PutConditions { version: Some(Version(a)), token: Some(LockToken(b)), requested_model: None };
                 Operation::Put { segment, offset, from, conditions }
             }),
-            (segment.clone(), 0..1_000_000u64, 1..=3u8, any::<u64>(), any::<u64>()).prop_map(
+            (segment.clone(), 0..1_000_000u64, 1..=5u8, any::<u64>(), any::<u64>()).prop_map(
                 |(segment, word, kind, a, b)| {
                     let b = if kind == 3 { b } else { 0 };
                     let change = AtomicOp::from_parts(kind, a, b).expect("a good kind");
@@ -491,6 +506,11 @@ mod tests {
             ),
             (segment.clone(), any::<u64>())
                 .prop_map(|(segment, token)| { Operation::Unlock { segment, token: LockToken(token) } }),
+            (segment.clone(), any::<u64>(), 1..=LEASE_MAX_US).prop_map(|(segment, token, lease_us)| Operation::Renew {
+                segment,
+                token: LockToken(token),
+                lease_us
+            }),
             (segment, any::<u64>(), any::<[u8; 16]>(), 0..=16u8).prop_map(|(segment, offset, mut bytes, length)| {
                 bytes[length as usize..].fill(0);
                 Operation::Put {
@@ -531,6 +551,19 @@ mod tests {
                     prop_assert!(into.bytes as usize <= TRANSFER_BYTES_MAX);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn lease_beyond_the_maximum_is_refused() {
+        // If this broke, a lock would end sooner than its holder was promised.
+        let segment = SegmentId::from_bits(7);
+        let of = |operation| Request::decode(&Request::new(RequestId(3), operation).encode());
+        for lease_us in [0, LEASE_MAX_US + 1, u32::MAX] {
+            let refused = Err(BadRequest { id: RequestId(3), failure: Failure::BadLease });
+            let lock_request = LockRequest { shared: false, no_wait: false, lease_us };
+            assert_eq!(of(Operation::Lock { segment, lock_request }), refused);
+            assert_eq!(of(Operation::Renew { segment, token: LockToken(1), lease_us }), refused);
         }
     }
 

@@ -376,6 +376,10 @@ impl World<'_> {
                     lock_request: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us },
                 }
             }
+            14 if ranges == 1 => {
+                let lease_us = 1 + self.input.word() as u32 % 1_000_000;
+                Operation::Renew { segment, token: token.unwrap_or_default(), lease_us }
+            }
             14 => Operation::Unlock { segment, token: token.unwrap_or_default() },
             15 => Operation::Stat { segment, page: range },
             16 => {

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     GetHeld,
     PutHeld,
     AddHeld,
+    /// Extends the lease of the lock.
+    Renew,
     Unlock,
     Await(u64),
     Stat,
@@ -61,6 +63,8 @@ pub(crate) struct HeldLock {
     /// Time of the request, and time at which the holder received the grant.
     pub(crate) asked_us: u64,
     pub(crate) granted_us: u64,
+    /// Time of the request of the last renewal that succeeded.
+    pub(crate) renewed_us: Option<u64>,
     /// Version that the holder saw under the lock.
     pub(crate) version: Option<u64>,
     /// True after the last call under the lock.

@@ -319,7 +319,7 @@ impl Simulator {
 
     /// Checks that a lock was not lost before its lease ended, unless its holder's node lost the connection to the home.
     fn lock_lost(&mut self, held: &HeldLock) {
-        let lasts_until_us = held.asked_us + u64::from(LEASE_US);
+        let lasts_until_us = held.renewed_us.unwrap_or(held.asked_us) + u64::from(LEASE_US);
         if self.now_us < lasts_until_us && self.last_fault_us + 50_000 < held.asked_us && !self.is_gone(held.target.id)
         {
             self.violation(format!("a lock was lost at {}, before its lease ran out: {held:?}", self.now_us));
@@ -340,9 +340,19 @@ impl Simulator {
             Kind::Lock { shared } => {
                 let (token, granted_us) = (LockToken(first_word(completion)), now_us);
                 let (target, asked_us) = (asked.target, asked.began_us);
-                Some(HeldLock { target, token, shared, asked_us, granted_us, version: None, over: false })
+                Some(HeldLock {
+                    target,
+                    token,
+                    shared,
+                    asked_us,
+                    granted_us,
+                    renewed_us: None,
+                    version: None,
+                    over: false,
+                })
             }
             Kind::GetHeld => held.map(|held| HeldLock { version: Some(completion.version.0), ..held }),
+            Kind::Renew => held.map(|held| HeldLock { renewed_us: Some(asked.began_us), ..held }),
             Kind::PutHeld | Kind::AddHeld => held.map(|held| HeldLock { over: true, ..held }),
             Kind::Unlock => None,
             _ => held,

@@ -37,7 +37,9 @@ impl Simulator {
         let client = &self.nodes[node].clients[index];
         let seen = client.seen;
         if let Some(held) = client.held {
-            return (self.choose_held(&held), held.target);
+            // Renewals are more frequent than the calls of a critical section, so that some keep a lock for long.
+            let kind = if self.random.one_in(3) { Kind::Renew } else { self.choose_held(&held) };
+            return (kind, held.target);
         }
         if self.random.one_in(12) {
             return self.choose_name();
@@ -204,6 +206,7 @@ impl Simulator {
                 Operation::Lock { segment, lock_request: LockRequest { shared, no_wait: false, lease_us: LEASE_US } }
             }
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
+            Kind::Renew => Operation::Renew { segment, token: token.unwrap_or_default(), lease_us: LEASE_US },
             Kind::Await(above) => Operation::Await { segment, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit(mode) => {

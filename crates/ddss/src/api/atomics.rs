@@ -61,6 +61,38 @@ calls! {
             wait!(self.run_atomic("compare and swap a word of", offset, change, None))
         }
 
+        /// Raises the word at `offset` (a multiple of 8) to `value`, and returns the previous value. A word that is not
+        /// less stays unchanged, and so does the version.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// let peak = client.allocate("peak", ddss::Spec::new(8))?;
+        /// assert_eq!(peak.fetch_max(0, 7)?.before, 0);
+        /// let smaller = peak.fetch_max(0, 5)?;
+        /// assert_eq!((smaller.before, smaller.stamp.version.0), (7, 1));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn fetch_max(&self, offset: u64, value: u64) -> Result<AtomicResult, Error> {
+            wait!(self.run_atomic("raise a word of", offset, AtomicOp::Max(value), None))
+        }
+
+        /// Subtracts from the word at `offset` (a multiple of 8), and returns the previous value. If that is less than
+        /// `sub`, the word and the version stay unchanged.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// let stock = client.allocate("stock", ddss::Spec::new(8))?;
+        /// stock.fetch_add(0, 3)?;
+        /// let has_sold = |wanted| Ok::<_, ddss::Error>(stock.checked_sub(0, wanted)?.before >= wanted);
+        /// assert!(has_sold(2)? && !has_sold(2)? && has_sold(1)?);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn checked_sub(&self, offset: u64, sub: u64) -> Result<AtomicResult, Error> {
+            wait!(self.run_atomic("subtract from", offset, AtomicOp::CheckedSub(sub), None))
+        }
+
         pub(crate) async fn run_atomic(
             &self,
             action: &'static str,

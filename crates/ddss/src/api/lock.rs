@@ -7,13 +7,14 @@ use crate::call::priority::Priority;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::lease::HeldLease;
 use crate::plan::{Decoder, PlannedCall};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value, first_word};
 use ddss_core::limits::{LEASE_DEFAULT_US, LEASE_MAX_US};
 use ddss_core::{AtomicOp, BadArgument, Failure, LockRequest, LockToken, Operation, PutConditions, Version};
 use std::ops::RangeBounds;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Options of a lock request.
 ///
@@ -38,13 +39,14 @@ pub struct LockOptions {
     shared: bool,
     no_wait: bool,
     lease: Duration,
+    keep_alive: bool,
     timeout: Option<Duration>,
 }
 
 impl Default for LockOptions {
     fn default() -> Self {
         let lease = Duration::from_micros(LEASE_DEFAULT_US.into());
-        Self { shared: false, no_wait: false, lease, timeout: None }
+        Self { shared: false, no_wait: false, lease, keep_alive: false, timeout: None }
     }
 }
 
@@ -70,6 +72,32 @@ impl LockOptions {
     /// grants the lock to the next request and refuses operations under the old one.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Renews the lease while the guard lives, three times per lease, by a thread of the client. A short lease then means
+    /// that the lock is free soon after its holder dies or hangs, and a holder that lives keeps it.
+    ///
+    /// A holder that was stopped for longer than the lease has lost the lock; so has one whose home restarted or moved.
+    /// [`LockGuard::lease_left`] is zero from then on. Each call through the guard is refused with
+    /// [`Failure::LockLost`], whether the holder knows of the loss or not.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+    /// use ddss::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// let leader = client.allocate("leader", ddss::Spec::new(64))?;
+    /// let term = leader.lock_with(LockOptions::new().lease(Duration::from_secs(3)).keep_alive())?;
+    /// while !term.lease_left().is_zero() {
+    ///     // The work of a leader.
+    /// #   break;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_alive(mut self) -> Self {
+        self.keep_alive = true;
         self
     }
 
@@ -114,6 +142,7 @@ pub struct LockGuard {
     segment: Segment,
     token: LockToken,
     stamp: Stamp,
+    pub(crate) lease: HeldLease,
     open: bool,
 }
 
@@ -140,7 +169,12 @@ calls! {
             let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
             let plan = self.location().plan("lock", Operation::Lock { segment: self.id(), lock_request });
             let call = plan.returns(|completion, _| (LockToken(first_word(completion)), Stamp::of(completion)));
-            wait!(self.take_lock(options.time(self.time()), call))
+            let asked = Instant::now();
+            let mut guard = wait!(self.take_lock(options.time(self.time()), (options.lease, asked), call))?;
+            if options.keep_alive {
+                guard.keep_lease(asked)?;
+            }
+            Ok(guard)
         }
     }
 }
@@ -155,6 +189,16 @@ calls! {
         /// Returns the version that the segment had when the lock was granted.
         pub fn version(&self) -> Version {
             self.stamp.version
+        }
+
+        /// Returns the remaining time of the lease; zero once the lock is lost, and from then on.
+        ///
+        /// The time is counted from before the lock request or its last renewal, so that the home ends the lease no
+        /// sooner. A lock that waited in the queue is the exception until its first renewal: its time is counted from
+        /// the answer. A lock can be lost earlier, for instance with the connection to its home; calls under the lock
+        /// and renewals find that out.
+        pub fn lease_left(&self) -> Duration {
+            self.lease.current().left()
         }
 
         /// Returns the conditions of a put under the lock.
@@ -222,6 +266,29 @@ calls! {
             wait!(self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token)))
         }
 
+        /// Extends the lease to its whole length, counted from now. A lock that is lost is not taken again: the call
+        /// fails with [`Failure::LockLost`].
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// # let account = client.allocate("account", ddss::Spec::new(64))?;
+        /// let held = account.lock()?;
+        /// held.renew()?;
+        /// account.break_lock()?;
+        /// assert_eq!(held.renew().expect_err("it is broken").failure(), Some(ddss::Failure::LockLost));
+        /// assert!(held.lease_left().is_zero());
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn renew(&self) -> Result<(), Error> {
+            let lease = self.lease.current();
+            let plan = self.segment.location().plan_renewal(self.token, lease.duration());
+            let sent = Instant::now();
+            let renewed = wait!(self.segment.client().run(self.segment.time(), plan.returns(|_, _| ())));
+            lease.record(sent, renewed.as_ref().err());
+            renewed
+        }
+
         /// Releases the lock; fails if the guard had already lost it.
         pub async fn unlock(mut self) -> Result<(), Error> {
             wait!(self.release())
@@ -233,19 +300,26 @@ impl Segment {
     fn take_lock(
         &self,
         time: Deadline,
+        (lease, asked): (Duration, Instant),
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
     ) -> Result<LockGuard, Error> {
         let (token, stamp) = self.client().run_wait(time, call)?;
-        Ok(LockGuard { segment: self.clone(), token, stamp, open: true })
+        let lease = HeldLease::granted(lease, asked);
+        Ok(LockGuard { segment: self.clone(), token, stamp, lease, open: true })
     }
 }
 
 impl LockGuard {
+    fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
+        self.lease.keep(self.segment.clone(), self.token, asked)
+    }
+
     fn release(&mut self) -> Result<(), Error> {
         /// Minimum time of an unlock. Other clients wait for the lock, so the unlock goes out even if its holder has no
         /// time left.
         const UNLOCK_TIME_MIN: Duration = Duration::from_millis(1);
         self.open = false;
+        self.lease.stop();
         let (client, mut time) =
             (self.segment.client(), Deadline::of(self.segment.time().remaining().max(UNLOCK_TIME_MIN)));
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };

@@ -4,10 +4,13 @@ use super::reactor::Reactor;
 use super::segment::AsyncSegment;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::lease::HeldLease;
 use crate::plan::{Decoder, PlannedCall};
+use crate::segment::Segment;
 use crate::value::Stamp;
 use ddss_core::{Failure, LockToken, Operation};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A segment's lock: [`LockGuard`](crate::LockGuard) for tasks.
 ///
@@ -33,6 +36,7 @@ pub struct AsyncLockGuard {
     pub(crate) segment: AsyncSegment,
     pub(crate) token: LockToken,
     pub(crate) stamp: Stamp,
+    pub(crate) lease: HeldLease,
     /// Reactor of the channel on which the lock was granted.
     reactor: Arc<Reactor>,
     open: bool,
@@ -51,15 +55,25 @@ impl AsyncSegment {
     pub(crate) async fn take_lock(
         &self,
         time: Deadline,
+        (lease, asked): (Duration, Instant),
         call: PlannedCall<'_, impl Decoder<(LockToken, Stamp)>>,
     ) -> Result<AsyncLockGuard, Error> {
         let ((token, stamp), reactor) = self.client().run_gathered(time, call, None).await?;
-        Ok(AsyncLockGuard { segment: self.clone(), token, stamp, reactor, open: true })
+        let lease = HeldLease::granted(lease, asked);
+        Ok(AsyncLockGuard { segment: self.clone(), token, stamp, lease, reactor, open: true })
     }
 }
 
 impl AsyncLockGuard {
+    /// Has the client's keeper renew the lease. Its thread makes blocking calls, so that a runtime that is busy loses no
+    /// lock.
+    pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
+        let (client, location) = (self.segment.client().blocking().clone(), self.segment.location().clone());
+        self.lease.keep(Segment::at(client, location), self.token, asked)
+    }
+
     pub(crate) async fn release(&mut self) -> Result<(), Error> {
+        self.lease.stop();
         let (client, time) = (self.segment.client(), self.segment.time());
         let operation = Operation::Unlock { segment: self.segment.id(), token: self.token };
         let call = self.segment.location().plan("unlock", operation).returns(|_, _| ());

@@ -145,6 +145,7 @@ fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 13]
         ("an atomic", Operation::Atomic { segment, offset: 0, change: AtomicOp::Swap(0), token: none }),
         ("a lock", Operation::Lock { segment, lock_request }),
         ("an unlock", Operation::Unlock { segment, token: LockToken(token) }),
+        ("a renewal", Operation::Renew { segment, token: LockToken(token), lease_us: 1 }),
         ("facts", Operation::Stat { segment, page: PAGE }),
         (
             "other permissions",
@@ -192,6 +193,7 @@ pub(crate) fn uses_foreign_lock_token(target: &Target) -> AttackResult {
     let token = LockToken(target.token);
     let segment = target.held;
     liar.is_denied("an unlock", Operation::Unlock { segment, token })?;
+    liar.is_denied("a renewal", Operation::Renew { segment, token, lease_us: 1 })?;
     let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 8 });
     liar.is_denied("a put", Operation::Put { segment, offset: 0, from, conditions })?;
@@ -202,6 +204,7 @@ pub(crate) fn uses_foreign_lock_token(target: &Target) -> AttackResult {
     // Guesses tokens close to it as well.
     for near in [target.token.wrapping_sub(1), target.token + 1, 0, u64::MAX] {
         liar.is_denied("a guessed unlock", Operation::Unlock { segment, token: LockToken(near) })?;
+        liar.is_denied("a guessed renewal", Operation::Renew { segment, token: LockToken(near), lease_us: 1 })?;
     }
     Ok(())
 }

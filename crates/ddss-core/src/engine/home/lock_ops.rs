@@ -82,6 +82,30 @@ impl Home<'_> {
         Ok(fields)
     }
 
+    /// Extends the lease of a grant that is in force. A renewal never revives a lock: the next waiter may have it.
+    pub(crate) fn renew_at_home(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        token: LockToken,
+        owner: LockOwner,
+        lease_us: u32,
+    ) -> Result<ReplyFields, Failure> {
+        if self.segments.get(id)?.replication.is_some() {
+            // Another home may have granted the lock since.
+            self.check_home(now, id)?;
+        }
+        let forgets = planted!(self.segments, UnrecordedRenewal);
+        let segment = self.segments.get_mut(id)?;
+        let until_us = if forgets { 0 } else { now.steady_us.saturating_add(lease_us.into()) };
+        if !segment.lock_queue.renew(token, owner, now.steady_us, until_us) {
+            return Err(Failure::LockLost);
+        }
+        let fields = ReplyFields::of(segment.stamp(), 0);
+        self.segments.mark_busy(id);
+        Ok(fields)
+    }
+
     /// Breaks a lock, for the segment's owner and root. A holder that still lives learns it from its next put under the
     /// lock, which is refused as after the end of its lease.
     pub(crate) fn break_at_home(

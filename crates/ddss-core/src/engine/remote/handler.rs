@@ -88,6 +88,7 @@ impl Remote<'_> {
             | WaitState::Release { .. }
             | WaitState::Allocate { .. }
             | WaitState::Unlock { .. }
+            | WaitState::Renew { .. }
             | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
             WaitState::Lookup
             | WaitState::Info { .. }

@@ -421,6 +421,9 @@ impl Remote<'_> {
                     until_us,
                 });
             }
+            WaitState::Renew { segment, token, lease_us } => {
+                self.renewal_answered(now, segment, token, (lease_us, outcome));
+            }
             WaitState::LateLock { segment } => {
                 if outcome == Outcome::Done {
                     self.release_remote_lock(node, segment, LockToken(fields.word));
@@ -464,6 +467,7 @@ impl Remote<'_> {
                 let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
                 self.output.send(home, Message::Unlock { step, segment, token });
             }
+            Operation::Renew { segment, token, lease_us } => self.renew_remote(&caller, segment, token, lease_us)?,
             Operation::Stat { segment, page } => {
                 let home = self.reachable_home(segment)?;
                 let step = self.begin(&caller, WaitState::Page { node: home, into: page, list: false })?.to_bits();
@@ -520,6 +524,7 @@ impl Remote<'_> {
             | WaitState::Release { .. }
             | WaitState::Put { .. }
             | WaitState::Unlock { .. }
+            | WaitState::Renew { .. }
             | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
         };
         self.output.finish(&pending, outcome);

@@ -319,6 +319,15 @@ impl LockQueue {
         self.holders.len() < before
     }
 
+    /// Extends a grant that is in force; `false` if it is not, or belongs to another owner. An earlier end is ignored,
+    /// so that a renewal that arrives late takes nothing away.
+    pub(crate) fn renew(&mut self, token: LockToken, owner: LockOwner, now_us: u64, until_us: u64) -> bool {
+        let is_it = |holder: &&mut Holder| holder.token == token && holder.owner == owner && holder.until_us > now_us;
+        let Some(holder) = self.holders.iter_mut().find(is_it) else { return false };
+        holder.until_us = holder.until_us.max(until_us);
+        true
+    }
+
     /// Releases all grants; returns their number.
     pub(crate) fn release_all(&mut self) -> usize {
         std::mem::take(&mut self.holders).len()
@@ -457,6 +466,23 @@ mod tests {
         assert!(!lock_queue.admits(LockToken(1), LockOwner::Peer(NodeId(2)), 49), "the lock belongs to another owner");
         assert!(lock_queue.expire_leases(50));
         assert!(lock_queue.is_idle());
+    }
+
+    #[test]
+    fn only_a_lease_in_force_is_renewed_by_its_owner() {
+        // If this broke, a holder could take back a lock that it had lost, or extend the lock of another.
+        let mut lock_queue = LockQueue::default();
+        lock_queue.grant(hold(1, false));
+        let (token, owner) = (LockToken(1), LockOwner::Peer(NodeId(1)));
+        assert!(!lock_queue.renew(token, LockOwner::Peer(NodeId(2)), 10, 90), "another owner");
+        assert!(!lock_queue.renew(LockToken(2), owner, 10, 90), "another token");
+        assert!(lock_queue.renew(token, owner, 49, 90));
+        assert!(lock_queue.renew(token, owner, 49, 60), "a renewal never shortens a lease");
+        assert!(!lock_queue.expire_leases(89));
+        assert!(lock_queue.admits(token, owner, 89) && !lock_queue.admits(token, owner, 90));
+        assert!(!lock_queue.renew(token, owner, 90, 200), "the lease has ended, though no tick has removed it");
+        assert!(lock_queue.expire_leases(90));
+        assert!(!lock_queue.renew(token, owner, 50, 200));
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(crate) enum WaitState {
     LateLock { segment: SegmentId },
     /// End of an unlock.
     Unlock { segment: SegmentId, token: LockToken },
+    /// Answer to a renewal.
+    Renew { segment: SegmentId, token: LockToken, lease_us: u32 },
     /// Answer to a put, with its staging memory.
     Put { segment: SegmentId, ticket: Option<Ticket> },
 }
@@ -93,7 +95,8 @@ impl WaitState {
             | WaitState::Answer { segment, .. }
             | WaitState::Lock { segment, .. }
             | WaitState::LateLock { segment }
-            | WaitState::Unlock { segment, .. } => Some(segment),
+            | WaitState::Unlock { segment, .. }
+            | WaitState::Renew { segment, .. } => Some(segment),
             WaitState::Lookup | WaitState::Allocate { .. } | WaitState::Release { .. } | WaitState::Page { .. } => None,
         }
     }

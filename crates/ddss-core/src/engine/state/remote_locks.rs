@@ -43,6 +43,13 @@ impl RemoteLocks {
         self.0.iter().any(|lock| (lock.segment, lock.token, lock.client) == key)
     }
 
+    /// Records a later end of the lease.
+    pub(crate) fn extend(&mut self, segment: SegmentId, token: LockToken, until_us: u64) {
+        for lock in self.0.iter_mut().filter(|lock| (lock.segment, lock.token) == (segment, token)) {
+            lock.until_us = lock.until_us.max(until_us);
+        }
+    }
+
     /// Removes a grant. Two homes may give the same token.
     pub(crate) fn remove(&mut self, segment: SegmentId, token: LockToken) {
         self.0.retain(|lock| (lock.segment, lock.token) != (segment, token));
@@ -93,7 +100,11 @@ mod tests {
         assert!(
             locks.contains(client(1), id(2, 1), LockToken(1)) && !locks.contains(client(2), id(2, 1), LockToken(1))
         );
-        locks.expire(10);
+        locks.extend(id(2, 1), LockToken(1), 12);
+        locks.extend(id(2, 1), LockToken(1), 11);
+        locks.expire(11);
+        assert_eq!(locks.token_of(client(1), id(2, 1)), Some(LockToken(1)), "its lease was renewed");
+        locks.expire(12);
         assert_eq!(locks.token_of(client(1), id(2, 1)), None);
         locks.remove_home(NodeId(2));
         locks.remove_segment(id(3, 3));

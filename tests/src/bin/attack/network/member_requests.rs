@@ -179,6 +179,7 @@ pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, token) = (target.held, LockToken(target.token));
     member.is_denied(|step| Message::Unlock { step, segment, token }, &[])?;
+    member.is_denied(|step| Message::Renew { step, segment, token, lease_us: 1 }, &[])?;
     let (conditions, staged, timeout_us) =
         (PutConditions { token: Some(token), ..PutConditions::default() }, Message::NOT_STAGED, TIMEOUT_US);
     let put = |step| Message::Put {

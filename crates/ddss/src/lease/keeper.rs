@@ -1,0 +1,255 @@
+//! The keeper: a thread of a client that renews the leases of its guards with [`LockOptions::keep_alive`].
+//!
+//! One thread serves all guards of a client. Renewals that are due together are in flight together, and each round has
+//! a deadline, so that a home that does not answer delays no other lease beyond its end. The thread ends with the last
+//! guard.
+//!
+//! [`LockOptions::keep_alive`]: crate::LockOptions::keep_alive
+
+use super::held_lease::Lease;
+use crate::call::channels::NoCompletion;
+use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
+use crate::call::priority::Priority;
+use crate::client::Client;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::plan::CallPlan;
+use crate::segment::Segment;
+use ddss_core::LockToken;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Maximum time of one round of renewals.
+const ROUND_MAX: Duration = Duration::from_secs(1);
+
+/// Leases that the thread of a client renews.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseKeeper {
+    state: Mutex<KeeperState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct KeeperState {
+    leases: Vec<Arc<Renewable>>,
+    is_running: bool,
+}
+
+/// A lock with its lease.
+#[derive(Debug)]
+struct Renewable {
+    segment: Segment,
+    token: LockToken,
+    lease: Lease,
+}
+
+impl Renewable {
+    fn plan(&self) -> CallPlan<'_> {
+        self.segment.location().plan_renewal(self.token, self.lease.duration())
+    }
+}
+
+/// A guard's share of the keeper: dropping it ends the renewals.
+#[derive(Debug)]
+pub(crate) struct KeptLease(Arc<Renewable>);
+
+impl KeptLease {
+    /// Adds a lease to those of its client's keeper.
+    pub(crate) fn begin(segment: Segment, token: LockToken, lease: Lease) -> Result<Self, Error> {
+        let keeper = segment.client().keeper();
+        let renewable = Arc::new(Renewable { segment: segment.clone(), token, lease });
+        let mut state = keeper.state();
+        if !state.is_running {
+            let keeper = Arc::clone(keeper);
+            let thread = std::thread::Builder::new().name("ddss-leases".to_owned());
+            thread.spawn(move || keeper.run()).map_err(Error::Thread)?;
+            state.is_running = true;
+        }
+        state.leases.push(Arc::clone(&renewable));
+        drop(state);
+        keeper.changed.notify_one();
+        Ok(Self(renewable))
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.0.lease
+    }
+}
+
+impl Drop for KeptLease {
+    fn drop(&mut self) {
+        let keeper = self.0.segment.client().keeper();
+        keeper.state().leases.retain(|kept| !Arc::ptr_eq(kept, &self.0));
+        keeper.changed.notify_one();
+    }
+}
+
+impl LeaseKeeper {
+    /// Returns true while the thread runs.
+    #[cfg(test)]
+    fn is_running(&self) -> bool {
+        self.state().is_running
+    }
+
+    fn state(&self) -> MutexGuard<'_, KeeperState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        loop {
+            state.leases.retain(|kept| !kept.lease.is_lost());
+            let Some(next) = state.leases.iter().map(|kept| kept.lease.due()).min() else {
+                state.is_running = false;
+                return;
+            };
+            let now = Instant::now();
+            if next > now {
+                let waited = self.changed.wait_timeout(state, next - now);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let due: Vec<_> = state.leases.iter().filter(|kept| kept.lease.due() <= now).cloned().collect();
+            drop(state);
+            renew_all(&due);
+            // The last handle of a client may be among them: it is dropped before the lock is taken.
+            drop(due);
+            state = self.state();
+        }
+    }
+}
+
+/// Renews leases, those of each shard together.
+fn renew_all(due: &[Arc<Renewable>]) {
+    let mut shards: Vec<u8> = due.iter().map(|kept| kept.segment.client().shard()).collect();
+    shards.sort_unstable();
+    shards.dedup();
+    for shard in shards {
+        let on_shard = |kept: &&Arc<Renewable>| kept.segment.client().shard() == shard;
+        let together: Vec<&Renewable> = due.iter().filter(on_shard).map(AsRef::as_ref).collect();
+        renew_together(together[0].segment.client(), &together);
+    }
+}
+
+fn renew_together(client: &Client, leases: &[&Renewable]) {
+    let shortest = leases.iter().map(|kept| kept.lease.duration()).min().unwrap_or(ROUND_MAX);
+    let time = Deadline::of((shortest / 4).min(ROUND_MAX));
+    let plans: Vec<CallPlan<'_>> = leases.iter().map(|kept| kept.plan()).collect();
+    let sent = Instant::now();
+    match run(client, time, &plans) {
+        Err(error) => leases.iter().for_each(|kept| kept.lease.record(sent, Some(&error))),
+        Ok(results) => {
+            for ((kept, plan), ended) in leases.iter().zip(&plans).zip(results) {
+                let renewed = client.conclude(ended, plan.action, plan.target);
+                kept.lease.record(sent, renewed.err().as_ref());
+            }
+        }
+    }
+}
+
+/// Runs all renewals in one pipeline. An error means that there is no daemon.
+fn run(client: &Client, mut time: Deadline, plans: &[CallPlan<'_>]) -> Result<Vec<FinishedCall>, Error> {
+    let session = client.0.session(&mut time, true)?;
+    let call = match session.channels.call(Priority::Holder, &mut time) {
+        Ok(call) => call,
+        Err(none) => return Ok(plans.iter().map(|_| Err(none)).collect()),
+    };
+    let mut pipeline = Pipeline::new(call, plans.iter().collect());
+    run_together(&mut [&mut pipeline]);
+    let results = pipeline.results();
+    if results.iter().any(|ended| matches!(ended, Err(NoCompletion::ShuttingDown))) {
+        session.attachment.set_draining();
+    }
+    Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestNode, block_on};
+    use crate::{Failure, LockGuard, LockOptions, Spec};
+    use std::time::{Duration, Instant};
+
+    /// Lease that a machine under load renews in time.
+    const LEASE: Duration = Duration::from_secs(6);
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn kept() -> LockOptions {
+        LockOptions::new().lease(LEASE).keep_alive()
+    }
+
+    fn wait_until(is_so: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < end, "it never was so");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn kept_locks_outlive_their_leases_until_their_guards_end() {
+        // If this broke, a leader that lives would be replaced, or a leader that is gone would lead for ever.
+        let node = TestNode::start_with(|config| config.progress_threads = 2);
+        let (mine, theirs) = (node.client(), node.client());
+        let names: Vec<String> = (0..8).map(|number| format!("lock/{number}")).collect();
+        let segments: Vec<_> = names.iter().map(|name| mine.allocate(name, Spec::new(64)).unwrap()).collect();
+        let guards: Vec<LockGuard> = segments.iter().map(|segment| segment.lock_with(kept()).unwrap()).collect();
+        // Each renewal comes a third of the lease after the one before: the fourth is beyond the first lease.
+        wait_until(|| guards.iter().all(|guard| guard.lease.current().renewals() >= 4));
+        for (guard, name) in guards.iter().zip(&names) {
+            assert!(!guard.lease_left().is_zero());
+            let other = theirs.open(name).unwrap().lock_with(LockOptions::new().no_wait());
+            assert_eq!(other.unwrap_err().failure(), Some(Failure::Locked));
+            guard.put(0, b"still").unwrap();
+        }
+        drop(guards);
+        for name in &names {
+            theirs.open(name).unwrap().lock_with(LockOptions::new().no_wait()).unwrap();
+        }
+        wait_until(|| !mine.keeper().is_running());
+        // The next guard starts the thread again.
+        let again = segments[0].lock_with(kept()).unwrap();
+        wait_until(|| again.lease.current().renewals() >= 1);
+    }
+
+    #[test]
+    fn lost_lock_is_not_renewed_and_its_guard_says_so() {
+        // If this broke, a process would count on a lock that another one has.
+        let node = TestNode::start();
+        let (mine, theirs) = (node.client(), node.client());
+        let segment = mine.allocate("locked", Spec::new(64)).unwrap();
+        let lost = segment.lock_with(kept()).unwrap();
+        assert_eq!(segment.break_lock().unwrap(), 1);
+        let next = theirs.open("locked").unwrap().lock().unwrap();
+        wait_until(|| lost.lease_left().is_zero());
+        assert_eq!(lost.renew().unwrap_err().failure(), Some(Failure::LockLost));
+        assert_eq!(lost.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+        wait_until(|| !mine.keeper().is_running());
+        next.renew().unwrap();
+        drop(lost);
+        next.put(0, b"next").unwrap();
+        // A lease that ended by itself is not revived.
+        let short = theirs.open("locked").unwrap();
+        next.unlock().unwrap();
+        let ended = short.lock_with(LockOptions::new().lease(Duration::from_micros(1))).unwrap();
+        let after = segment.lock().unwrap();
+        assert_eq!(ended.renew().unwrap_err().failure(), Some(Failure::LockLost));
+        assert!(ended.lease_left().is_zero() && !after.lease_left().is_zero());
+    }
+
+    #[test]
+    fn task_holds_a_kept_lock() {
+        // If this broke, an asynchronous service could not lead.
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("task", Spec::new(64)).await.unwrap();
+            let guard = segment.lock_with(kept()).await.unwrap();
+            wait_until(|| guard.lease.current().renewals() >= 4);
+            guard.renew().await.unwrap();
+            assert!(guard.lease_left() > Duration::ZERO && guard.lease_left() <= LEASE);
+            guard.put(0, b"led").await.unwrap();
+            guard.unlock().await.unwrap();
+            segment.lock_with(LockOptions::new().no_wait()).await.unwrap();
+        });
+    }
+}
