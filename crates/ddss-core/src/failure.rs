@@ -1,6 +1,6 @@
 //! Failures and outcomes of operations, and their encoding.
 
-use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX, UPLOADS_PER_CLIENT_MAX};
 use thiserror::Error;
 
 /// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
@@ -112,10 +112,18 @@ pub enum Failure {
         "no majority of the cluster's voters can be reached, so no name is created or released (ddss nodes shows the dead ones)"
     )]
     NoMajority = 29,
+    /// The parts of a large put are gone: its home restarted, or they waited too long.
+    #[error("the parts of this put are gone (its home restarted, or the put paused for too long): put again")]
+    UploadGone = 30,
+    /// Large puts fill their share of the home's memory.
+    #[error(
+        "the large puts in progress fill their share of the home's memory (half of ddssd --pool-bytes for all clients, a quarter for one, at most {UPLOADS_PER_CLIENT_MAX} puts of one client): put fewer or smaller values at a time, or raise --pool-bytes"
+    )]
+    UploadsFull = 31,
 }
 
 impl Failure {
-    const ALL: [Failure; 29] = [
+    const ALL: [Failure; 31] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -145,6 +153,8 @@ impl Failure {
         Failure::SegmentsFull,
         Failure::AudiencesFull,
         Failure::NoMajority,
+        Failure::UploadGone,
+        Failure::UploadsFull,
     ];
 
     /// Returns the number on the wire.

@@ -66,6 +66,8 @@ pub(crate) enum WaitState {
     Unlock { segment: SegmentId, token: LockToken },
     /// Answer to a put, with its staging memory.
     Put { segment: SegmentId, ticket: Option<Ticket> },
+    /// Answer to a part of a large put, with its staging memory.
+    Part { segment: SegmentId, ticket: Option<Ticket> },
 }
 
 impl WaitState {
@@ -90,6 +92,7 @@ impl WaitState {
             | WaitState::Fetch(PendingReads { transfer, .. })
             | WaitState::Home(transfer) => Some(transfer.segment),
             WaitState::Put { segment, .. }
+            | WaitState::Part { segment, .. }
             | WaitState::Answer { segment, .. }
             | WaitState::Lock { segment, .. }
             | WaitState::LateLock { segment }

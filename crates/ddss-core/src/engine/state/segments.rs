@@ -8,6 +8,7 @@ use crate::engine::state::memory::areas::{Areas, no_room};
 use crate::engine::state::replication::{ReplicatedSegment, Role};
 use crate::engine::state::segments::quotas::Accounts;
 use crate::engine::state::segments::segment_index::SegmentIndex;
+use crate::engine::state::uploads::LargeCommit;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::model::record::Record;
 use crate::model::segment::{Audience, Header, Name, Permissions};
@@ -49,6 +50,8 @@ pub(crate) struct Segment {
     is_marked_busy: bool,
     /// Requester of its creation, until its memory is there.
     forming: Option<Requester>,
+    /// Large value that the daemon writes.
+    pub(crate) large_commit: Option<Box<LargeCommit>>,
     /// New place, new permissions and requester of a move in progress.
     pending_move: Option<(u64, Permissions, Requester)>,
     /// Replication state, if it has or is a replica.
@@ -79,6 +82,7 @@ impl Segment {
             lock_queue,
             is_marked_busy,
             forming,
+            large_commit: None,
             pending_move,
             replication,
         }
