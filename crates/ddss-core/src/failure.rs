@@ -1,6 +1,6 @@
 //! Failures and outcomes of operations, and their encoding.
 
-use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX, UPLOADS_PER_CLIENT_MAX};
+use crate::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX, UPLOADS_PER_CLIENT_MAX, VALUE_BYTES_MAX};
 use thiserror::Error;
 
 /// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
@@ -30,7 +30,9 @@ pub enum Failure {
     #[error("busy: a table or queue is full, try again")]
     Busy = 5,
     /// The transfer exceeds the maximum size.
-    #[error("more than the {TRANSFER_BYTES_MAX} bytes that one transfer can move")]
+    #[error(
+        "more than the {TRANSFER_BYTES_MAX} bytes of one request (only a get or put of one range takes more, up to {VALUE_BYTES_MAX}; a put not if the segment has copies or a history)"
+    )]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
     #[error("the node has no memory left for a segment of that size")]

@@ -82,6 +82,16 @@ impl SegmentLocation {
         Ok((offset, self.check_value("get", offset, end)?))
     }
 
+    /// Returns offset and length of a range that a reader goes through.
+    pub(crate) fn place_of_stream(&self, range: impl RangeBounds<u64>) -> Result<(u64, u64), Error> {
+        let (offset, end) = bounds(range, self.bytes);
+        if u128::from(offset) > end || end > u128::from(self.bytes) {
+            let (action, target) = ("get", self.name.to_string());
+            return Err(Error::OutOfRange { action, target, offset, end, bytes: self.bytes });
+        }
+        Ok((offset, (end - u128::from(offset)) as u64))
+    }
+
     /// Returns offset and length of a range that one request reads.
     pub(crate) fn place_in_transfer(&self, range: impl RangeBounds<u64>) -> Result<(u64, usize), Error> {
         let (offset, end) = bounds(range, self.bytes);
