@@ -111,6 +111,7 @@ pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
         return false;
     }
     let Some(endpoint) = Endpoint::connecting(descriptor, destination) else { return false };
+    epoll::learn(socket, &endpoint);
     descriptor_table::insert_stream(socket, endpoint)
 }
 

@@ -26,6 +26,12 @@ fn entry(descriptor: RawFd) -> Option<&'static AtomicU32> {
     TABLE.get(descriptor as usize)
 }
 
+/// Returns true if the descriptor is that of a stream, unless the connection stays on TCP.
+#[inline(always)]
+pub(crate) fn may_leave_tcp(descriptor: RawFd) -> bool {
+    entry(descriptor).is_some_and(|entry| entry.load(Ordering::Relaxed) & KIND == STREAM)
+}
+
 /// Returns the stream behind a descriptor, unless the connection stays on TCP.
 #[inline]
 pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
@@ -41,6 +47,12 @@ pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
             return endpoint;
         }
     }
+}
+
+/// Returns true if a descriptor was ever a stream.
+#[inline]
+pub(crate) fn has_streams() -> bool {
+    HIGHEST.load(Ordering::Relaxed) >= 0
 }
 
 /// Returns the streams that may leave TCP or have left it, by descriptor.
@@ -98,7 +110,9 @@ pub(crate) fn remove(descriptor: RawFd) {
 pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
     let (Some(from), Some(to)) = (entry(original), entry(copy)) else { return };
     let code = from.load(Ordering::Acquire);
-    HIGHEST.fetch_max(copy, Ordering::Relaxed);
+    if code & KIND != 0 {
+        HIGHEST.fetch_max(copy, Ordering::Relaxed);
+    }
     let is_live = match code & KIND {
         STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),
         EPOLL => set_counts::share((code & !KIND) as usize),

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use ddss_stream::{Descriptor, Endpoint};
 
-use crate::{descriptor_table, rules};
+use crate::{descriptor_table, rules, sys};
 
 /// Longest spin in microseconds.
 const SPIN_VARIABLE: &str = "DDSS_STREAMS_SPIN_US";
@@ -18,6 +18,7 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 
 /// Prepares the library. Runs before the program's `main`.
 pub(crate) fn start() {
+    sys::install_fault_handler();
     if let Some(microseconds) = setting::<u64>(SPIN_VARIABLE) {
         ddss_stream::set_spin_max(microseconds.saturating_mul(1000));
     }

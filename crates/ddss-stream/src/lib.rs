@@ -68,6 +68,8 @@ pub use registry::{StreamRow, list};
 #[cfg(not(loom))]
 pub use stream::{Listener, Stream, Transport};
 #[cfg(not(loom))]
-pub use sys::{Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, registry_descriptor};
+pub use sys::{
+    Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, load, registry_descriptor, resume_address, store,
+};
 #[cfg(not(loom))]
 pub use thread_lock::forget_thread;

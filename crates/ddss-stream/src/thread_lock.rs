@@ -48,7 +48,7 @@ fn thread() -> u64 {
 }
 
 impl<'a> ThreadLock<'a> {
-    /// Takes the lock. `AGAIN`: this thread holds it, and a signal handler tries to take it again; or its owner is stopped.
+    /// Takes the lock. `DEADLK`: this thread holds it, and a signal handler tries to take it again. `AGAIN`: its owner is stopped.
     #[inline]
     pub(crate) fn take(word: &'a AtomicU64) -> Result<Self, Errno> {
         Self::take_within(word, LOCK_WAIT)
@@ -69,7 +69,7 @@ impl<'a> ThreadLock<'a> {
         for look in 1u32.. {
             let owner = word.load(Ordering::Relaxed);
             if owner == own {
-                return Err(Errno::AGAIN);
+                return Err(Errno::DEADLK);
             }
             let is_free = owner == 0 || look >= YIELDS && !is_alive(owner);
             if is_free && word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -171,7 +171,7 @@ mod tests {
         // If this broke, a signal handler that writes would wait for the thread that it interrupts.
         let word = AtomicU64::new(0);
         let held = ThreadLock::take(&word).unwrap();
-        assert_eq!(ThreadLock::take(&word).map(drop), Err(Errno::AGAIN));
+        assert_eq!(ThreadLock::take(&word).map(drop), Err(Errno::DEADLK));
         drop(held);
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use ddss_testkit::{binary, preload_library, skipped};
 
 mod bypass;
+mod campaign;
 
 /// Variable with the part that a child takes.
 const PART: &str = "DDSS_TEST_STREAM_PART";

@@ -4,6 +4,8 @@ use std::os::fd::RawFd;
 
 use ddss_stream::{Endpoint, Ready};
 
+use crate::sys::kernel::kernel_control;
+
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 const IN: u32 = libc::EPOLLIN as u32;
@@ -52,6 +54,15 @@ impl Item {
     pub(super) fn endpoint(&self) -> Option<Endpoint> {
         let (index, generation) = self.stream?;
         Endpoint::acquire(index).filter(|endpoint| endpoint.generation() == generation)
+    }
+
+    /// Gives the kernel the program's own data of a stream that stays on TCP: from then on its events pass as they are.
+    pub(super) fn return_to_kernel(&mut self, set: RawFd) {
+        // A change would arm a spent registration again.
+        let is_plain = self.events & ONCE == 0 && self.endpoint().is_none_or(|endpoint| endpoint.is_plain());
+        if is_plain && kernel_control(set, libc::EPOLL_CTL_MOD, self.descriptor, self.events, self.data).is_ok() {
+            self.stream = None;
+        }
     }
 
     /// Returns the events that the kernel must have for the TCP socket.

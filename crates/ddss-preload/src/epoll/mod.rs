@@ -4,4 +4,5 @@ mod item;
 mod set;
 mod sets;
 
-pub(crate) use sets::{convert, insert, set};
+pub(crate) use set::EpollSet;
+pub(crate) use sets::{convert, insert, learn, set};

@@ -25,6 +25,11 @@ const DELETE: i32 = libc::EPOLL_CTL_DEL;
 const END_BITS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 /// Marks the token of a bell.
 const BELL: u64 = 1;
+/// Upper bits of a token. The kernel keeps the program's own data of other descriptors, so that their events pass as they are.
+const TOKEN: u64 = 0xd55a << 48;
+const TOKEN_MASK: u64 = 0xffff << 48;
+const VERSION_BITS: u32 = 24;
+const INDEX_BITS: u32 = 23;
 
 type Room = [MaybeUninit<epoll_event>];
 
@@ -32,7 +37,42 @@ type Room = [MaybeUninit<epoll_event>];
 pub(crate) struct EpollSet {
     inner: Mutex<Inner>,
     returns: AtomicU32,
+    counts: Counts,
 }
+
+/// Counts that a wait needs without the lock. A thread counts itself, then looks for streams; one that brings a stream counts it, then
+/// looks for sleepers.
+struct Counts {
+    /// Streams whose interest the library keeps.
+    librarys: AtomicU32,
+    /// Threads that wait in the kernel, or are about to.
+    sleepers: AtomicU32,
+}
+
+impl Counts {
+    const fn new() -> Self {
+        Self { librarys: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) > 0
+    }
+
+    fn is_kernels(&self) -> bool {
+        self.librarys.load(Ordering::SeqCst) == 0
+    }
+
+    fn begin_sleep(&self) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn end_sleep(&self) {
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Counts of a set that was never created.
+static UNUSED: Counts = Counts::new();
 
 struct Inner {
     descriptor: RawFd,
@@ -41,8 +81,7 @@ struct Inner {
     /// Position of a descriptor's item, plus one.
     by_descriptor: Vec<u32>,
     awake: Vec<u32>,
-    librarys: usize,
-    sleepers: u32,
+    counts: &'static Counts,
     version: u32,
 }
 
@@ -54,26 +93,26 @@ impl EpollSet {
             free: Vec::new(),
             by_descriptor: Vec::new(),
             awake: Vec::new(),
-            librarys: 0,
-            sleepers: 0,
+            counts: &UNUSED,
             version: 0,
         };
-        Self { inner: Mutex::new(inner), returns: AtomicU32::new(0) }
+        Self { inner: Mutex::new(inner), returns: AtomicU32::new(0), counts: Counts::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn reset(&self, descriptor: RawFd) {
+    pub(super) fn reset(&'static self, descriptor: RawFd) {
         let mut inner = self.lock();
         inner.descriptor = descriptor;
         inner.items.clear();
         inner.free.clear();
         inner.by_descriptor.clear();
         inner.awake.clear();
-        inner.librarys = 0;
-        inner.sleepers = 0;
+        inner.counts = &self.counts;
+        self.counts.librarys.store(0, Ordering::SeqCst);
+        self.counts.sleepers.store(0, Ordering::SeqCst);
     }
 
     /// Adds, changes or removes a registration.
@@ -94,6 +133,20 @@ impl EpollSet {
         }
     }
 
+    /// Learns that a registered descriptor is about to connect, and may leave TCP: programs may register it before.
+    pub(super) fn learn(&self, descriptor: RawFd, endpoint: &Endpoint) {
+        let mut inner = self.lock();
+        let set = inner.descriptor;
+        let Some(index) = inner.item(descriptor) else { return };
+        let item = &mut inner.items[index as usize];
+        item.stream = Some((endpoint.index(), endpoint.generation()));
+        let (events, token) = (item.events, token(index, item));
+        if kernel_control(set, MODIFY, descriptor, events, token).is_err() {
+            // The program closed the descriptor that it had registered: this is another one.
+            inner.forget(index);
+        }
+    }
+
     pub(super) fn convert(&self, endpoint: &Endpoint) {
         let mut inner = self.lock();
         let set = inner.descriptor;
@@ -103,6 +156,42 @@ impl EpollSet {
                 inner.take_from_kernel(set, index as u32, endpoint);
             }
         }
+    }
+
+    /// Waits by the program's own call while no stream of the set is the library's. `None`: the library has to wait.
+    #[inline(always)]
+    pub(crate) fn wait_native(&self, native: impl FnOnce() -> i32) -> Option<i32> {
+        if !self.counts.is_kernels() {
+            return None;
+        }
+        self.counts.begin_sleep();
+        let found = if self.counts.is_kernels() { Some(native()) } else { None };
+        self.counts.end_sleep();
+        found
+    }
+
+    /// Returns true if an event has a token in place of the program's data.
+    #[inline(always)]
+    pub(crate) fn is_streams(event: &epoll_event) -> bool {
+        event.u64 & TOKEN_MASK == TOKEN
+    }
+
+    /// Puts the program's data in the place of tokens: of streams that may still leave TCP, or have just left it. Returns the number of
+    /// events that are left.
+    pub(crate) fn translate(
+        &self,
+        found: usize,
+        event_at: impl Fn(usize) -> epoll_event,
+        put: impl Fn(usize, epoll_event),
+    ) -> usize {
+        let (mut inner, mut reported) = (self.lock(), 0);
+        for event in (0..found).map(event_at) {
+            if let Some(event) = inner.take_event(event) {
+                put(reported, event);
+                reported += 1;
+            }
+        }
+        reported
     }
 
     /// Waits for events. The count of events in `room` is returned, or the error number.
@@ -116,11 +205,11 @@ impl EpollSet {
         let deadline = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         loop {
             let mut inner = self.lock();
-            if inner.librarys == 0 {
-                inner.sleepers += 1;
+            if self.counts.is_kernels() {
+                self.counts.begin_sleep();
                 drop(inner);
                 let waited = self.wait_in_kernel(set, room, remaining(deadline), mask);
-                self.lock().sleepers -= 1;
+                self.counts.end_sleep();
                 match waited? {
                     0 if deadline.is_none_or(|deadline| Instant::now() < deadline) => continue,
                     found => return Ok(found),
@@ -147,11 +236,11 @@ impl EpollSet {
                 inner.hand_over();
                 return Ok(found);
             }
-            inner.sleepers += 1;
+            self.counts.begin_sleep();
             drop(inner);
             let waited = self.wait_in_kernel(set, room, remaining(deadline), mask);
             let mut inner = self.lock();
-            inner.sleepers -= 1;
+            self.counts.end_sleep();
             inner.withdraw();
             found = waited?;
             if found < room.len() {
@@ -275,7 +364,7 @@ impl Inner {
         let (token, wanted) = (token(index, item), item.wanted_kernel_events(endpoint));
         item.kernel_events = wanted;
         let descriptor = item.descriptor;
-        self.librarys += 1;
+        self.counts.librarys.fetch_add(1, Ordering::SeqCst);
         // A second descriptor of the same stream finds the bell registered already.
         let bell = endpoint.bell().map_or(-1, |bell| bell.number());
         let _ = kernel_control(set, ADD, bell, (libc::EPOLLIN | libc::EPOLLET) as u32, token | BELL);
@@ -289,8 +378,9 @@ impl Inner {
         };
         let item = &mut self.items[index as usize];
         if !item.is_librarys {
-            kernel_control(set, MODIFY, descriptor, event.events, token(index, item))?;
-            (item.events, item.data) = (event.events, event.u64);
+            let changed = Item { events: event.events, data: event.u64, ..*item };
+            kernel_control(set, MODIFY, descriptor, event.events, token(index, &changed))?;
+            *item = changed;
             return Ok(());
         }
         let Some(endpoint) = item.endpoint() else {
@@ -349,7 +439,7 @@ impl Inner {
             if let Some(endpoint) = item.endpoint() {
                 endpoint.unregister();
             }
-            self.librarys -= 1;
+            self.counts.librarys.fetch_sub(1, Ordering::SeqCst);
         }
         if item.is_awake {
             self.awake.retain(|other| *other != index);
@@ -366,7 +456,7 @@ impl Inner {
             item.is_awake = true;
             self.awake.push(index);
         }
-        if self.sleepers > 0 {
+        if self.counts.has_sleepers() {
             endpoint.ring_own();
         }
     }
@@ -415,7 +505,7 @@ impl Inner {
 
     /// Leaves the streams to the threads that sleep in the set, before this one returns to the program.
     fn hand_over(&mut self) {
-        if self.sleepers == 0 {
+        if !self.counts.has_sleepers() {
             return;
         }
         self.announce();
@@ -429,7 +519,7 @@ impl Inner {
 
     /// Spares the peers the bells of streams that this thread looks at itself, unless another thread sleeps.
     fn withdraw(&mut self) {
-        if self.sleepers > 0 {
+        if self.counts.has_sleepers() {
             return;
         }
         for index in &self.awake {
@@ -442,12 +532,16 @@ impl Inner {
     /// Records an event of the kernel. Returns it if it is the program's.
     fn take_event(&mut self, event: epoll_event) -> Option<epoll_event> {
         let (events, token) = (event.events, event.u64);
-        let index = (token >> 1) as u32 & 0x7fff_ffff;
+        if token & TOKEN_MASK != TOKEN {
+            return Some(event);
+        }
+        let index = (token >> 1) as u32 & ((1 << INDEX_BITS) - 1);
         let item = self.items.get_mut(index as usize)?;
-        if item.version != (token >> 32) as u32 {
+        if version_bits(item) != (token & !TOKEN_MASK) >> (INDEX_BITS + 1) {
             return None;
         }
         if !item.is_librarys {
+            item.return_to_kernel(self.descriptor);
             return Some(epoll_event { events, u64: item.data });
         }
         let Some(endpoint) = item.endpoint() else {
@@ -475,9 +569,16 @@ impl Inner {
     }
 }
 
-/// Returns the kernel's data of a registration: version, position, and whether it is the bell's.
+/// Returns the kernel's data of a registration: the program's own, or a stream's version and position, and whether it is the bell's.
 fn token(index: u32, item: &Item) -> u64 {
-    u64::from(item.version) << 32 | u64::from(index) << 1
+    if item.stream.is_none() {
+        return item.data;
+    }
+    TOKEN | version_bits(item) << (INDEX_BITS + 1) | u64::from(index) << 1
+}
+
+fn version_bits(item: &Item) -> u64 {
+    u64::from(item.version) & ((1 << VERSION_BITS) - 1)
 }
 
 fn remaining(deadline: Option<Instant>) -> i32 {

@@ -26,6 +26,15 @@ pub(crate) fn insert(descriptor: RawFd) {
     }
 }
 
+/// Tells the sets that a descriptor is about to connect.
+pub(crate) fn learn(descriptor: RawFd, endpoint: &Endpoint) {
+    for (index, set) in POOL.iter().enumerate() {
+        if set_counts::is_used(index) {
+            set.learn(descriptor, endpoint);
+        }
+    }
+}
+
 /// Moves the registrations of a stream from the kernel to the library.
 pub(crate) fn convert(endpoint: &Endpoint) {
     for (index, set) in POOL.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use libc::{epoll_event, sigset_t, timespec};
 
 use super::{errno, real};
-use crate::epoll;
+use crate::epoll::{self, EpollSet};
 
 /// Events that one call returns at most. The kernel, too, may return fewer than there is room for.
 const EVENTS_MAX: usize = 256;
@@ -42,8 +42,12 @@ unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *
     let copy = if event.is_null() || operation == libc::EPOLL_CTL_DEL {
         None
     } else {
-        // SAFETY: the program passed an event.
-        Some(unsafe { event.read_unaligned() })
+        // SAFETY: the program passed an event, or a wrong pointer.
+        let Some(copy) = (unsafe { ddss_stream::load(event) }) else {
+            errno::set(libc::EFAULT);
+            return -1;
+        };
+        Some(copy)
     };
     match found.control(set, operation, fd, copy) {
         Ok(()) => 0,
@@ -54,11 +58,69 @@ unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *
     }
 }
 
+/// Waits by the program's call, `native`, and in the library where a stream needs it.
+///
+/// # Safety
+///
+/// As for `epoll_pwait`; `native` has filled as many events as it returns.
+#[inline(always)]
+unsafe fn wait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+    native: impl Fn() -> c_int,
+) -> c_int {
+    let Some(found) = epoll::set(set) else { return native() };
+    let Some(ready) = found.wait_native(&native) else {
+        // SAFETY: promised by the caller.
+        return unsafe { wait_in_library(found, set, events, count, timeout, mask) };
+    };
+    for place in 0..ready.max(0) as usize {
+        // SAFETY: the kernel has just written the event.
+        let event = unsafe { events.wrapping_add(place).read_unaligned() };
+        if EpollSet::is_streams(&event) {
+            // SAFETY: promised by the caller.
+            return unsafe { translate(found, ready as usize, set, events, count, timeout, mask) };
+        }
+    }
+    ready
+}
+
+/// Translates events of streams that may leave TCP, and waits once more if all of them were the library's.
+///
+/// # Safety
+///
+/// As for `epoll_pwait`; the kernel has filled `ready` events.
+#[inline(never)]
+unsafe fn translate(
+    found: &EpollSet,
+    ready: usize,
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: promised by the caller.
+    let event_at = |place| unsafe { events.wrapping_add(place).read_unaligned() };
+    // SAFETY: as above; fewer events are written than were read.
+    let put = |place, event| unsafe { events.wrapping_add(place).write_unaligned(event) };
+    match found.translate(ready, event_at, put) {
+        // SAFETY: promised by the caller.
+        0 => unsafe { wait_in_library(found, set, events, count, timeout, mask) },
+        reported => reported as c_int,
+    }
+}
+
 /// Replaces libc's `epoll_wait`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
-    // SAFETY: as the program called it, without a mask.
-    unsafe { epoll_pwait(set, events, count, timeout, std::ptr::null()) }
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::epoll_wait(set, events, count, timeout) };
+    // SAFETY: as the program called it.
+    unsafe { wait(set, events, count, timeout, std::ptr::null(), native) }
 }
 
 /// Replaces libc's `epoll_pwait`.
@@ -70,17 +132,43 @@ unsafe extern "C" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    let Some(found) = epoll::set(set).filter(|_| count > 0 && !events.is_null()) else {
-        // SAFETY: the program's arguments, unchanged.
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::epoll_pwait(set, events, count, timeout, mask) };
+    // SAFETY: as the program called it.
+    unsafe { wait(set, events, count, timeout, mask, native) }
+}
+
+/// Waits for events of streams and of other descriptors.
+///
+/// # Safety
+///
+/// As for `epoll_pwait`, except that the events may be wrong.
+#[inline(never)]
+unsafe fn wait_in_library(
+    found: &EpollSet,
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    if count <= 0 || events.is_null() {
+        // SAFETY: the kernel refuses these arguments.
         return unsafe { real::epoll_pwait(set, events, count, timeout, mask) };
-    };
-    // The program's memory is written while no lock is held: a handler of the fault at a wrong address may leave by `longjmp`.
+    }
     let mut room = [const { MaybeUninit::<epoll_event>::uninit() }; EVENTS_MAX];
     let room = &mut room[..EVENTS_MAX.min(count as usize)];
     match found.wait(set, room, timeout, mask) {
         Ok(found) => {
-            // SAFETY: `wait` wrote the first `found` events, and the program promised room for `count`, which are no fewer.
-            unsafe { events.copy_from_nonoverlapping(room.as_ptr().cast(), found) };
+            for (place, event) in room[..found].iter().enumerate() {
+                // SAFETY: `wait` wrote the first `found` events.
+                let event = unsafe { event.assume_init_read() };
+                // SAFETY: the program promised room for `count` events, which are no fewer, or passed a wrong pointer.
+                if !unsafe { ddss_stream::store(events.wrapping_add(place), event) } {
+                    errno::set(libc::EFAULT);
+                    return -1;
+                }
+            }
             found as c_int
         }
         Err(error) => {

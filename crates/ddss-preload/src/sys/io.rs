@@ -1,7 +1,8 @@
-//! Reads and writes.
+//! Reads and writes. A descriptor that is no stream costs one look at the table: programs that stay on TCP pay for nothing else.
 
 use std::ffi::{c_int, c_void};
 
+use ddss_stream::UserMemory;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{memory, real};
@@ -10,11 +11,21 @@ use crate::{calls, descriptor_table};
 /// Replaces libc's `read`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { read_stream(fd, to, bytes) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::read(fd, to, bytes) }
+}
+
+#[inline(never)]
+unsafe fn read_stream(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::read(fd, to, bytes) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
+    unsafe { memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
 }
 
 /// Replaces the checked form of `read`.
@@ -28,43 +39,81 @@ unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 /// Replaces libc's `write`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { write_stream(fd, from, bytes) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::write(fd, from, bytes) }
+}
+
+#[inline(never)]
+unsafe fn write_stream(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::write(fd, from, bytes) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
+    unsafe { memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
 }
 
 /// Replaces libc's `readv`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { readv_stream(fd, parts, count) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::readv(fd, parts, count) }
+}
+
+#[inline(never)]
+unsafe fn readv_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::readv(fd, parts, count) };
     let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
-    let memory = unsafe { memory::list(parts, count as usize) };
-    calls::read(&endpoint, fd, &memory, 0, native)
+    unsafe { memory::with_list(parts, count as usize, native, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
 }
 
 /// Replaces libc's `writev`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { writev_stream(fd, parts, count) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::writev(fd, parts, count) }
+}
+
+#[inline(never)]
+unsafe fn writev_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::writev(fd, parts, count) };
     let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
-    let memory = unsafe { memory::list(parts, count as usize) };
-    calls::write(&endpoint, fd, &memory, 0, native)
+    unsafe { memory::with_list(parts, count as usize, native, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
 }
 
 /// Replaces libc's `recv`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { recv_stream(fd, to, bytes, flags) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::recv(fd, to, bytes, flags) }
+}
+
+#[inline(never)]
+unsafe fn recv_stream(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recv(fd, to, bytes, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
+    unsafe { memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
 }
 
 /// Replaces the checked form of `recv`.
@@ -78,11 +127,21 @@ unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 /// Replaces libc's `send`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+    if descriptor_table::may_leave_tcp(fd) {
+        // SAFETY: as the program called it.
+        return unsafe { send_stream(fd, from, bytes, flags) };
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::send(fd, from, bytes, flags) }
+}
+
+#[inline(never)]
+unsafe fn send_stream(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::send(fd, from, bytes, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
+    unsafe { memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
 }
 
 /// Replaces libc's `recvfrom`.
@@ -98,12 +157,13 @@ unsafe extern "C" fn recvfrom(
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvfrom(fd, to, bytes, flags, name, length) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
-    if !length.is_null() && endpoint.is_shared() {
-        // SAFETY: the program passed a length to fill; a TCP socket reports no name.
-        unsafe { length.write(0) };
+    // SAFETY: the program passed a length to fill, or a wrong pointer; a TCP socket reports no name.
+    if !length.is_null() && endpoint.is_shared() && !unsafe { ddss_stream::store(length, 0) } {
+        super::errno::set(libc::EFAULT);
+        return -1;
     }
     // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(to, bytes, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
+    unsafe { memory::with_buffer(to, bytes, native, |memory| calls::read(&endpoint, fd, memory, flags, native)) }
 }
 
 /// Replaces the checked form of `recvfrom`.
@@ -136,7 +196,7 @@ unsafe extern "C" fn sendto(
     let native = || unsafe { real::sendto(fd, from, bytes, flags, name, length) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
     // SAFETY: the program promised the buffer.
-    unsafe { memory::with_buffer(from, bytes, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
+    unsafe { memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
 }
 
 /// Replaces libc's `recvmsg`.
@@ -144,18 +204,21 @@ unsafe extern "C" fn sendto(
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvmsg(fd, message, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| !message.is_null()) else { return native() };
-    // SAFETY: the program promised a message.
-    let header = unsafe { message.read() };
-    // SAFETY: the program promised its list.
-    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen) };
+    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
+    // SAFETY: the program passed a message, or a wrong pointer.
+    let Some(header) = (unsafe { ddss_stream::load(message) }) else { return native() };
     let is_shared = endpoint.is_shared();
-    let result = calls::read(&endpoint, fd, &memory, flags, native);
+    let act = |memory: &UserMemory<'_>| calls::read(&endpoint, fd, memory, flags, native);
+    // SAFETY: the program promised its list.
+    let result = unsafe { memory::with_list(header.msg_iov, header.msg_iovlen, native, act) };
     if is_shared && result >= 0 {
         // A stream has neither names nor control messages.
         let header = msghdr { msg_namelen: 0, msg_controllen: 0, msg_flags: 0, ..header };
-        // SAFETY: the program promised a message that the call may fill.
-        unsafe { message.write(header) };
+        // SAFETY: the program passed a message that the call may fill, or a wrong pointer.
+        if !unsafe { ddss_stream::store(message, header) } {
+            super::errno::set(libc::EFAULT);
+            return -1;
+        }
     }
     result
 }
@@ -165,11 +228,8 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::sendmsg(fd, message, flags) };
-    if message.is_null() {
-        return native();
-    }
-    // SAFETY: the program promised a message.
-    let header = unsafe { message.read() };
+    // SAFETY: the program passed a message, or a wrong pointer.
+    let Some(header) = (unsafe { ddss_stream::load(message) }) else { return native() };
     let Some(endpoint) = descriptor_table::stream(fd) else {
         // SAFETY: the program promised the control buffer of its message.
         if header.msg_controllen > 0 && unsafe { has_shared_stream(&header) } {
@@ -179,35 +239,38 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         }
         return native();
     };
+    let act = |memory: &UserMemory<'_>| calls::write(&endpoint, fd, memory, flags, native);
     // SAFETY: the program promised its list.
-    let memory = unsafe { memory::list(header.msg_iov, header.msg_iovlen) };
-    calls::write(&endpoint, fd, &memory, flags, native)
+    unsafe { memory::with_list(header.msg_iov, header.msg_iovlen, native, act) }
 }
 
 /// Looks for descriptors that the message hands to another process. Undecided streams among them stay on TCP.
 ///
 /// # Safety
 ///
-/// The header describes a valid control buffer.
+/// The header names a control buffer, or a wrong pointer.
+#[allow(clippy::unnecessary_cast, reason = "musl has other types")]
 unsafe fn has_shared_stream(header: &msghdr) -> bool {
-    // SAFETY: promised by the caller, here and below.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
-    let mut is_found = false;
-    while !next.is_null() {
-        // SAFETY: the macros return headers inside the control buffer.
-        let found = unsafe { next.read_unaligned() };
+    const HEAD: usize = size_of::<libc::cmsghdr>();
+    let (control, end) = (header.msg_control.cast::<u8>(), header.msg_controllen as usize);
+    let (mut at, mut is_found) = (0, false);
+    while end.saturating_sub(at) >= HEAD {
+        // SAFETY: the header lies inside the control buffer.
+        let Some(found) = (unsafe { ddss_stream::load(control.wrapping_add(at).cast::<libc::cmsghdr>()) }) else {
+            break;
+        };
+        let bytes = found.cmsg_len as usize;
+        if bytes < HEAD || bytes > end - at {
+            break;
+        }
         if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: as above.
-            let data = unsafe { libc::CMSG_DATA(next) }.cast::<c_int>();
-            let count = (found.cmsg_len as usize).saturating_sub(size_of::<libc::cmsghdr>()) / size_of::<c_int>();
-            for index in 0..count {
-                // SAFETY: the header says that its data has `count` descriptors.
-                let fd = unsafe { data.wrapping_add(index).read_unaligned() };
+            for place in (at + HEAD..at + bytes).step_by(size_of::<c_int>()) {
+                // SAFETY: the kernel reads the same part of the control buffer.
+                let fd = unsafe { ddss_stream::load(control.wrapping_add(place).cast::<c_int>()) }.unwrap_or(-1);
                 is_found |= descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
             }
         }
-        // SAFETY: as above.
-        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+        at += bytes.next_multiple_of(size_of::<usize>());
     }
     is_found
 }
@@ -216,12 +279,12 @@ unsafe fn has_shared_stream(header: &msghdr) -> bool {
 ///
 /// # Safety
 ///
-/// `messages` points to `count` messages.
+/// `messages` points to `count` messages, or is wrong.
 unsafe fn have_control_messages(messages: *mut mmsghdr, count: u32) -> bool {
     (0..count.min(libc::UIO_MAXIOV as u32)).any(|index| {
         let message = messages.wrapping_add(index as usize).cast::<msghdr>();
         // SAFETY: promised by the caller; the header is the first field.
-        unsafe { message.read() }.msg_controllen > 0
+        unsafe { ddss_stream::load(message) }.is_some_and(|header| header.msg_controllen > 0)
     })
 }
 
@@ -246,7 +309,10 @@ unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, fla
             return if index == 0 { -1 } else { index as c_int };
         }
         // SAFETY: as above.
-        unsafe { length_of(message).write(sent as u32) };
+        if !unsafe { ddss_stream::store(length_of(message), sent as u32) } {
+            super::errno::set(libc::EFAULT);
+            return if index == 0 { -1 } else { index as c_int };
+        }
     }
     count.min(libc::UIO_MAXIOV as u32) as c_int
 }
@@ -270,6 +336,9 @@ unsafe extern "C" fn recvmmsg(
         return -1;
     }
     // SAFETY: as above.
-    unsafe { length_of(messages).write(received as u32) };
+    if !unsafe { ddss_stream::store(length_of(messages), received as u32) } {
+        super::errno::set(libc::EFAULT);
+        return -1;
+    }
     1
 }

@@ -7,50 +7,64 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use ddss_stream::UserMemory;
 use libc::{iovec, sockaddr, socklen_t};
 
-/// Runs `act` with one buffer of the program.
+/// Runs `act` with one buffer of the program. `native`: the kernel answers a pointer that no program can have.
 ///
 /// # Safety
 ///
-/// `buffer` points to `bytes` bytes that the call may access.
+/// `buffer` points to `bytes` bytes that the call may access, or is wrong.
 #[inline]
-pub(super) unsafe fn with_buffer<R>(buffer: *const c_void, bytes: usize, act: impl FnOnce(&UserMemory<'_>) -> R) -> R {
-    let part = iovec { iov_base: buffer.cast_mut(), iov_len: bytes };
-    // SAFETY: the part outlives `act`, and the caller promised the buffer.
-    let memory = unsafe { UserMemory::new(&raw const part, 1) };
-    act(&memory)
+pub(super) unsafe fn with_buffer(
+    buffer: *const c_void,
+    bytes: usize,
+    native: impl Fn() -> isize,
+    act: impl FnOnce(&UserMemory<'_>) -> isize,
+) -> isize {
+    // SAFETY: promised by the caller.
+    match unsafe { UserMemory::one(buffer.cast(), bytes) } {
+        Ok(memory) => act(&memory),
+        Err(_) => native(),
+    }
 }
 
-/// Describes a list of buffers.
+/// Runs `act` with a list of buffers. `native`: the kernel answers a list that it refuses.
 ///
 /// # Safety
 ///
-/// As for [`UserMemory::new`].
+/// `parts` points to `count` entries, or is wrong, and so are the entries.
 #[inline]
-pub(super) unsafe fn list<'a>(parts: *const iovec, count: usize) -> UserMemory<'a> {
+pub(super) unsafe fn with_list(
+    parts: *const iovec,
+    count: usize,
+    native: impl Fn() -> isize,
+    act: impl FnOnce(&UserMemory<'_>) -> isize,
+) -> isize {
     // SAFETY: promised by the caller.
-    unsafe { UserMemory::new(parts, count) }
+    match unsafe { UserMemory::list(parts, count) } {
+        Ok(memory) => act(&memory),
+        Err(_) => native(),
+    }
 }
 
 /// Copies an Internet address.
 ///
 /// # Safety
 ///
-/// `name` is null or points to `length` bytes.
+/// `name` is null, wrong, or points to `length` bytes.
 pub(super) unsafe fn internet_address(name: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
     if name.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: the caller promised `length` bytes, which hold the family.
-    let family = unsafe { name.cast::<libc::sa_family_t>().read_unaligned() };
+    // SAFETY: the caller promised `length` bytes, which hold the family, or a wrong pointer, here and below.
+    let family = unsafe { ddss_stream::load(name.cast::<libc::sa_family_t>()) }?;
     match i32::from(family) {
         libc::AF_INET if length as usize >= size_of::<libc::sockaddr_in>() => {
             // SAFETY: the length was checked.
-            let name = unsafe { name.cast::<libc::sockaddr_in>().read_unaligned() };
+            let name = unsafe { ddss_stream::load(name.cast::<libc::sockaddr_in>()) }?;
             Some((Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)), u16::from_be(name.sin_port)).into())
         }
         libc::AF_INET6 if length as usize >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: the length was checked.
-            let name = unsafe { name.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let name = unsafe { ddss_stream::load(name.cast::<libc::sockaddr_in6>()) }?;
             Some((Ipv6Addr::from(name.sin6_addr.s6_addr), u16::from_be(name.sin6_port)).into())
         }
         _ => None,

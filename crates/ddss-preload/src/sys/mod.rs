@@ -3,6 +3,7 @@
 mod descriptors;
 mod epoll;
 pub(crate) mod errno;
+mod faults;
 mod image;
 mod io;
 pub(crate) mod kernel;
@@ -15,4 +16,5 @@ mod transfers;
 mod uring;
 
 pub(crate) use errno::report;
+pub(crate) use faults::install as install_fault_handler;
 pub(crate) use image::raise_broken_pipe;

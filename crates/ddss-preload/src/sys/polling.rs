@@ -6,7 +6,7 @@ use std::time::Duration;
 use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::{errno, real};
-use crate::polling;
+use crate::{descriptor_table, polling};
 
 fn answer(found: Result<usize, i32>) -> c_int {
     match found {
@@ -18,28 +18,30 @@ fn answer(found: Result<usize, i32>) -> c_int {
     }
 }
 
-/// Describes the program's list.
+/// Describes the program's list if the library has a part in the answer. `None`: the kernel has to answer, for a wrong pointer too.
 ///
 /// # Safety
 ///
-/// `list` points to `count` entries, or `count` is 0.
-unsafe fn entries<'a>(list: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if count == 0 || list.is_null() {
-        return &mut [];
+/// `list` points to `count` entries, or is wrong.
+unsafe fn entries<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+    let mut is_concerned = false;
+    for place in 0..if descriptor_table::has_streams() { count as usize } else { 0 } {
+        // SAFETY: promised by the caller.
+        let entry = unsafe { ddss_stream::load(list.wrapping_add(place)) }?;
+        is_concerned |= descriptor_table::stream(entry.fd).is_some();
     }
-    // SAFETY: promised by the caller.
-    unsafe { std::slice::from_raw_parts_mut(list, count as usize) }
+    // SAFETY: all entries could be read.
+    is_concerned.then(|| unsafe { std::slice::from_raw_parts_mut(list, count as usize) })
 }
 
 /// Replaces libc's `poll`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the program promised the list.
-    let entries = unsafe { entries(list, count) };
-    if !polling::concerns(entries) {
+    // SAFETY: the program passed a list, or a wrong pointer.
+    let Some(entries) = (unsafe { entries(list, count) }) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::poll(list, count, timeout) };
-    }
+    };
     let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
     answer(polling::poll(entries, timeout, std::ptr::null()))
 }
@@ -52,6 +54,19 @@ unsafe extern "C" fn __poll_chk(list: *mut pollfd, count: nfds_t, timeout: c_int
     unsafe { poll(list, count, timeout) }
 }
 
+/// Copies a value that the program may leave out. `None`: the pointer is wrong.
+///
+/// # Safety
+///
+/// `place` is null, or points to a `T`, or is wrong; every content is a valid `T`.
+unsafe fn optional<T: Copy>(place: *const T) -> Option<Option<T>> {
+    if place.is_null() {
+        return Some(None);
+    }
+    // SAFETY: promised by the caller.
+    unsafe { ddss_stream::load(place) }.map(Some)
+}
+
 fn duration(time: timespec) -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
 }
@@ -59,14 +74,15 @@ fn duration(time: timespec) -> Duration {
 /// Replaces libc's `ppoll`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ppoll(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-    // SAFETY: the program promised the list.
+    // SAFETY: the program passed a list, or a wrong pointer.
     let entries = unsafe { entries(list, count) };
-    if !polling::concerns(entries) {
+    // SAFETY: the program passed a time or null, or a wrong pointer.
+    let time = unsafe { optional(timeout) };
+    let (Some(entries), Some(time)) = (entries, time) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::ppoll(list, count, timeout, mask) };
-    }
-    // SAFETY: the program passed a time or null.
-    let timeout = (!timeout.is_null()).then(|| duration(unsafe { timeout.read() }));
+    };
+    let timeout = time.map(duration);
     answer(polling::poll(entries, timeout, mask))
 }
 
@@ -90,8 +106,9 @@ struct Set(*mut fd_set);
 
 impl Set {
     fn contains(self, fd: c_int) -> bool {
-        // SAFETY: the program passed a set, or null.
-        !self.0.is_null() && unsafe { libc::FD_ISSET(fd, self.0) }
+        let byte = self.0.cast_const().cast::<u8>().wrapping_add(fd as usize / 8);
+        // SAFETY: the program passed a set, or null, or a wrong pointer, which the kernel will answer.
+        !self.0.is_null() && unsafe { ddss_stream::load(byte) }.is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
     }
 
     fn put(self, fd: c_int, is_in: bool) -> usize {
@@ -114,6 +131,9 @@ const EVENTS: [(i16, i16); 3] = [
 
 /// Carries out a `select` as a `poll`. `None`: no stream is in the sets.
 fn select_streams(count: c_int, sets: [Set; 3], timeout: Option<Duration>, mask: *const sigset_t) -> Option<c_int> {
+    if !descriptor_table::has_streams() {
+        return None;
+    }
     let mut list = Vec::new();
     for fd in 0..count.clamp(0, libc::FD_SETSIZE as c_int) {
         let wanted = sets.iter().zip(EVENTS).filter(|(set, _)| set.contains(fd));
@@ -147,11 +167,11 @@ unsafe extern "C" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    // SAFETY: the program passed a time or null.
-    let time = (!timeout.is_null()).then(|| unsafe { timeout.read() });
-    let time =
-        time.map(|time| Duration::new(time.tv_sec.max(0) as u64, (time.tv_usec.clamp(0, 999_999) * 1000) as u32));
-    match select_streams(count, [Set(read), Set(write), Set(except)], time, std::ptr::null()) {
+    let micros =
+        |time: timeval| Duration::new(time.tv_sec.max(0) as u64, (time.tv_usec.clamp(0, 999_999) * 1000) as u32);
+    // SAFETY: the program passed a time or null, or a wrong pointer.
+    let time = unsafe { optional(timeout.cast_const()) }.map(|time| time.map(micros));
+    match time.and_then(|time| select_streams(count, [Set(read), Set(write), Set(except)], time, std::ptr::null())) {
         Some(found) => found,
         // SAFETY: the program's arguments, unchanged.
         None => unsafe { real::select(count, read, write, except, timeout) },
@@ -168,9 +188,9 @@ unsafe extern "C" fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the program passed a time or null.
-    let time = (!timeout.is_null()).then(|| duration(unsafe { timeout.read() }));
-    match select_streams(count, [Set(read), Set(write), Set(except)], time, mask) {
+    // SAFETY: the program passed a time or null, or a wrong pointer.
+    let time = unsafe { optional(timeout) }.map(|time| time.map(duration));
+    match time.and_then(|time| select_streams(count, [Set(read), Set(write), Set(except)], time, mask)) {
         Some(found) => found,
         // SAFETY: the program's arguments, unchanged.
         None => unsafe { real::pselect(count, read, write, except, timeout, mask) },

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec, timeval,
+    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sighandler_t, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 /// Strings of a program image, ended by null.
@@ -112,6 +112,9 @@ real! {
     fn posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawn";
     fn posix_spawnp(child: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawnp";
     fn adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int = c"posix_spawn_file_actions_adddup2";
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = c"sigaction";
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t = c"signal";
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = c"sysv_signal";
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = c"syscall";
     fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int = c"io_uring_queue_init";
     fn io_uring_queue_init_params(entries: u32, ring: *mut c_void, parameters: *mut c_void) -> c_int = c"io_uring_queue_init_params";

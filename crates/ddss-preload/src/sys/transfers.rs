@@ -30,8 +30,14 @@ unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes:
             // SAFETY: asks for the position of the program's file.
             unsafe { libc::lseek(from, 0, libc::SEEK_CUR) }
         } else {
-            // SAFETY: the program passed a valid offset.
-            unsafe { offset.read() }
+            // SAFETY: the program passed an offset, or a wrong pointer.
+            match unsafe { ddss_stream::load(offset) } {
+                Some(offset) => offset,
+                None => {
+                    errno::set(libc::EFAULT);
+                    return if done > 0 { done as ssize_t } else { -1 };
+                }
+            }
         };
         // SAFETY: the buffer has `wanted` bytes.
         let found = unsafe { libc::pread(from, chunk.as_mut_ptr().cast(), wanted, start) };
@@ -47,8 +53,8 @@ unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes:
             // SAFETY: moves the position of the program's file behind the bytes that were sent.
             unsafe { libc::lseek(from, start + sent as off_t, libc::SEEK_SET) };
         } else {
-            // SAFETY: the program passed an offset that the call may change.
-            unsafe { offset.write(start + sent as off_t) };
+            // SAFETY: the program passed an offset that the call may change; it was read above.
+            unsafe { ddss_stream::store(offset, start + sent as off_t) };
         }
         done += sent as usize;
         if sent < found {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::endpoint::Endpoint;
+use super::wait::Want;
 use crate::limits::{RING_BYTES, WRITABLE_BYTES};
 use crate::sys::{self, Descriptor, Hidden, Link};
 
@@ -97,11 +98,14 @@ impl Endpoint {
         }
     }
 
-    /// Silences the bell, for a waiter that sleeps in `poll`. Call it before [`rest`](Self::rest).
+    /// Silences the bell, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block). Call it before
+    /// [`rest`](Self::rest).
     pub fn silence(&self) {
-        if let Some(bell) = self.bell() {
-            sys::drain_bell(bell);
-        }
+        let (Some(bell), Some(link)) = (self.bell(), self.local().link()) else { return };
+        sys::drain_bell(bell);
+        // Threads that sleep in a call of their own may have been meant.
+        self.pass_bell_on(link, Want::Data, 1);
+        self.pass_bell_on(link, Want::Space, 1);
     }
 
     /// Rings the own bell, for waiters of this end that must look again.
@@ -121,17 +125,17 @@ impl Endpoint {
         self.local().registrations.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a thread that is about to sleep in a call of its own.
+    /// Counts a thread that is about to sleep in a call of its own, for bytes or for space.
     pub fn block(&self) {
         if let Some(link) = self.local().link() {
-            self.own_side(link).blocked.fetch_add(1, Ordering::Relaxed);
+            self.own_side(link).blocked.iter().for_each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
         }
     }
 
     /// Takes the count of [`block`](Self::block) back.
     pub fn unblock(&self) {
         if let Some(link) = self.local().link() {
-            self.own_side(link).blocked.fetch_sub(1, Ordering::Relaxed);
+            self.own_side(link).blocked.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::SeqCst));
         }
     }
 
@@ -140,7 +144,7 @@ impl Endpoint {
     pub fn wake(&self) {
         let Some(link) = self.local().link() else { return };
         let side = self.own_side(link);
-        let is_alone = side.blocked.load(Ordering::Relaxed) == 0
+        let is_alone = side.blocked.iter().all(|count| count.load(Ordering::Relaxed) == 0)
             && side.processes.load(Ordering::Relaxed) <= 1
             && self.local().registrations.load(Ordering::Relaxed) <= 1;
         if is_alone {

@@ -28,7 +28,9 @@ impl Endpoint {
                         return Ok(done);
                     }
                 }
-                Err(Errno::AGAIN) if is_nonblocking(socket, flags) => return some_or(done, Errno::AGAIN),
+                Err(Errno::AGAIN | Errno::DEADLK) if is_nonblocking(socket, flags) => {
+                    return some_or(done, Errno::AGAIN);
+                }
                 Err(Errno::AGAIN) => {
                     let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
                     match self.wait(socket, Want::Data, until) {
@@ -56,6 +58,7 @@ impl Endpoint {
                         continue;
                     }
                 }
+                Err(Errno::DEADLK) if is_nonblocking(socket, flags) => return some_or(done, Errno::AGAIN),
                 Err(Errno::AGAIN) => (),
                 Err(error) => return some_or(done, error),
             }
@@ -121,7 +124,7 @@ impl Endpoint {
             return Ok((0, false));
         }
         if flags & libc::MSG_TRUNC == 0 {
-            link.read(direction, span, to, offset);
+            link.read(direction, span, to, offset)?;
         }
         if flags & libc::MSG_PEEK != 0 {
             return Ok((span.bytes, false));
@@ -222,7 +225,7 @@ impl Endpoint {
             if span.bytes == 0 {
                 return Ok(0);
             }
-            link.write(direction, span, from, offset);
+            link.write(direction, span, from, offset)?;
             (span.bytes, cursors.publish(span.position.wrapping_add(span.bytes as u64)))
         };
         if rings.1

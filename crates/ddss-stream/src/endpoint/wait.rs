@@ -66,8 +66,14 @@ impl Spin {
 /// Side of a stream that a thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Want {
-    Data,
-    Space,
+    Data = 0,
+    Space = 1,
+}
+
+impl Want {
+    fn other(self) -> Self {
+        if self == Self::Data { Self::Space } else { Self::Data }
+    }
 }
 
 impl Endpoint {
@@ -85,9 +91,10 @@ impl Endpoint {
         if Spin::until(look).is_some() {
             return Ok(());
         }
-        self.block();
+        let blocked = &self.own_side(link).blocked[want as usize];
+        blocked.fetch_add(1, Ordering::SeqCst);
         let slept = self.sleep(socket, link, want, deadline);
-        self.unblock();
+        blocked.fetch_sub(1, Ordering::SeqCst);
         slept
     }
 
@@ -121,6 +128,10 @@ impl Endpoint {
         if rustix::event::poll(&mut polled[..count], timeout.as_ref())? == 0 {
             return Err(Errno::AGAIN);
         }
+        // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
+        if polled[1].revents().contains(PollFlags::IN) && self.is_resting(link, want) {
+            self.silence_for(link, want);
+        }
         let ended = PollFlags::HUP | PollFlags::ERR;
         if want == Want::Space && (polled[0].revents() | polled[2].revents()).intersects(ended) {
             self.mark_dead();
@@ -136,20 +147,41 @@ impl Endpoint {
         }
     }
 
-    /// Announces that a thread of this end sleeps. An old ring of the bell is silenced first: every waiter looks again after this.
+    /// Announces that a thread of this end sleeps. An old ring of the bell is silenced first: the thread looks again after this.
     fn announce(&self, link: Link, want: Want) {
-        let directions = &link.header().directions;
-        let (own, peers) = (&directions[self.side()], &directions[self.side() ^ 1]);
-        let is_resting = match want {
-            Want::Data => peers.is_reader_resting(),
-            Want::Space => own.is_writer_resting(),
-        };
-        if !is_resting && let Some(bell) = self.local().hidden(Hidden::Bell) {
-            sys::drain_bell(bell);
+        if !self.is_resting(link, want) {
+            self.silence_for(link, want);
         }
+        let directions = &link.header().directions;
         match want {
-            Want::Data => peers.rest_for_data(),
-            Want::Space => own.rest_for_space(),
+            Want::Data => directions[self.side() ^ 1].rest_for_data(),
+            Want::Space => directions[self.side()].rest_for_space(),
+        }
+    }
+
+    fn is_resting(&self, link: Link, want: Want) -> bool {
+        let directions = &link.header().directions;
+        match want {
+            Want::Data => directions[self.side() ^ 1].is_reader_resting(),
+            Want::Space => directions[self.side()].is_writer_resting(),
+        }
+    }
+
+    /// Silences the bell. Both directions have one bell: a ring that was meant for a waiter of the other one is passed on.
+    fn silence_for(&self, link: Link, want: Want) {
+        if let Some(bell) = self.local().hidden(Hidden::Bell) {
+            sys::drain_bell(bell);
+            self.pass_bell_on(link, want.other(), 0);
+        }
+    }
+
+    /// Rings the own bell again if more threads than `own` sleep in a call for what the stream has.
+    pub(super) fn pass_bell_on(&self, link: Link, want: Want, own: u32) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        let has_set = want == Want::Data && self.local().registrations.load(Ordering::Relaxed) > 0;
+        let has_waiter = self.own_side(link).blocked[want as usize].load(Ordering::SeqCst) > own;
+        if (has_waiter || has_set) && self.has(link, want) {
+            self.ring_own();
         }
     }
 }

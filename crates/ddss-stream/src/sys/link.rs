@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::cursors::{Cursors, Span};
 use crate::limits::{HEADER_BYTES, LINK_BYTES, RING_BYTES};
+use crate::sys::guarded_copy;
 use crate::sys::user_memory::UserMemory;
 
 /// First word of the memory: the layout and its version.
@@ -29,8 +30,8 @@ pub(crate) struct Side {
     pub(crate) tcp_read: AtomicU64,
     /// Bytes given to TCP.
     pub(crate) tcp_written: AtomicU64,
-    /// Threads that sleep in a call of their own. A killed one stays counted, which only costs bells.
-    pub(crate) blocked: AtomicU32,
+    /// Threads that sleep in a call of their own, for bytes and for space. A killed one stays counted, which only costs bells.
+    pub(crate) blocked: [AtomicU32; 2],
     /// Processes that use this end.
     pub(crate) processes: AtomicU32,
     /// 1 after the last of them closed it.
@@ -123,39 +124,39 @@ impl Link {
         unsafe { self.0.as_ptr().add(offset) }
     }
 
-    /// Copies bytes of the program into a ring.
+    /// Copies bytes of the program into a ring. `FAULT`: the program passed a wrong pointer.
     #[inline]
-    pub(crate) fn write(self, direction: usize, span: Span, from: &UserMemory<'_>, from_offset: usize) {
+    pub(crate) fn write(self, direction: usize, span: Span, from: &UserMemory<'_>, offset: usize) -> Result<(), Errno> {
         debug_assert!(span.bytes <= RING_BYTES);
-        from.each_part(from_offset, span.bytes, |done, part, bytes| {
+        from.each_part(offset, span.bytes, |done, part, bytes| {
             let position = span.position.wrapping_add(done as u64);
             let first = bytes.min(RING_BYTES - (position as usize & (RING_BYTES - 1)));
-            // SAFETY: `part` has `bytes` bytes of the program; the ring has `first` bytes from `position` to its end.
-            unsafe { std::ptr::copy_nonoverlapping(part, self.ring_byte(direction, position), first) };
-            let rest = part.wrapping_add(first);
-            let start = self.ring_byte(direction, position.wrapping_add(first as u64));
-            if first < bytes {
-                // SAFETY: as above; the remaining bytes begin at the ring's start and are fewer than its capacity.
-                unsafe { std::ptr::copy_nonoverlapping(rest, start, bytes - first) };
+            // SAFETY: `part` is memory of the program or faults; the ring has `first` bytes from `position` to its end.
+            unsafe { guarded_copy::copy(self.ring_byte(direction, position), part, first) }?;
+            if first == bytes {
+                return Ok(());
             }
-        });
+            let start = self.ring_byte(direction, position.wrapping_add(first as u64));
+            // SAFETY: as above; the remaining bytes begin at the ring's start and are fewer than its capacity.
+            unsafe { guarded_copy::copy(start, part.wrapping_add(first), bytes - first) }
+        })
     }
 
-    /// Copies bytes of a ring to the program.
+    /// Copies bytes of a ring to the program. `FAULT`: the program passed a wrong pointer.
     #[inline]
-    pub(crate) fn read(self, direction: usize, span: Span, to: &UserMemory<'_>, to_offset: usize) {
+    pub(crate) fn read(self, direction: usize, span: Span, to: &UserMemory<'_>, offset: usize) -> Result<(), Errno> {
         debug_assert!(span.bytes <= RING_BYTES);
-        to.each_part(to_offset, span.bytes, |done, part, bytes| {
+        to.each_part(offset, span.bytes, |done, part, bytes| {
             let position = span.position.wrapping_add(done as u64);
             let first = bytes.min(RING_BYTES - (position as usize & (RING_BYTES - 1)));
-            // SAFETY: `part` has room for `bytes`; the ring has `first` bytes from `position` to its end.
-            unsafe { std::ptr::copy_nonoverlapping(self.ring_byte(direction, position), part, first) };
-            let rest = part.wrapping_add(first);
-            let start = self.ring_byte(direction, position.wrapping_add(first as u64));
-            if first < bytes {
-                // SAFETY: as above; the remaining bytes begin at the ring's start.
-                unsafe { std::ptr::copy_nonoverlapping(start, rest, bytes - first) };
+            // SAFETY: `part` has room for `bytes` or faults; the ring has `first` bytes from `position` to its end.
+            unsafe { guarded_copy::copy(part, self.ring_byte(direction, position), first) }?;
+            if first == bytes {
+                return Ok(());
             }
-        });
+            let start = self.ring_byte(direction, position.wrapping_add(first as u64));
+            // SAFETY: as above; the remaining bytes begin at the ring's start.
+            unsafe { guarded_copy::copy(part.wrapping_add(first), start, bytes - first) }
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Everything of this crate that is `unsafe`: mappings, raw copies, descriptors by number.
 
 mod descriptor;
+mod guarded_copy;
 mod link;
 mod region;
 mod send_queue;
@@ -9,6 +10,7 @@ mod user_memory;
 
 pub use descriptor::{Descriptor, HiddenDescriptor, is_hidden};
 pub(crate) use descriptor::{drain_bell, ring_bell};
+pub use guarded_copy::{load, resume_address, store};
 pub(crate) use link::{Link, Side};
 pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};
 pub use region::{SLOTS, init, registry_descriptor};

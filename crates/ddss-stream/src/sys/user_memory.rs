@@ -6,27 +6,51 @@ use std::os::fd::RawFd;
 use libc::iovec;
 use rustix::io::Errno;
 
+use super::guarded_copy;
 use crate::limits::{PARTS_MAX, TCP_PARTS};
 
-/// Parts of the program's memory that one call reads or writes.
+/// Parts of the program's memory that one call reads or writes. Nothing is believed of them: a wrong pointer is `FAULT`.
 #[derive(Clone, Copy, Debug)]
 pub struct UserMemory<'a> {
-    parts: *const iovec,
-    count: usize,
+    parts: Parts,
     bytes: usize,
     _program: PhantomData<&'a [u8]>,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Parts {
+    One(iovec),
+    List(*const iovec, usize),
+}
+
 impl<'a> UserMemory<'a> {
-    /// Describes the parts that a program passed to a system call.
+    /// Describes one buffer. `FAULT`: no program can have it.
     ///
     /// # Safety
     ///
-    /// `parts` points to `count` valid entries, and each entry to memory that the call may access, for `'a`.
-    pub unsafe fn new(parts: *const iovec, count: usize) -> Self {
-        let mut memory = Self { parts, count: count.min(PARTS_MAX), bytes: 0, _program: PhantomData };
-        memory.bytes = (0..memory.count).fold(0usize, |sum, index| sum.saturating_add(memory.part(index).iov_len));
-        memory
+    /// `base` points to `bytes` bytes that the call may access, for `'a`, or to memory that raises a fault.
+    #[inline]
+    pub unsafe fn one(base: *const u8, bytes: usize) -> Result<Self, Errno> {
+        let part = checked(iovec { iov_base: base.cast_mut().cast(), iov_len: bytes })?;
+        Ok(Self { parts: Parts::One(part), bytes, _program: PhantomData })
+    }
+
+    /// Describes the parts that a program passed to a system call. The error is that of the kernel for the same list.
+    ///
+    /// # Safety
+    ///
+    /// `parts` points to `count` entries, and each entry to memory that the call may access, for `'a`, or one of them to memory that
+    /// raises a fault.
+    pub unsafe fn list(parts: *const iovec, count: usize) -> Result<Self, Errno> {
+        if count > PARTS_MAX {
+            return Err(Errno::INVAL);
+        }
+        let mut memory = Self { parts: Parts::List(parts, count), bytes: 0, _program: PhantomData };
+        for index in 0..count {
+            let sum = memory.bytes.checked_add(memory.part(index)?.iov_len);
+            memory.bytes = sum.filter(|sum| isize::try_from(*sum).is_ok()).ok_or(Errno::INVAL)?;
+        }
+        Ok(memory)
     }
 
     /// Returns the number of bytes in all parts.
@@ -35,37 +59,55 @@ impl<'a> UserMemory<'a> {
         self.bytes
     }
 
+    fn count(&self) -> usize {
+        match self.parts {
+            Parts::One(_) => 1,
+            Parts::List(_, count) => count,
+        }
+    }
+
+    /// Copies an entry. The program may change its list meanwhile: each copy is checked for itself.
     #[inline]
-    fn part(&self, index: usize) -> iovec {
-        debug_assert!(index < self.count);
-        // SAFETY: `new` was promised `count` entries, so that the address lies inside the list.
-        let part = unsafe { self.parts.add(index) };
-        // SAFETY: as above; the entries are valid for `'a`.
-        unsafe { *part }
+    fn part(&self, index: usize) -> Result<iovec, Errno> {
+        match self.parts {
+            Parts::One(part) => Ok(part),
+            Parts::List(parts, _) => {
+                // SAFETY: `list` was promised the entries, or a fault, for `'a`; all bytes are a valid entry.
+                let part = unsafe { guarded_copy::load(parts.wrapping_add(index)) };
+                part.ok_or(Errno::FAULT).and_then(checked)
+            }
+        }
     }
 
     /// Calls `act` for each contiguous part of `bytes` bytes from `offset` on: bytes before it, address, length.
     #[inline]
-    pub(crate) fn each_part(&self, offset: usize, bytes: usize, mut act: impl FnMut(usize, *mut u8, usize)) {
+    pub(crate) fn each_part(
+        &self,
+        offset: usize,
+        bytes: usize,
+        mut act: impl FnMut(usize, *mut u8, usize) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let (mut skip, mut done) = (offset, 0);
-        for index in 0..self.count {
+        for index in 0..self.count() {
             if done == bytes {
-                return;
+                return Ok(());
             }
-            let part = self.part(index);
+            let part = self.part(index)?;
             if skip >= part.iov_len {
                 skip -= part.iov_len;
                 continue;
             }
             let length = (part.iov_len - skip).min(bytes - done);
-            act(done, part.iov_base.cast::<u8>().wrapping_add(skip), length);
+            act(done, part.iov_base.cast::<u8>().wrapping_add(skip), length)?;
             done += length;
             skip = 0;
         }
+        // A list that became shorter meanwhile.
+        if done == bytes { Ok(()) } else { Err(Errno::FAULT) }
     }
 
     /// Copies the list, cut to `bytes` bytes from `offset` on, for one system call.
-    fn cut(&self, offset: usize, bytes: usize) -> ([iovec; TCP_PARTS], usize) {
+    fn cut(&self, offset: usize, bytes: usize) -> Result<([iovec; TCP_PARTS], usize), Errno> {
         let mut list = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; TCP_PARTS];
         let mut count = 0;
         self.each_part(offset, bytes, |_, part, length| {
@@ -73,37 +115,43 @@ impl<'a> UserMemory<'a> {
                 list[count] = iovec { iov_base: part.cast(), iov_len: length };
                 count += 1;
             }
-        });
-        (list, count)
+            Ok(())
+        })?;
+        Ok((list, count))
     }
 
     /// Receives from a TCP socket without waiting, at most `bytes` bytes.
     pub(crate) fn receive(&self, socket: RawFd, offset: usize, bytes: usize, flags: i32) -> Result<usize, Errno> {
-        let (mut list, count) = self.cut(offset, bytes);
+        let (mut list, count) = self.cut(offset, bytes)?;
         message_call(libc::SYS_recvmsg, socket, &mut list[..count], flags | libc::MSG_DONTWAIT)
     }
 
     /// Sends to a TCP socket without waiting.
     pub(crate) fn send(&self, socket: RawFd, offset: usize, flags: i32) -> Result<usize, Errno> {
-        let (mut list, count) = self.cut(offset, self.bytes.saturating_sub(offset));
+        let (mut list, count) = self.cut(offset, self.bytes.saturating_sub(offset))?;
         message_call(libc::SYS_sendmsg, socket, &mut list[..count], flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
     }
+}
+
+/// Refuses what the kernel refuses without a look at the memory: its own half of the addresses.
+#[inline]
+fn checked(part: iovec) -> Result<iovec, Errno> {
+    let end = (part.iov_base as usize).checked_add(part.iov_len);
+    let is_possible = part.iov_len == 0 || end.is_some_and(|end| isize::try_from(end).is_ok());
+    if is_possible { Ok(part) } else { Err(Errno::FAULT) }
 }
 
 /// Runs `act` with a description of bytes that are read.
 pub(crate) fn with_bytes<R>(bytes: &[u8], act: impl FnOnce(&UserMemory<'_>) -> R) -> R {
     let part = iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: part and slice outlive `act`; the callers hand the description to calls that only read from it.
-    let memory = unsafe { UserMemory::new(&raw const part, 1) };
-    act(&memory)
+    // The slice outlives `act`; the callers hand the description to calls that only read from it.
+    act(&UserMemory { parts: Parts::One(part), bytes: bytes.len(), _program: PhantomData })
 }
 
 /// Runs `act` with a description of bytes that are filled.
 pub(crate) fn with_room<R>(room: &mut [u8], act: impl FnOnce(&UserMemory<'_>) -> R) -> R {
     let part = iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-    // SAFETY: part and slice outlive `act`, and the slice is borrowed for that time.
-    let memory = unsafe { UserMemory::new(&raw const part, 1) };
-    act(&memory)
+    act(&UserMemory { parts: Parts::One(part), bytes: room.len(), _program: PhantomData })
 }
 
 /// Receives from the kernel as `recv` does, waiting if the socket waits. Negative: `errno` is set.

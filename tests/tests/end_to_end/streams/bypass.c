@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -120,6 +121,99 @@ static void fault_in_epoll_wait(void) {
     if (epoll_wait(set, &event, 1, 1000) != 1) fail("epoll_wait");
 }
 
+static volatile sig_atomic_t faults;
+
+static void count_fault(int signal) {
+    faults++;
+    siglongjmp(after_fault, signal);
+}
+
+static int is_ended_by_fault(int is_sent) {
+    int status;
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGSEGV, SIG_DFL);
+        if (is_sent) kill(getpid(), SIGSEGV);
+        *(volatile int *)8 = 1;
+        _exit(0);
+    }
+    return waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+// Returns the number of calls with a wrong pointer that do not fail with EFAULT, and of faults that take the wrong way.
+static int wrong_pointers(int fd) {
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *no_page = pages + 4096;
+    void *wrong[] = {NULL, no_page, (void *)0xdead000000000000, (void *)-4096, no_page - 100};
+    struct sigaction action = {.sa_handler = count_fault}, old;
+    struct pollfd ready = {fd, POLLIN, 0};
+    int failures = 0;
+    if (mprotect(no_page, 4096, PROT_NONE) || sigaction(SIGSEGV, &action, NULL)) fail("mprotect");
+    if (poll(&ready, 1, -1) != 1) fail("poll");
+    alarm(60);
+#define WRONG(call) failures += !((call) == -1 && errno == EFAULT) && fprintf(stderr, "%s: %m\n", #call)
+    if (sigsetjmp(after_fault, 1)) fail("a fault in a call");
+    for (int i = 0; i < 5; i++) {
+        struct iovec part = {wrong[i], 200};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1}, list = {.msg_iov = wrong[i], .msg_iovlen = 20};
+        WRONG(read(fd, wrong[i], 200));
+        WRONG(recv(fd, wrong[i], 200, MSG_PEEK));
+        WRONG(readv(fd, &part, 1));
+        WRONG(readv(fd, wrong[i], 20));
+        WRONG(recvmsg(fd, &message, 0));
+        WRONG(recvmsg(fd, &list, 0));
+        WRONG(write(fd, wrong[i], 200));
+        WRONG(send(fd, wrong[i], 200, MSG_NOSIGNAL));
+        WRONG(writev(fd, &part, 1));
+        WRONG(writev(fd, wrong[i], 20));
+        WRONG(sendmsg(fd, &message, 0));
+        WRONG(sendmsg(fd, &list, 0));
+        if (i == 4) continue;
+        WRONG(recvmsg(fd, wrong[i], 0));
+        WRONG(sendmsg(fd, wrong[i], 0));
+        WRONG(poll(wrong[i], 1, 0));
+    }
+    if (faults) fail("a handler was called");
+    // The program's own faults reach its own handler, however it was set.
+    for (int i = 1; i <= 3; i++) {
+        if (i == 2 && signal(SIGSEGV, count_fault) != count_fault) failures++;
+        if (i == 3) action.sa_flags = SA_RESETHAND, sigaction(SIGSEGV, &action, &old);
+        if (i == 3 && old.sa_handler != count_fault) failures++;
+        if (!sigsetjmp(after_fault, 1)) *(volatile int *)8 = 1;
+        failures += faults != i;
+    }
+    if (sigaction(SIGSEGV, NULL, &old) || old.sa_handler != SIG_DFL) failures++;
+    failures += !is_ended_by_fault(0) + !is_ended_by_fault(1);
+    alarm(0);
+    return failures;
+}
+
+// Connects a descriptor that a set knows already, as nginx does for its upstreams, and waits in the set for a byte.
+static void register_before_connect(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct epoll_event event = {.events = EPOLLIN};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    pid_t child = fork();
+    uint64_t word = 1;
+    alarm(60);
+    if (!child) {
+        close(fd);
+        int accepted = accept(listener, NULL, NULL);
+        while (recv(accepted, &word, sizeof word, MSG_WAITALL) == sizeof word) write(accepted, &word, sizeof word);
+        _exit(0);
+    }
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) || connect(fd, (void *)&name, length)) fail("connect");
+    for (int round = 0; round < ROUND_TRIPS; round++) {
+        if (write(fd, &word, sizeof word) != sizeof word || epoll_wait(set, &event, 1, -1) != 1) fail("epoll_wait");
+        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word) fail("recv");
+    }
+    if (!is_shared()) fail("the stream stayed on TCP");
+    close(fd);
+    waitpid(child, NULL, 0);
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     char *program = count > 2 ? arguments[2] : "";
@@ -130,8 +224,8 @@ int main(int count, char **arguments) {
         fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
         return 0;
     }
-    if (!strcmp(part, "fault")) {
-        fault_in_epoll_wait();
+    if (!strcmp(part, "fault") || !strcmp(part, "register_first")) {
+        *part == 'f' ? fault_in_epoll_wait() : register_before_connect();
         printf("PORT 0\n");
         return 0;
     }
@@ -142,6 +236,7 @@ int main(int count, char **arguments) {
     int fd = accept_one(), shared = is_shared();
     if (!strcmp(part, "late_ring")) extra = has_ring();
     if (!strcmp(part, "send_descriptor")) extra = refused(fd);
+    if (!strcmp(part, "wrong_pointers")) extra = wrong_pointers(fd);
     if (!strcmp(part, "dprintf")) dprintf(fd, "past the library");
     if (!strncmp(part, "exec", 4)) {
         dup2(2, 9), dup2(1, 2), dup2(fd, 0);

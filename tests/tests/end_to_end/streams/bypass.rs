@@ -1,6 +1,6 @@
 //! Calls that reach a socket past the library, and images that start without it: no byte is lost, or the stream is reset.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ddss_testkit::{preload_library, skipped};
@@ -37,16 +37,20 @@ impl Programs {
 
     /// Runs the program as acceptor with a connector of this file. Returns what both say.
     fn run(&self, part: &str, connector: &str, image: PathBuf) -> [String; 2] {
-        let library = preload_library().unwrap();
+        self.run_with(Some(&preload_library().unwrap()), part, connector, image)
+    }
+
+    fn run_with(&self, library: Option<&Path>, part: &str, connector: &str, image: PathBuf) -> [String; 2] {
+        let library = library.map(Path::as_os_str).unwrap_or_default();
         let mut accepting = Command::new(self.dynamic());
-        accepting.arg(part).arg(image).env("LD_PRELOAD", &library).stdout(Stdio::piped());
+        accepting.arg(part).arg(image).env("LD_PRELOAD", library).stdout(Stdio::piped());
         let mut accepting = accepting.spawn().unwrap();
         let port = port_of(&mut accepting);
         if port == 0 {
             assert!(accepting.wait().unwrap().success());
             return [String::new(), String::new()];
         }
-        let connecting = child(connector).env(PORT, port.to_string()).env("LD_PRELOAD", &library).spawn().unwrap();
+        let connecting = child(connector).env(PORT, port.to_string()).env("LD_PRELOAD", library).spawn().unwrap();
         let connecting = output_of(connecting);
         [result(&output_of(accepting)), result(&connecting)]
     }
@@ -102,6 +106,22 @@ fn spawned_image_with_the_library_gets_every_byte() {
 fn fault_in_a_wait_leaves_the_set_usable() {
     let Some(programs) = programs("fault_in_a_wait_leaves_the_set_usable") else { return };
     assert_eq!(programs.run("fault", "", PathBuf::new()), [String::new(), String::new()]);
+}
+
+// If this failed, a program that registers its descriptor before it connects (nginx as a proxy) would never hear of the ring's bytes.
+#[test]
+fn interest_from_before_the_connect_follows_the_stream() {
+    let Some(programs) = programs("interest_from_before_the_connect_follows_the_stream") else { return };
+    assert_eq!(programs.run("register_first", "", PathBuf::new()), [String::new(), String::new()]);
+}
+
+// If this failed, a wrong pointer would end a program that the kernel answers, or would leave the stream locked for ever.
+#[test]
+fn wrong_pointers_are_answered_as_the_kernel_does() {
+    let Some(programs) = programs("wrong_pointers_are_answered_as_the_kernel_does") else { return };
+    let kernels = programs.run_with(None, "wrong_pointers", "half_close", PathBuf::new());
+    assert_eq!(kernels[0], format!("shared=0 extra=0 bytes={LEFT_BYTES}"));
+    programs.answers("wrong_pointers", PathBuf::new(), "shared=1 extra=0", true);
 }
 
 // If this failed, requests of io_uring would read and write TCP while the peer uses the ring.

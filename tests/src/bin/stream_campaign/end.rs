@@ -1,0 +1,71 @@
+//! One end of a stream: a process, and what it says.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::ChildStdout;
+
+use crate::{DEADLINE, Killed, Programs};
+
+/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll.
+pub(crate) const MODES: u64 = 5;
+
+/// A running end.
+pub(crate) struct End {
+    pub(crate) process: Killed,
+    output: BufReader<ChildStdout>,
+    count_file: std::path::PathBuf,
+}
+
+impl End {
+    /// Starts an end that transfers `limit` bytes, or without end if it is 0.
+    pub(crate) fn start(
+        programs: &Programs,
+        side: &str,
+        port: &str,
+        mode: u64,
+        seed: u64,
+        limit: u64,
+    ) -> Result<Self, String> {
+        let count_file = programs.folder().join(format!("{side}-{seed}"));
+        let name = count_file.display().to_string();
+        let [mode, seed, limit] = [mode, seed, limit].map(|number| number.to_string());
+        let mut process = programs.start(&[side, port, &mode, &seed, &name, &limit])?;
+        let output = process.0.stdout.take().ok_or("no output")?;
+        Ok(Self { process, output: BufReader::new(output), count_file })
+    }
+
+    /// Returns the rest of the first line that begins with `word`.
+    pub(crate) fn line(&mut self, word: &str) -> Result<String, String> {
+        for line in (&mut self.output).lines() {
+            let line = line.map_err(|error| error.to_string())?;
+            if let Some(rest) = line.strip_prefix(word) {
+                return Ok(rest.trim().to_owned());
+            }
+            if line.starts_with("FAILED") {
+                return Err(line);
+            }
+        }
+        Err(format!("an end did not say {word}"))
+    }
+
+    /// Waits for the end of the process. Returns the bytes that it read, and whether the stream had left TCP.
+    pub(crate) fn finish(&mut self) -> Result<(u64, bool), String> {
+        let has_succeeded = self.process.wait(DEADLINE)?;
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).map_err(|error| error.to_string())?;
+        let end = said.lines().find_map(|line| line.strip_prefix("END ")).filter(|_| has_succeeded);
+        let (received, shared) = end.and_then(|end| end.split_once(' ')).ok_or_else(|| said.clone())?;
+        Ok((received.parse().map_err(|_| said.clone())?, shared == "1"))
+    }
+
+    /// Returns the number of bytes that `write` took in the transfer.
+    pub(crate) fn written(&self) -> u64 {
+        let bytes = std::fs::read(&self.count_file).unwrap_or_default();
+        bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.count_file);
+    }
+}

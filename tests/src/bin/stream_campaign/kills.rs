@@ -1,0 +1,83 @@
+//! Kills of either end: the other end never hangs, and it reads a prefix of what was written, with all that `write` took.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::end::{End, MODES};
+use crate::{DEADLINE, Programs};
+
+/// Pairs of processes at a time.
+const PAIRS: u64 = 2;
+/// Of so many kills one comes before both ends have left TCP.
+const EARLY: u64 = 8;
+/// Longest time from the start of the transfer to the kill, in microseconds.
+const DELAY_US: u64 = 3_000;
+
+/// Sums over the survivors.
+#[derive(Default)]
+struct Counts {
+    kills: u64,
+    shared: u64,
+    bytes: u64,
+    longest: Duration,
+}
+
+/// Kills `count` processes. Returns a line with what was found.
+pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, String> {
+    let (next, counts) = (AtomicU64::new(0), Mutex::new(Counts::default()));
+    std::thread::scope(|scope| {
+        let work = || -> Result<(), String> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(());
+                }
+                let found = kill_one(programs, number, seed);
+                let found = found.map_err(|error| format!("kill {number} of seed {seed}: {error}"))?;
+                let mut sum = counts.lock().map_err(|_| "a thread failed")?;
+                sum.kills += 1;
+                sum.shared += found.shared;
+                sum.bytes += found.bytes;
+                sum.longest = sum.longest.max(found.longest);
+            }
+        };
+        let workers: Vec<_> = (0..PAIRS).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a thread failed".to_owned())?)
+    })?;
+    let Counts { kills, shared, bytes, longest } = counts.into_inner().map_err(|_| "a thread failed")?;
+    if shared < kills / 2 {
+        return Err(format!("only {shared} of {kills} streams left TCP"));
+    }
+    Ok(format!("kills={kills} shared={shared} bytes={bytes} longest_end_ms={}", longest.as_millis()))
+}
+
+fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, String> {
+    // A step of SplitMix64: neighbouring numbers take different parts.
+    let mut mixed = (seed << 32 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^= mixed >> 27;
+    let (mode, is_early, is_acceptor_killed) = (number % MODES, mixed.is_multiple_of(EARLY), mixed >> 8 & 1 == 0);
+    let mut acceptor = End::start(programs, "accept", "0", mode, mixed >> 16, 0)?;
+    let port = acceptor.line("PORT")?;
+    let mut connector = End::start(programs, "connect", &port, mode, mixed >> 16, 0)?;
+    for end in [&mut acceptor, &mut connector] {
+        end.line("CONNECTED")?;
+        if !is_early {
+            end.line("READY")?;
+        }
+    }
+    std::thread::sleep(Duration::from_micros((mixed >> 20) % DELAY_US));
+    let (victim, survivor) =
+        if is_acceptor_killed { (&mut acceptor, &mut connector) } else { (&mut connector, &mut acceptor) };
+    victim.process.0.kill().map_err(|error| error.to_string())?;
+    let start = Instant::now();
+    victim.process.wait(DEADLINE)?;
+    let (received, is_shared) = survivor.finish().map_err(|error| format!("mode {mode}: {error}"))?;
+    let (longest, is_shared) = (start.elapsed(), is_shared && !is_early);
+    // On TCP the kernel itself drops bytes of a killed process that had not read everything.
+    if is_shared && received < victim.written() {
+        return Err(format!("mode {mode}: {received} bytes arrived of {} that were written", victim.written()));
+    }
+    Ok(Counts { kills: 1, shared: is_shared.into(), bytes: received, longest })
+}

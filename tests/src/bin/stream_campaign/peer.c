@@ -1,0 +1,249 @@
+// One end of a stream of the campaign: peer accept | connect PORT, then MODE SEED COUNT_FILE LIMIT; peer serve; peer connects PORT COUNT
+//
+// The byte at a position says where it belongs, so that a reader finds each wrong, lost or repeated byte. COUNT_FILE holds the number
+// of bytes that `write` took: they have to arrive although the writer is killed. A LIMIT that is not 0 ends each direction.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ROUND_TRIPS = 8, CHUNK = 100000, UNREAD = 30000, WARM_UP = 2000 };
+enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL };
+
+static int fd, side, count_file;
+static uint64_t state, sent, received, limit;
+static char room[CHUNK], chunk[CHUNK];
+
+static void fail(const char *what) {
+    printf("FAILED %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static uint32_t next(void) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state >> 11;
+}
+
+static char pattern(uint64_t position, int from) { return (position * 0x9e3779b1u >> 13) + 101 * from; }
+
+static int lines_with(const char *path, const char *text) {
+    char line[512];
+    int found = 0;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) found += strstr(line, text) != NULL;
+    if (file) fclose(file);
+    return found;
+}
+
+static int is_shared(void) { return lines_with("/proc/self/maps", "/memfd:ddss-stream ") > 0; }
+
+// Reads once. 0: the stream ended or failed. -1: it has no bytes now.
+static int take(size_t most) {
+    ssize_t found = read(fd, room, most);
+    if (found < 0 && (errno == EAGAIN || errno == EINTR)) return -1;
+    if (found <= 0) return 0;
+    for (ssize_t i = 0; i < found; i++)
+        if (room[i] != pattern(received + i, !side)) fail("wrong byte");
+    received += found;
+    return found;
+}
+
+// Writes once, at most so many bytes. 0: the peer is gone, or the limit is reached. -1: there is no room now.
+static int give(size_t most) {
+    if (limit && sent >= limit) {
+        shutdown(fd, SHUT_WR);
+        return 0;
+    }
+    for (size_t i = 0; i < most; i++) chunk[i] = pattern(sent + i, side);
+    ssize_t written = write(fd, chunk, most);
+    if (written < 0 && (errno == EAGAIN || errno == EINTR)) return -1;
+    if (written <= 0) return 0;
+    sent += written;
+    if (pwrite(count_file, &sent, sizeof sent, 0) != sizeof sent) fail("count");
+    return written;
+}
+
+static size_t some(void) { return 1 + next() % (next() % 2 ? 200 : CHUNK); }
+
+static void *write_all(void *unused) {
+    while (give(some())) {}
+    return unused;
+}
+
+static void ping_pong(void) {
+    for (int is_turn = side;; is_turn = !is_turn) {
+        size_t bytes = some();
+        for (size_t done = 0; done < bytes;) {
+            int moved = is_turn ? give(bytes - done) : take(bytes - done);
+            if (!moved) return;
+            if (moved > 0) done += moved;
+        }
+    }
+}
+
+static void with_epoll(uint32_t mode) {
+    int set = epoll_create1(0), is_writing = 1, moved;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | mode};
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll");
+    for (;;) {
+        if (epoll_wait(set, &event, 1, -1) < 0 && errno != EINTR) fail("epoll_wait");
+        do {
+            moved = take(sizeof room);
+        } while (mode && moved > 0);
+        if (!moved) return;
+        while (is_writing && (moved = give(some())) > 0 && mode) {}
+        if (is_writing && !moved) is_writing = 0;
+        event.events = EPOLLIN | (is_writing ? EPOLLOUT : 0) | mode;
+        if (epoll_ctl(set, EPOLL_CTL_MOD, fd, &event)) fail("epoll_ctl");
+    }
+}
+
+static void with_poll(void) {
+    int is_writing = 1;
+    if (fcntl(fd, F_SETFL, O_NONBLOCK)) fail("fcntl");
+    for (;;) {
+        struct pollfd entry = {fd, POLLIN | (is_writing ? POLLOUT : 0), 0};
+        if (poll(&entry, 1, -1) < 0 && errno != EINTR) fail("poll");
+        if (entry.revents & (POLLIN | POLLHUP | POLLERR) && !take(sizeof room)) return;
+        if (is_writing && entry.revents & POLLOUT && !give(some())) is_writing = 0;
+    }
+}
+
+static void transfer(int mode) {
+    pthread_t writer;
+    switch (mode) {
+    case THREADS:
+        if (pthread_create(&writer, NULL, write_all, NULL)) fail("thread");
+        while (take(sizeof room)) {}
+        pthread_join(writer, NULL);
+        break;
+    case PING_PONG: ping_pong(); break;
+    case EPOLL_LEVEL: with_epoll(0); break;
+    case EPOLL_EDGE: with_epoll(EPOLLET); break;
+    default: with_poll();
+    }
+    while (take(sizeof room) > 0) {}
+    shutdown(fd, SHUT_WR);
+}
+
+static int listen_any(int backlog) {
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (void *)&name, length) || listen(listener, backlog) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    printf("PORT %d\n", ntohs(name.sin_port));
+    return listener;
+}
+
+// Connects from an address of its own, so that ports in TIME-WAIT do not run out.
+static int connect_from(uint32_t source, int port) {
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(source)};
+    struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int made = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(made, (void *)&own, sizeof own) || connect(made, (void *)&peer, sizeof peer)) fail("connect");
+    return made;
+}
+
+// Exchanges words until both ends have left TCP. False: the peer is gone.
+static int exchange(int rounds) {
+    for (uint64_t round = 0, word; round < (uint64_t)rounds; round++) {
+        if (side && write(fd, &round, sizeof round) != sizeof round) return 0;
+        if (recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word) return 0;
+        if (!side && write(fd, &word, sizeof word) != sizeof word) return 0;
+    }
+    return 1;
+}
+
+static int transfer_part(char **arguments) {
+    limit = strtoull(arguments[5], NULL, 10);
+    int mode = atoi(arguments[2]);
+    state = strtoull(arguments[3], NULL, 10) * 2654435761u + 88172645463325252u;
+    if ((count_file = open(arguments[4], O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0) fail("open");
+    if (side) {
+        fd = connect_from(INADDR_LOOPBACK, atoi(arguments[1]));
+    } else {
+        int listener = listen_any(1);
+        if ((fd = accept(listener, NULL, NULL)) < 0) fail("accept");
+        close(listener);
+    }
+    printf("CONNECTED\n");
+    int is_ready = exchange(ROUND_TRIPS), shared = is_shared();
+    if (is_ready) printf("READY\n"), transfer(mode);
+    printf("END %llu %d\n", (unsigned long long)received, shared);
+    return 0;
+}
+
+static void statistics(const char *who) {
+    int descriptors = 0;
+    long pages[2] = {0};
+    DIR *folder = opendir("/proc/self/fd");
+    FILE *memory = fopen("/proc/self/statm", "r");
+    while (folder && readdir(folder)) descriptors++;
+    if (!folder || !memory || fscanf(memory, "%ld %ld", &pages[0], &pages[1]) != 2) fail("/proc");
+    closedir(folder), fclose(memory);
+    printf("STATISTICS %s %d %d %ld\n", who, descriptors, lines_with("/proc/self/maps", ""), pages[1]);
+}
+
+static int serve(void) {
+    int listener = listen_any(128);
+    for (;;) {
+        ssize_t found;
+        int is_first = 1;
+        if ((fd = accept(listener, NULL, NULL)) < 0) fail("accept");
+        while ((found = read(fd, room, sizeof room)) > 0) {
+            if (is_first && *room == 'S') statistics("acceptor");
+            if (is_first && *room == 'Q') return 0;
+            is_first = 0;
+            if (write(fd, room, found) < 0) break;
+        }
+        close(fd);
+    }
+}
+
+static void tell(int port, char what) {
+    char answer;
+    fd = connect_from(INADDR_LOOPBACK, port);
+    if (write(fd, &what, 1) != 1 || (what == 'S' && read(fd, &answer, 1) != 1)) fail("tell");
+    close(fd);
+    if (what == 'S') statistics("connector");
+}
+
+// Connections that end at once, after one answer, after leaving TCP, and after leaving TCP with bytes that nobody read.
+static int connects(int port, long count) {
+    static const int rounds[] = {0, 1, ROUND_TRIPS, ROUND_TRIPS};
+    long shared = 0;
+    side = 1;
+    for (long i = 0; i < count; i++) {
+        fd = connect_from(INADDR_LOOPBACK + 256 * (1 + i / 200 % 200), port);
+        if (!exchange(rounds[i % 4])) fail("exchange");
+        if (i % 4 == 3 && write(fd, chunk, UNREAD) < 0) fail("write");
+        if (i % 1000 == 2) shared += is_shared();
+        close(fd);
+        if (i == WARM_UP || i == count - 1) tell(port, 'S');
+    }
+    tell(port, 'Q');
+    printf("SHARED %ld\n", shared);
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    setlinebuf(stdout);
+    signal(SIGPIPE, SIG_IGN);
+    if (count == 2 && !strcmp(arguments[1], "serve")) return serve();
+    if (count == 4 && !strcmp(arguments[1], "connects")) return connects(atoi(arguments[2]), atol(arguments[3]));
+    if (count != 7) return 2;
+    side = !strcmp(arguments[1], "connect");
+    return transfer_part(arguments + 1);
+}

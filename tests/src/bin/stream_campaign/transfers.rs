@@ -1,0 +1,26 @@
+//! Transfers in both directions at once, by each way to move bytes: every byte arrives, and nobody waits for ever.
+
+use crate::Programs;
+use crate::end::{End, MODES};
+
+/// Bytes of each direction: many times the rings, so that both ends wait for space and for bytes.
+const BYTES: u64 = 32 << 20;
+
+/// Carries out `count` transfers. Returns a line with what was found.
+pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, String> {
+    let mut bytes = 0;
+    for number in 0..count {
+        let (mode, seed) = (number % MODES, seed << 32 | number);
+        let of_mode = |error| format!("transfer {number}, mode {mode}: {error}");
+        let mut acceptor = End::start(programs, "accept", "0", mode, seed, BYTES)?;
+        let port = acceptor.line("PORT").map_err(of_mode)?;
+        let mut connector = End::start(programs, "connect", &port, mode, seed, BYTES)?;
+        let ends = [acceptor.finish().map_err(of_mode)?, connector.finish().map_err(of_mode)?];
+        let written = [connector.written(), acceptor.written()];
+        if ends.map(|(received, _)| received) != written || !ends.iter().all(|(_, is_shared)| *is_shared) {
+            return Err(of_mode(format!("{ends:?} of {written:?}")));
+        }
+        bytes += written[0] + written[1];
+    }
+    Ok(format!("transfers={count} bytes={bytes}"))
+}
