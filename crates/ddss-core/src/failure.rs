@@ -31,7 +31,7 @@ pub enum Failure {
     Busy = 5,
     /// The transfer exceeds the maximum size.
     #[error(
-        "more than the {TRANSFER_BYTES_MAX} bytes of one request (only a get or put of one range takes more, up to {VALUE_BYTES_MAX}; a put not if the segment has copies or a history)"
+        "more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX}, but no put with copies)"
     )]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
@@ -115,11 +115,11 @@ pub enum Failure {
     )]
     NoMajority = 29,
     /// The parts of a large put are gone: its home restarted, or they waited too long.
-    #[error("the parts of this put are gone (its home restarted, or the put paused for too long): put again")]
+    #[error("the parts of this put are gone (its home restarted, or it paused for too long): put again")]
     UploadGone = 30,
     /// Large puts fill their share of the home's memory.
     #[error(
-        "the large puts in progress fill their share of the home's memory (half of ddssd --pool-bytes for all clients, a quarter for one, at most {UPLOADS_PER_CLIENT_MAX} puts of one client): put fewer or smaller values at a time, or raise --pool-bytes"
+        "large puts fill their share of the home's memory (half of ddssd --pool-bytes; one client: half of that, {UPLOADS_PER_CLIENT_MAX} puts)"
     )]
     UploadsFull = 31,
 }

@@ -21,13 +21,13 @@ pub const ARENA_BYTES_DEFAULT: usize = 8 << 20;
 /// Bytes of the largest arena that a client may ask for.
 pub const ARENA_BYTES_MAX: usize = 256 << 20;
 
-/// Maximum bytes of one get or put.
+/// Maximum bytes of one request.
 pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
-/// Maximum bytes of one value: a get or put above [`TRANSFER_BYTES_MAX`] travels in parts of that size.
+/// Maximum bytes of one value, which travels in parts.
 pub const VALUE_BYTES_MAX: usize = 1 << 31;
-/// Uploads of one client that are not committed yet: large puts in progress.
+/// Large puts of one client in progress.
 pub const UPLOADS_PER_CLIENT_MAX: usize = 16;
-/// Time after which an upload without a new part is dropped, in microseconds.
+/// Time until a large put without a new part is dropped, in microseconds.
 pub const UPLOAD_IDLE_US: u64 = 60_000_000;
 /// Maximum ranges of one vectored get or put.
 pub const RANGES_MAX: usize = 16;

@@ -1,4 +1,5 @@
 //! Large puts whose writer or home is killed: the old value or the new one is there, whole, and no memory is lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Segment, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, binary, retry};

@@ -4,15 +4,19 @@
 //! A daemon executes actions without a second check: it copies where the engine says. So each action is checked against
 //! the memory that the engine has allocated: no byte outside of it, no memory given away twice.
 
+mod input;
+
 use ddss_core::engine::{
     Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId, offset_of,
 };
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
 use ddss_core::{
     ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest, LockToken, Message,
-    Model, NodeId, Operation, Outcome, Part, Payload, PermissionUpdate, Placement, Principal, PutConditions,
-    ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp, UploadId, Version,
+    NodeId, Operation, Outcome, Part, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
+    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp, UploadId, Version,
 };
+
+use input::Input;
 
 const POOL_BYTES: u64 = 1 << 18;
 const ARENA_BYTES: u64 = 8 * ARENA_SLOT_BYTES as u64;
@@ -21,47 +25,6 @@ const CLIENTS: u32 = 3;
 const STEPS_MAX: usize = 400;
 /// Maximum number of actions of one step in both engines; more means an endless exchange.
 const ACTIONS_MAX: usize = 10_000;
-
-/// Input bytes, and zeroes behind their end.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&byte, left)) = self.0.split_first() else { return 0 };
-        self.0 = left;
-        byte
-    }
-
-    fn word(&mut self) -> u64 {
-        match self.byte() {
-            small @ 0..=199 => small.into(),
-            200..=219 => u64::from(self.byte()) << 8 | u64::from(self.byte()),
-            220..=239 => u64::from(self.byte()) * 64,
-            240..=247 => u64::MAX - u64::from(self.byte()),
-            _ => u64::from_le_bytes(std::array::from_fn(|_| self.byte())),
-        }
-    }
-
-    fn one_in(&mut self, of: u8) -> bool {
-        self.byte() % of == of - 1
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
-        all.get(usize::from(self.byte()) % all.len().max(1)).copied()
-    }
-
-    fn model(&mut self) -> Model {
-        match self.byte() % 7 {
-            0 => Model::Null,
-            1 => Model::Read,
-            2 => Model::Write,
-            3 => Model::Version,
-            4 => Model::Delta(self.byte().into()),
-            5 => Model::Temporal(self.word() as u32),
-            _ => Model::Strict,
-        }
-    }
-}
 
 /// One engine, and the memory that it has allocated.
 struct Side {

@@ -1,6 +1,6 @@
 //! Get, put and release of a [`Segment`].
 
-use crate::api::large_values::{LargeGet, LargePut};
+use crate::api::large_values::transfers::{LargeGet, LargePut};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;

@@ -1,6 +1,6 @@
 //! Operations on segments whose home is this node. `handler.rs` names the state that they borrow. `home_ops.rs` decides
 //! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `records.rs`
-//! decides the same for tables, `uploads.rs` large puts. The other files cover creation, names, metadata, gets for other nodes, and shutdown.
+//! decides the same for tables. The other files cover creation, names, metadata, gets for other nodes, and shutdown.
 
 pub(crate) mod fast_path;
 pub(crate) mod handler;
@@ -14,7 +14,6 @@ pub(crate) mod quota_checks;
 pub(crate) mod records;
 pub(crate) mod served_get;
 pub(crate) mod shutdown;
-pub(crate) mod uploads;
 
 #[cfg(test)]
 mod tests;

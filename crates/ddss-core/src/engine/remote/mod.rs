@@ -1,6 +1,6 @@
 //! Operations on segments whose home is another node. `handler.rs` names the state that they borrow. Gets are one-sided
 //! reads (`remote_get.rs`), executed by the home (`served_get.rs`) or answered from `read_cache.rs`; all other operations
-//! are messages (`remote_ops.rs`, for large puts `uploads.rs`). `remote_locks.rs` and `name_lookup.rs` use what this node knows of locks and names
+//! are messages (`remote_ops.rs`). `remote_locks.rs` and `name_lookup.rs` use what this node knows of locks and names
 //! elsewhere; `cancel.rs` ends calls that their caller gave up.
 
 pub(crate) mod cancel;
@@ -11,7 +11,6 @@ pub(crate) mod remote_get;
 pub(crate) mod remote_locks;
 pub(crate) mod remote_ops;
 pub(crate) mod served_get;
-pub(crate) mod uploads;
 
 #[cfg(test)]
 mod tests;

@@ -108,14 +108,14 @@ impl SegmentWork<'_> {
             BackgroundTask::Commit { segment, .. } => {
                 if let Err(error) = &ended {
                     let error = format_with_cause(error);
-                    tracing::warn!(%segment, error, "no memory to undo a large put after a crash: the put was refused");
+                    tracing::warn!(%segment, error, "no memory to undo a large put");
                 }
                 self.engine.large_committed(self.now, segment, ended.is_ok());
             }
             BackgroundTask::ClearUndo { .. } => {
                 if let Err(error) = ended {
                     let error = format_with_cause(&error);
-                    tracing::error!(error, "cannot give the memory of an undo log back");
+                    tracing::error!(error, "cannot clear memory: it stays unused");
                 }
             }
         }
