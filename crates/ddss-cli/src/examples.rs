@@ -34,7 +34,7 @@ Examples:
 pub(crate) const GET: &str = "\
 Examples:
   ddss get scores --length 5           the first five bytes
-  ddss get scores > file               all, up to 1 MiB; else `ddss export`
+  ddss get scores > file               all of it, up to 2 GiB
   ddss get load --as u64               as numbers
   ddss get load --as u64 --version 7   version 7, if in the history
   ddss get config --as json --json     with version and time";

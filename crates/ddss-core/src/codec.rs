@@ -7,7 +7,7 @@ use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
 use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
 use crate::request::operation::{LockRequest, LockToken, PutConditions};
-use crate::{SegmentId, Version};
+use crate::{ClientId, SegmentId, Version};
 use arrayvec::ArrayVec;
 
 /// Output buffer for fields, at most `N` bytes.
@@ -33,6 +33,9 @@ impl<const N: usize> Writer<N> {
     }
     pub(crate) fn option(&mut self, value: Option<u64>) -> &mut Self {
         self.u8(value.is_some().into()).u64(value.unwrap_or(0))
+    }
+    pub(crate) fn client(&mut self, client: ClientId) -> &mut Self {
+        self.u32(client.index).u32(client.generation)
     }
     pub(crate) fn identity(&mut self, principal: Principal) -> &mut Self {
         self.u32(principal.uid).u32(principal.gid)
@@ -75,6 +78,9 @@ impl Reader<'_> {
     }
     pub(crate) fn segment(&mut self) -> Result<SegmentId, Failure> {
         self.u64().map(SegmentId::from_bits)
+    }
+    pub(crate) fn client(&mut self) -> Result<ClientId, Failure> {
+        Ok(ClientId { index: self.u32()?, generation: self.u32()? })
     }
     pub(crate) fn identity(&mut self) -> Result<Principal, Failure> {
         Ok(Principal { uid: self.u32()?, gid: self.u32()? })

@@ -1,6 +1,8 @@
 //! Failures and outcomes of operations, and their encoding.
 
-use crate::limits::{AREAS_MAX, LEASE_MAX_US, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{
+    AREAS_MAX, LEASE_MAX_US, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX, UPLOADS_PER_CLIENT_MAX, VALUE_BYTES_MAX,
+};
 use thiserror::Error;
 
 /// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
@@ -30,7 +32,9 @@ pub enum Failure {
     #[error("busy: a table or queue is full, try again")]
     Busy = 5,
     /// The transfer exceeds the maximum size.
-    #[error("more than the {TRANSFER_BYTES_MAX} bytes that one transfer can move")]
+    #[error(
+        "more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX}, but no put with copies)"
+    )]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
     #[error("the node has no memory left for a segment of that size")]
@@ -112,13 +116,21 @@ pub enum Failure {
         "no majority of the cluster's voters can be reached, so no name is created or released (ddss nodes shows the dead ones)"
     )]
     NoMajority = 29,
+    /// The parts of a large put are gone: its home restarted, or they waited too long.
+    #[error("the parts of this put are gone (its home restarted, or it paused for too long): put again")]
+    UploadGone = 30,
+    /// Large puts fill their share of the home's memory.
+    #[error(
+        "large puts fill their share of the home's memory (half of ddssd --pool-bytes; one client: half of that, {UPLOADS_PER_CLIENT_MAX} puts)"
+    )]
+    UploadsFull = 31,
     /// The lease of a lock is zero or above the maximum.
     #[error("a lease is 1 µs to {} s: ask for less, and renew it", LEASE_MAX_US / 1_000_000)]
     BadLease = 34,
 }
 
 impl Failure {
-    const ALL: [Failure; 30] = [
+    const ALL: [Failure; 32] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -148,6 +160,8 @@ impl Failure {
         Failure::SegmentsFull,
         Failure::AudiencesFull,
         Failure::NoMajority,
+        Failure::UploadGone,
+        Failure::UploadsFull,
         Failure::BadLease,
     ];
 

@@ -56,7 +56,7 @@ pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, 
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{
-    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PutConditions, ReadOptions,
+    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,
 };
 pub use request::ranges::{Range, Ranges};
 pub use request::request::{BadRequest, Request};

@@ -21,8 +21,14 @@ pub const ARENA_BYTES_DEFAULT: usize = 8 << 20;
 /// Bytes of the largest arena that a client may ask for.
 pub const ARENA_BYTES_MAX: usize = 256 << 20;
 
-/// Maximum bytes of one get or put.
+/// Maximum bytes of one request.
 pub const TRANSFER_BYTES_MAX: usize = 1 << 20;
+/// Maximum bytes of one value, which travels in parts.
+pub const VALUE_BYTES_MAX: usize = 1 << 31;
+/// Large puts of one client in progress.
+pub const UPLOADS_PER_CLIENT_MAX: usize = 16;
+/// Time until a large put without a new part is dropped, in microseconds.
+pub const UPLOAD_IDLE_US: u64 = 60_000_000;
 /// Maximum ranges of one vectored get or put.
 pub const RANGES_MAX: usize = 16;
 /// Maximum number of older versions in a segment's history.
@@ -109,6 +115,7 @@ const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(ARENA_SLOT_BYTES));
 const _: () = assert!(ARENA_BYTES_MAX.is_multiple_of(ARENA_SLOT_BYTES));
 const _: () = assert!(TRANSFER_BYTES_MAX <= ARENA_BYTES_DEFAULT);
 const _: () = assert!(TRANSFER_BYTES_MAX <= STAGING_BYTES);
+const _: () = assert!(VALUE_BYTES_MAX <= u32::MAX as usize && TRANSFER_BYTES_MAX < VALUE_BYTES_MAX);
 const _: () = assert!(NAME_BYTES_MAX * 2 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(MESSAGE_BYTES_MAX <= ARENA_SLOT_BYTES);
 const _: () = assert!(TIMEOUT_DEFAULT_US <= TIMEOUT_MAX_US);

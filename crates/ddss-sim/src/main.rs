@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 21] {
+fn numbers(report: &Report) -> [(&'static str, u64); 23] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -54,6 +54,8 @@ fn numbers(report: &Report) -> [(&'static str, u64); 21] {
         ("isolations", report.isolations),
         ("lost_twice", report.lost_twice),
         ("under_lock", report.sections),
+        ("large_puts", report.large_puts),
+        ("large_puts_undone", report.large_puts_undone),
         ("windows_searched", report.searched),
     ]
 }

@@ -66,6 +66,7 @@ each_bug_is_found! {
     standing_clock_is_found: StandingClock,
     deaf_clock_is_found: DeafClock,
     unmarked_commit_is_found: UnmarkedCommit,
+    ungated_commit_is_found: UngatedCommit,
 }
 
 // Otherwise an abandoned lock could block its segment forever.

@@ -173,8 +173,17 @@ impl Error {
                     | Failure::Locked
                     | Failure::GoingDown
                     | Failure::NoMajority
+                    | Failure::UploadGone
             ),
             _ => false,
+        }
+    }
+
+    /// Returns the error of a whole call whose step had no effect of its own.
+    pub(crate) fn without_effect(self) -> Self {
+        match self {
+            Error::Indeterminate { action, target, failure } => Error::Failed { action, target, failure },
+            other => other,
         }
     }
 

@@ -4,11 +4,11 @@ use crate::api::local_read::{LocalReadRules, MappedSegment};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
 use crate::session::Inner;
-use crate::value::Stamp;
-use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::value::{Stamp, first_word};
+use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use ddss_core::{
-    ArenaRange, Failure, LockToken, Model, OpenedSegment, Operation, Payload, PutConditions, ReadOptions, SegmentId,
-    Version,
+    ArenaRange, Failure, LockToken, Model, OpenedSegment, Operation, Part, Payload, PutConditions, ReadOptions,
+    SegmentId, UploadId, Version,
 };
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl SegmentLocation {
     /// Reads a range in place; `None` if the daemon has to serve the get, or the range is invalid.
     #[inline]
     pub(crate) fn read_locally(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        let mapped = self.mapped.as_ref().filter(|_| into.len() <= TRANSFER_BYTES_MAX)?;
+        let mapped = self.mapped.as_ref().filter(|_| into.len() <= VALUE_BYTES_MAX)?;
         mapped.get(self.rules, offset, into)
     }
 
@@ -85,17 +85,42 @@ impl SegmentLocation {
     /// Returns offset and length of a range to read.
     pub(crate) fn place(&self, range: impl RangeBounds<u64>) -> Result<(u64, usize), Error> {
         let (offset, end) = bounds(range, self.bytes);
+        Ok((offset, self.check_value("get", offset, end)?))
+    }
+
+    /// Returns offset and length of a range that a reader goes through.
+    pub(crate) fn place_of_stream(&self, range: impl RangeBounds<u64>) -> Result<(u64, u64), Error> {
+        let (offset, end) = bounds(range, self.bytes);
+        if u128::from(offset) > end || end > u128::from(self.bytes) {
+            let (action, target) = ("get", self.name.to_string());
+            return Err(Error::OutOfRange { action, target, offset, end, bytes: self.bytes });
+        }
+        Ok((offset, (end - u128::from(offset)) as u64))
+    }
+
+    /// Returns offset and length of a range that one request reads.
+    pub(crate) fn place_in_transfer(&self, range: impl RangeBounds<u64>) -> Result<(u64, usize), Error> {
+        let (offset, end) = bounds(range, self.bytes);
         Ok((offset, self.check("get", offset, end)?))
     }
 
-    /// Checks a range before anything is sent; no sum here can overflow.
+    /// Checks a range that one request moves, before anything is sent; no sum here can overflow.
     pub(crate) fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
+        self.check_length(action, offset, end, TRANSFER_BYTES_MAX)
+    }
+
+    /// Checks a range that several requests may move.
+    pub(crate) fn check_value(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
+        self.check_length(action, offset, end, VALUE_BYTES_MAX)
+    }
+
+    fn check_length(&self, action: &'static str, offset: u64, end: u128, longest: usize) -> Result<usize, Error> {
         let target = || self.name.to_string();
         if u128::from(offset) > end || end > u128::from(self.bytes) {
             return Err(Error::OutOfRange { action, target: target(), offset, end, bytes: self.bytes });
         }
         match usize::try_from(end - u128::from(offset)) {
-            Ok(length) if length <= TRANSFER_BYTES_MAX => Ok(length),
+            Ok(length) if length <= longest => Ok(length),
             _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
         }
     }
@@ -149,6 +174,13 @@ impl SegmentLocation {
     ) -> Result<PlannedCall<'a, impl Decoder<Stamp>>, Error> {
         self.check("put", offset, u128::from(offset) + bytes.len() as u128)?;
         Ok(self.plan_put(offset, bytes, conditions).returns(|completion, _| Stamp::of(completion)))
+    }
+
+    /// Plans a part of a large put; its reply is the number of the upload.
+    pub(crate) fn plan_part<'a>(&'a self, part: Part, bytes: &'a [u8]) -> PlannedCall<'a, impl Decoder<UploadId>> {
+        let operation = Operation::UploadPart { segment: self.id, part, from: ArenaRange::NOWHERE };
+        let plan = self.plan("put", operation).sends(Outgoing::Bytes(bytes));
+        plan.returns(|completion, _| UploadId(first_word(completion) as u32))
     }
 
     /// Plans an operation without bytes.

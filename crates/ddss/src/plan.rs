@@ -188,6 +188,8 @@ const fn wait_class(operation: &Operation) -> WaitClass {
         | Operation::GetMany { .. }
         | Operation::Put { .. }
         | Operation::PutMany { .. }
+        | Operation::UploadPart { .. }
+        | Operation::DropUpload { .. }
         | Operation::Atomic { .. }
         | Operation::Unlock { .. } => WaitClass::Polling,
         _ => WaitClass::Sleeping,

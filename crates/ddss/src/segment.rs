@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::location::SegmentLocation;
-use ddss_core::limits::TRANSFER_BYTES_MAX;
+use ddss_core::limits::{TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use ddss_core::{Model, OpenedSegment};
 use std::time::Duration;
 
@@ -33,8 +33,11 @@ impl std::fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// Maximum bytes that one get or put moves.
+    /// Maximum bytes of one request: a vectored call, or a call of a [`Batch`](crate::Batch). A larger get or put is
+    /// sent in parts of this size.
     pub const TRANSFER_BYTES_MAX: usize = TRANSFER_BYTES_MAX;
+    /// Maximum bytes of one get or put.
+    pub const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
     /// Returns a handle whose calls ask for at least this model, each by itself. A call never gets less than the
     /// segment's own model: asking for a weaker model changes nothing.

@@ -4,6 +4,7 @@ mod control_plane;
 mod critical_tasks;
 mod full;
 mod half_open;
+mod large_values;
 mod overload;
 mod partition;
 mod restart;

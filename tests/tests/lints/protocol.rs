@@ -177,7 +177,7 @@ fn every_message_is_documented_with_its_length() {
         let bytes = count(".u8(") - 1
             + 2 * count(".u16(")
             + 4 * count(".u32(")
-            + 8 * (count(".u64(") + count(".identity("))
+            + 8 * (count(".u64(") + count(".identity(") + count(".client("))
             + 9 * count(".option(")
             + 5 * count(".model(")
             + 20 * count(".window(")

@@ -40,7 +40,10 @@ pub(crate) fn get(options: &GetOptions, json: bool) -> Result<(), CommandError> 
     let end = length.map_or(segment.bytes(), |length| offset.saturating_add(length));
     let value = match options.version {
         Some(version) => segment.get_at(ddss::Version(version), *offset..end)?,
-        None => segment.get(*offset..end)?,
+        None => {
+            let progress = Progress::new(end.saturating_sub(*offset));
+            segment.get_with_progress(*offset..end, |done, _| progress.at(done))?
+        }
     };
     if json {
         let mut answer = stamp_json(value.stamp());
@@ -74,7 +77,7 @@ fn to_stdout(bytes: &[u8], name: &str) -> Result<(), CommandError> {
 pub(crate) fn put(options: &PutOptions, json: bool) -> Result<(), CommandError> {
     let mut bytes = Vec::new();
     if options.bytes == "-" {
-        let limit = Segment::TRANSFER_BYTES_MAX as u64 + 1;
+        let limit = Segment::VALUE_BYTES_MAX as u64 + 1;
         let mut input = std::io::stdin().lock().take(limit);
         input.read_to_end(&mut bytes).map_err(CommandError::system("read standard input"))?;
     } else {
@@ -86,10 +89,13 @@ pub(crate) fn put(options: &PutOptions, json: bool) -> Result<(), CommandError> 
         bytes = kind.encode(words.trim_end_matches('\n'))?;
     }
     let segment = open(&options.named)?;
+    let progress = Progress::new(bytes.len() as u64);
+    let at = |done, _| progress.at(done);
     let stamp = match options.if_version {
-        Some(version) => segment.put_if(ddss::Version(version), options.offset, &bytes)?,
-        None => segment.put(options.offset, &bytes)?,
+        Some(version) => segment.put_if_with_progress(ddss::Version(version), options.offset, &bytes, at)?,
+        None => segment.put_with_progress(options.offset, &bytes, at)?,
     };
+    drop(progress);
     if json {
         println!("{}", stamp_json(stamp));
     } else {

@@ -141,6 +141,24 @@ pub enum Action {
         /// Timestamp of the new version.
         timestamp: Timestamp,
     },
+    /// Replaces many bytes of a segment by bytes of the pool and advances its version, like [`Commit`](Self::Commit),
+    /// but over many rounds. Answered with [`Engine::large_committed`](super::Engine::large_committed).
+    CommitLarge {
+        /// Segment to write.
+        segment: SegmentId,
+        /// Pool offset of the header.
+        at: u64,
+        /// Offset of the first byte in the segment.
+        offset: u64,
+        /// Length in bytes.
+        bytes: u32,
+        /// Pool offset of the new bytes.
+        from: u64,
+        /// New version.
+        version: Version,
+        /// Timestamp of the new version.
+        timestamp: Timestamp,
+    },
     /// Copies bytes of a later commit into the pool, where no client or peer can change them.
     CopyAside {
         /// Source of the bytes.

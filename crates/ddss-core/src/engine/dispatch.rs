@@ -9,11 +9,13 @@ use crate::engine::state::clients::Client;
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Watcher};
 use crate::engine::state::output::RangeList;
 use crate::engine::state::pending::{Continuation, Transfer};
+use crate::engine::state::uploads::UploadOwner;
+use crate::engine::uploads::at_home::Uploader;
 use crate::limits::ARENA_SLOT_BYTES;
 use crate::model::segment::Name;
 use crate::model::spec::{Placement, Spec};
 use crate::request::listing::{ListPage, ListQuery, Listing};
-use crate::request::operation::{ArenaRange, Operation, Payload, PutConditions, ReadOptions};
+use crate::request::operation::{ArenaRange, Operation, Part, Payload, PutConditions, ReadOptions, UploadId};
 use crate::request::ranges::Ranges;
 use crate::{ChannelId, Failure, NodeId, Outcome, RequestId, SegmentId};
 
@@ -69,6 +71,14 @@ impl Engine {
                 let put = self.put(now, caller, segment, parts, Payload::Arena(range), conditions);
                 put.inspect_err(|_| self.output.free_table(&parts))?;
             }
+            Operation::UploadPart { segment, part, from } => {
+                fits(&from)?;
+                self.upload_part(now, &caller, segment, part, from)?;
+            }
+            Operation::CommitUpload { segment, offset, upload, conditions } => {
+                self.commit_upload(now, &caller, segment, (offset, upload), conditions)?;
+            }
+            Operation::DropUpload { segment, upload } => self.drop_upload(&caller, segment, upload),
             Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
                 self.home().submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
             }
@@ -124,6 +134,50 @@ impl Engine {
             | Operation::Release { .. } => self.remote().request_remote(caller, operation)?,
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn upload_part(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        segment: SegmentId,
+        part: Part,
+        from: ArenaRange,
+    ) -> Result<(), Failure> {
+        if !self.is_home(segment) {
+            return self.remote().upload_part(caller, segment, part, from);
+        }
+        let uploader = uploader(caller);
+        let source = CommitSource::Client(caller.channel.client, Payload::Arena(from));
+        self.home().store_part(now, &uploader, segment, part, (source, from.bytes))
+    }
+
+    #[inline(never)]
+    fn commit_upload(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        segment: SegmentId,
+        upload: (u64, UploadId),
+        conditions: PutConditions,
+    ) -> Result<(), Failure> {
+        if !self.is_home(segment) {
+            return self.remote().commit_upload(caller, segment, upload, conditions);
+        }
+        self.home().commit_upload(now, &uploader(caller), segment, upload, conditions)
+    }
+
+    #[inline(never)]
+    fn drop_upload(&mut self, caller: &LocalCaller, segment: SegmentId, upload: UploadId) {
+        let client = caller.channel.client;
+        if !self.is_home(segment) {
+            self.remote().drop_upload(client, segment, upload);
+        } else if upload != UploadId(0) {
+            let node = self.node;
+            self.home().drop_upload(UploadOwner { node, client }, upload);
+        }
+        self.output.finish_call(caller, Outcome::Done);
     }
 
     /// Looks up a name, and creates the segment here if that is what follows.
@@ -270,6 +324,12 @@ impl Engine {
             }
         }
     }
+}
+
+/// Returns the requester of an operation on an upload.
+fn uploader(caller: &LocalCaller) -> Uploader {
+    let LocalCaller { channel, principal, deadline_us, .. } = *caller;
+    Uploader { requester: caller.requester(), principal, client: channel.client, deadline_us }
 }
 
 /// Rendezvous weight of a name on a node (FNV-1a over both, mixed once more). Each name goes to the node with the

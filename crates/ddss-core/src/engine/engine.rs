@@ -17,13 +17,14 @@ use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
+use crate::engine::state::uploads::Uploads;
 use crate::model::segment::Principal;
 use crate::model::spec::Storage;
 use crate::{
     ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Request, RequestId, SegmentId,
     Timestamp,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The engine of one node.
 #[derive(Debug)]
@@ -44,6 +45,10 @@ pub struct Engine {
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<NameClaims>,
     pub(crate) served_gets: ServedGets,
+    /// Large puts of this node's segments whose parts arrive.
+    pub(crate) uploads: Uploads,
+    /// Clients with large puts at other nodes.
+    pub(crate) remote_uploaders: BTreeSet<ClientId>,
     pub(crate) read_cache: ReadCache,
     pub(crate) replicas: Replicas,
     /// Number of segments placed round robin so far.
@@ -72,6 +77,8 @@ impl Engine {
             remote_locks: RemoteLocks::default(),
             directory: None,
             served_gets: ServedGets::default(),
+            uploads: Uploads::new(config.pool_bytes),
+            remote_uploaders: BTreeSet::new(),
             read_cache: ReadCache::default(),
             replicas: Replicas::default(),
             placed: 0,
@@ -90,6 +97,7 @@ impl Engine {
             pending_atomics: &mut self.pending_atomics,
             pending_records: &mut self.pending_records,
             served_gets: &mut self.served_gets,
+            uploads: &mut self.uploads,
             directory: &mut self.directory,
             clock: &mut self.clock,
             counters: &mut self.counters,
@@ -122,6 +130,7 @@ impl Engine {
             operations: &mut self.operations,
             lookups: &mut self.lookups,
             remote_locks: &mut self.remote_locks,
+            remote_uploaders: &mut self.remote_uploaders,
             read_cache: &mut self.read_cache,
             directory: self.directory.as_ref(),
             replicas: &self.replicas,
@@ -196,6 +205,16 @@ impl Engine {
         })
     }
 
+    /// Sets the bytes of the largest value that is committed at once, for tests with small values.
+    pub fn set_commit_at_once_max(&mut self, bytes: u32) {
+        self.uploads.at_once_max = bytes;
+    }
+
+    /// Returns the number of large puts whose parts arrive or are committed here, and the bytes of memory that they take.
+    pub fn uploads(&self) -> (usize, u64) {
+        self.uploads.usage()
+    }
+
     /// Returns the number of pending operations.
     pub fn pending(&self) -> usize {
         self.operations.count()
@@ -240,9 +259,11 @@ impl Engine {
     pub fn detach(&mut self, now: Now, client: ClientId) {
         if self.output.detach(client) {
             self.home().drop_owner(now, LockOwner::Client(client));
+            self.home().drop_uploads_of(LockOwner::Client(client));
             let mut remote = self.remote();
             remote.release_remote_locks(client);
             remote.cancel_all_remote(client);
+            remote.drop_uploads_of(client);
         }
     }
 
@@ -262,6 +283,7 @@ impl Engine {
         let mut home = self.home();
         home.reclaim();
         home.drop_owner(now, LockOwner::Peer(node));
+        home.drop_uploads_of(LockOwner::Peer(node));
         self.remote_locks.remove_home(node);
         self.remote().invalidate_cached_of(node);
         for step in self.operations.find(|pending| pending.is_on(node)) {
@@ -280,6 +302,7 @@ impl Engine {
         let mut home = self.home();
         home.tick_replication(now);
         home.tick_lock_queues(now);
+        home.expire_uploads(now);
         self.remote_locks.expire(now.steady_us);
         loop {
             let overdue = self.segments.overdue(now.steady_us).next();

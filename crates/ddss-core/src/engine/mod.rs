@@ -18,6 +18,7 @@
 //! | `fault_injection.rs` | bugs that tests switch on and have to find |
 //! | `home/` | operations on segments whose home is this node, by the handler `Home` |
 //! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
+//! | `uploads/` | large puts: parts and one commit, by both handlers |
 //! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
 //! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
 //! | `home/name_claims.rs`, `home/served_get.rs` | claims of names; gets for other nodes |
@@ -49,6 +50,7 @@ mod results;
 mod role;
 mod state;
 mod storage;
+mod uploads;
 
 pub use action::{Action, Commit, CommitSource, FetchTarget, MessageBody, RangeSet, Reply};
 pub use config::{Counters, EngineConfig, Now};

@@ -1,6 +1,6 @@
 //! Messages from other engines to this one, which is mostly the home of the segment in question.
 
-use crate::engine::action::Action;
+use crate::engine::action::{Action, CommitSource};
 use crate::engine::config::Now;
 use crate::engine::engine::Engine;
 use crate::engine::fault_injection::planted;
@@ -8,6 +8,8 @@ use crate::engine::ids::StepId;
 use crate::engine::remote::served_get::ServedReply;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
+use crate::engine::state::uploads::UploadOwner;
+use crate::engine::uploads::at_home::Uploader;
 use crate::limits::TIMEOUT_DEFAULT_US;
 use crate::request::listing::ListQuery;
 use crate::{Failure, Message, NodeId, Outcome, Timestamp};
@@ -60,6 +62,29 @@ impl Engine {
                     },
                 );
                 asked.map_err(|failure| (step, failure))
+            }
+            Message::UploadPart { step, principal, segment, client, part, length, staged } => {
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline(TIMEOUT_DEFAULT_US));
+                let uploader = Uploader { requester, principal, client, deadline_us };
+                let asked = self.output.source_of_put(node, (0, length), staged, 0, tail).and_then(|(_, source)| {
+                    let stored = self.home().store_part(now, &uploader, segment, part, (source, length));
+                    stored.inspect_err(|_| {
+                        if let CommitSource::Buffer(buffer) = source {
+                            self.output.drop_buffer(&buffer);
+                        }
+                    })
+                });
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us } => {
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline(timeout_us));
+                let uploader = Uploader { requester, principal, client, deadline_us };
+                let asked = self.home().commit_upload(now, &uploader, segment, (offset, upload), conditions);
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::DropUpload { client, upload } => {
+                self.home().drop_upload(UploadOwner { node, client }, upload);
+                Ok(())
             }
             Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
                 let (requester, deadline_us) = (Requester::Peer(node, step), deadline(timeout_us));

@@ -16,6 +16,11 @@ impl Engine {
         self.home().moved(now, at, made);
     }
 
+    /// Completes a large commit; without memory for its undo log nothing has happened.
+    pub fn large_committed(&mut self, now: Now, segment: SegmentId, made: bool) {
+        self.home().large_committed(now, segment, made);
+    }
+
     /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill).
     pub fn cleared(&mut self, at: u64, bytes: u64) {
         self.segments.cleared(at, bytes);

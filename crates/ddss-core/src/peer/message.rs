@@ -10,8 +10,8 @@ use crate::model::segment::{Header, Name, PermissionUpdate, Permissions, Princip
 use crate::model::spec::Spec;
 use crate::model::spec::Storage;
 use crate::model::table::TableLayout;
-use crate::request::operation::{AtomicOp, LockRequest, LockToken, PutConditions, ReadOptions};
-use crate::{SegmentId, Timestamp, Version};
+use crate::request::operation::{AtomicOp, LockRequest, LockToken, Part, PutConditions, ReadOptions, UploadId};
+use crate::{ClientId, SegmentId, Timestamp, Version};
 
 /// Key to a range of another node's memory, for one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -223,6 +223,49 @@ pub enum Message {
         conditions: PutConditions,
         /// Timeout in microseconds.
         timeout_us: u32,
+    },
+    /// Stores a part of a large put: the tail, or in staging memory. The answer has the number of the upload.
+    UploadPart {
+        /// Sender's number of the operation.
+        step: u64,
+        /// User on whose behalf it is sent.
+        principal: Principal,
+        /// Segment of the operation.
+        segment: SegmentId,
+        /// Sender's client, which owns the upload.
+        client: ClientId,
+        /// Place of the part in the value.
+        part: Part,
+        /// Length of the part in bytes.
+        length: u32,
+        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
+        staged: u64,
+    },
+    /// Commits a complete upload.
+    CommitUpload {
+        /// Sender's number of the operation.
+        step: u64,
+        /// User on whose behalf it is sent.
+        principal: Principal,
+        /// Segment of the operation.
+        segment: SegmentId,
+        /// Sender's client, which owns the upload.
+        client: ClientId,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Upload to commit.
+        upload: UploadId,
+        /// Conditions of the commit.
+        conditions: PutConditions,
+        /// Timeout in microseconds.
+        timeout_us: u32,
+    },
+    /// Drops an upload of a client of the sender, or all of them.
+    DropUpload {
+        /// Sender's client, which owns the upload.
+        client: ClientId,
+        /// Upload to drop; zero for all.
+        upload: UploadId,
     },
     /// Changes one word.
     Atomic {
@@ -519,6 +562,8 @@ impl Message {
         match *self {
             Message::Describe { segment, .. }
             | Message::Put { segment, .. }
+            | Message::UploadPart { segment, .. }
+            | Message::CommitUpload { segment, .. }
             | Message::Atomic { segment, .. }
             | Message::Await { segment, .. }
             | Message::Lock { segment, .. }

@@ -7,7 +7,7 @@ use crate::limits::{LIST_TEXT_BYTES_MAX, STAGING_BYTES};
 use crate::model::segment::PermissionUpdate;
 use crate::model::spec::Spec;
 use crate::request::listing::Listing;
-use crate::request::operation::{AtomicOp, LockToken, ReadOptions};
+use crate::request::operation::{AtomicOp, LockToken, Part, ReadOptions, UploadId};
 use crate::request::ranges::Ranges;
 use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
@@ -89,6 +89,16 @@ impl Message {
             Message::Break { step, principal, segment } => {
                 out.u8(23).u64(step).identity(principal).u64(segment.to_bits())
             }
+            Message::UploadPart { step, principal, segment, client, part, length, staged } => {
+                out.u8(40).u64(step).identity(principal).u64(segment.to_bits()).client(client);
+                out.u32(part.upload.0).u32(part.at).u32(part.total).u32(length).u64(staged).bytes(tail)
+            }
+            Message::CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us } => {
+                out.u8(41).u64(step).identity(principal).u64(segment.to_bits()).client(client).u64(offset);
+                out.u32(upload.0).option(conditions.version.map(|version| version.0));
+                out.option(conditions.token.map(|token| token.0)).model(conditions.requested_model).u32(timeout_us)
+            }
+            Message::DropUpload { client, upload } => out.u8(42).client(client).u32(upload.0),
             Message::Cancel { step, segment } => out.u8(30).u64(step).u64(segment.to_bits()),
             Message::Offer { segment, epoch, version, timestamp, spec, permissions, name } => {
                 out.u8(24).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
@@ -257,6 +267,26 @@ impl Message {
                 lease_us: input.lease()?,
             },
             30 => Message::Cancel { step: input.u64()?, segment: input.segment()? },
+            40 => Message::UploadPart {
+                step: input.u64()?,
+                principal: input.identity()?,
+                segment: input.segment()?,
+                client: input.client()?,
+                part: Part { upload: UploadId(input.u32()?), at: input.u32()?, total: input.u32()? },
+                length: input.u32()?,
+                staged: input.u64()?,
+            },
+            41 => Message::CommitUpload {
+                step: input.u64()?,
+                principal: input.identity()?,
+                segment: input.segment()?,
+                client: input.client()?,
+                offset: input.u64()?,
+                upload: UploadId(input.u32()?),
+                conditions: input.conditions()?,
+                timeout_us: input.u32()?,
+            },
+            42 => Message::DropUpload { client: input.client()?, upload: UploadId(input.u32()?) },
             _ => return Err(Failure::Malformed),
         };
         if message.allows_tail(input.0.len()) { Ok((message, clock, input.0)) } else { Err(Failure::Malformed) }
@@ -269,6 +299,8 @@ impl Message {
         match *self {
             Message::Put { ranges: 0, staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::Put { ranges, staged, length, .. } => table(ranges) && placed(staged, length),
+            Message::UploadPart { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
+            Message::UploadPart { staged, length, .. } => bytes == 0 && placed(staged, length),
             Message::Get { ranges, .. } => table(ranges),
             Message::Got { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::Got { staged, length, .. } => bytes == 0 && placed(staged, length),
@@ -320,6 +352,8 @@ mod tests {
         let update = PermissionUpdate { mode: Some(0o640), owner: Some(principal) };
         let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
         let lock_request = LockRequest { shared: true, no_wait: false, lease_us: 7 };
+        let client = crate::ClientId { index: 3, generation: 4 };
+        let part = Part { upload: UploadId(1), at: 2, total: 9 };
         let all = [
             Message::Welcome { staging: window },
             Message::Lookup { step: 1, principal, name },
@@ -366,6 +400,18 @@ mod tests {
             Message::Changed { info: table },
             Message::Break { step: 1, principal, segment },
             Message::Cancel { step: 1, segment },
+            Message::UploadPart { step: 1, principal, segment, client, part, length: 3, staged: 4 },
+            Message::CommitUpload {
+                step: 1,
+                principal,
+                segment,
+                client,
+                offset: 2,
+                upload: part.upload,
+                conditions,
+                timeout_us: 5,
+            },
+            Message::DropUpload { client, upload: part.upload },
             Message::Forget { segment },
             Message::Forgotten { segment },
             Message::Offer { segment, epoch: 1, version, timestamp, spec: Spec::new(9), permissions, name },

@@ -1,7 +1,7 @@
 //! Operations that a client requests, with their options.
 
 use crate::failure::Failure;
-use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX};
+use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::coherence::Model;
 use crate::model::segment::PermissionUpdate;
 use crate::{NodeId, RequestId, SegmentId, Version};
@@ -128,6 +128,33 @@ pub enum Operation {
         /// Conditions of the commit.
         conditions: PutConditions,
     },
+    /// Stores a part of a large put at the home; the first part begins the upload. The completion has its number.
+    UploadPart {
+        /// Segment to write.
+        segment: SegmentId,
+        /// Place of the part in the value.
+        part: Part,
+        /// Bytes of the part.
+        from: ArenaRange,
+    },
+    /// Writes the bytes of a complete upload as one version.
+    CommitUpload {
+        /// Segment to write.
+        segment: SegmentId,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Upload to commit.
+        upload: UploadId,
+        /// Conditions of the commit.
+        conditions: PutConditions,
+    },
+    /// Drops an upload that will not be committed.
+    DropUpload {
+        /// Segment of the upload.
+        segment: SegmentId,
+        /// Upload to drop.
+        upload: UploadId,
+    },
     /// Changes one aligned word and returns its old value.
     Atomic {
         /// Segment to change.
@@ -220,6 +247,7 @@ impl Operation {
             | Operation::GetMany { list: place, .. }
             | Operation::Put { from: Payload::Arena(place), .. }
             | Operation::PutMany { list: place, .. }
+            | Operation::UploadPart { from: place, .. }
             | Operation::List { text: place, .. }
             | Operation::Stat { page: place, .. } => *place = range,
             _ => {}
@@ -239,6 +267,9 @@ impl Operation {
             | Operation::GetMany { segment, .. }
             | Operation::Put { segment, .. }
             | Operation::PutMany { segment, .. }
+            | Operation::UploadPart { segment, .. }
+            | Operation::CommitUpload { segment, .. }
+            | Operation::DropUpload { segment, .. }
             | Operation::Atomic { segment, .. }
             | Operation::Await { segment, .. }
             | Operation::Lock { segment, .. }
@@ -260,6 +291,7 @@ impl Operation {
                 | Operation::GetMany { .. }
                 | Operation::Put { .. }
                 | Operation::PutMany { .. }
+                | Operation::CommitUpload { .. }
                 | Operation::Atomic { .. }
                 | Operation::Await { .. }
                 | Operation::Lock { .. }
@@ -279,7 +311,9 @@ impl Operation {
     #[inline]
     pub const fn token(&self) -> Option<LockToken> {
         match *self {
-            Operation::Put { conditions, .. } | Operation::PutMany { conditions, .. } => conditions.token,
+            Operation::Put { conditions, .. }
+            | Operation::PutMany { conditions, .. }
+            | Operation::CommitUpload { conditions, .. } => conditions.token,
             Operation::Atomic { token, .. } => token,
             Operation::Unlock { token, .. } | Operation::Renew { token, .. } => Some(token),
             _ => None,
@@ -296,6 +330,8 @@ impl Operation {
             | Operation::GetMany { .. }
             | Operation::List { .. }
             | Operation::Stat { .. }
+            | Operation::UploadPart { .. }
+            | Operation::DropUpload { .. }
             | Operation::Await { .. }
             | Operation::Lock { .. }
             | Operation::Cancel { .. }
@@ -304,6 +340,7 @@ impl Operation {
             | Operation::Release { .. }
             | Operation::Put { .. }
             | Operation::PutMany { .. }
+            | Operation::CommitUpload { .. }
             | Operation::Permit { .. }
             | Operation::Break { .. }
             | Operation::Atomic { .. }
@@ -344,6 +381,33 @@ impl PutConditions {
     /// Returns true if the request has room for inline bytes beside them.
     pub const fn allow_inline(&self) -> bool {
         self.version.is_none() && self.token.is_none()
+    }
+}
+
+/// Number of an upload at its home; zero is none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct UploadId(pub u32);
+
+/// Place of a part in the value of a large put. Parts follow each other without a gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Upload of the part; zero begins one.
+    pub upload: UploadId,
+    /// Offset of its first byte in the value.
+    pub at: u32,
+    /// Bytes of the whole value.
+    pub total: u32,
+}
+
+impl Part {
+    /// Checks that a part of `bytes` bytes fits into one transfer and into the value.
+    pub(crate) const fn check(&self, bytes: u32) -> Result<(), Failure> {
+        if bytes as usize > TRANSFER_BYTES_MAX || self.total as usize > VALUE_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
+        let ends_inside = self.at as u64 + bytes as u64 <= self.total as u64;
+        let begins = self.upload.0 != 0 || self.at == 0;
+        if bytes == 0 || !ends_inside || !begins { Err(Failure::Malformed) } else { Ok(()) }
     }
 }
 

@@ -11,7 +11,9 @@
 //! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The
 //! entry is copied out of shared memory once. This module turns the copy into a valid [`Request`], or refuses it.
 
-use super::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Payload, PutConditions, ReadOptions};
+use super::operation::{
+    ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,
+};
 use crate::failure::Failure;
 use crate::limits::{
     ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, LIST_TEXT_BYTES_MAX,
@@ -54,6 +56,9 @@ const OP_PERMIT: u8 = 15;
 const OP_BREAK: u8 = 16;
 const OP_CANCEL: u8 = 17;
 const OP_COLLECT: u8 = 18;
+const OP_UPLOAD_PART: u8 = 24;
+const OP_COMMIT_UPLOAD: u8 = 25;
+const OP_DROP_UPLOAD: u8 = 26;
 const OP_RENEW: u8 = 27;
 
 /// Weight of a request that creates, releases or changes a segment, or lists segments. A client that calls without a
@@ -138,6 +143,21 @@ impl Request {
                 put_conditions(&mut entry, conditions);
                 put_range(&mut entry, list);
                 OP_PUT_MANY
+            }
+            Operation::UploadPart { segment, part: Part { upload, at, total }, from } => {
+                (entry[2], entry[3]) = (segment.to_bits(), at.into());
+                (entry[6], entry[7]) = (upload.0.into(), total.into());
+                put_range(&mut entry, from);
+                OP_UPLOAD_PART
+            }
+            Operation::CommitUpload { segment, offset, upload, conditions } => {
+                (entry[2], entry[3], entry[4]) = (segment.to_bits(), offset, upload.0.into());
+                put_conditions(&mut entry, conditions);
+                OP_COMMIT_UPLOAD
+            }
+            Operation::DropUpload { segment, upload } => {
+                (entry[2], entry[6]) = (segment.to_bits(), upload.0.into());
+                OP_DROP_UPLOAD
             }
             Operation::Atomic { segment, offset, change, token } => {
                 let (kind, first, second) = change.to_parts();
@@ -244,8 +264,8 @@ impl Request {
     pub fn weight(entry: &Entry) -> usize {
         let bytes = (entry[4] as usize).min(TRANSFER_BYTES_MAX);
         match (entry[0] >> 32) as u8 {
-            OP_GET | OP_PUT | OP_GET_MANY | OP_PUT_MANY => 1 + bytes / 4096,
-            OP_ALLOCATE | OP_RELEASE | OP_LIST | OP_PERMIT | OP_BREAK => SEGMENT_WEIGHT,
+            OP_GET | OP_PUT | OP_GET_MANY | OP_PUT_MANY | OP_UPLOAD_PART => 1 + bytes / 4096,
+            OP_ALLOCATE | OP_RELEASE | OP_LIST | OP_PERMIT | OP_BREAK | OP_COMMIT_UPLOAD => SEGMENT_WEIGHT,
             OP_CANCEL => CANCEL_WEIGHT,
             _ => 1,
         }
@@ -265,13 +285,13 @@ impl Request {
             OP_GET => FLAG_INLINE | FLAG_VERSION,
             OP_GET_MANY => FLAG_VERSION | FLAG_GOES_ON,
             OP_PUT if inline => FLAG_INLINE,
-            OP_PUT | OP_PUT_MANY => FLAG_VERSION | FLAG_TOKEN,
+            OP_PUT | OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,
             OP_ATOMIC => FLAG_TOKEN,
             OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED,
             OP_AWAIT | OP_CANCEL => FLAG_PARKED,
             _ => 0,
         };
-        let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY);
+        let has_model = matches!(op, OP_GET | OP_GET_MANY | OP_PUT | OP_PUT_MANY | OP_COMMIT_UPLOAD);
         if flags & !known != 0 || (model != 0 && !has_model) {
             return Err(Failure::Malformed);
         }
@@ -310,6 +330,16 @@ impl Request {
                 let ranges = take_ranges(offset, bytes)?;
                 Ok(Operation::PutMany { segment, list: range, ranges, conditions: take_conditions(entry)? })
             }
+            OP_UPLOAD_PART => Ok(Operation::UploadPart {
+                segment,
+                part: take_part([offset, entry[6], entry[7]], bytes)?,
+                from: range,
+            }),
+            OP_COMMIT_UPLOAD => {
+                let (upload, conditions) = (UploadId(bytes), take_conditions(entry)?);
+                Ok(Operation::CommitUpload { segment, offset, upload, conditions })
+            }
+            OP_DROP_UPLOAD => Ok(Operation::DropUpload { segment, upload: UploadId(take_u32(entry[6])?) }),
             OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
             OP_LOCK => {
                 let lease_us = take_lease(entry[6])?;
@@ -405,6 +435,16 @@ fn take_lease(lease_us: u64) -> Result<u32, Failure> {
         Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(lease_us),
         _ => Err(Failure::BadLease),
     }
+}
+
+fn take_u32(word: u64) -> Result<u32, Failure> {
+    u32::try_from(word).map_err(|_| Failure::Malformed)
+}
+
+/// Checks the place of a part of `bytes` bytes; the words are its offset, its upload and the value's size.
+fn take_part([at, upload, total]: [u64; 3], bytes: u32) -> Result<Part, Failure> {
+    let part = Part { upload: UploadId(take_u32(upload)?), at: take_u32(at)?, total: take_u32(total)? };
+    part.check(bytes).map(|()| part)
 }
 
 /// Checks the number of ranges of a vectored call with that arena length.
@@ -511,6 +551,20 @@ mod tests {
                 token: LockToken(token),
                 lease_us
             }),
+            (segment.clone(), 0..1000u32, any::<u32>(), range(TRANSFER_BYTES_MAX)).prop_filter_map(
+                "an empty part",
+                |(segment, at, upload, from)| {
+                    let part = Part { upload: UploadId(upload | 1), at, total: at + from.bytes };
+                    (from.bytes > 0).then_some(Operation::UploadPart { segment, part, from })
+                }
+            ),
+            (segment.clone(), any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(segment, offset, upload, a)| {
+                let conditions =
+                    PutConditions { version: Some(Version(a)), token: None, requested_model: Some(Model::Write) };
+                Operation::CommitUpload { segment, offset, upload: UploadId(upload), conditions }
+            }),
+            (segment.clone(), any::<u32>())
+                .prop_map(|(segment, upload)| Operation::DropUpload { segment, upload: UploadId(upload) }),
             (segment, any::<u64>(), any::<[u8; 16]>(), 0..=16u8).prop_map(|(segment, offset, mut bytes, length)| {
                 bytes[length as usize..].fill(0);
                 Operation::Put {

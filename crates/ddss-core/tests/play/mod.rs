@@ -4,15 +4,19 @@
 //! A daemon executes actions without a second check: it copies where the engine says. So each action is checked against
 //! the memory that the engine has allocated: no byte outside of it, no memory given away twice.
 
+mod input;
+
 use ddss_core::engine::{
     Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId, offset_of,
 };
 use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
 use ddss_core::{
     ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest, LockToken, Message,
-    Model, NodeId, Operation, Outcome, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
-    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp, Version,
+    NodeId, Operation, Outcome, Part, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
+    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp, UploadId, Version,
 };
+
+use input::Input;
 
 const POOL_BYTES: u64 = 1 << 18;
 const ARENA_BYTES: u64 = 8 * ARENA_SLOT_BYTES as u64;
@@ -21,47 +25,6 @@ const CLIENTS: u32 = 3;
 const STEPS_MAX: usize = 400;
 /// Maximum number of actions of one step in both engines; more means an endless exchange.
 const ACTIONS_MAX: usize = 10_000;
-
-/// Input bytes, and zeroes behind their end.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&byte, left)) = self.0.split_first() else { return 0 };
-        self.0 = left;
-        byte
-    }
-
-    fn word(&mut self) -> u64 {
-        match self.byte() {
-            small @ 0..=199 => small.into(),
-            200..=219 => u64::from(self.byte()) << 8 | u64::from(self.byte()),
-            220..=239 => u64::from(self.byte()) * 64,
-            240..=247 => u64::MAX - u64::from(self.byte()),
-            _ => u64::from_le_bytes(std::array::from_fn(|_| self.byte())),
-        }
-    }
-
-    fn one_in(&mut self, of: u8) -> bool {
-        self.byte() % of == of - 1
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
-        all.get(usize::from(self.byte()) % all.len().max(1)).copied()
-    }
-
-    fn model(&mut self) -> Model {
-        match self.byte() % 7 {
-            0 => Model::Null,
-            1 => Model::Read,
-            2 => Model::Write,
-            3 => Model::Version,
-            4 => Model::Delta(self.byte().into()),
-            5 => Model::Temporal(self.word() as u32),
-            _ => Model::Strict,
-        }
-    }
-}
 
 /// One engine, and the memory that it has allocated.
 struct Side {
@@ -73,6 +36,8 @@ struct Side {
     copies: Vec<(u64, u64)>,
     /// Reads in flight, and their local destination.
     reads: Vec<Reading>,
+    /// Large commits in progress.
+    commits: Vec<SegmentId>,
 }
 
 /// Step, segment, and local destination if it is this node's own memory.
@@ -88,7 +53,9 @@ impl Side {
         let (node, first_generation, reads_overlap) = (NodeId(node), 9, node == 1);
         let config = EngineConfig { node, shard, pool_bytes: POOL_BYTES, peers, first_generation, reads_overlap };
         let (engine, generations) = (Engine::new(&config), [0; 3]);
-        let mut side = Self { engine, generations, live: Vec::new(), copies: Vec::new(), reads: Vec::new() };
+        let mut side =
+            Self { engine, generations, live: Vec::new(), copies: Vec::new(), reads: Vec::new(), commits: Vec::new() };
+        side.engine.set_commit_at_once_max(512);
         (0..CLIENTS).for_each(|index| side.attach(index));
         side
     }
@@ -206,8 +173,13 @@ pub(crate) fn play(data: &[u8]) {
             world.sides[side].engine.fetched(world.now, step, Err(Failure::NodeDown));
             world.perform();
         }
+        while !world.sides[side].commits.is_empty() {
+            world.end_commit(side);
+            world.perform();
+        }
         world.sides[side].engine.tick(world.now);
         world.perform();
+        assert_eq!(world.sides[side].engine.uploads(), (0, 0), "the parts of a large put are never freed");
         assert_eq!(world.sides[side].engine.pending(), 0, "an operation never ends");
     }
 }
@@ -248,10 +220,19 @@ impl World<'_> {
                 self.perform();
                 self.sides[side].attach(index);
             }
-            4..=9 => self.end_read(side),
+            4..=8 => self.end_read(side),
+            9 => self.end_commit(side),
             _ => self.ask(side),
         }
         self.perform();
+    }
+
+    /// Ends a large commit.
+    fn end_commit(&mut self, side: usize) {
+        if let Some(segment) = self.sides[side].commits.pop() {
+            let made = !self.input.one_in(4);
+            self.sides[side].engine.large_committed(self.now, segment, made);
+        }
     }
 
     /// Ends a read in flight with arbitrary bytes.
@@ -331,7 +312,7 @@ impl World<'_> {
         let name = vec![b'a' + self.input.byte() % 6];
         let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
         let ranges = 1 + self.input.byte() % 3;
-        let operation = match self.input.byte() % 19 {
+        let operation = match self.input.byte() % 23 {
             0..=1 => {
                 let placement = Placement::Node(NodeId(1 + u16::from(self.input.byte() % 3)));
                 let (model, history) = (self.input.model(), (self.input.byte() % 4).into());
@@ -390,9 +371,26 @@ impl World<'_> {
                 }
             }
             17 => Operation::Break { segment },
+            18..=19 => {
+                let total = 1 + self.input.word() as u32 % 9000;
+                let upload = UploadId(self.upload(token));
+                let from = ArenaRange { bytes: 1 + range.bytes % total, ..range };
+                Operation::UploadPart { segment, part: Part { upload, at: offset as u32 % 5000, total }, from }
+            }
+            20 => Operation::CommitUpload { segment, offset, upload: UploadId(self.upload(token)), conditions },
+            21 => Operation::DropUpload { segment, upload: UploadId(self.upload(token)) },
             _ => Operation::Cancel { segment, request: RequestId(self.requests.saturating_sub(offset % 16)) },
         };
         (operation, Vec::new())
+    }
+
+    /// Returns the number of an upload: mostly none or one of the first.
+    fn upload(&mut self, token: Option<LockToken>) -> u32 {
+        match self.input.byte() % 4 {
+            0 => 0,
+            1 => token.map_or(1, |token| token.0 as u32),
+            _ => u32::from(self.input.byte() % 8),
+        }
     }
 
     /// Executes the actions of both engines.
@@ -458,6 +456,11 @@ impl World<'_> {
             Action::Commit { at, parts, source, .. } => {
                 here.owns_parts(at + Header::DATA_OFFSET, &parts);
                 here.source(source, parts.bytes());
+            }
+            Action::CommitLarge { segment, at, offset, bytes, from, .. } => {
+                assert!(here.owns(at + Header::DATA_OFFSET + offset, bytes.into()), "written over another segment");
+                here.in_pool(from, bytes.into());
+                here.commits.push(segment);
             }
             Action::Fill { at, source, parts } => {
                 here.owns_parts(at, &parts);

@@ -14,6 +14,7 @@ fn access_of(kind: Kind) -> Option<Access> {
         Kind::Get | Kind::GetAsking(_) | Kind::GetAt(_) | Kind::GetMany | Kind::GetHeld => Some(Access::Read),
         Kind::Await(_) | Kind::Lock { shared: true } | Kind::GetGone => Some(Access::Read),
         Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld => Some(Access::Write),
+        Kind::UploadPart | Kind::CommitUpload(_) => Some(Access::Write),
         Kind::Add | Kind::AddHeld | Kind::Lock { shared: false } => Some(Access::Write),
         Kind::Permit(_) | Kind::Release(_) => Some(Access::Release),
         Kind::Unlock | Kind::Renew | Kind::Stat | Kind::List(_) | Kind::Make(_) | Kind::Open(_) => None,
@@ -28,6 +29,10 @@ impl Simulator {
     /// Checks that a completed call was permitted at some time during the call. A get, which its node decides, may use
     /// outdated permissions.
     pub(crate) fn check_allowed(&mut self, index: usize, asked: &PendingCall) {
+        if asked.kind == Kind::UploadPart {
+            // A part changes nothing: its commit is checked.
+            return;
+        }
         let Some(access) = access_of(asked.kind) else { return };
         let (principal, hearsay_us) =
             (user_of(index), if access == Access::Read { STALE_PERMISSION_MAX_US } else { 0 });

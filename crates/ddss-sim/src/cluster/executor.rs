@@ -2,7 +2,7 @@
 
 use super::decisions::NodeMessage;
 use super::network::{Event, Fetch, Staged};
-use super::node::Node;
+use super::node::{LargeCommit, Node};
 use super::simulator::Simulator;
 use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 use ddss_core::{
@@ -108,6 +108,11 @@ impl Simulator {
                 });
                 self.nodes[node].commit(RecordPlace::of_plain_segment(at), &parts, &bytes, version, timestamp);
             }
+            Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp } => {
+                let (bytes, old, life) = (bytes as usize, Vec::new(), here.life);
+                here.commits.push_back(LargeCommit { segment, at, offset, bytes, from, version, timestamp, old });
+                self.network.at(self.now_us + self.random.below(20), Event::CommitSlice { node, life });
+            }
             Action::CopyAside { source, bytes, to } => {
                 let bytes = here.source(&source, bytes);
                 here.write(to, &bytes);
@@ -188,6 +193,29 @@ impl Simulator {
                 }
                 self.reply(node, channel.client, &completion);
             }
+        }
+    }
+
+    /// Writes a slice of a large commit, or finds no memory to undo it.
+    pub(crate) fn commit_slice(&mut self, node: usize, life: u64) {
+        if self.nodes[node].life != life {
+            return;
+        }
+        let fails = self.random.one_in(40);
+        let here = &mut self.nodes[node];
+        let is_first = here.commits.front().is_some_and(|commit| commit.old.is_empty());
+        let failed = if is_first && fails { here.commits.pop_front() } else { None };
+        let ended = match failed {
+            Some(commit) => Some((commit.segment, false)),
+            None => here.step_commit(400).map(|segment| (segment, true)),
+        };
+        if let Some((segment, made)) = ended {
+            let now = self.now(node);
+            self.nodes[node].engine.large_committed(now, segment, made);
+            self.perform(node);
+        } else {
+            let pause = 1 + self.random.below(30);
+            self.network.at(self.now_us + pause, Event::CommitSlice { node, life });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Faults of connections, clients and nodes.
 
 use super::network::Event;
+use super::node::LargeCommit;
 use super::simulator::Simulator;
 use crate::load::calls::{ARENA_BYTES, Client};
 use crate::load::permission_oracle::user_of;
@@ -98,6 +99,9 @@ impl Simulator {
         self.check_counter();
         (self.nodes[node].dead, self.nodes[node].heard) = (true, 0);
         let forgets = self.random.one_in(2);
+        let is_begun = |commit: &&LargeCommit| !commit.old.is_empty();
+        let begun = self.nodes[node].commits.iter().filter(is_begun).count();
+        self.report.large_puts_undone += if forgets { 0 } else { begun as u64 };
         let longest = if self.random.one_in(3) { 150_000 } else { 20_000 };
         let later_us = self.now_us + 600 + self.random.below(longest);
         self.network.at(later_us, Event::Restart { node, forgets });

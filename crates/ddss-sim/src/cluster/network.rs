@@ -81,6 +81,8 @@ pub(crate) enum Event {
     Down { node: usize, peer: usize },
     /// The two nodes connect again.
     Up { a: usize, b: usize },
+    /// A node writes a slice of a large commit.
+    CommitSlice { node: usize, life: u64 },
     /// Time passes for an engine.
     Tick { node: usize },
     /// A node crashes.
@@ -111,6 +113,7 @@ impl Event {
             | Event::Kill { node, .. }
             | Event::Down { node, .. }
             | Event::Beat { node }
+            | Event::CommitSlice { node, .. }
             | Event::FromCouncil { node, .. }
             | Event::Tick { node } => [Some(node), None],
             Event::Deliver { to, .. } | Event::Read { to, .. } | Event::Fetched { to, .. } => [Some(to), None],

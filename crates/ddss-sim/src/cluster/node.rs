@@ -7,9 +7,9 @@ use crate::random::Random;
 use ddss_core::engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet, area_of, offset_of};
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{
-    ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, RecordPlace, Shard, Timestamp, Version,
+    ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, RecordPlace, SegmentId, Shard, Timestamp, Version,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Size of a node's pool in bytes.
 pub(crate) const POOL_BYTES: usize = 1 << 20;
@@ -34,9 +34,28 @@ pub(crate) struct Node {
     pub(crate) paused_until_us: u64,
     /// Newest timestamp that its clients have seen in this generation.
     pub(crate) heard: u64,
+    /// Large commits that are being written, in order.
+    pub(crate) commits: VecDeque<LargeCommit>,
+}
+
+/// A large commit, with its undo log.
+#[derive(Debug)]
+pub(crate) struct LargeCommit {
+    pub(crate) segment: SegmentId,
+    pub(crate) at: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+    pub(crate) from: u64,
+    pub(crate) version: Version,
+    pub(crate) timestamp: Timestamp,
+    /// Bytes that were replaced.
+    pub(crate) old: Vec<u8>,
 }
 
 impl Node {
+    /// Bytes of the largest value that is committed at once.
+    pub(crate) const COMMIT_AT_ONCE_MAX: u32 = 64;
+
     pub(crate) fn new(id: NodeId, peers: &[NodeId], clients: usize, reads_overlap: bool, random: &mut Random) -> Self {
         let clients = (0..clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
         let mut node = Self {
@@ -51,6 +70,7 @@ impl Node {
             dead: false,
             paused_until_us: 0,
             heard: 0,
+            commits: VecDeque::new(),
         };
         node.attach_all();
         node
@@ -69,6 +89,7 @@ impl Node {
         });
         engine.enable_replication();
         engine.set_replication_limits(1024, 50_000);
+        engine.set_commit_at_once_max(Self::COMMIT_AT_ONCE_MAX);
         engine
     }
 
@@ -81,6 +102,9 @@ impl Node {
     /// Starts a new daemon and new clients, with or without the old memory.
     pub(crate) fn restart(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
         self.engine = Self::engine(id, peers, self.reads_overlap, random);
+        for commit in std::mem::take(&mut self.commits) {
+            self.undo_commit(&commit);
+        }
         if forgets {
             self.areas.clear();
         }
@@ -225,6 +249,33 @@ impl Node {
             left = later;
         }
         self.stamp(place.header, version, timestamp);
+    }
+
+    /// Writes the next slice of the first large commit. Returns its segment at the end.
+    pub(crate) fn step_commit(&mut self, slice: usize) -> Option<SegmentId> {
+        let mut commit = self.commits.pop_front()?;
+        if commit.old.is_empty() {
+            self.set_word(commit.at + Header::STATE_OFFSET, Header::writing(Version(commit.version.0 - 1)));
+        }
+        let (done, to) = (commit.old.len(), commit.at + Header::DATA_OFFSET + commit.offset);
+        let slice = slice.min(commit.bytes - done);
+        commit.old.extend(self.bytes(to + done as u64, slice));
+        let new = self.bytes(commit.from + done as u64, slice);
+        self.write(to + done as u64, &new);
+        if commit.old.len() < commit.bytes {
+            self.commits.push_front(commit);
+            return None;
+        }
+        self.stamp(commit.at, commit.version, commit.timestamp);
+        Some(commit.segment)
+    }
+
+    /// Restores what an unfinished commit of the last daemon had replaced.
+    fn undo_commit(&mut self, commit: &LargeCommit) {
+        if !commit.old.is_empty() {
+            self.write(commit.at + Header::DATA_OFFSET + commit.offset, &commit.old);
+            self.set_word(commit.at + Header::STATE_OFFSET, Header::committed(Version(commit.version.0 - 1)));
+        }
     }
 
     pub(crate) fn stamp(&mut self, at: u64, version: Version, timestamp: Timestamp) {

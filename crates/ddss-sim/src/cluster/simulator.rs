@@ -267,6 +267,7 @@ impl Simulator {
                 self.perform(node);
                 self.network.at(self.now_us + 1000, Event::Tick { node });
             }
+            Event::CommitSlice { node, life } => self.commit_slice(node, life),
             Event::Beat { node } => self.beat(node),
             Event::AtCouncil { node, life, said } => self.receive_at_raft(node, life, said),
             Event::FromCouncil { node, life, upto, lease_until_us } => {
@@ -291,7 +292,7 @@ impl Simulator {
         let client = &mut self.nodes[node].clients[index];
         if let Some(asked) = client.asked.take_if(|asked| asked.request == request) {
             client.lingering = Some(request);
-            client.held = None;
+            (client.held, client.upload) = (None, None);
             let waited_us = self.now_us - asked.began_us;
             self.report.starved += u64::from(waited_us > 150_000 && !matches!(asked.kind, Kind::Await(_)));
             self.record_unknown(node, &asked);

@@ -2,7 +2,7 @@
 
 use crate::check::OperationKind;
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, ClientId, LockToken, Model, SegmentId};
+use ddss_core::{ArenaRange, ClientId, LockToken, Model, SegmentId, UploadId};
 
 /// Bytes of a client's arena.
 pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
@@ -19,6 +19,9 @@ pub(crate) enum Kind {
     Put,
     PutIf(u64),
     PutMany,
+    /// Sends a part of a large put; after the last one, commits it.
+    UploadPart,
+    CommitUpload(Option<u64>),
     /// Adds one to the word of a counter.
     Add,
     /// Takes the lock, makes calls under it, and unlocks.
@@ -71,6 +74,23 @@ pub(crate) struct HeldLock {
     pub(crate) over: bool,
 }
 
+/// A large put in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Upload {
+    pub(crate) target: Target,
+    pub(crate) id: UploadId,
+    /// Bytes that were sent.
+    pub(crate) done: usize,
+    pub(crate) mark: u64,
+}
+
+impl Upload {
+    /// Returns the length of the next part; 0 after the last one.
+    pub(crate) fn next_part(&self) -> usize {
+        (self.target.length / 2 + 8).min(self.target.length - self.done)
+    }
+}
+
 /// A call in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingCall {
@@ -96,7 +116,8 @@ impl PendingCall {
             Kind::GetHeld => OperationKind::Get(Some(Model::Strict)),
             Kind::GetAt(version) => OperationKind::GetAt(version),
             Kind::Put | Kind::PutMany | Kind::PutHeld => OperationKind::Put,
-            Kind::PutIf(version) => OperationKind::PutIf(version),
+            Kind::CommitUpload(None) => OperationKind::Put,
+            Kind::PutIf(version) | Kind::CommitUpload(Some(version)) => OperationKind::PutIf(version),
             _ => return None,
         })
     }
@@ -115,12 +136,13 @@ pub(crate) struct Client {
     /// Request past its deadline that may still use the arena: the client waits for its late completion.
     pub(crate) lingering: Option<u64>,
     pub(crate) held: Option<HeldLock>,
+    pub(crate) upload: Option<Upload>,
     /// Last segment that the client saw, and its version.
     pub(crate) seen: Option<(SegmentId, u64)>,
 }
 
 impl Client {
     pub(crate) fn new(id: ClientId) -> Self {
-        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, held: None, seen: None }
+        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, held: None, upload: None, seen: None }
     }
 }

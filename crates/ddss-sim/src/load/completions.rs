@@ -1,13 +1,13 @@
 //! Handling of replies: each is recorded and checked, and then the client chooses its next call.
 
-use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target};
+use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
 use crate::check::{CriticalSection, Observation};
 use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;
 use crate::cluster::simulator::Simulator;
 use ddss_core::{
     ChannelId, ClientId, Completion, Failure, ListPage, Listing, LockToken, Model, OpenedSegment, Operation, Outcome,
-    Request, SegmentId,
+    Request, SegmentId, UploadId,
 };
 
 fn first_word(completion: &Completion) -> u64 {
@@ -78,6 +78,7 @@ impl Simulator {
         };
         let held = client.held;
         client.held = Self::next_held(held, &asked, completion, now_us);
+        client.upload = Self::next_upload(client.upload, &asked, completion);
         if completion.outcome == Outcome::Done && asked.what().is_some() {
             client.seen = Some((asked.target.id, completion.version.0));
         }
@@ -172,7 +173,8 @@ impl Simulator {
             Kind::Get | Kind::GetMany | Kind::GetAsking(_) => {
                 self.sections.called(segment, by, false, model, (asked.began_us, now_us));
             }
-            Kind::Put | Kind::PutIf(_) | Kind::PutMany => {
+            Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::CommitUpload(_) => {
+                self.report.large_puts += u64::from(matches!(asked.kind, Kind::CommitUpload(_)));
                 self.sections.called(segment, by, true, model, (asked.began_us, now_us));
             }
             Kind::Add | Kind::AddHeld => {
@@ -303,6 +305,8 @@ impl Simulator {
                 _,
             ) => false,
             (Failure::AlreadyExists, Kind::Make(_)) => false,
+            // The home restarted, or dropped the parts of a node that it had lost.
+            (Failure::UploadGone, Kind::UploadPart | Kind::CommitUpload(_)) => false,
             (Failure::PermissionDenied, _) => {
                 self.report.refused += 1;
                 !self.may_be_refused(index, asked)
@@ -323,6 +327,19 @@ impl Simulator {
         if self.now_us < lasts_until_us && self.last_fault_us + 50_000 < held.asked_us && !self.is_gone(held.target.id)
         {
             self.violation(format!("a lock was lost at {}, before its lease ran out: {held:?}", self.now_us));
+        }
+    }
+
+    /// Returns the large put that a client continues after a completion.
+    fn next_upload(upload: Option<Upload>, asked: &PendingCall, completion: &Completion) -> Option<Upload> {
+        match asked.kind {
+            Kind::UploadPart if completion.outcome == Outcome::Done => upload.map(|upload| Upload {
+                id: UploadId(first_word(completion) as u32),
+                done: upload.done + asked.range.bytes as usize,
+                ..upload
+            }),
+            Kind::UploadPart | Kind::CommitUpload(_) => None,
+            _ => upload,
         }
     }
 

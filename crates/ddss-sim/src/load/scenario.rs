@@ -111,6 +111,10 @@ pub struct Report {
     pub refused: u64,
     /// Segments that were released.
     pub released: u64,
+    /// Puts that were sent in parts.
+    pub large_puts: u64,
+    /// Large puts that a crash interrupted and the next daemon undid.
+    pub large_puts_undone: u64,
     /// Puts and additions made under a lock.
     pub sections: u64,
     /// Windows of a history that the linearizability checker searched.

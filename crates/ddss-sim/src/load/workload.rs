@@ -1,15 +1,16 @@
 //! Workload of the simulated clients: chooses the calls and encodes them.
 
-use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target};
+use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
 use super::permission_oracle::{MODE_OPEN, MODES, user_of};
 use crate::check::History;
 use crate::cluster::network::Event;
-use crate::cluster::node::bytes_of;
+use crate::cluster::node::{Node, bytes_of};
 use crate::cluster::simulator::Simulator;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, AtomicOp, ListQuery, Listing, LockRequest, Model, Name, NodeId, Operation, Payload, PermissionUpdate,
-    Placement, PutConditions, Range, Ranges, ReadOptions, Request, RequestId, SegmentId, Spec, Version,
+    ArenaRange, AtomicOp, ListQuery, Listing, LockRequest, Model, Name, NodeId, Operation, Part, Payload,
+    PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions, Request, RequestId, SegmentId, Spec,
+    UploadId, Version,
 };
 
 /// Placeholder target of calls without a segment.
@@ -40,6 +41,12 @@ impl Simulator {
             // Renewals are more frequent than the calls of a critical section, so that some keep a lock for long.
             let kind = if self.random.one_in(3) { Kind::Renew } else { self.choose_held(&held) };
             return (kind, held.target);
+        }
+        if let Some(upload) = client.upload {
+            let condition = self.random.one_in(3).then(|| seen.filter(|&(id, _)| id == upload.target.id));
+            let version = condition.flatten().map(|(_, version)| version);
+            let is_complete = upload.next_part() == 0;
+            return (if is_complete { Kind::CommitUpload(version) } else { Kind::UploadPart }, upload.target);
         }
         if self.random.one_in(12) {
             return self.choose_name();
@@ -73,12 +80,18 @@ impl Simulator {
             14..=15 => Kind::GetMany,
             16..=18 => Kind::GetAt(near(&mut self.random, u64::from(target.history_len) + 1)),
             19..=21 => Kind::GetAsking(self.random_model()),
+            _ if Self::is_large(&target) && self.random.one_in(8) => Kind::UploadPart,
             22 => Kind::Await(near(&mut self.random, 2)),
             23 => Kind::Stat,
             24 => Kind::Permit(MODES[self.random.below(MODES.len() as u64) as usize]),
             _ => Kind::Get,
         };
         (kind, target)
+    }
+
+    /// Returns true if a put of the whole segment may be sent in parts.
+    fn is_large(target: &Target) -> bool {
+        target.length > Node::COMMIT_AT_ONCE_MAX as usize && target.history_len == 0 && !target.replicated
     }
 
     fn choose_held(&mut self, held: &HeldLock) -> Kind {
@@ -127,13 +140,16 @@ impl Simulator {
         self.requests += 1;
         self.asked_us = self.now_us;
         let puts = matches!(kind, Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld);
-        let mark = puts.then(|| {
-            self.marks += 1;
-            self.marks
-        });
+        let upload = self.upload_of(node, index, kind, target);
+        let mark = match kind {
+            Kind::CommitUpload(_) => upload.map(|upload| upload.mark),
+            _ => puts.then(|| self.next_mark()),
+        };
         let newest = self.newest(target.id);
         let many = matches!(kind, Kind::PutMany | Kind::GetMany);
-        let range = ArenaRange { slot: u32::from(many), bytes: target.length as u32 };
+        let part = upload.filter(|_| kind == Kind::UploadPart);
+        let length = part.map_or(target.length, |upload| upload.next_part());
+        let range = ArenaRange { slot: u32::from(many), bytes: length as u32 };
         let text = self.encode_input(kind, target);
         let held = self.nodes[node].clients[index].held;
         let heard = self.nodes[node].heard;
@@ -143,9 +159,17 @@ impl Simulator {
         if let Some(mark) = mark {
             client.arena[range.offset() as usize..][..target.length].copy_from_slice(&bytes_of(mark, target.length));
         }
+        if let Some(upload) = part {
+            // The value of a part begins in the middle of the value of the put.
+            let value = bytes_of(upload.mark, target.length);
+            client.arena[range.offset() as usize..][..length].copy_from_slice(&value[upload.done..][..length]);
+        }
         client.asked = Some(PendingCall { kind, request, began_us, target, mark, range, newest, heard });
         let channel = ddss_core::ChannelId { client: client.id, index: 0 };
-        let mut operation = self.operation(kind, target, range, held, &text);
+        let mut operation = match (kind, upload) {
+            (Kind::UploadPart | Kind::CommitUpload(_), Some(upload)) => Self::upload_operation(kind, &upload, range),
+            _ => self.operation(kind, target, range, held, &text),
+        };
         let long = self.plan.engine_path.is_long(self.report.seed, request);
         if let (Operation::Put { from, conditions, .. }, Some(mark)) = (&mut operation, mark)
             && *conditions == PutConditions::default()
@@ -168,6 +192,20 @@ impl Simulator {
         }
         self.nodes[node].engine.request(now, channel, &entry, &text);
         self.perform_request(node, !long);
+    }
+
+    fn next_mark(&mut self) -> u64 {
+        self.marks += 1;
+        self.marks
+    }
+
+    /// Returns the large put that a call belongs to, and begins one with its first part.
+    fn upload_of(&mut self, node: usize, index: usize, kind: Kind, target: Target) -> Option<Upload> {
+        if kind == Kind::UploadPart && self.nodes[node].clients[index].upload.is_none() {
+            let mark = self.next_mark();
+            self.nodes[node].clients[index].upload = Some(Upload { target, id: UploadId(0), done: 0, mark });
+        }
+        self.nodes[node].clients[index].upload
     }
 
     fn operation(
@@ -200,6 +238,7 @@ impl Simulator {
             Kind::PutIf(version) => put(PutConditions { version: Some(Version(version)), ..PutConditions::default() }),
             Kind::PutHeld => put(PutConditions { version: held_version.map(Version), token, requested_model: None }),
             Kind::PutMany => Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() },
+            Kind::UploadPart | Kind::CommitUpload(_) => unreachable!("a part belongs to a large put"),
             Kind::Add => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
             Kind::AddHeld => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token },
             Kind::Lock { shared } => {
@@ -216,6 +255,20 @@ impl Simulator {
             Kind::Make(_) => Operation::Allocate { spec_and_name: short },
             Kind::Open(_) => Operation::Open { name: short },
             Kind::Release(_) => Operation::Release { segment },
+        }
+    }
+
+    fn upload_operation(kind: Kind, upload: &Upload, from: ArenaRange) -> Operation {
+        let &Upload { target: Target { id: segment, length, .. }, id: upload, done, .. } = upload;
+        match kind {
+            Kind::CommitUpload(version) => {
+                let conditions = PutConditions { version: version.map(Version), ..PutConditions::default() };
+                Operation::CommitUpload { segment, offset: 0, upload, conditions }
+            }
+            _ => {
+                let part = Part { upload, at: done as u32, total: length as u32 };
+                Operation::UploadPart { segment, part, from }
+            }
         }
     }
 

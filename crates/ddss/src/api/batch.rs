@@ -65,7 +65,7 @@ calls! {
         pub fn get(&mut self, segment: &Segment, range: impl RangeBounds<u64>)
             | (&mut self, segment: &AsyncSegment, range: impl RangeBounds<u64>) -> Result<&mut Self, Error>
         {
-            let (offset, length) = segment.location().place(range)?;
+            let (offset, length) = segment.location().place_in_transfer(range)?;
             self.calls.push((segment.clone(), BatchCall::Get { offset, length }));
             Ok(self)
         }

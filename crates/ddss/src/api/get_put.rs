@@ -1,11 +1,13 @@
 //! Get, put and release of a [`Segment`].
 
+use crate::api::large_values::transfers::{LargeGet, LargePut};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
+use ddss_core::limits::TRANSFER_BYTES_MAX;
 use ddss_core::{Completion, Operation, PutConditions, SegmentId, Version};
 use std::ops::RangeBounds;
 
@@ -30,7 +32,9 @@ calls! {
 
 calls! {
     impl Segment, AsyncSegment {
-        /// Reads a range atomically: all bytes are of the version that comes with them.
+        /// Reads a range atomically: all bytes are of the version that comes with them. A range of more than
+        /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes is read in parts, again from the start when a put comes
+        /// between, and fails with [`Failure::Contended`](crate::Failure::Contended) if every attempt met one.
         pub async fn get(&self, range: impl RangeBounds<u64>) -> Result<Value, Error> {
             let (offset, length) = self.location().place(range)?;
             let mut bytes = vec![0; length];
@@ -45,8 +49,12 @@ calls! {
         pub async fn get_at(&self, version: Version, range: impl RangeBounds<u64>) -> Result<Value, Error> {
             let (offset, length) = self.location().place(range)?;
             let mut bytes = vec![0; length];
-            let plan = self.location().get(offset, &mut bytes, Some(version))?;
-            let stamp = wait!(self.client().run(self.time(), plan))?;
+            let stamp = if length > TRANSFER_BYTES_MAX {
+                let parts = LargeGet { offset, version: Some(version), progress: &mut |_, _| () };
+                wait!(self.get_large(self.time(), &mut bytes, parts))?
+            } else {
+                wait!(self.client().run(self.time(), self.location().get(offset, &mut bytes, Some(version))?))?
+            };
             Ok(Value::new(bytes, stamp))
         }
 
@@ -61,11 +69,15 @@ calls! {
         pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
             match self.location().read_locally(offset, into) {
                 Some(stamp) => Ok(stamp),
+                None if into.len() > TRANSFER_BYTES_MAX => {
+                    wait!(self.get_large(time, into, LargeGet { offset, version: None, progress: &mut |_, _| () }))
+                }
                 None => wait!(self.client().run(time, self.location().get(offset, into, None)?)),
             }
         }
 
-        /// Writes bytes atomically: no get ever sees a part of them.
+        /// Writes bytes atomically: no get ever sees a part of them. More than
+        /// [`TRANSFER_BYTES_MAX`](Self::TRANSFER_BYTES_MAX) bytes are sent in parts and committed once.
         pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
             wait!(self.put_by(self.time(), offset, bytes, self.location().put_conditions(None, None)))
         }
@@ -80,6 +92,9 @@ calls! {
         pub(crate) async fn put_by(&self, time: Deadline, offset: u64, bytes: &[u8], conditions: PutConditions)
             -> Result<Stamp, Error>
         {
+            if bytes.len() > TRANSFER_BYTES_MAX {
+                return wait!(self.put_large(time, bytes, LargePut { offset, conditions, progress: &mut |_, _| () }));
+            }
             wait!(self.client().run(time, self.location().put(offset, bytes, conditions)?))
         }
 

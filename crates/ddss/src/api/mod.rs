@@ -1,7 +1,7 @@
 //! Operations of a client and of a segment handle.
 //!
 //! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): allocation,
-//! get and put, atomics, batches, locks, metadata, tables, typed views, vectored access, version watches. `local_read` serves
+//! get and put, large values, atomics, batches, locks, metadata, tables, typed views, vectored access, version watches. `local_read` serves
 //! gets by a mapping of the home's memory, of which `mapped_areas` keeps track.
 
 pub(crate) mod allocate;
@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub(crate) mod batch_call;
 pub(crate) mod break_lock;
 pub(crate) mod get_put;
+pub(crate) mod large_values;
 pub(crate) mod local_read;
 pub(crate) mod lock;
 pub(crate) mod mapped_areas;

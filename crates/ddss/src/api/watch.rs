@@ -124,7 +124,7 @@ impl Segment {
         VersionIter { segment: self.clone(), seen, backoff: Backoff::default() }
     }
 
-    fn pause(&self, time: Duration) {
+    pub(crate) fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
 }

@@ -14,6 +14,7 @@ use crate::control::{ControlBridge, ControlEvent, ControlRequest};
 use crate::peers::links::Links;
 use crate::status::Recorder;
 use crate::storage::area_access::AreaAudiences;
+use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use arrayvec::ArrayVec;
@@ -157,6 +158,10 @@ impl ActionExecutor {
             Action::CopyOut { at, parts, client, into } => self.copy_actions().copy_out(at, &parts, client, into),
             Action::Commit { at, parts, source, version, timestamp } => {
                 self.copy_actions().commit(at, &parts, source, (version, timestamp));
+            }
+            Action::CommitLarge { segment, at, offset, bytes, from, version, timestamp } => {
+                let (bytes, timestamp) = (u64::from(bytes), timestamp.0);
+                self.segment_work().commit_large(segment, LargeCommit { at, offset, bytes, from, version, timestamp });
             }
             Action::CopyAside { source, bytes, to } => self.copy_actions().copy_to_pool(source, bytes, to),
             Action::Fill { at, source, parts } => self.copy_actions().fill_replica(at, source, &parts),

@@ -12,8 +12,9 @@
 //! Within one boot the page cache holds the last writes, however the daemon died. *Open* with another boot means that
 //! the machine ended first: the disk may hold a mix of several puts.
 
+use super::large_undo::LargeUndo;
 use super::pool_error::PoolError;
-use super::segment_folder::{self, UNDO_NAME, check_registry};
+use super::segment_folder::{self, LARGE_UNDO_NAME, UNDO_NAME, check_registry};
 use super::state_dir;
 use super::state_dir::StateDirLock;
 use super::undo_log::UndoLog;
@@ -38,6 +39,8 @@ pub(crate) struct Files {
 struct Open {
     registry: Registry,
     undo: UndoLog,
+    /// Undo log of large commits, from the first one on.
+    large_undo: Option<LargeUndo>,
     _lock: StateDirLock,
 }
 
@@ -97,8 +100,10 @@ impl Files {
             })?;
             let undo = at(UNDO_NAME);
             let undo = UndoLog::open(&undo).map_err(file(undo.clone()))?;
+            let path = at(LARGE_UNDO_NAME);
+            let large_undo = path.exists().then(|| LargeUndo::open(&path)).transpose().map_err(file(path.clone()))?;
             self.mark("open").map_err(|source| PoolError::File { path: at(Self::MARK_NAME), source: lost(source) })?;
-            self.open = Some(Open { registry, undo, _lock: lock });
+            self.open = Some(Open { registry, undo, large_undo, _lock: lock });
         }
         Ok(self.open.as_ref().expect("it was just opened"))
     }
@@ -116,6 +121,20 @@ impl Files {
     /// Returns the undo log, if it exists.
     pub(crate) fn undo(&self) -> Option<&UndoLog> {
         self.open.as_ref().map(|open| &open.undo)
+    }
+
+    /// Returns the undo log of large commits, if it exists.
+    pub(crate) fn large_undo(&self) -> Option<&LargeUndo> {
+        self.open.as_ref()?.large_undo.as_ref()
+    }
+
+    /// Opens the undo log of large commits, or creates it.
+    pub(crate) fn open_large_undo(&mut self) -> Result<(), MemoryError> {
+        self.open_registry()?;
+        if let Some(open) = self.open.as_mut().filter(|open| open.large_undo.is_none()) {
+            open.large_undo = Some(LargeUndo::open(&self.folder.join(LARGE_UNDO_NAME))?);
+        }
+        Ok(())
     }
 
     /// Syncs everything to the disk and marks the folder clean.

@@ -5,12 +5,13 @@
 //! engine's actions.
 
 use super::file_segments::Files;
+use super::large_undo::{LargeCommit, LargeUndo};
 use super::pool_error::PoolError;
-use super::segment_folder::{UNDO_NAME, check_registry};
+use super::segment_folder::{LARGE_UNDO_NAME, UNDO_NAME, check_registry};
 use super::undo_log::UndoLog;
 use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
 use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
-use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX};
+use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, VALUE_BYTES_MAX};
 use ddss_core::{
     Completion, Header, LockToken, NodeId, Outcome, Range, Record, RecordPlace, RequestId, SegmentId, Storage,
     Timestamp, Version,
@@ -27,6 +28,8 @@ pub(crate) struct NodeMemory {
     area_bytes: usize,
     pub(crate) registry: Registry,
     undo: UndoLog,
+    /// Undo log of large commits, from the first one on.
+    large_undo: Option<LargeUndo>,
     files: Option<Files>,
     pub(crate) scratch: SharedMemory,
 }
@@ -57,13 +60,15 @@ impl NodeMemory {
             Unusable::Node(node) => PoolError::OtherNode { path: folder.to_owned(), node },
         })?;
         let undo = UndoLog::open(&at(UNDO_NAME)).map_err(file(at(UNDO_NAME)))?;
+        let path = at(LARGE_UNDO_NAME);
+        let large_undo = path.exists().then(|| LargeUndo::open(&path)).transpose().map_err(file(path.clone()))?;
         let anonymous =
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
         let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
         let own = Area { storage: Storage::Memory, memory: anonymous("ddss-own", area_bytes)? };
         let (areas, files) = (vec![Some(own)], None);
-        Ok(Self { folder: folder.to_owned(), areas, area_bytes, registry, undo, files, scratch })
+        Ok(Self { folder: folder.to_owned(), areas, area_bytes, registry, undo, large_undo, files, scratch })
     }
 
     /// Enables file segments.
@@ -309,7 +314,68 @@ impl NodeMemory {
         let version = Version((state >> 1) + 1);
         let (area, header) = self.area_at(record.at);
         let data = header + Header::DATA_OFFSET as usize;
-        state & 1 == 0 || self.undo_log_for(record.at).restore(area, record.at, data, version, 0..record.spec.bytes)
+        let bytes = record.spec.bytes;
+        state & 1 == 0
+            || self.undo_log_for(record.at).restore(area, record.at, data, version, 0..bytes)
+            || self.large_undo_for(record.at).is_some_and(|log| log.restore(area, record.at, version, bytes))
+    }
+
+    fn is_in_file(&self, place: u64) -> bool {
+        matches!(self.open_area_at(area_of(place)), Some((Storage::File, _)))
+    }
+
+    /// Returns the undo log of large commits for a place, if it exists.
+    fn large_undo_for(&self, place: u64) -> Option<&LargeUndo> {
+        match &self.files {
+            Some(files) if self.is_in_file(place) => files.large_undo(),
+            _ => self.large_undo.as_ref(),
+        }
+    }
+
+    /// Opens the undo log of large commits for a place, or creates it.
+    fn open_large_undo(&mut self, place: u64) -> Result<(), MemoryError> {
+        if self.is_in_file(place)
+            && let Some(files) = &mut self.files
+        {
+            return files.open_large_undo();
+        }
+        if self.large_undo.is_none() {
+            self.large_undo = Some(LargeUndo::open(&self.folder.join(LARGE_UNDO_NAME))?);
+        }
+        Ok(())
+    }
+
+    /// Reserves memory to undo a slice of a large commit.
+    pub(crate) fn reserve_undo(&mut self, commit: &LargeCommit, done: u64, length: u64) -> Result<(), MemoryError> {
+        if done == 0 {
+            self.open_large_undo(commit.at)?;
+        }
+        self.large_undo_for(commit.at).expect(CHECKED).reserve(done, length)
+    }
+
+    /// Gives the memory of a slice back that undid it.
+    pub(crate) fn clear_undo(&self, commit: &LargeCommit, done: u64, length: u64) -> Result<(), MemoryError> {
+        self.large_undo_for(commit.at).map_or(Ok(()), |log| log.clear(done, length))
+    }
+
+    /// Gives the memory back with which large commits of the last daemon were undone.
+    pub(crate) fn clear_large_undo(&self) -> Result<(), MemoryError> {
+        let in_files = self.files.as_ref().and_then(Files::large_undo);
+        self.large_undo.iter().chain(in_files).try_for_each(|log| log.clear(0, VALUE_BYTES_MAX as u64))
+    }
+
+    /// Writes a slice of a large commit; the last one publishes the new version.
+    pub(crate) fn write_slice(&self, commit: &LargeCommit, done: u64, length: u64) {
+        let log = self.large_undo_for(commit.at).expect(CHECKED);
+        let ((area, _), source) = (self.area_at(commit.at), self.area_at(commit.from));
+        if done == 0 {
+            self.undo_log_for(commit.at).forget(commit.at);
+            log.begin(area, commit);
+        }
+        log.replace(area, commit, source, (done, length));
+        if done + length == commit.bytes {
+            LargeUndo::end(area, commit);
+        }
     }
 
     /// Undoes a commit to a row of a table that the last daemon had begun. Returns true if there was one.

@@ -62,6 +62,7 @@ pub(crate) fn restore(
             engine.restore_free(last);
         }
     }
+    memory.clear_large_undo().map_err(|source| PoolError::File { path: folder.to_owned(), source })?;
     let floor = memory.registry.floor();
     engine.restore_clock(floor);
     for (area, taken) in taken.iter_mut().enumerate().skip(OWN_AREA + 1) {

@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 /// Name of the undo log.
 pub(crate) const UNDO_NAME: &str = "undo";
 
+/// Name of the undo log of large commits.
+pub(crate) const LARGE_UNDO_NAME: &str = "undo-large";
+
 /// Refuses a registry that is truncated or of another format, before anything is created or opened in the folder.
 pub(crate) fn check_registry(folder: &Path) -> Result<(), PoolError> {
     let path = folder.join(Registry::FILE_NAME);
@@ -48,7 +51,7 @@ pub(crate) fn discard(folder: &Path) {
         }
     }
     // Another process may have removed the files already.
-    for name in [Registry::FILE_NAME, UNDO_NAME] {
+    for name in [Registry::FILE_NAME, UNDO_NAME, LARGE_UNDO_NAME] {
         let _ = std::fs::remove_file(folder.join(name));
     }
     for area in 0..AREAS_MAX {

@@ -77,6 +77,14 @@ impl UndoLog {
         fence(Ordering::Release);
     }
 
+    /// Invalidates the record of an ended commit at that place, since a large commit begins there.
+    pub(crate) fn forget(&self, at: u64) {
+        if self.place() == at {
+            self.set(Self::AT, u64::MAX);
+            fence(Ordering::Release);
+        }
+    }
+
     /// Returns the place of the header of the last commit.
     pub(crate) fn place(&self) -> u64 {
         self.word(Self::AT)

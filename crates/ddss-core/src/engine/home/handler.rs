@@ -8,6 +8,7 @@ use crate::engine::state::pending::{PendingAtomic, PendingRecord};
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
+use crate::engine::state::uploads::Uploads;
 use crate::{HybridClock, NodeId};
 use std::collections::VecDeque;
 
@@ -22,6 +23,8 @@ pub(crate) struct Home<'a> {
     /// Operations on records that wait for the record's version.
     pub(crate) pending_records: &'a mut VecDeque<PendingRecord>,
     pub(crate) served_gets: &'a mut ServedGets,
+    /// Large puts whose parts arrive.
+    pub(crate) uploads: &'a mut Uploads,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: &'a mut Option<NameClaims>,
     pub(crate) clock: &'a mut HybridClock,

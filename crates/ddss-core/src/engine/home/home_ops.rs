@@ -50,6 +50,10 @@ impl Home<'_> {
         }
         let depends_on_lock =
             self.authorize_op(segment, &waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        let is_ungated = planted!(self.segments, UngatedCommit) && segment.large_commit.is_some();
+        if is_ungated && matches!(waiter.op, PendingOp::Get(_)) {
+            return self.execute_op(now, id, waiter);
+        }
         if !segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
             return self.execute_op(now, id, waiter);
         }
@@ -327,8 +331,10 @@ impl Home<'_> {
 
     /// Frees the buffers of an operation that will not be executed.
     pub(crate) fn free_op_buffers(&mut self, op: &PendingOp) {
-        if let PendingOp::Put { source: CommitSource::Buffer(buffer), .. } = op {
-            self.output.drop_buffer(buffer);
+        match op {
+            PendingOp::Put { source: CommitSource::Buffer(buffer), .. } => self.output.drop_buffer(buffer),
+            PendingOp::Put { source: CommitSource::Pool(at), .. } => self.free_upload_at(*at),
+            _ => {}
         }
         if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = op {
             self.output.free_table(parts);

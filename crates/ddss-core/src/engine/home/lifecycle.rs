@@ -106,8 +106,8 @@ impl Home<'_> {
 
     /// Removes a segment or a replica.
     pub(crate) fn take_away(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
-        if self.segments.get(id)?.lock_queue.is_moving() {
-            // Its bytes are being moved: the place that they leave could be given to another segment meanwhile.
+        if self.segments.get(id)?.lock_queue.is_memory_busy() {
+            // Its bytes are being moved or written: their place could be given to another segment meanwhile.
             return Err(Failure::Busy);
         }
         self.end_replication(id);

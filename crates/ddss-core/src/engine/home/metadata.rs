@@ -120,7 +120,7 @@ impl Home<'_> {
         requester: Requester,
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
-        if segment.lock_queue.is_moving() {
+        if segment.lock_queue.is_memory_busy() {
             return Err(Failure::Busy);
         }
         let (spec, given_to) = (segment.spec, segment.permissions.changed(principal, update)?.owner);

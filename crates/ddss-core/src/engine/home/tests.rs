@@ -12,6 +12,7 @@ use crate::engine::state::pending::{PendingAtomic, PendingRecord};
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
+use crate::engine::state::uploads::Uploads;
 use crate::model::segment::{Name, Permissions, Principal};
 use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{Failure, HybridClock, Message, NodeId, Outcome, SegmentId, Shard, Spec, Timestamp, Version};
@@ -29,6 +30,7 @@ struct Parts {
     pending_atomics: VecDeque<PendingAtomic>,
     pending_records: VecDeque<PendingRecord>,
     served_gets: ServedGets,
+    uploads: Uploads,
     directory: Option<NameClaims>,
     clock: HybridClock,
     counters: Counters,
@@ -48,6 +50,7 @@ impl Parts {
             pending_atomics: VecDeque::new(),
             pending_records: VecDeque::new(),
             served_gets: ServedGets::default(),
+            uploads: Uploads::new(1 << 20),
             directory: None,
             clock: HybridClock::default(),
             counters: Counters::default(),
@@ -72,6 +75,7 @@ impl Parts {
             pending_atomics: &mut self.pending_atomics,
             pending_records: &mut self.pending_records,
             served_gets: &mut self.served_gets,
+            uploads: &mut self.uploads,
             directory: &mut self.directory,
             clock: &mut self.clock,
             counters: &mut self.counters,

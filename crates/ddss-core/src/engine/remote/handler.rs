@@ -12,8 +12,8 @@ use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::request::listing::ListPage;
-use crate::{Failure, HybridClock, NodeId, Outcome, SegmentId};
-use std::collections::BTreeMap;
+use crate::{ClientId, Failure, HybridClock, NodeId, Outcome, SegmentId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Borrows the state of calls at other nodes and the output. Of the segments here only memory and names are used.
 pub(crate) struct Remote<'a> {
@@ -22,6 +22,8 @@ pub(crate) struct Remote<'a> {
     pub(crate) operations: &'a mut PendingOperations,
     pub(crate) lookups: &'a mut BTreeMap<StepId, NameLookup>,
     pub(crate) remote_locks: &'a mut RemoteLocks,
+    /// Clients with large puts at other nodes.
+    pub(crate) remote_uploaders: &'a mut BTreeSet<ClientId>,
     pub(crate) read_cache: &'a mut ReadCache,
     /// The cluster's name directory, if this node belongs to a cluster.
     pub(crate) directory: Option<&'a NameClaims>,
@@ -72,7 +74,10 @@ impl Remote<'_> {
     pub(crate) fn expire(&mut self, step: StepId) {
         let Some(pending) = self.operations.get_mut(step) else { return };
         let outcome = match pending.wait {
-            WaitState::Fetch(_) | WaitState::Put { ticket: Some(_), .. } | WaitState::LateLock { .. } => return,
+            WaitState::Fetch(_)
+            | WaitState::Put { ticket: Some(_), .. }
+            | WaitState::Part { ticket: Some(_), .. }
+            | WaitState::LateLock { .. } => return,
             // A late grant is given back when its message arrives.
             WaitState::Lock { segment, .. } => return self.expire_lock(step, segment),
             // A list continues with the next node.
@@ -94,6 +99,7 @@ impl Remote<'_> {
             | WaitState::Info { .. }
             | WaitState::Home(_)
             | WaitState::Page { .. }
+            | WaitState::Part { .. }
             | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
         };
         self.lookups.remove(&step);

@@ -179,7 +179,12 @@ impl Remote<'_> {
     }
 
     /// Refuses a call that would wait for a lock of its own client: the home knows only clients of its own node.
-    fn check_own_lock(&self, caller: &LocalCaller, segment: SegmentId, depends_on_lock: bool) -> Result<(), Failure> {
+    pub(crate) fn check_own_lock(
+        &self,
+        caller: &LocalCaller,
+        segment: SegmentId,
+        depends_on_lock: bool,
+    ) -> Result<(), Failure> {
         if depends_on_lock && self.remote_locks.token_of(caller.channel.client, segment).is_some() {
             Err(Failure::OwnLock)
         } else {
@@ -187,7 +192,7 @@ impl Remote<'_> {
         }
     }
 
-    fn free_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::memory::staging::Ticket>) {
+    pub(crate) fn free_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::memory::staging::Ticket>) {
         if let (Some(ticket), Some(peer)) = (ticket, self.peers.reachable(home)) {
             peer.staging.give(ticket);
         }
@@ -201,17 +206,23 @@ impl Remote<'_> {
             self.counters.stale += 1;
             return;
         };
-        if let WaitState::Put { ticket, .. } = pending.wait {
-            self.free_staging(pending.on, ticket);
+        let mut outcome = Outcome::Indeterminate(failure);
+        match pending.wait {
+            WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
+            WaitState::Part { ticket, .. } => {
+                self.free_staging(pending.on, ticket);
+                outcome = Outcome::Failed(failure);
+            }
+            _ => {}
         }
-        self.output.finish(&pending, Outcome::Indeterminate(failure));
+        self.output.finish(&pending, outcome);
     }
 
     /// Ends an operation whose message was refused before it went out: it did nothing.
     pub(crate) fn refused(&mut self, step: StepId, failure: Failure) {
         let Some(pending) = self.operations.get_mut(step).copied() else { return };
         match pending.wait {
-            WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
+            WaitState::Put { ticket, .. } | WaitState::Part { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Fetch(PendingReads { transfer, refresh, .. }) => {
                 self.read_ended(transfer.segment);
                 if refresh {
@@ -405,7 +416,7 @@ impl Remote<'_> {
         }
         let pending = self.end_pending(step)?;
         match pending.wait {
-            WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
+            WaitState::Put { ticket, .. } | WaitState::Part { ticket, .. } => self.free_staging(pending.on, ticket),
             WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
                 let token = LockToken(fields.word);
                 if !self.output.is_attached(pending.channel.client) {
@@ -519,6 +530,7 @@ impl Remote<'_> {
             | WaitState::Home(_)
             | WaitState::Page { .. }
             | WaitState::Lock { .. }
+            | WaitState::Part { .. }
             | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::NodeDown),
             WaitState::Allocate { .. }
             | WaitState::Release { .. }

@@ -18,7 +18,7 @@ use crate::request::operation::{LockRequest, LockToken, Operation};
 use crate::{
     AtomicOp, ChannelId, ClientId, Failure, HybridClock, Message, NodeId, Outcome, RequestId, SegmentId, Shard, Spec,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
 const HOME: NodeId = NodeId(2);
@@ -29,6 +29,7 @@ struct Parts {
     operations: PendingOperations,
     lookups: BTreeMap<StepId, NameLookup>,
     remote_locks: RemoteLocks,
+    remote_uploaders: BTreeSet<ClientId>,
     read_cache: ReadCache,
     replicas: Replicas,
     segments: Segments,
@@ -48,6 +49,7 @@ impl Parts {
             operations: PendingOperations::new(),
             lookups: BTreeMap::new(),
             remote_locks: RemoteLocks::default(),
+            remote_uploaders: BTreeSet::new(),
             read_cache: ReadCache::default(),
             replicas: Replicas::default(),
             segments: Segments::new(&config),
@@ -68,6 +70,7 @@ impl Parts {
             operations: &mut self.operations,
             lookups: &mut self.lookups,
             remote_locks: &mut self.remote_locks,
+            remote_uploaders: &mut self.remote_uploaders,
             read_cache: &mut self.read_cache,
             directory: None,
             replicas: &self.replicas,

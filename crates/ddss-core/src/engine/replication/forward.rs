@@ -36,11 +36,17 @@ impl Home<'_> {
             return self.forward_put(now, id, change);
         }
         let is_replicated = replication.is_some();
+        if self.begin_large_commit(now, id, &change)? {
+            return Ok(());
+        }
         let (version, timestamp) = self.commit(now, id, parts, source)?;
         if is_replicated {
             self.note_dirty(now, id, &parts);
         }
         self.output.free_table(&parts);
+        if let CommitSource::Pool(at) = source {
+            self.free_upload_at(at);
+        }
         self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
         self.notify_watchers(id, version, timestamp);
         Ok(())

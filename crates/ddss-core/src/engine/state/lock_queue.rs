@@ -127,6 +127,8 @@ pub(crate) struct LockQueue {
     puts_blocked: bool,
     /// Only gets may run: the segment is being moved.
     is_moving: bool,
+    /// No operation may run: the daemon writes a large value, slice after slice.
+    is_committing: bool,
 }
 
 impl LockQueue {
@@ -137,12 +139,13 @@ impl LockQueue {
             && self.watchers.list.is_empty()
             && !self.puts_blocked
             && !self.is_moving
+            && !self.is_committing
     }
 
     /// Returns when time alone has an effect here, on the steady clock: the end of a lease or of a wait. Returns 0
     /// while operations are blocked, since that is checked again on each tick.
     pub(crate) fn due_us(&self) -> u64 {
-        if self.puts_blocked || self.is_moving || self.is_reading_word || self.is_suspended {
+        if self.blocks_puts() {
             return 0;
         }
         let leases = self.holders.iter().map(|holder| holder.until_us);
@@ -168,12 +171,35 @@ impl LockQueue {
 
     /// Returns true if no put may run, whatever the holders.
     pub(crate) fn blocks_puts(&self) -> bool {
-        self.puts_blocked || self.is_moving || self.is_suspended || self.is_reading_word
+        self.puts_blocked || self.is_moving || self.blocks_all()
     }
 
     /// Returns true if this node may have lost the home role.
     pub(crate) fn is_suspended(&self) -> bool {
         self.is_suspended
+    }
+
+    /// Returns true if no operation may run, whatever the holders.
+    #[inline]
+    fn blocks_all(&self) -> bool {
+        self.is_suspended || self.is_reading_word || self.is_committing
+    }
+
+    /// Blocks all other operations until a large value is committed.
+    pub(crate) fn begin_commit(&mut self) {
+        assert!(!self.is_committing, "a segment gets one version at a time");
+        self.is_committing = true;
+    }
+
+    /// Ends the block of [`begin_commit`](Self::begin_commit).
+    pub(crate) fn end_commit(&mut self) {
+        assert!(self.is_committing, "a commit is begun before it ends");
+        self.is_committing = false;
+    }
+
+    /// Returns true while the daemon works on the segment's memory, which has to stay where it is.
+    pub(crate) fn is_memory_busy(&self) -> bool {
+        self.is_moving || self.is_committing
     }
 
     /// Blocks all other operations until an atomic has its word.
@@ -200,11 +226,6 @@ impl LockQueue {
         self.is_moving = false;
     }
 
-    /// Returns true while the segment is moved.
-    pub(crate) fn is_moving(&self) -> bool {
-        self.is_moving
-    }
-
     /// Returns true if the lock is held exclusively.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.holders.iter().any(|holder| !holder.shared)
@@ -220,7 +241,7 @@ impl LockQueue {
     /// Returns true if the operation has to be queued. `depends` is whether its coherence model makes it depend on the
     /// lock.
     pub(crate) fn must_wait(&self, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
-        if self.is_reading_word || self.is_suspended {
+        if self.blocks_all() {
             return true;
         }
         match op {
@@ -272,7 +293,7 @@ impl LockQueue {
     /// Takes the first of the queue, if it may run now. The lock dependency of a put or get was checked when it was
     /// queued.
     pub(crate) fn next_ready(&mut self) -> Option<Waiter> {
-        if self.is_reading_word || self.is_suspended {
+        if self.blocks_all() {
             return None;
         }
         if self.puts_blocked || self.is_moving {

@@ -15,4 +15,5 @@ pub(crate) mod remote_locks;
 pub(crate) mod replication;
 pub(crate) mod segments;
 pub(crate) mod served_gets;
+pub(crate) mod uploads;
 pub(crate) mod wait_list;

@@ -68,6 +68,8 @@ pub(crate) enum WaitState {
     Renew { segment: SegmentId, token: LockToken, lease_us: u32 },
     /// Answer to a put, with its staging memory.
     Put { segment: SegmentId, ticket: Option<Ticket> },
+    /// Answer to a part of a large put, with its staging memory.
+    Part { segment: SegmentId, ticket: Option<Ticket> },
 }
 
 impl WaitState {
@@ -92,6 +94,7 @@ impl WaitState {
             | WaitState::Fetch(PendingReads { transfer, .. })
             | WaitState::Home(transfer) => Some(transfer.segment),
             WaitState::Put { segment, .. }
+            | WaitState::Part { segment, .. }
             | WaitState::Answer { segment, .. }
             | WaitState::Lock { segment, .. }
             | WaitState::LateLock { segment }

@@ -8,6 +8,7 @@ use crate::engine::state::memory::areas::{Areas, no_room};
 use crate::engine::state::replication::{ReplicatedSegment, Role};
 use crate::engine::state::segments::quotas::Accounts;
 use crate::engine::state::segments::segment_index::SegmentIndex;
+use crate::engine::state::uploads::LargeCommit;
 use crate::limits::SEGMENTS_PER_NODE_MAX;
 use crate::model::record::Record;
 use crate::model::segment::{Audience, Header, Name, Permissions};
@@ -52,6 +53,8 @@ pub(crate) struct Segment {
     due_us: u64,
     /// Requester of its creation, until its memory is there.
     forming: Option<Requester>,
+    /// Large value that the daemon writes.
+    pub(crate) large_commit: Option<Box<LargeCommit>>,
     /// New place, new permissions and requester of a move in progress.
     pending_move: Option<(u64, Permissions, Requester)>,
     /// Replication state, if it has or is a replica.
@@ -83,6 +86,7 @@ impl Segment {
             is_marked_busy,
             due_us: u64::MAX,
             forming,
+            large_commit: None,
             pending_move,
             replication,
         }

@@ -3,9 +3,10 @@
 //! Reserving, moving or clearing a large segment takes long. The progress thread does one slice a turn, so that no
 //! client's call waits for a whole gigabyte.
 
+use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use ddss_core::limits::BLOCK_BYTES;
-use ddss_core::{Header, Record};
+use ddss_core::{Header, Record, SegmentId};
 use ddss_ipc::MemoryError;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,6 +21,10 @@ pub(crate) enum BackgroundTask {
     Move { record: Record, from: u64, bytes: u64 },
     /// Zero memory and release its pages.
     Clear { at: u64, bytes: u64 },
+    /// Reserve the memory of the undo log, then replace bytes of a segment.
+    Commit { segment: SegmentId, commit: LargeCommit },
+    /// Give the memory of the undo log back.
+    ClearUndo { commit: LargeCommit },
 }
 
 /// All unfinished tasks; they take turns, one slice each.
@@ -29,6 +34,8 @@ pub(crate) struct BackgroundTasks {
     waiting: VecDeque<(BackgroundTask, u64)>,
     /// Consecutive rounds without other work.
     idle_rounds: u32,
+    /// True from the first slice of a large commit until its undo log is free for the next one.
+    is_committing: bool,
     /// Time at which the next slice is due, even under load.
     next_due: Option<Instant>,
 }
@@ -37,6 +44,10 @@ impl BackgroundTasks {
     /// Bytes of one slice: ten microseconds of work, and some tens where a hypervisor has to find the pages first. A
     /// shorter task is done at once.
     pub(crate) const SLICE_BYTES: u64 = 32 << 10;
+
+    /// Bytes of one slice of a large commit: readers of that segment wait for its end, so the slices are larger, and
+    /// there is no rest between them.
+    pub(crate) const COMMIT_SLICE_BYTES: u64 = 256 << 10;
 
     /// Rest between two slices under load: a client that calls without a pause meets a slice in less than every
     /// hundredth call.
@@ -72,17 +83,21 @@ impl BackgroundTasks {
     /// Does one slice of the next task. Returns the task when it is finished or has failed.
     pub(crate) fn step(&mut self, memory: &mut NodeMemory) -> Option<(BackgroundTask, Result<(), MemoryError>)> {
         let (task, done) = self.waiting.pop_front()?;
+        if let BackgroundTask::Commit { commit, .. } | BackgroundTask::ClearUndo { commit } = task {
+            return self.step_commit(memory, task, commit, done);
+        }
         let (at, bytes) = match task {
             BackgroundTask::Form { record, bytes, .. } | BackgroundTask::Move { record, bytes, .. } => {
                 (record.at, bytes)
             }
             BackgroundTask::Clear { at, bytes } => (at, bytes),
+            BackgroundTask::Commit { .. } | BackgroundTask::ClearUndo { .. } => return None,
         };
         let slice = Self::SLICE_BYTES.min(bytes - done);
         let ended = match task {
             BackgroundTask::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
             BackgroundTask::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
-            BackgroundTask::Clear { .. } => memory.clear(at + done, slice),
+            _ => memory.clear(at + done, slice),
         };
         self.next_due = Some(Instant::now() + Self::rest_for(bytes));
         if ended.is_err() {
@@ -94,8 +109,44 @@ impl BackgroundTasks {
         }
         match task {
             BackgroundTask::Form { record, header, .. } => Some((task, memory.publish(&record, &header))),
-            BackgroundTask::Move { .. } | BackgroundTask::Clear { .. } => Some((task, ended)),
+            _ => Some((task, ended)),
         }
+    }
+
+    /// Does one slice of a large commit: first of its reservation, then of its bytes, later of the end of its log. One
+    /// commit at a time uses the log.
+    fn step_commit(
+        &mut self,
+        memory: &mut NodeMemory,
+        task: BackgroundTask,
+        commit: LargeCommit,
+        done: u64,
+    ) -> Option<(BackgroundTask, Result<(), MemoryError>)> {
+        let is_first = done == 0 && matches!(task, BackgroundTask::Commit { .. });
+        if is_first && std::mem::replace(&mut self.is_committing, true) {
+            self.waiting.push_back((task, 0));
+            return None;
+        }
+        let at = done % commit.bytes;
+        let slice = Self::COMMIT_SLICE_BYTES.min(commit.bytes - at);
+        self.next_due = None;
+        let (ended, total) = match task {
+            BackgroundTask::ClearUndo { .. } => (memory.clear_undo(&commit, at, slice), commit.bytes),
+            _ if done < commit.bytes => (memory.reserve_undo(&commit, at, slice), 2 * commit.bytes),
+            _ => {
+                memory.write_slice(&commit, at, slice);
+                (Ok(()), 2 * commit.bytes)
+            }
+        };
+        if ended.is_ok() && done + slice < total {
+            self.waiting.push_back((task, done + slice));
+            return None;
+        }
+        match task {
+            BackgroundTask::ClearUndo { .. } => self.is_committing = false,
+            _ => self.waiting.push_back((BackgroundTask::ClearUndo { commit }, 0)),
+        }
+        Some((task, ended))
     }
 }
 

@@ -3,11 +3,12 @@
 use super::background::{BackgroundTask, BackgroundTasks};
 use crate::peers::links::Links;
 use crate::status::Recorder;
+use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::{RegisteredAreas, format_with_cause};
 use ddss_core::engine::{Engine, Now, area_of};
 use ddss_core::status::Counter;
-use ddss_core::{Header, Record};
+use ddss_core::{Header, Record, SegmentId};
 use ddss_ipc::MemoryError;
 
 /// Parts of a shard that change which memory belongs to which segment.
@@ -89,6 +90,10 @@ impl SegmentWork<'_> {
         }
     }
 
+    pub(crate) fn commit_large(&mut self, segment: SegmentId, commit: LargeCommit) {
+        self.tasks.add(BackgroundTask::Commit { segment, commit });
+    }
+
     /// Does one slice of the work that waits. Returns true if a task has ended.
     pub(crate) fn step(&mut self) -> bool {
         let Some((task, ended)) = self.tasks.step(self.memory) else { return false };
@@ -100,6 +105,19 @@ impl SegmentWork<'_> {
                 self.finish_move(&record, bytes, ended.map_err(|error| format_with_cause(&error)));
             }
             BackgroundTask::Clear { at, bytes } => self.finish_clear(at, bytes, ended),
+            BackgroundTask::Commit { segment, .. } => {
+                if let Err(error) = &ended {
+                    let error = format_with_cause(error);
+                    tracing::warn!(%segment, error, "no memory to undo a large put");
+                }
+                self.engine.large_committed(self.now, segment, ended.is_ok());
+            }
+            BackgroundTask::ClearUndo { .. } => {
+                if let Err(error) = ended {
+                    let error = format_with_cause(&error);
+                    tracing::error!(error, "cannot clear memory: it stays unused");
+                }
+            }
         }
         true
     }

@@ -1,0 +1,142 @@
+//! Large puts whose writer or home is killed: the old value or the new one is there, whole, and no memory is lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, Segment, Spec, Storage};
+use ddss_testkit::{Daemon, DaemonOptions, binary, retry};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const BYTES: usize = 12 << 20;
+/// The share of one client is a quarter of the pool.
+const POOL_BYTES: u64 = 4 * (BYTES as u64 + (1 << 20));
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+fn options(node: u16) -> DaemonOptions {
+    DaemonOptions::new(node).unwrap().pool_bytes(POOL_BYTES)
+}
+
+fn pair() -> [Daemon; 2] {
+    let (first, second) = (options(1), options(2));
+    let first = first.peer(&second);
+    let second = second.peer(&first);
+    [first.start().unwrap(), second.start().unwrap()]
+}
+
+/// Returns a value that differs from that of another seed in every byte.
+fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    vec![seed as u8 + 1; length]
+}
+
+/// Returns which of these patterns the segment holds.
+fn seed_of(segment: &Segment, seeds: [u64; 2]) -> u64 {
+    let value = segment.get(..).unwrap();
+    let found = seeds.into_iter().find(|&seed| value[..] == pattern(seed, BYTES)[..]);
+    found.unwrap_or_else(|| panic!("version {} is of no put", value.version()))
+}
+
+// If this failed, a crash of the daemon would leave the beginning of one large value and the end of another.
+#[test]
+fn home_killed_during_large_commit_recovers_old_or_new_value() {
+    for storage in [Storage::Memory, Storage::File] {
+        let mut daemon = options(1).start().unwrap();
+        let spec = Spec { storage, ..Spec::new(BYTES as u64) };
+        client(&daemon).allocate("large", spec).unwrap().put(0, &pattern(0, BYTES)).unwrap();
+        let (mut last, mut interrupted) = (0, 0);
+        for round in 1..=8 {
+            let (sender, sent) = mpsc::channel();
+            let segment = client(&daemon).open("large").unwrap();
+            // Some daemons die while parts arrive, the others while they are committed.
+            let parts = if round % 4 == 0 { 3 << 20 } else { BYTES as u64 };
+            let ended = std::thread::scope(|scope| {
+                let writer = scope.spawn(move || {
+                    segment.put_with_progress(0, &pattern(last + 1, BYTES), |done, _| {
+                        if done == parts {
+                            sender.send(()).unwrap();
+                        }
+                    })
+                });
+                sent.recv().unwrap();
+                std::thread::sleep(Duration::from_millis(2 * (round % 4)));
+                daemon.kill().unwrap();
+                daemon.restart().unwrap();
+                writer.join().unwrap()
+            });
+            let found = seed_of(&client(&daemon).open("large").unwrap(), [last, last + 1]);
+            assert!(ended.is_err() || found == last + 1, "an acknowledged put is lost");
+            interrupted += u32::from(ended.is_err());
+            last = found;
+        }
+        assert!(interrupted > 0, "no put was interrupted");
+        // The next put finds all of the memory.
+        client(&daemon).open("large").unwrap().put(0, &pattern(99, BYTES)).unwrap();
+    }
+}
+
+/// Puts a value with the command line, and kills the command after some time.
+fn put_and_kill(folder: &Path, value: &[u8], after: Duration) {
+    let mut command = Command::new(binary("ddss").unwrap());
+    command.args(["put", "large", "-", "--dir"]).arg(folder).stdin(Stdio::piped());
+    let mut writer = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    writer.stdin.take().unwrap().write_all(value).unwrap();
+    std::thread::sleep(after);
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+}
+
+// If this failed, a killed writer would leave half of a value, or memory that no later put gets.
+#[test]
+fn writer_killed_during_large_put_leaves_old_value_and_no_memory() {
+    let [home, other] = pair();
+    let segment = client(&home).allocate("large", Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
+    segment.put(0, &pattern(0, BYTES)).unwrap();
+    let there = retry(|| client(&other).open("large"));
+    let mut last = 0;
+    for round in 1..=12u64 {
+        let folder = if round % 2 == 0 { home.folder() } else { other.folder() };
+        put_and_kill(folder, &pattern(round, BYTES), Duration::from_millis(9 * round));
+        last = seed_of(&there, [last, round]);
+    }
+    // The share of all clients is half of the pool: it would be used up.
+    for node in [&home, &other] {
+        let ended = retry(|| match client(node).open("large")?.put(0, &pattern(50, BYTES)) {
+            // The home has yet to see the end of the last writer.
+            Err(error) if error.failure() == Some(Failure::UploadsFull) => Err(error),
+            ended => Ok(ended),
+        });
+        ended.unwrap();
+    }
+    assert!(segment.get(..).unwrap()[..] == pattern(50, BYTES)[..]);
+}
+
+// If this failed, a large value would be torn or lost between nodes, or under a model other than the default.
+#[test]
+fn large_value_from_another_node_is_whole_under_every_model() {
+    let [home, other] = pair();
+    let bytes = 2 * Segment::TRANSFER_BYTES_MAX + 100;
+    let models = [ddss::Model::Strict, ddss::Model::Write, ddss::Model::Read, ddss::Model::Version, ddss::Model::Null];
+    for (index, model) in models.into_iter().enumerate() {
+        let name = format!("large-{index}");
+        let spec = Spec { model, ..Spec::new(bytes as u64) }.placement(ddss::Placement::Local);
+        let here = client(&home).allocate(&name, spec).unwrap();
+        let there = retry(|| client(&other).open(&name));
+        let mut seen = there.get(..).unwrap().version();
+        for seed in 1..4 {
+            let put = if seed % 2 == 0 { &here } else { &there }.put_if(seen, 0, &pattern(seed, bytes)).unwrap();
+            let stale = there.put_if(seen, 0, &pattern(9, bytes)).unwrap_err();
+            assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+            for reader in [&here, &there] {
+                let value = reader.get(..).unwrap();
+                assert!(value.stamp() == put && value[..] == pattern(seed, bytes)[..], "{model:?}");
+            }
+            seen = put.version;
+        }
+        here.release().unwrap();
+    }
+}
