@@ -15,6 +15,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("async_tokio", "a task gave up waiting for a lock, and left nothing behind"),
     ("watcher", "2000 event streams of one client saw the last of 20 events, with no wake in vain"),
     ("feature_flags", "6 services on two nodes saw all 40 flags on, each change whole"),
+    ("session_cache", "500 sessions, each begun once, with all requests of both services"),
     ("axum_service", "200 visits through two services: both count all of them"),
 ];
 

@@ -5,6 +5,7 @@ mod files;
 mod local_read;
 mod locks;
 mod many_waits;
+mod maps;
 mod models;
 mod nodes;
 mod remote_get;
