@@ -4,7 +4,6 @@ mod examples;
 mod files;
 mod local_read;
 mod locks;
-mod many_waits;
 mod models;
 mod nodes;
 mod remote_get;
