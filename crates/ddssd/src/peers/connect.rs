@@ -110,7 +110,7 @@ impl Links {
         reject(self.fabric.as_mut(), peer, reason);
     }
 
-    fn take_candidate(&mut self, peer: PeerId, answer: Answer) -> Result<(), String> {
+    pub(super) fn take_candidate(&mut self, peer: PeerId, answer: Answer) -> Result<(), String> {
         let now = Instant::now();
         let Self { fabric, ours, links, by_peer, removed, .. } = self;
         let theirs = answer.theirs;
@@ -193,7 +193,7 @@ impl Links {
     }
 
     /// Handles the first authentic message of a peer that connected to this node: its connection replaces the current
-    /// one.
+    /// one, unless both sides have just connected to each other and this side's connection stays.
     pub(crate) fn authenticate_candidate(&mut self, peer: PeerId, plain: &[u8]) -> ReceivedMessage {
         let Some(link) = self.by_peer.get(&peer).and_then(|node| self.links.get_mut(node)) else {
             return ReceivedMessage::None;
@@ -206,6 +206,10 @@ impl Links {
             self.fabric.close(peer);
             return ReceivedMessage::None;
         };
+        if link.prefers_own(self.ours.node, run, Instant::now()) {
+            self.fabric.close(peer);
+            return ReceivedMessage::None;
+        }
         let fresh = State::Up { peer, channel, ours: false, since };
         let (again, old) = match std::mem::replace(&mut link.state, fresh) {
             State::Idle { .. } => (false, None),
@@ -277,6 +281,15 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Returns true if this node's own connection stays beside one that the same run of the peer made at the same time.
+    /// The peer decides the same way. Otherwise each side would close the connection that the other one keeps.
+    fn prefers_own(&self, ours: NodeId, run: u32, now: Instant) -> bool {
+        let (State::AwaitingWelcome { since, .. } | State::Up { since, ours: true, .. }) = &self.state else {
+            return false;
+        };
+        ours < self.node && run == self.run && now.duration_since(*since) < Links::SETTLED
     }
 
     fn set_up(&mut self, staging: RemoteWindow) {

@@ -4,6 +4,8 @@
 //! `handshake_worker.rs` verifies incoming handshakes off the progress thread.
 
 pub(crate) mod connect;
+#[cfg(test)]
+mod crossing_tests;
 pub(crate) mod fabric;
 pub(crate) mod handshake_worker;
 pub(crate) mod links;
