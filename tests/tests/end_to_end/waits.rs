@@ -2,6 +2,8 @@
 //! survive the absence of their home or of the daemon.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+mod many;
+
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;

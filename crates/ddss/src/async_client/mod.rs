@@ -40,7 +40,6 @@ mod batch;
 mod call;
 mod client;
 mod lock;
-mod parked_calls;
 mod pause;
 mod reactor;
 mod reconnect;

@@ -11,7 +11,6 @@
 //! was dropped is cancelled.
 
 use super::backpressure::{Backpressure, Place, Places};
-use super::parked_calls::{ParkedCalls, ParkedStatus};
 use super::sleep::Pauses;
 use crate::call::arena::{ArenaRun, SharedSlots};
 use crate::call::channels::{ChannelPool, NoCompletion};
@@ -26,6 +25,12 @@ use ddss_ipc::{Channel, SharedMemory};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+mod parked_calls;
+mod parking;
+mod places;
+
+use parked_calls::ParkedCalls;
 
 /// Maximum calls in flight: one bit each in the combiner's word; the rest of the bits are flags.
 const CALLS_MAX: usize = 52;
@@ -240,25 +245,6 @@ impl SharedChannel {
         if self.backpressure.is_empty(priority) { self.take_place(priority, bytes) } else { None }
     }
 
-    /// Takes a place for a call that waits for an event: to keep if few do so, else until it is parked.
-    fn begin_wait(&self) -> Option<CallId> {
-        let count_below = |count: &AtomicU32, most: u32| {
-            let more = |count: u32| (count < most).then_some(count + 1);
-            count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
-        };
-        let keeps = count_below(&self.wait_count, WAITS_MAX);
-        if !keeps && !count_below(&self.parking_count, PARKING_MAX) {
-            return None;
-        }
-        let id = self.calls.begin();
-        match id {
-            Some(id) if keeps => self.note(id).waits.store(true, Ordering::Relaxed),
-            Some(id) => self.note(id).parks.store(true, Ordering::Relaxed),
-            None => _ = if keeps { &self.wait_count } else { &self.parking_count }.fetch_sub(1, Ordering::AcqRel),
-        }
-        id
-    }
-
     /// Takes a place for a call, or queues the task.
     #[cold]
     fn wait_for_room(
@@ -313,41 +299,6 @@ impl SharedChannel {
                 CallStatus::Done(entry) => return Some(Ok(self.take(id, &entry, read))),
                 CallStatus::Abandoned => return Some(Err(NoCompletion::Late { harmless: harmless() })),
             }
-        }
-    }
-
-    /// Takes the completion of a parked wait if it has arrived; otherwise registers the waker.
-    pub(super) fn take_parked<T>(
-        &self,
-        id: CallId,
-        waker: &Waker,
-        read: impl FnOnce(&Completion, Option<ArenaRun>) -> T,
-    ) -> Option<Result<T, NoCompletion>> {
-        self.run_combined(0);
-        let mut status = self.parked.poll(id.to_bits(), waker);
-        if status == ParkedStatus::Waiting && !self.is_gone() {
-            self.run_combined(ARM);
-            status = self.parked.poll(id.to_bits(), waker);
-        }
-        match status {
-            ParkedStatus::Ended(entry) => Some(Ok(read(&Completion::decode(&entry), None))),
-            _ if self.is_gone() => {
-                self.parked.abandon(id.to_bits());
-                Some(Err(NoCompletion::Gone))
-            }
-            ParkedStatus::Waiting => None,
-            ParkedStatus::Late => {
-                self.run_combined(CANCEL);
-                Some(Err(NoCompletion::Late { harmless: true }))
-            }
-        }
-    }
-
-    /// Abandons a parked wait whose future was dropped.
-    pub(super) fn abandon_parked(&self, id: CallId) {
-        match self.parked.abandon(id.to_bits()) {
-            Some((segment, token)) => _ = self.release_lock(segment, token),
-            None => self.run_combined(CANCEL | ARM),
         }
     }
 
@@ -582,30 +533,6 @@ impl SharedChannel {
         self.offer_places(work);
     }
 
-    /// Records a wait that the daemon has parked, before its task learns of it.
-    #[cold]
-    fn record_parked(&self, id: CallId) {
-        let Some(note) = self.records.get(id.index()) else { return };
-        let segment = SegmentId::from_bits(note.segment.load(Ordering::Relaxed));
-        let deadline = self.created + Duration::from_nanos(note.deadline_ns.load(Ordering::Relaxed));
-        self.parked.insert(id.to_bits(), deadline, segment, note.lock().is_some());
-    }
-
-    /// Offers the daemon places for the completions of parked waits.
-    #[inline]
-    fn offer_places(&self, work: &mut Work) {
-        let wanted = self.parked.owed().min(COLLECTS_MAX);
-        if work.collects >= wanted {
-            return;
-        }
-        while work.collects < wanted {
-            let collect = Request::new(COLLECT_ID, Operation::Collect);
-            work.channel.submit(collect.encode()).expect("there are not more of them than the channel has");
-            work.collects += 1;
-        }
-        work.channel.ring_doorbell();
-    }
-
     /// Completes an abandoned call. A lock that it was granted is released.
     fn complete_abandoned(&self, id: CallId, completion: &Completion) {
         let lock = self.note(id).lock().filter(|_| completion.outcome == Outcome::Done && !completion.parked);
@@ -623,55 +550,5 @@ impl SharedChannel {
     fn free(&self, id: CallId) {
         self.give_place((id, self.note(id).run()));
         self.backpressure.serve(self);
-    }
-}
-
-impl Places for SharedChannel {
-    #[inline]
-    fn take_place(&self, priority: Priority, bytes: usize) -> Option<Place> {
-        let id = match priority {
-            Priority::Call => self.calls.begin(),
-            Priority::Wait => self.begin_wait(),
-            Priority::Holder => self.calls.begin_urgent(),
-        }?;
-        if bytes == 0 {
-            return Some((id, None));
-        }
-        let run = self.runs.try_take(bytes);
-        if run.is_none() {
-            self.give_place((id, None));
-        }
-        Some((id, Some(run?)))
-    }
-
-    #[inline]
-    fn give_place(&self, (id, run): Place) {
-        let note = self.note(id);
-        for (is_counted, count) in [(&note.waits, &self.wait_count), (&note.parks, &self.parking_count)] {
-            if is_counted.load(Ordering::Relaxed) {
-                is_counted.store(false, Ordering::Relaxed);
-                count.fetch_sub(1, Ordering::AcqRel);
-            }
-        }
-        self.calls.free(id);
-        if let Some(run) = run {
-            self.runs.release(run);
-        }
-    }
-
-    fn begin_release(&self, segment: SegmentId, token: LockToken) -> Option<CallId> {
-        let id = self.calls.begin_urgent()?;
-        let note = self.note(id);
-        note.set_run(None);
-        note.lock.store(0, Ordering::Relaxed);
-        note.segment.store(0, Ordering::Relaxed);
-        note.began_ns.store(self.since_begin_ns(Instant::now()), Ordering::Relaxed);
-        let request = Request::new(RequestId(id.to_bits()), Operation::Unlock { segment, token });
-        self.calls.submit(id, &request.encode(), false);
-        Some(id)
-    }
-
-    fn send(&self, places: u64) {
-        self.run_combined(places);
     }
 }

@@ -6,12 +6,15 @@
 use crate::Version;
 use crate::engine::action::{CommitSource, RangeSet};
 use crate::engine::requester::{LockOwner, Requester};
-use crate::engine::state::wait_list::{Wait, WaitList};
 use crate::limits::{HOLDERS_PER_SEGMENT_MAX, WAITERS_PER_SEGMENT_MAX};
 use crate::model::coherence::LockDependency;
 use crate::model::segment::Principal;
 use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, PutConditions};
 use std::collections::BTreeSet;
+
+mod wait_list;
+
+use wait_list::{Wait, WaitList};
 
 /// Operation on a segment at home here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -146,7 +146,7 @@ fn killed_client_leaves_no_wait_behind() {
     let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
     for daemon in [&a, &b] {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "many_waits::killed_client_leaves_no_wait_behind"])
+            .args(["--exact", "waits::many::killed_client_leaves_no_wait_behind"])
             .env(CHILD, daemon.folder())
             .stdout(Stdio::null())
             .spawn()
