@@ -4,7 +4,6 @@ mod examples;
 mod files;
 mod local_read;
 mod locks;
-mod many_waits;
 mod maps;
 mod models;
 mod nodes;

@@ -16,4 +16,3 @@ pub(crate) mod replication;
 pub(crate) mod segments;
 pub(crate) mod served_gets;
 pub(crate) mod uploads;
-pub(crate) mod wait_list;
