@@ -123,7 +123,7 @@ pub(crate) fn names_memory_outside_the_arena(target: &Target) -> AttackResult {
 }
 
 /// All requests on a segment.
-fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 13] {
+fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 14] {
     let (options, conditions, none) = (ReadOptions::default(), PutConditions::default(), None);
     let under = PutConditions { token: Some(LockToken(token)), ..conditions };
     let into = ArenaRange { slot: 1, bytes: 64 };
