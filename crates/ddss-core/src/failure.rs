@@ -125,7 +125,7 @@ pub enum Failure {
     )]
     UploadsFull = 31,
     /// The lease of a lock is zero or above the maximum.
-    #[error("a lease is 1 µs to {} s: ask for less, and renew it", LEASE_MAX_US / 1_000_000)]
+    #[error("the lease is zero or above {} minutes: ask for less, and renew it", LEASE_MAX_US / 60_000_000)]
     BadLease = 34,
 }
 

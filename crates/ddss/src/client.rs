@@ -4,7 +4,7 @@ use crate::async_client::tasks::Tasks;
 use crate::call::channels::{Call, NoCompletion};
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
-use crate::lease::LeaseKeeper;
+use crate::lease::keeper::LeaseKeeper;
 use crate::plan::{Decoder, PlannedCall};
 use crate::session::Inner;
 use crate::shards::Shards;

@@ -5,7 +5,7 @@
 //! a handle are therefore the same as with one shard.
 
 use crate::error::Error;
-use crate::lease::LeaseKeeper;
+use crate::lease::keeper::LeaseKeeper;
 use crate::session::{AttachPlan, Inner};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;

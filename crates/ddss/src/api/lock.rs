@@ -7,7 +7,8 @@ use crate::call::priority::Priority;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::lease::HeldLease;
+use crate::lease::held_lease::HeldLease;
+use crate::lease::lease_state::Renewal;
 use crate::plan::{Decoder, PlannedCall};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value, first_word};
@@ -285,7 +286,7 @@ calls! {
             let plan = self.segment.location().plan_renewal(self.token, lease.duration());
             let sent = Instant::now();
             let renewed = wait!(self.segment.client().run(self.segment.time(), plan.returns(|_, _| ())));
-            lease.record(sent, renewed.as_ref().err());
+            lease.record(sent, Renewal::of(&renewed));
             renewed
         }
 
@@ -311,7 +312,7 @@ impl Segment {
 
 impl LockGuard {
     fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
-        self.lease.keep(self.segment.clone(), self.token, asked)
+        self.lease.keep(self.segment.client(), self.segment.location(), self.token, asked)
     }
 
     fn release(&mut self) -> Result<(), Error> {

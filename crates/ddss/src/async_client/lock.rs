@@ -4,9 +4,8 @@ use super::reactor::Reactor;
 use super::segment::AsyncSegment;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::lease::HeldLease;
+use crate::lease::held_lease::HeldLease;
 use crate::plan::{Decoder, PlannedCall};
-use crate::segment::Segment;
 use crate::value::Stamp;
 use ddss_core::{Failure, LockToken, Operation};
 use std::sync::Arc;
@@ -68,8 +67,7 @@ impl AsyncLockGuard {
     /// Has the client's keeper renew the lease. Its thread makes blocking calls, so that a runtime that is busy loses no
     /// lock.
     pub(crate) fn keep_lease(&mut self, asked: Instant) -> Result<(), Error> {
-        let (client, location) = (self.segment.client().blocking().clone(), self.segment.location().clone());
-        self.lease.keep(Segment::at(client, location), self.token, asked)
+        self.lease.keep(self.segment.client().blocking(), self.segment.location(), self.token, asked)
     }
 
     pub(crate) async fn release(&mut self) -> Result<(), Error> {

@@ -6,16 +6,16 @@
 //!
 //! [`LockOptions::keep_alive`]: crate::LockOptions::keep_alive
 
-use super::held_lease::Lease;
+use super::lease_state::{Lease, Renewal};
 use crate::call::channels::NoCompletion;
 use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
 use crate::call::priority::Priority;
-use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::location::SegmentLocation;
 use crate::plan::CallPlan;
-use crate::segment::Segment;
-use ddss_core::LockToken;
+use crate::session::Inner;
+use ddss_core::{LockToken, Outcome};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,26 +38,36 @@ struct KeeperState {
 /// A lock with its lease.
 #[derive(Debug)]
 struct Renewable {
-    segment: Segment,
+    /// Attachment to the shard of the segment.
+    attached: Arc<Inner>,
+    location: SegmentLocation,
     token: LockToken,
     lease: Lease,
 }
 
 impl Renewable {
     fn plan(&self) -> CallPlan<'_> {
-        self.segment.location().plan_renewal(self.token, self.lease.duration())
+        self.location.plan_renewal(self.token, self.lease.duration())
     }
 }
 
 /// A guard's share of the keeper: dropping it ends the renewals.
 #[derive(Debug)]
-pub(crate) struct KeptLease(Arc<Renewable>);
+pub(crate) struct KeptLease {
+    keeper: Arc<LeaseKeeper>,
+    renewable: Arc<Renewable>,
+}
 
 impl KeptLease {
     /// Adds a lease to those of its client's keeper.
-    pub(crate) fn begin(segment: Segment, token: LockToken, lease: Lease) -> Result<Self, Error> {
-        let keeper = segment.client().keeper();
-        let renewable = Arc::new(Renewable { segment: segment.clone(), token, lease });
+    pub(crate) fn begin(
+        keeper: &Arc<LeaseKeeper>,
+        attached: &Arc<Inner>,
+        location: &SegmentLocation,
+        (token, lease): (LockToken, Lease),
+    ) -> Result<Self, Error> {
+        let (attached, location) = (Arc::clone(attached), location.clone());
+        let renewable = Arc::new(Renewable { attached, location, token, lease });
         let mut state = keeper.state();
         if !state.is_running {
             let keeper = Arc::clone(keeper);
@@ -68,19 +78,18 @@ impl KeptLease {
         state.leases.push(Arc::clone(&renewable));
         drop(state);
         keeper.changed.notify_one();
-        Ok(Self(renewable))
+        Ok(Self { keeper: Arc::clone(keeper), renewable })
     }
 
     pub(crate) fn lease(&self) -> &Lease {
-        &self.0.lease
+        &self.renewable.lease
     }
 }
 
 impl Drop for KeptLease {
     fn drop(&mut self) {
-        let keeper = self.0.segment.client().keeper();
-        keeper.state().leases.retain(|kept| !Arc::ptr_eq(kept, &self.0));
-        keeper.changed.notify_one();
+        self.keeper.state().leases.retain(|kept| !Arc::ptr_eq(kept, &self.renewable));
+        self.keeper.changed.notify_one();
     }
 }
 
@@ -121,35 +130,41 @@ impl LeaseKeeper {
 
 /// Renews leases, those of each shard together.
 fn renew_all(due: &[Arc<Renewable>]) {
-    let mut shards: Vec<u8> = due.iter().map(|kept| kept.segment.client().shard()).collect();
-    shards.sort_unstable();
-    shards.dedup();
-    for shard in shards {
-        let on_shard = |kept: &&Arc<Renewable>| kept.segment.client().shard() == shard;
-        let together: Vec<&Renewable> = due.iter().filter(on_shard).map(AsRef::as_ref).collect();
-        renew_together(together[0].segment.client(), &together);
+    let mut rest: Vec<&Renewable> = due.iter().map(AsRef::as_ref).collect();
+    while let Some(first) = rest.first() {
+        let attached = Arc::clone(&first.attached);
+        let (together, others): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|kept| Arc::ptr_eq(&kept.attached, &attached));
+        renew_together(&attached, &together);
+        rest = others;
     }
 }
 
-fn renew_together(client: &Client, leases: &[&Renewable]) {
+fn renew_together(attached: &Inner, leases: &[&Renewable]) {
     let shortest = leases.iter().map(|kept| kept.lease.duration()).min().unwrap_or(ROUND_MAX);
     let time = Deadline::of((shortest / 4).min(ROUND_MAX));
     let plans: Vec<CallPlan<'_>> = leases.iter().map(|kept| kept.plan()).collect();
     let sent = Instant::now();
-    match run(client, time, &plans) {
-        Err(error) => leases.iter().for_each(|kept| kept.lease.record(sent, Some(&error))),
-        Ok(results) => {
-            for ((kept, plan), ended) in leases.iter().zip(&plans).zip(results) {
-                let renewed = client.conclude(ended, plan.action, plan.target);
-                kept.lease.record(sent, renewed.err().as_ref());
-            }
-        }
+    match run(attached, time, &plans) {
+        Err(_) => leases.iter().for_each(|kept| kept.lease.record(sent, Renewal::Unknown)),
+        Ok(results) => leases.iter().zip(results).for_each(|(kept, ended)| kept.lease.record(sent, renewal_of(&ended))),
+    }
+}
+
+fn renewal_of(ended: &FinishedCall) -> Renewal {
+    match ended {
+        Ok(Ok(_)) => Renewal::Done,
+        Ok(Err(completion)) => match completion.outcome {
+            Outcome::Failed(failure) => Renewal::of_failure(failure),
+            _ => Renewal::Unknown,
+        },
+        Err(_) => Renewal::Unknown,
     }
 }
 
 /// Runs all renewals in one pipeline. An error means that there is no daemon.
-fn run(client: &Client, mut time: Deadline, plans: &[CallPlan<'_>]) -> Result<Vec<FinishedCall>, Error> {
-    let session = client.0.session(&mut time, true)?;
+fn run(attached: &Inner, mut time: Deadline, plans: &[CallPlan<'_>]) -> Result<Vec<FinishedCall>, Error> {
+    let session = attached.session(&mut time, true)?;
     let call = match session.channels.call(Priority::Holder, &mut time) {
         Ok(call) => call,
         Err(none) => return Ok(plans.iter().map(|_| Err(none)).collect()),
