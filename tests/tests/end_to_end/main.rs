@@ -4,7 +4,6 @@ mod examples;
 mod files;
 mod local_read;
 mod locks;
-mod maps;
 mod models;
 mod nodes;
 mod remote_get;

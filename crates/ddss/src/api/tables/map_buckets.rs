@@ -1,55 +1,14 @@
 //! Searches and conditional puts of a [`SharedMap`], bucket by bucket.
 
 use crate::api::tables::bucket::{Bucket, BucketLayout, Link, SlotWord};
-use crate::api::tables::shared_map::SharedMap;
+use crate::api::tables::map_handle::{Attempt, Expiry, KeyHash, Place, SharedMap, attempt, now_ms};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use ddss_core::{Failure, Version};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use ddss_core::Version;
+use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-/// Hash of a key: its bucket, and the bits that words and links hold.
-#[derive(Clone, Copy)]
-pub(super) struct KeyHash {
-    pub(super) bucket: u64,
-    pub(super) tag: u64,
-}
-
-/// Place of an entry. `image` is its bucket if that is not the bucket of its key.
-pub(super) struct Place {
-    pub(super) bucket: u64,
-    pub(super) slot: usize,
-    pub(super) image: Option<Bucket>,
-}
-
-/// Expiry that a change gives to an entry.
-#[derive(Clone, Copy)]
-pub(super) enum Expiry {
-    Keep,
-    Set(u64),
-}
-
-/// End of one attempt of a change.
-pub(super) enum Attempt {
-    Done,
-    Changed,
-    Full,
-}
-
-/// Returns the end of an attempt whose conditional put ended so.
-pub(super) fn attempt<T>(put: Result<T, Error>) -> Result<Attempt, Error> {
-    match put {
-        Ok(_) => Ok(Attempt::Done),
-        Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => Ok(Attempt::Changed),
-        Err(error) => Err(error),
-    }
-}
-
-pub(super) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
-}
 
 calls! {
     impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}

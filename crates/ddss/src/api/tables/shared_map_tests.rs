@@ -1,5 +1,5 @@
 use crate::api::tables::bucket::{BucketLayout, SlotWord};
-use crate::api::tables::map_buckets::Attempt;
+use crate::api::tables::map_handle::Attempt;
 use crate::testing::{TestNode, block_on};
 use crate::{Client, Error, Failure, SharedMap, Spec, Table};
 use std::collections::HashMap;
