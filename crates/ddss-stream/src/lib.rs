@@ -4,7 +4,8 @@
 //! both ends have this library, their bytes go through two rings in shared memory; otherwise the connection stays plain TCP. The calling
 //! thread does all the work; there is no daemon and no thread.
 //!
-//! The main types are [`Stream`] and [`Listener`], used as `TcpStream` and `TcpListener` are. [`Endpoint`] is one end by its descriptor; the
+//! The main types are [`Stream`] and [`Listener`], used as `TcpStream` and `TcpListener` are; a [`TransportPolicy`] chooses the transport, and
+//! [`Stream::reason`] explains it. The feature `tokio` adds `AsyncStream` and `AsyncListener`. [`Endpoint`] is one end by its descriptor; the
 //! preload library `ddss-preload` maps libc's calls to it. [`wire`] has the streams between nodes.
 //!
 //! ```
@@ -65,8 +66,10 @@ pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_offer_a
 pub use reason::Reason;
 #[cfg(not(loom))]
 pub use registry::{StreamRow, list};
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use stream::{AsyncListener, AsyncStream};
 #[cfg(not(loom))]
-pub use stream::{Listener, Stream, Transport};
+pub use stream::{Listener, ReadHalf, Stream, Transport, TransportPolicy, WriteHalf};
 #[cfg(not(loom))]
 pub use sys::{
     Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, load, registry_descriptor, resume_address, store,

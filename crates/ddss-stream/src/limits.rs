@@ -39,6 +39,9 @@ pub const SPIN_MIN_NS: u64 = 2_000;
 pub const WIRE_HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Longest time that dropping a stream on the wire takes to send what is left.
 pub const WIRE_CLOSE_MAX: Duration = Duration::from_secs(1);
+/// Bytes of a stream on the wire that the kernel has and has not sent. With 128 KiB a slow receiver gets few large frames, and the
+/// bandwidth on loopback is that without the limit (`cargo bench --bench wire`).
+pub const WIRE_UNSENT_MAX: u32 = 128 << 10;
 /// Interval between two looks at what the peer's kernel has.
 pub const LINGER_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of private data in a start frame of MPA.

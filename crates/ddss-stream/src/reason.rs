@@ -25,13 +25,15 @@ pub enum Reason {
     Bypassed = 8,
     /// The program uses io_uring.
     IoUring = 9,
+    /// The program chose the Sockets Direct Protocol.
+    Wire = 10,
 }
 
 impl Reason {
     /// Returns the reason with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 10] = [
+        const ALL: [Reason; 11] = [
             Reason::Undecided,
             Reason::SharedMemory,
             Reason::Offered,
@@ -42,6 +44,7 @@ impl Reason {
             Reason::KernelCall,
             Reason::Bypassed,
             Reason::IoUring,
+            Reason::Wire,
         ];
         ALL.get(number as usize).copied()
     }
@@ -60,6 +63,7 @@ impl Reason {
             Self::KernelCall => "a call needs the kernel's stream",
             Self::Bypassed => "reset: the peer wrote past its library",
             Self::IoUring => "the program uses io_uring",
+            Self::Wire => "the program chose the wire",
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::events::Events;
 use crate::id::{PeerId, RegionId};
+use crate::parts::Parts;
 use crate::work::{PostError, Work};
 
 /// Operations that a window allows.
@@ -93,6 +94,8 @@ pub struct Capabilities {
     /// True if [`Fabric::set_admission_filter`] works: a thread of the fabric accepts and judges unauthenticated
     /// peers.
     pub has_admission_filter: bool,
+    /// Places where the fabric carries out its work.
+    pub parts: Parts,
 }
 
 /// Unit that executes atomics on this node's memory. The two are never mixed on one word.

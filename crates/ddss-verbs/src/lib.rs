@@ -72,6 +72,7 @@ mod id;
 mod iwarp;
 pub mod limits;
 mod memory;
+mod parts;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 pub mod sim;
@@ -88,5 +89,6 @@ pub use id::{PeerId, RegionId};
 #[cfg(feature = "fuzzing")]
 pub use iwarp::fuzzing;
 pub use iwarp::{Iwarp, IwarpConfig, Revision};
+pub use parts::{Parts, Place};
 pub use terminate_code::TerminateCode;
 pub use work::{LocalRange, PostError, PostErrorKind, RemoteRange, SendMode, Work};

@@ -16,6 +16,7 @@ use ddss_testkit::{binary, preload_library, skipped};
 
 mod bypass;
 mod campaign;
+mod wire;
 
 /// Variable with the part that a child takes.
 const PART: &str = "DDSS_TEST_STREAM_PART";

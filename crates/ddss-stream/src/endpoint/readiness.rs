@@ -98,14 +98,15 @@ impl Endpoint {
         }
     }
 
-    /// Silences the bell, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block). Call it before
-    /// [`rest`](Self::rest).
-    pub fn silence(&self) {
-        let (Some(bell), Some(link)) = (self.bell(), self.local().link()) else { return };
-        sys::drain_bell(bell);
+    /// Silences the bell, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block), or for a task of a stream that has no
+    /// other waiters. Call it before [`rest`](Self::rest). Returns true if the bell had rung: the other task has to look again.
+    pub fn silence(&self) -> bool {
+        let (Some(bell), Some(link)) = (self.bell(), self.local().link()) else { return false };
+        let has_rung = sys::drain_bell(bell);
         // Threads that sleep in a call of their own may have been meant.
         self.pass_bell_on(link, Want::Data, 1);
         self.pass_bell_on(link, Want::Space, 1);
+        has_rung
     }
 
     /// Rings the own bell, for waiters of this end that must look again.

@@ -113,8 +113,8 @@ pub(crate) fn ring_bell(bell: HiddenDescriptor) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Silences a bell.
-pub(crate) fn drain_bell(bell: HiddenDescriptor) {
+/// Silences a bell. Returns true if it had rung.
+pub(crate) fn drain_bell(bell: HiddenDescriptor) -> bool {
     // An empty counter means that the bell did not ring.
-    let _ = rustix::io::read(bell, &mut [0u8; 8]);
+    rustix::io::read(bell, &mut [0u8; 8]).is_ok()
 }

@@ -16,7 +16,7 @@ pub const fn capabilities() -> Capabilities {
         checksum: Place::Processor,
         demultiplexing: Place::Kernel,
         markers: Place::Software,
-        segmentation: Place::Kernel,
+        segmentation: Place::Software,
         send_queue: Place::Software,
         flow_control: Place::Kernel,
         // Memory is not registered on such a connection.
@@ -36,12 +36,14 @@ pub(super) struct BasicOverFrames {
     writer: FrameWriter,
     reader: FrameReader,
     begin: Instant,
+    batching: bool,
 }
 
 impl Engine {
     /// Makes the engine that both sides agreed on.
     pub(super) fn new(
         config: &StreamConfig,
+        batching: bool,
         terms: &Terms,
         outbound: Framing,
         inbound: Framing,
@@ -54,6 +56,7 @@ impl Engine {
             writer: FrameWriter::new(config.ring_bytes, outbound)?,
             reader: FrameReader::new(config.ring_bytes, inbound)?,
             begin: Instant::now(),
+            batching,
         })))
     }
 
@@ -167,7 +170,8 @@ impl BasicOverFrames {
     /// Moves due messages from their private buffers into frames.
     fn outgoing(&mut self) -> [&[u8]; 2] {
         let now_ms = self.now_ms();
-        while self.writer.room_for_new() >= FRAME_PAYLOAD_MAX
+        while (self.batching || self.writer.is_empty())
+            && self.writer.room_for_new() >= FRAME_PAYLOAD_MAX
             && let Some(message) = self.stream.next_message(now_ms)
             && let Some((header, fixed)) = message.head().split_first_chunk::<HEADER_BYTES>()
         {

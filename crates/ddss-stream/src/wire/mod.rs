@@ -6,11 +6,16 @@
 //! It cannot be faster than the TCP below it. What it adds is a checksum over every frame, and the measure of what copies, messages and
 //! credits cost.
 
+mod config;
 mod engine;
+mod error;
+mod negotiation;
 mod start;
+mod state;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use config::WireConfig;
 pub use engine::capabilities;
-pub use stream::{WireConfig, WireStream};
+pub use stream::WireStream;

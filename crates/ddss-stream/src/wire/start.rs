@@ -1,7 +1,8 @@
 //! Start frames of MPA, revision 1: each side says what it wants of the frames that it receives, and carries the hello.
 
-use std::io::{self, Read};
+use std::io;
 
+use super::config::WireConfig;
 use crate::limits::PRIVATE_DATA_MAX;
 
 /// Bytes before the private data: key, flags, revision, length.
@@ -27,6 +28,11 @@ pub(super) struct StartFrame {
 }
 
 impl StartFrame {
+    /// Makes the frame of a side with these settings.
+    pub(super) fn of(config: &WireConfig, is_reply: bool, private: Vec<u8>) -> Self {
+        Self { is_reply, markers: config.markers, checksums: config.checksums, private }
+    }
+
     /// Encodes the frame.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = if self.is_reply { REPLY_KEY.to_vec() } else { REQUEST_KEY.to_vec() };
@@ -37,16 +43,18 @@ impl StartFrame {
         bytes
     }
 
-    /// Reads a frame. Reads no byte behind it.
-    pub(super) fn read(from: &mut impl Read, is_reply: bool) -> io::Result<Self> {
-        let wrong =
-            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("the peer does not speak iWARP: {what}"));
-        let mut fixed = [0; FIXED_BYTES];
-        from.read_exact(&mut fixed)?;
-        let (key, [flags, revision, high, low]) = fixed.split_last_chunk().ok_or_else(|| wrong("no start frame"))?;
-        if key != if is_reply { REPLY_KEY } else { REQUEST_KEY } {
+    /// Returns the bytes that the frame has as far as its beginning shows: those before the private data, then all.
+    pub(super) fn bytes(beginning: &[u8], is_reply: bool) -> io::Result<usize> {
+        let key = if is_reply { REPLY_KEY } else { REQUEST_KEY };
+        let known = beginning.len().min(key.len());
+        if beginning[..known] != key[..known] {
             return Err(wrong("its first bytes are not those of MPA"));
         }
+        let Some([flags, revision, high, low]) =
+            beginning.get(key.len()..FIXED_BYTES).and_then(|fields| fields.first_chunk())
+        else {
+            return Ok(FIXED_BYTES);
+        };
         if *revision != REVISION {
             return Err(wrong(&format!("revision {revision} instead of {REVISION}")));
         }
@@ -57,8 +65,20 @@ impl StartFrame {
         if bytes > PRIVATE_DATA_MAX {
             return Err(wrong(&format!("{bytes} bytes of private data; at most {PRIVATE_DATA_MAX}")));
         }
-        let mut private = vec![0; bytes];
-        from.read_exact(&mut private)?;
-        Ok(Self { is_reply, markers: flags & MARKERS != 0, checksums: flags & CHECKSUMS != 0, private })
+        Ok(FIXED_BYTES + bytes)
     }
+
+    /// Decodes a whole frame.
+    pub(super) fn decode(frame: &[u8], is_reply: bool) -> io::Result<Self> {
+        let bytes = Self::bytes(frame, is_reply)?;
+        let (Some(flags), Some(private)) = (frame.get(REPLY_KEY.len()), frame.get(FIXED_BYTES..bytes)) else {
+            return Err(wrong("its start frame is cut off"));
+        };
+        let [markers, checksums] = [MARKERS, CHECKSUMS].map(|flag| flags & flag != 0);
+        Ok(Self { is_reply, markers, checksums, private: private.to_vec() })
+    }
+}
+
+fn wrong(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the peer does not speak iWARP: {reason}"))
 }

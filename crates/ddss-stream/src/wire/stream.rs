@@ -1,61 +1,28 @@
-//! A stream on the wire, driven by the thread that calls it.
+//! A stream on the wire, driven by the threads that call it.
 
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use ddss_sdp::{Addresses, CopyLedger, Framing, Plan, SdpError, StreamConfig, Terms};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use ddss_sdp::{CopyLedger, Plan};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
-use super::engine::{Engine, capabilities};
-use super::start::StartFrame;
-use crate::limits::{LINGER_LOOK_EVERY, WIRE_CLOSE_MAX, WIRE_HANDSHAKE_MAX};
+use super::config::WireConfig;
+use super::negotiation::Negotiation;
+use super::state::{Interest, WireState};
+use crate::limits::{LINGER_LOOK_EVERY, WIRE_CLOSE_MAX, WIRE_UNSENT_MAX};
 use crate::sys;
-
-/// Settings of a stream on the wire.
-#[derive(Clone, Copy, Debug)]
-pub struct WireConfig {
-    /// Way in which the stream moves its bytes. Both sides get the basic one if either wants it.
-    pub plan: Plan,
-    /// True if the frames that this side receives have markers, as iWARP asks for on TCP.
-    pub markers: bool,
-    /// True if frames have checksums. Off only if both sides say so.
-    pub checksums: bool,
-    /// Buffers.
-    pub stream: StreamConfig,
-    /// Maximum time until the peer has answered the hello.
-    pub handshake_max: Duration,
-}
-
-impl Default for WireConfig {
-    fn default() -> Self {
-        Self {
-            plan: Plan::of(&capabilities()),
-            markers: true,
-            checksums: true,
-            // A message of a private buffer has to fit one frame.
-            stream: StreamConfig { buffer_bytes_max: 63 << 10, ..StreamConfig::default() },
-            handshake_max: WIRE_HANDSHAKE_MAX,
-        }
-    }
-}
-
-impl WireConfig {
-    /// Sets the basic plan, that of the specification.
-    #[must_use]
-    pub fn basic(self) -> Self {
-        Self { plan: Plan::basic(), ..self }
-    }
-}
 
 /// One end of a stream on the wire.
 ///
-/// [`Write::write`] takes bytes into the send ring and sends what the socket takes; the rest leaves with a later call or
+/// A write takes bytes into the send ring and sends what the socket takes; the rest leaves with a later call or
 /// [`Write::flush`]. Dropping the stream closes its direction and sends what is left, for a second at most.
+///
+/// Threads may read and write at the same time through `&WireStream`. No thread holds the lock while it waits.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -78,18 +45,15 @@ impl WireConfig {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct WireStream {
-    pub(super) tcp: TcpStream,
-    engine: Engine,
-    /// True once the peer's end of the TCP connection is gone.
-    has_ended: bool,
-    is_shut: bool,
-    read_max: Option<Duration>,
-    write_max: Option<Duration>,
+    pub(crate) tcp: TcpStream,
+    state: Mutex<WireState>,
+    /// Readable for threads that sleep, once another thread moved the stream.
+    bell: OwnedFd,
 }
 
 impl fmt::Debug for WireStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WireStream").field("tcp", &self.tcp).field("plan", &self.engine.plan()).finish_non_exhaustive()
+        f.debug_struct("WireStream").field("tcp", &self.tcp).finish_non_exhaustive()
     }
 }
 
@@ -107,14 +71,9 @@ impl WireStream {
     /// # Errors
     /// The peer does not speak the protocol, or does not answer in time.
     pub fn begin(tcp: TcpStream, config: &WireConfig) -> io::Result<Self> {
-        let (own, peer) = (tcp.local_addr()?, tcp.peer_addr()?);
-        let addresses = Addresses { source: own.ip(), destination: peer.ip(), port: own.port() };
-        let hello = ddss_sdp::connect(&config.stream, config.plan, addresses).map_err(refused)?;
-        tcp.set_read_timeout(Some(config.handshake_max))?;
-        (&tcp).write_all(&config.start_frame(false, &hello).encode())?;
-        let answer = StartFrame::read(&mut &tcp, true).map_err(timed_out)?;
-        let terms = ddss_sdp::finish_connect(config.plan, &answer.private).map_err(refused)?;
-        Self::new(tcp, config, &terms, &answer)
+        let stream = Self::start_connect(tcp, config)?;
+        stream.complete_start()?;
+        Ok(stream)
     }
 
     /// Makes the stream of a TCP connection that this side accepted and has not used.
@@ -122,211 +81,248 @@ impl WireStream {
     /// # Errors
     /// The peer does not speak the protocol, or says nothing in time.
     pub fn accept(tcp: TcpStream, config: &WireConfig) -> io::Result<Self> {
-        tcp.set_read_timeout(Some(config.handshake_max))?;
-        let request = StartFrame::read(&mut &tcp, false).map_err(timed_out)?;
-        let (terms, answer) = ddss_sdp::accept(&config.stream, config.plan, &request.private).map_err(refused)?;
-        (&tcp).write_all(&config.start_frame(true, &answer).encode())?;
-        Self::new(tcp, config, &terms, &request)
+        let stream = Self::start_accept(tcp, config)?;
+        stream.complete_start()?;
+        Ok(stream)
     }
 
-    fn new(tcp: TcpStream, config: &WireConfig, terms: &Terms, peer: &StartFrame) -> io::Result<Self> {
-        let checksum =
-            (config.checksums || peer.checksums).then_some(crc32c::crc32c_append as ddss_sdp::frame::Checksum);
-        let outbound = Framing { markers: peer.markers, checksum };
-        let inbound = Framing { markers: config.markers, checksum };
-        let engine = Engine::new(&config.stream, terms, outbound, inbound).map_err(refused)?;
-        tcp.set_read_timeout(None)?;
+    /// Makes the stream of a connection that this side opened; the first call agrees on a plan.
+    ///
+    /// # Errors
+    /// A setting is outside its limits, or the system has no descriptor left.
+    pub fn start_connect(tcp: TcpStream, config: &WireConfig) -> io::Result<Self> {
+        let negotiation = Negotiation::connect(&tcp, config)?;
+        Self::new(tcp, negotiation)
+    }
+
+    /// Makes the stream of a connection that this side accepted; the first call agrees on a plan. A program that accepts does not wait for
+    /// a peer that says nothing.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn start_accept(tcp: TcpStream, config: &WireConfig) -> io::Result<Self> {
+        Self::new(tcp, Negotiation::accept(config, true))
+    }
+
+    fn new(tcp: TcpStream, negotiation: Negotiation) -> io::Result<Self> {
         // The engine decides which messages wait.
         tcp.set_nodelay(true)?;
-        Ok(Self { tcp, engine, has_ended: false, is_shut: false, read_max: None, write_max: None })
+        // Bytes in the kernel cannot be appended to.
+        sys::set_unsent_max(tcp.as_fd(), WIRE_UNSENT_MAX)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { tcp, state: Mutex::new(WireState::new(negotiation)), bell })
     }
 
-    /// Returns the plan that both sides agreed on.
+    /// Waits until both sides agree on a plan.
+    ///
+    /// # Errors
+    /// The peer does not speak the protocol, or does not answer in time.
+    pub fn complete_start(&self) -> io::Result<()> {
+        self.repeat(|_| None, WireState::try_start)
+    }
+
+    /// Returns the plan that both sides agreed on; before that, the plan of this side.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        self.engine.plan()
+        self.lock().map_or(Plan::basic(), |state| state.plan())
     }
 
     /// Returns the copies of stream bytes that this end has made.
     #[must_use]
     pub fn ledger(&self) -> CopyLedger {
-        self.engine.ledger()
+        self.lock().map_or_else(|_| CopyLedger::default(), |state| state.ledger())
     }
 
     /// Returns the messages that this end has sent.
     #[must_use]
     pub fn messages(&self) -> u32 {
-        self.engine.messages()
+        self.lock().map_or(0, |state| state.messages())
     }
 
     /// Sets the maximum time of a read; `None` waits as long as the peer lives.
-    pub fn set_read_timeout(&mut self, max: Option<Duration>) {
-        self.read_max = max;
+    pub fn set_read_timeout(&self, max: Option<Duration>) {
+        self.with(|state| state.read_max = max);
     }
 
     /// Sets the maximum time of a write or flush; `None` waits as long as the peer lives.
-    pub fn set_write_timeout(&mut self, max: Option<Duration>) {
-        self.write_max = max;
+    pub fn set_write_timeout(&self, max: Option<Duration>) {
+        self.with(|state| state.write_max = max);
+    }
+
+    /// Sets or clears the non-blocking mode: a call that would wait fails with `WouldBlock`.
+    pub fn set_nonblocking(&self, is_set: bool) {
+        self.with(|state| state.is_nonblocking = is_set);
     }
 
     /// Closes the direction of this side behind everything written. The peer can still write.
     ///
     /// # Errors
     /// The connection is gone.
-    pub fn shutdown_write(&mut self) -> io::Result<()> {
-        self.is_shut = true;
-        self.engine.shutdown();
-        self.flush()
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        self.repeat(|state| state.write_max, WireState::try_shutdown)
+    }
+
+    /// Ends reading of this side: every later read returns the end of the stream.
+    pub fn shutdown_read(&self) {
+        self.with(|state| {
+            state.is_read_shut = true;
+            state.has_moved = true;
+        });
+    }
+
+    /// Returns the events that let the stream go on after a call that would have waited.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn interest(&self) -> io::Result<Interest> {
+        Ok(self.lock()?.interest())
+    }
+
+    /// Returns true if a drop would wait: bytes have not left, or credits can arrive.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_drop_slow(&self) -> bool {
+        self.lock().is_ok_and(|state| state.has_unsent() || state.has_credits())
+    }
+
+    /// Repeats a step until it has a result, and waits in between.
+    fn repeat<T>(
+        &self,
+        max: impl Fn(&WireState) -> Option<Duration>,
+        mut step: impl FnMut(&mut WireState, &TcpStream) -> io::Result<Option<T>>,
+    ) -> io::Result<T> {
+        let mut state = self.lock()?;
+        let deadline = max(&state).map(|max| Instant::now() + max);
+        loop {
+            let result = step(&mut state, &self.tcp);
+            self.wake_others(&mut state);
+            match result.transpose() {
+                Some(result) => return result,
+                None if state.is_nonblocking => return Err(io::ErrorKind::WouldBlock.into()),
+                None => state = self.wait(state, deadline)?,
+            }
+        }
+    }
+
+    /// Waits without the lock until the stream may go on, until `deadline` at the latest.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, WireState>,
+        deadline: Option<Instant>,
+    ) -> io::Result<MutexGuard<'a, WireState>> {
+        let Interest { flags, at } = state.interest();
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not move the stream in time"));
+        }
+        state.waiters += 1;
+        drop(state);
+        let until = [deadline, at].into_iter().flatten().min();
+        let socket = PollFd::from_borrowed_fd(self.tcp.as_fd(), flags);
+        let polled = sleep(&mut [socket, PollFd::new(&self.bell, PollFlags::IN)], until);
+        let mut state = self.lock()?;
+        state.waiters -= 1;
+        // The last one silences the bell: before that, every other waiter has to see it.
+        if state.waiters == 0 && state.is_rung {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            state.is_rung = false;
+        }
+        polled?;
+        Ok(state)
+    }
+
+    /// Wakes threads that sleep, if the stream moved.
+    fn wake_others(&self, state: &mut WireState) {
+        if std::mem::take(&mut state.has_moved) && state.waiters > 0 && !state.is_rung {
+            state.is_rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).is_ok();
+        }
+    }
+
+    fn lock(&self) -> io::Result<MutexGuard<'_, WireState>> {
+        self.state.lock().map_err(|_| io::Error::other("a thread panicked inside the stream: close it"))
+    }
+
+    fn with(&self, change: impl FnOnce(&mut WireState)) {
+        if let Ok(mut state) = self.lock() {
+            change(&mut state);
+            self.wake_others(&mut state);
+        }
     }
 
     /// Waits until the peer's kernel has everything. A credit of the peer that arrives at a closed socket resets the connection, and
     /// bytes on their way would be lost.
-    fn linger(&mut self, deadline: Instant) {
-        let is_shut = self.tcp.shutdown(Shutdown::Write).is_ok();
-        while is_shut && !self.has_ended && sys::unacknowledged_bytes(self.as_fd()).is_ok_and(|bytes| bytes > 0) {
-            if Instant::now() >= deadline || self.receive().is_err() {
+    fn linger(tcp: &TcpStream, state: &mut WireState, deadline: Instant) {
+        let is_shut = tcp.shutdown(Shutdown::Write).is_ok();
+        while is_shut && !state.has_ended && sys::unacknowledged_bytes(tcp.as_fd()).is_ok_and(|bytes| bytes > 0) {
+            if Instant::now() >= deadline || state.receive(tcp).is_err() {
                 return;
             }
             std::thread::sleep(LINGER_LOOK_EVERY);
         }
     }
+}
 
-    /// Sends and receives what is possible. If that was nothing, waits, until `deadline` at the latest.
-    fn drive(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        let sent = self.send()?;
-        let received = self.receive()?;
-        if sent || received || self.has_ended {
-            return Ok(());
-        }
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !self.engine.receive_room().is_empty());
-        flags.set(PollFlags::OUT, self.engine.outgoing().iter().any(|part| !part.is_empty()));
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not move the stream in time"));
-        }
-        let small = self.engine.wait_ms().map(|ms| Duration::from_millis(ms.max(1)));
-        let most = [left, small].into_iter().flatten().min();
-        let most =
-            most.map(|most| Timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: most.subsec_nanos().into() });
-        match poll(&mut [PollFd::from_borrowed_fd(self.tcp.as_fd(), flags)], most.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+/// Sleeps until a descriptor is ready or it is late.
+fn sleep(polled: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<()> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = left.map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
+    match poll(polled, left.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Read for &WireStream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.repeat(|state| state.read_max, |state, tcp| state.try_read(tcp, out))
+    }
+}
+
+impl Write for &WireStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.repeat(|state| state.write_max, |state, tcp| state.try_write(tcp, bytes))
     }
 
-    /// Sends what the socket takes. Returns true if that was anything.
-    fn send(&mut self) -> io::Result<bool> {
-        let mut any = false;
-        loop {
-            let parts = self.engine.outgoing();
-            if parts.iter().all(|part| part.is_empty()) {
-                return Ok(any);
-            }
-            let slices = parts.map(IoSlice::new);
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match sendmsg(&self.tcp, &slices, &mut SendAncillaryBuffer::default(), flags) {
-                Ok(bytes) => {
-                    self.engine.sent(bytes);
-                    any = true;
-                }
-                Err(Errno::AGAIN) => return Ok(any),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Receives what is there. Returns true if that was anything.
-    fn receive(&mut self) -> io::Result<bool> {
-        let room = self.engine.receive_room();
-        if room.is_empty() || self.has_ended {
-            return Ok(false);
-        }
-        match recv(&self.tcp, room, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => self.has_ended = true,
-            Ok((bytes, _)) => {
-                self.engine.received(bytes).map_err(refused)?;
-                return Ok(true);
-            }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            // Bytes that came before it are still read.
-            Err(Errno::CONNRESET) => self.has_ended = true,
-            Err(error) => return Err(error.into()),
-        }
-        Ok(false)
+    /// Waits until the socket has everything that was written.
+    fn flush(&mut self) -> io::Result<()> {
+        self.repeat(|state| state.write_max, WireState::try_flush)
     }
 }
 
 impl Read for WireStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let deadline = self.read_max.map(|max| Instant::now() + max);
-        loop {
-            if let Some(bytes) = self.engine.read(out).map_err(refused)? {
-                // Credits leave now. If they cannot, the next call reports why.
-                let _ = self.send();
-                return Ok(bytes);
-            }
-            if self.has_ended {
-                return Err(io::Error::new(
-                    io::ErrorKind::ConnectionReset,
-                    "the peer ended without closing the stream: bytes may be missing",
-                ));
-            }
-            match self.drive(deadline) {
-                // The peer is gone, and what it sent before can still be read.
-                Err(error) if is_gone(&error) => while self.receive()? {},
-                driven => driven?,
-            }
-        }
+        (&*self).read(out)
     }
 }
 
 impl Write for WireStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let deadline = self.write_max.map(|max| Instant::now() + max);
-        loop {
-            let taken = self.engine.write(bytes).map_err(refused)?;
-            if taken > 0 || bytes.is_empty() {
-                self.send()?;
-                return Ok(taken);
-            }
-            if self.has_ended {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            self.drive(deadline)?;
-        }
+        (&*self).write(bytes)
     }
 
-    /// Waits until the socket has everything that was written.
     fn flush(&mut self) -> io::Result<()> {
-        let deadline = self.write_max.map(|max| Instant::now() + max);
-        loop {
-            self.send()?;
-            if !self.engine.has_unsent() {
-                return Ok(());
-            }
-            if self.has_ended {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            self.drive(deadline)?;
-        }
+        (&*self).flush()
     }
 }
 
 impl Drop for WireStream {
     fn drop(&mut self) {
         let deadline = Instant::now() + WIRE_CLOSE_MAX;
-        if !self.is_shut {
-            self.engine.shutdown();
-        }
-        while self.engine.has_unsent() && !self.has_ended {
-            if self.drive(Some(deadline)).is_err() {
-                return;
+        // After a panic inside the stream nothing of it can be sent.
+        let Ok(state) = self.state.get_mut() else { return };
+        state.close_direction();
+        while state.has_unsent() {
+            match state.advance(&self.tcp) {
+                Ok(true) => {}
+                Ok(false) if Instant::now() < deadline => {
+                    let Interest { flags, at } = state.interest();
+                    let until = at.map_or(deadline, |at| at.min(deadline));
+                    if sleep(&mut [PollFd::from_borrowed_fd(self.tcp.as_fd(), flags)], Some(until)).is_err() {
+                        return;
+                    }
+                }
+                _ => return,
             }
         }
-        if !self.engine.plan().is_enhanced() {
-            self.linger(deadline);
+        if state.has_credits() {
+            Self::linger(&self.tcp, state, deadline);
         }
     }
 }
@@ -334,34 +330,5 @@ impl Drop for WireStream {
 impl AsFd for WireStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tcp.as_fd()
-    }
-}
-
-impl WireConfig {
-    fn start_frame(&self, is_reply: bool, private: &[u8]) -> StartFrame {
-        StartFrame { is_reply, markers: self.markers, checksums: self.checksums, private: private.to_vec() }
-    }
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-}
-
-fn refused(error: SdpError) -> io::Error {
-    let kind = match error {
-        SdpError::Reset => io::ErrorKind::ConnectionReset,
-        SdpError::WriteClosed => io::ErrorKind::BrokenPipe,
-        _ => io::ErrorKind::InvalidData,
-    };
-    io::Error::new(kind, error)
-}
-
-fn timed_out(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the peer did not answer the hello in time: is it a stream on the wire?",
-        ),
-        _ => error,
     }
 }

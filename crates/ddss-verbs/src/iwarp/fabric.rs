@@ -30,6 +30,7 @@ use crate::iwarp::peer::Scratch;
 use crate::iwarp::socket;
 use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, SNAPSHOT_BYTES, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable};
+use crate::parts::Parts;
 use crate::work::{PostError, PostErrorKind, Work};
 
 use acceptor::Acceptor;
@@ -142,6 +143,7 @@ impl Fabric for Iwarp {
             has_remote_write_completion: false,
             can_report_refusals: true,
             has_admission_filter: true,
+            parts: Parts::of_user_space(self.config.crc, self.config.markers),
         }
     }
 

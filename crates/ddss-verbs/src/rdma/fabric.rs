@@ -22,6 +22,7 @@ use crate::events::Events;
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window};
 use crate::id::{PeerId, RegionId};
 use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, WORK_BYTES_MAX};
+use crate::parts::Parts;
 use crate::sys::rdma_core::{Adapter, AdapterAttributes, Channel, CmEventChannel, Endpoint, PortState};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
@@ -260,6 +261,7 @@ impl Fabric for Rdma {
             has_remote_write_completion: !self.attributes.is_iwarp,
             can_report_refusals: !self.attributes.is_iwarp,
             has_admission_filter: false,
+            parts: Parts::of_adapter(self.attributes.is_iwarp),
         }
     }
 

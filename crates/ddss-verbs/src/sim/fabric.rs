@@ -15,6 +15,7 @@ use crate::id::{PeerId, RegionId};
 use crate::iwarp::AtomicKind;
 use crate::limits::{BACKLOG_MAX, HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable, Windows};
+use crate::parts::Parts;
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
 
 /// A node of a simulated network.
@@ -198,6 +199,7 @@ impl Fabric for Sim {
             has_remote_write_completion: false,
             can_report_refusals: true,
             has_admission_filter: false,
+            parts: Parts::of_simulation(),
         }
     }
 

@@ -1,76 +1,60 @@
-//! Streams and listeners for programs that use this crate directly.
+//! Streams whose bytes the kernel or shared memory carries.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::policy::Transport;
 use crate::endpoint::{Endpoint, Native};
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor};
 
-/// Transport of a stream at this moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Transport {
-    /// The kernel's TCP.
-    Tcp,
-    /// Shared memory of this node.
-    SameNode,
-}
-
-/// A connected stream.
+/// A connected stream on the kernel's TCP, or in shared memory.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct LocalStream {
     tcp: TcpStream,
     endpoint: Option<Endpoint>,
+    /// Reason for TCP where there is no end.
+    reason: Reason,
 }
 
-/// A listener whose streams use shared memory with peers of this node.
-#[derive(Debug)]
-pub struct Listener {
-    tcp: TcpListener,
-}
-
-impl Listener {
-    /// Binds an address and listens.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { tcp: TcpListener::bind(address)? })
+impl LocalStream {
+    /// Connects to an address. With `is_library` the bytes may go through shared memory.
+    pub(crate) fn connect(address: SocketAddr, is_library: bool) -> io::Result<Self> {
+        let (stream, address) = Self::unconnected(address, is_library)?;
+        rustix::io::retry_on_intr(|| rustix::net::connect(&stream.tcp, &address))?;
+        Ok(stream)
     }
 
-    /// Waits for a connection.
-    pub fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        let (tcp, peer) = self.tcp.accept()?;
-        let endpoint = Endpoint::accepted(Descriptor(tcp.as_raw_fd()));
-        Ok((Stream { tcp, endpoint }, peer))
+    /// Begins to connect and does not wait: the socket is writable once there is a result.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn start_connect(address: SocketAddr, is_library: bool) -> io::Result<Self> {
+        let (stream, address) = Self::unconnected(address, is_library)?;
+        stream.set_nonblocking(true)?;
+        match rustix::net::connect(&stream.tcp, &address) {
+            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(stream),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    /// Returns the bound address.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
+    /// Makes the stream of an accepted connection.
+    pub(crate) fn accepted(tcp: TcpStream, is_library: bool) -> Self {
+        let endpoint = if is_library { Endpoint::accepted(Descriptor(tcp.as_raw_fd())) } else { None };
+        Self { tcp, endpoint, reason: without_end(is_library) }
     }
-}
 
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tcp.as_fd()
-    }
-}
-
-impl Stream {
-    /// Connects to an address.
-    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+    fn unconnected(address: SocketAddr, is_library: bool) -> io::Result<(Self, SocketAddr)> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let endpoint = Endpoint::connecting(Descriptor(socket.as_raw_fd()), address);
-        rustix::io::retry_on_intr(|| rustix::net::connect(&socket, &address))?;
-        Ok(Self { tcp: socket.into(), endpoint })
+        let endpoint = if is_library { Endpoint::connecting(Descriptor(socket.as_raw_fd()), address) } else { None };
+        Ok((Self { tcp: socket.into(), endpoint, reason: without_end(is_library) }, address))
     }
 
     /// Returns the transport of the bytes that this end writes next.
     #[must_use]
-    pub fn transport(&self) -> Transport {
+    pub(crate) fn transport(&self) -> Transport {
         match &self.endpoint {
             Some(endpoint) if endpoint.is_shared() && !endpoint.writes_to_tcp() => Transport::SameNode,
             _ => Transport::Tcp,
@@ -79,12 +63,12 @@ impl Stream {
 
     /// Returns the reason for the transport.
     #[must_use]
-    pub fn reason(&self) -> Reason {
-        self.endpoint.as_ref().map_or(Reason::NoLibrary, Endpoint::reason)
+    pub(crate) fn reason(&self) -> Reason {
+        self.endpoint.as_ref().map_or(self.reason, Endpoint::reason)
     }
 
     /// Shuts one direction or both.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.tcp.shutdown(how)?;
         if let Some(endpoint) = &self.endpoint
             && !endpoint.stay_on_tcp(Reason::KernelCall)
@@ -96,14 +80,18 @@ impl Stream {
     }
 
     /// Sets or clears the non-blocking mode.
-    pub fn set_nonblocking(&self, is_set: bool) -> io::Result<()> {
+    pub(crate) fn set_nonblocking(&self, is_set: bool) -> io::Result<()> {
         self.tcp.set_nonblocking(is_set)
     }
 
-    #[cfg(test)]
-    #[allow(clippy::expect_used, reason = "a test without its stream fails")]
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        self.endpoint.as_ref().expect("the stream has an end")
+    /// Returns the end that may use shared memory.
+    #[cfg(any(test, feature = "tokio"))]
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        &self.tcp
     }
 
     fn descriptor(&self) -> Descriptor {
@@ -111,7 +99,12 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+/// Returns the reason for TCP of a stream that has no end in shared memory.
+fn without_end(is_library: bool) -> Reason {
+    if is_library { Reason::NoLibrary } else { Reason::Rule }
+}
+
+impl Drop for LocalStream {
     fn drop(&mut self) {
         if let Some(endpoint) = &self.endpoint {
             endpoint.before_drop(self.descriptor());
@@ -119,7 +112,7 @@ impl Drop for Stream {
     }
 }
 
-impl Read for &Stream {
+impl Read for &LocalStream {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let Some(endpoint) = &self.endpoint else { return (&self.tcp).read(room) };
         let socket = self.descriptor();
@@ -133,7 +126,7 @@ impl Read for &Stream {
     }
 }
 
-impl Write for &Stream {
+impl Write for &LocalStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(endpoint) = &self.endpoint else { return (&self.tcp).write(bytes) };
         let socket = self.descriptor();
@@ -151,23 +144,7 @@ impl Write for &Stream {
     }
 }
 
-impl Read for Stream {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(room)
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&*self).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsFd for Stream {
+impl AsFd for LocalStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tcp.as_fd()
     }

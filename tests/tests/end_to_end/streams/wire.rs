@@ -1,0 +1,5 @@
+//! Streams on the wire, and streams on tokio over every transport.
+
+mod asynchronous;
+mod kills;
+mod plans;

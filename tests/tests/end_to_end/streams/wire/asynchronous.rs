@@ -1,0 +1,136 @@
+//! One stream on tokio over each transport.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use ddss_stream::wire::WireConfig;
+use ddss_stream::{AsyncListener, AsyncStream, Transport, TransportPolicy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::time::timeout;
+
+/// Longer than any step of these tests takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn any() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+fn wire() -> WireConfig {
+    WireConfig { handshake_max: PATIENCE, ..WireConfig::default() }
+}
+
+fn policies() -> [TransportPolicy; 4] {
+    let wires = [wire(), wire().basic()].map(TransportPolicy::Wire);
+    [TransportPolicy::Tcp, TransportPolicy::Auto, wires[0], wires[1]]
+}
+
+async fn pair(policy: TransportPolicy) -> (AsyncStream, AsyncStream) {
+    let listener = AsyncListener::bind(any(), policy).unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = tokio::spawn(async move {
+        let mut stream = listener.accept().await.unwrap().0;
+        // On the wire this answers the hello.
+        stream.flush().await.unwrap();
+        stream
+    });
+    let connected = AsyncStream::connect(address, &policy).await.unwrap();
+    (connected, accepted.await.unwrap())
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+// If this failed, hyper and tonic would hang, or lose bytes, where one task reads and another one writes.
+#[tokio::test]
+async fn tasks_read_and_write_one_stream_at_once() {
+    for policy in policies() {
+        let (here, there) = pair(policy).await;
+        let (ends, bytes) = ([here, there], pattern(3_000_001));
+        let mut tasks = Vec::new();
+        for stream in ends {
+            let ((mut reading, mut writing), sent) = (split(stream), bytes.clone());
+            let writer = tokio::spawn(async move {
+                for piece in sent.chunks(30_011) {
+                    writing.write_all(piece).await.unwrap();
+                }
+                writing.shutdown().await.unwrap();
+                writing
+            });
+            let reader = tokio::spawn(async move {
+                let mut got = Vec::new();
+                reading.read_to_end(&mut got).await.unwrap();
+                got
+            });
+            tasks.push((writer, reader));
+        }
+        for (writer, reader) in tasks {
+            drop(timeout(PATIENCE, writer).await.unwrap().unwrap());
+            assert!(timeout(PATIENCE, reader).await.unwrap().unwrap() == bytes, "{policy:?}");
+        }
+    }
+}
+
+// If this failed, a stream of a node would stay on TCP, or a request would wait for a wake-up that never comes.
+#[tokio::test]
+async fn many_small_requests_are_answered_on_every_transport() {
+    for policy in policies() {
+        let (mut here, mut there) = pair(policy).await;
+        let server = tokio::spawn(async move {
+            let mut request = [0; 8];
+            while there.read_exact(&mut request).await.is_ok() {
+                there.write_all(&request).await.unwrap();
+                there.flush().await.unwrap();
+            }
+        });
+        for number in 0..2_000_u64 {
+            let mut answer = [0; 8];
+            here.write_all(&number.to_ne_bytes()).await.unwrap();
+            here.flush().await.unwrap();
+            timeout(PATIENCE, here.read_exact(&mut answer)).await.unwrap().unwrap();
+            assert_eq!(u64::from_ne_bytes(answer), number);
+        }
+        let expected = match policy {
+            TransportPolicy::Auto => Transport::SameNode,
+            TransportPolicy::Wire(_) => Transport::Wire,
+            _ => Transport::Tcp,
+        };
+        assert_eq!(here.transport(), expected);
+        drop(here);
+        timeout(PATIENCE, server).await.unwrap().unwrap();
+    }
+}
+
+// If this failed, bytes of a task that ends without a flush would be lost, or its drop would stop the other tasks.
+#[tokio::test]
+async fn dropped_stream_sends_what_was_written() {
+    for policy in policies() {
+        let (mut here, mut there) = pair(policy).await;
+        let bytes = pattern(400_000);
+        let sent = bytes.clone();
+        let writer = tokio::spawn(async move { here.write_all(&sent).await.unwrap() });
+        let mut got = Vec::new();
+        timeout(PATIENCE, there.read_to_end(&mut got)).await.unwrap().unwrap();
+        writer.await.unwrap();
+        assert!(got == bytes, "{policy:?}: {} bytes", got.len());
+    }
+}
+
+// If this failed, a task would wait for ever for a peer that is no stream on the wire.
+#[tokio::test]
+async fn silent_peer_ends_by_the_deadline_of_the_handshake() {
+    let config = WireConfig { handshake_max: Duration::from_millis(50), ..wire() };
+    let listener = AsyncListener::bind(any(), TransportPolicy::Wire(config)).unwrap();
+    let _silent = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let error = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let refused = AsyncStream::connect(listener_that_is_gone(), &TransportPolicy::Auto).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+fn listener_that_is_gone() -> SocketAddr {
+    std::net::TcpListener::bind(any()).unwrap().local_addr().unwrap()
+}
