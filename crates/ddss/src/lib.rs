@@ -73,6 +73,7 @@ pub use api::batch::Batch;
 pub use api::batch_call::BatchReply;
 pub use api::lock::{LockGuard, LockOptions};
 pub use api::metadata::SegmentList;
+pub use api::tables::map_handle::SharedMap;
 pub use api::tables::table::Table;
 pub use api::tables::typed_table::TypedTable;
 pub use api::typed::{Shared, SharedSlice, Typed};

@@ -6,8 +6,11 @@
 use std::error::Error;
 use std::io::{BufRead, Write};
 
-use ddss::{Client, LockGuard, Model, Segment, Spec, Strategy, Version};
+use ddss::{Client, LockGuard, Model, Segment, SharedMap, Spec, Strategy, Version};
 use ddss_testkit::pattern;
+
+/// Number of keys that `map-churn` inserts and removes.
+const MAP_KEYS: u64 = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -128,6 +131,7 @@ fn obey(
             }
             Ok(String::new())
         }
+        ["map-churn", name] => change_map(client, name),
         ["release"] => segment.take().ok_or("no segment")?.release().map(|()| String::new()).map_err(Into::into),
         _ => Err(format!("no such call: {words:?}").into()),
     }
@@ -150,4 +154,19 @@ fn whole(segment: &Segment, length: usize) -> Result<String, Box<dyn Error>> {
         last = stamp.version.0;
     }
     Ok(format!("whole {changes}"))
+}
+
+/// Inserts and removes keys until the process is killed. The words of a value name its key, so that a test finds a mix.
+fn change_map(client: &Client, name: &str) -> Result<String, Box<dyn Error>> {
+    let map = SharedMap::<u64, [u64; 64]>::open(client, name)?;
+    answer("ok changing")?;
+    for turn in 0u64.. {
+        let key = turn % MAP_KEYS;
+        if turn % 3 == 0 {
+            map.remove(&key)?;
+        } else {
+            map.insert(&key, &[turn * MAP_KEYS + key; 64])?;
+        }
+    }
+    Ok(String::new())
 }

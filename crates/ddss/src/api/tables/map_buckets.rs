@@ -1,0 +1,270 @@
+//! Searches and conditional puts of a [`SharedMap`], bucket by bucket.
+
+use crate::api::tables::bucket::{Bucket, BucketLayout, Link, SlotWord};
+use crate::api::tables::map_handle::{Attempt, Expiry, KeyHash, Place, SharedMap, attempt, now_ms};
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use ddss_core::Version;
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+calls! {
+    impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
+        SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
+    {
+        pub(super) async fn read_bucket(&self, time: Deadline, bucket: u64) -> Result<Bucket, Error> {
+            let mut bytes = vec![0; self.layout.read_bytes()];
+            let stamp = wait!(self.table.segment().get_by(time, self.place(bucket, 0), &mut bytes))?;
+            Ok(Bucket::new(self.layout, bytes, stamp.version))
+        }
+
+        /// Reads the value of a slot; `None` if the bucket has changed since. Values are bytes here: several copies of a
+        /// large one would not fit on the stack of a thread.
+        pub(super) async fn value_of(&self, time: Deadline, bucket: u64, image: &Bucket, slot: usize)
+            -> Result<Option<Vec<u8>>, Error>
+        {
+            if let Some(bytes) = image.value(slot) {
+                return Ok(Some(bytes.to_vec()));
+            }
+            let (mut value, at) = (vec![0; self.layout.value_bytes], self.place(bucket, self.layout.value_at(slot)));
+            let stamp = wait!(self.table.segment().get_by(time, at, &mut value))?;
+            Ok((stamp.version == image.version).then_some(value))
+        }
+
+        /// Finds a key, and returns the bucket of the key with it. An expired entry is found.
+        pub(super) async fn find(&self, time: Deadline, hash: KeyHash, key: &[u8]) -> Result<(Bucket, Option<Place>), Error> {
+            let KeyHash { bucket, tag } = hash;
+            let mut time = time;
+            'again: loop {
+                let home = wait!(self.read_bucket(time, bucket))?;
+                if let Some(slot) = home.slot_of(tag, key) {
+                    return Ok((home, Some(Place { bucket, slot, image: None })));
+                }
+                let mut place = None;
+                for (_, link) in home.links().filter(|(_, link)| link.tag == tag) {
+                    let at = self.linked(bucket, link);
+                    let image = wait!(self.read_bucket(time, at))?;
+                    if !image.holds(link.slot, tag, key) {
+                        continue;
+                    }
+                    // The slot may have changed hands between the two reads, to an entry that is not linked yet.
+                    if wait!(self.read_bucket(time, bucket))?.version != home.version {
+                        time = time.started();
+                        Self::check_time("search", self.table.segment().name(), time)?;
+                        continue 'again;
+                    }
+                    place = Some(Place { bucket: at, slot: link.slot, image: Some(image) });
+                    break;
+                }
+                return Ok((home, place));
+            }
+        }
+
+        pub(super) async fn put_bucket(&self, time: Deadline, bucket: u64, version: Version, parts: &[(usize, &[u8])])
+            -> Result<Attempt, Error>
+        {
+            let segment = self.table.segment().with_timeout(time.remaining().max(Duration::from_micros(1)));
+            let parts: Vec<(u64, &[u8])> = parts.iter().map(|&(at, bytes)| (self.place(bucket, at), bytes)).collect();
+            attempt(match parts[..] {
+                [(at, bytes)] => wait!(segment.put_if(version, at, bytes)),
+                _ => wait!(segment.put_many_if(version, &parts)),
+            })
+        }
+
+        /// Writes what `decide` makes of the present value, and returns true if there was one.
+        pub(super) async fn change(
+            &self,
+            action: &'static str,
+            key: &K,
+            expiry: Expiry,
+            decide: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+        ) -> Result<bool, Error> {
+            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
+            let (key, mut decide, mut is_cleaned) = (key.as_bytes(), decide, false);
+            let hash = self.hash(key);
+            loop {
+                Self::check_time(action, name, time)?;
+                let (home, place) = wait!(self.find(time, hash, key))?;
+                let (mut old, mut kept_ms) = (None, 0);
+                if let Some(Place { bucket, slot, image }) = &place {
+                    let image = image.as_ref().unwrap_or(&home);
+                    let word = image.word(*slot).filter(|word| !word.is_expired(now_ms()));
+                    if let Some(word) = word {
+                        kept_ms = word.expiry_ms();
+                        old = wait!(self.value_of(time, *bucket, image, *slot))?;
+                        if old.is_none() {
+                            continue;
+                        }
+                    }
+                }
+                let Some(new) = decide(old.as_deref()) else { return Ok(old.is_some()) };
+                let word = SlotWord::new(hash.tag, if let Expiry::Set(at) = expiry { at } else { kept_ms });
+                match wait!(self.write(time, (hash, key), (&home, place), word, &new))? {
+                    Attempt::Done => return Ok(old.is_some()),
+                    Attempt::Changed => {}
+                    Attempt::Full if is_cleaned => return Err(self.full(name)),
+                    Attempt::Full => {
+                        is_cleaned = true;
+                        for distance in 0..BucketLayout::REACH.min(self.buckets()) {
+                            wait!(self.clean(time, (hash.bucket + distance) % self.buckets()))?;
+                        }
+                    }
+                }
+            }
+        }
+
+        /// Writes an entry at its place, in a free slot of its bucket, or elsewhere.
+        pub(super) async fn write(
+            &self,
+            time: Deadline,
+            (hash, key): (KeyHash, &[u8]),
+            (home, place): (&Bucket, Option<Place>),
+            word: SlotWord,
+            value: &[u8],
+        ) -> Result<Attempt, Error> {
+            let (bucket, version, slot) = match &place {
+                Some(Place { bucket, slot, image }) => (*bucket, image.as_ref().unwrap_or(home).version, *slot),
+                None => {
+                    let is_reusable = |&(slot, word): &(usize, SlotWord)| {
+                        word.is_expired(now_ms()) && self.hash(home.key(slot)).bucket == hash.bucket
+                    };
+                    let free = home.free_slots().next();
+                    match free.or_else(|| home.used_slots().find(is_reusable).map(|(slot, _)| slot)) {
+                        Some(slot) => (hash.bucket, home.version, slot),
+                        None => return wait!(self.write_elsewhere(time, (hash, key), home, word, value)),
+                    }
+                }
+            };
+            let at = self.layout.head_at(slot);
+            let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
+            wait!(self.put_bucket(time, bucket, version, &parts[..if value.is_empty() { 2 } else { 3 }]))
+        }
+
+        /// Writes an entry into a later bucket, then the link to it.
+        pub(super) async fn write_elsewhere(
+            &self,
+            time: Deadline,
+            (hash, key): (KeyHash, &[u8]),
+            home: &Bucket,
+            word: SlotWord,
+            value: &[u8],
+        ) -> Result<Attempt, Error> {
+            let Some(index) = home.free_link() else { return Ok(Attempt::Full) };
+            for distance in 1..=BucketLayout::REACH.min(self.buckets() - 1) {
+                let bucket = (hash.bucket + distance) % self.buckets();
+                let image = wait!(self.read_bucket(time, bucket))?;
+                let Some(slot) = image.free_slots().find(|&slot| !home.has_link(distance, slot)) else { continue };
+                // From here on no other client can link that slot: either of the puts would fail.
+                if wait!(self.read_bucket(time, hash.bucket))?.version != home.version {
+                    return Ok(Attempt::Changed);
+                }
+                let at = self.layout.head_at(slot);
+                let parts = [(at, &word.bytes()[..]), (at + 8, key), (self.layout.value_at(slot), value)];
+                let parts = &parts[..if value.is_empty() { 2 } else { 3 }];
+                if let Attempt::Changed = wait!(self.put_bucket(time, bucket, image.version, parts))? {
+                    return Ok(Attempt::Changed);
+                }
+                let link = Link { tag: hash.tag, slot, distance }.encode();
+                let linked =
+                    wait!(self.put_bucket(time, hash.bucket, home.version, &[(self.layout.link_at(index), &link)]))?;
+                if let Attempt::Changed = linked {
+                    wait!(self.free_orphan(time, bucket, slot))?;
+                }
+                return Ok(linked);
+            }
+            Ok(Attempt::Full)
+        }
+
+        pub(super) async fn free_slot(&self, time: Deadline, bucket: u64, image: &Bucket, slot: usize) -> Result<Attempt, Error> {
+            wait!(self.put_bucket(time, bucket, image.version, &[(self.layout.head_at(slot), &[0; 8])]))
+        }
+
+        /// Frees a slot whose entry belongs to another bucket, unless that bucket has a link to it.
+        pub(super) async fn free_orphan(&self, time: Deadline, bucket: u64, slot: usize) -> Result<bool, Error> {
+            let image = wait!(self.read_bucket(time, bucket))?;
+            if image.word(slot).is_none() {
+                return Ok(false);
+            }
+            let owner = self.hash(image.key(slot)).bucket;
+            let home = wait!(self.read_bucket(time, owner))?;
+            let distance = (bucket + self.buckets() - owner) % self.buckets();
+            if distance == 0 || home.has_link(distance, slot) {
+                return Ok(false);
+            }
+            // The client that wrote the entry may still live. This change makes the put of its link fail.
+            let counter = home.counter().wrapping_add(1).to_le_bytes();
+            match wait!(self.put_bucket(time, owner, home.version, &[(0, &counter)]))? {
+                Attempt::Done => {
+                    Ok(matches!(wait!(self.free_slot(time, bucket, &image, slot))?, Attempt::Done))
+                }
+                _ => Ok(false),
+            }
+        }
+
+        /// Removes the links of a bucket whose slots hold no entry of it, and frees slots of expired entries.
+        pub(super) async fn remove_links(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
+            let (mut home, mut removed) = (wait!(self.read_bucket(time, bucket))?, 0);
+            for index in 0..BucketLayout::LINKS {
+                let Some((_, link)) = home.links().find(|(at, _)| *at == index) else { continue };
+                let at = self.linked(bucket, link);
+                let image = wait!(self.read_bucket(time, at))?;
+                if let Some(word) = image.word(link.slot).filter(|_| self.hash(image.key(link.slot)).bucket == bucket) {
+                    if !word.is_expired(now_ms()) {
+                        continue;
+                    }
+                    if let Attempt::Changed = wait!(self.free_slot(time, at, &image, link.slot))? {
+                        continue;
+                    }
+                    removed += 1;
+                }
+                wait!(self.put_bucket(time, bucket, home.version, &[(self.layout.link_at(index), &[0; 4])]))?;
+                home = wait!(self.read_bucket(time, bucket))?;
+            }
+            Ok(removed)
+        }
+
+        /// Frees slots of a bucket that hold expired entries or orphans, and links to free slots.
+        pub(super) async fn clean(&self, time: Deadline, bucket: u64) -> Result<u64, Error> {
+            let mut removed = wait!(self.remove_links(time, bucket))?;
+            let mut image = wait!(self.read_bucket(time, bucket))?;
+            for slot in 0..self.layout.slots {
+                let Some(word) = image.word(slot) else { continue };
+                let is_freed = if self.hash(image.key(slot)).bucket != bucket {
+                    wait!(self.free_orphan(time, bucket, slot))?
+                } else if word.is_expired(now_ms()) {
+                    matches!(wait!(self.free_slot(time, bucket, &image, slot))?, Attempt::Done)
+                } else {
+                    continue;
+                };
+                removed += u64::from(is_freed);
+                image = wait!(self.read_bucket(time, bucket))?;
+            }
+            Ok(removed)
+        }
+
+        /// Returns the places of the entries that belong to a bucket; `None` if the bucket changed meanwhile.
+        pub(super) async fn live_places(&self, time: Deadline, bucket: u64) -> Result<Option<(Bucket, Vec<Place>)>, Error> {
+            let (home, now_ms) = (wait!(self.read_bucket(time, bucket))?, now_ms());
+            let is_own = |image: &Bucket, slot: usize| self.hash(image.key(slot)).bucket == bucket;
+            let mut places = Vec::new();
+            for (slot, word) in home.used_slots() {
+                if is_own(&home, slot) && !word.is_expired(now_ms) {
+                    places.push(Place { bucket, slot, image: None });
+                }
+            }
+            let own = places.len();
+            for (_, link) in home.links() {
+                let at = self.linked(bucket, link);
+                let image = wait!(self.read_bucket(time, at))?;
+                let is_live = image.word(link.slot).is_some_and(|word| !word.is_expired(now_ms));
+                if is_live && is_own(&image, link.slot) {
+                    places.push(Place { bucket: at, slot: link.slot, image: Some(image) });
+                }
+            }
+            let is_whole = places.len() == own || wait!(self.read_bucket(time, bucket))?.version == home.version;
+            Ok(is_whole.then_some((home, places)))
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Maps from keys to values on the rows of a table.
+//!
+//! Row 0 describes the map, each other row is a bucket. The version of its bucket decides each insert of a key: a
+//! client reads the bucket, and its conditional put fails if any other change of the bucket came first. So two clients
+//! never both insert one key.
+//!
+//! An entry that finds no free slot in its bucket is written into a later bucket first, where no get finds it. A
+//! conditional put of a link into its own bucket then makes it visible. A client that dies between the two leaves an
+//! orphan. [`SharedMap::remove_expired`] frees it: it changes the bucket first, so that the put of the link fails if the
+//! client lives after all.
+
+use crate::api::tables::map_handle::{Attempt, Expiry, HEADER_BYTES, SharedMap, attempt, now_ms};
+use crate::api::tables::table::Table;
+use crate::async_client::{AsyncClient, AsyncSegment};
+use crate::calls::calls;
+use crate::client::Client;
+use crate::error::Error;
+use ddss_core::Version;
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+calls! {
+    impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
+        SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
+    {
+        /// Allocates a map for that many keys.
+        pub async fn allocate | allocate_async(client: &Client, name: &str, keys: u64)
+            | (client: &AsyncClient, name: &str, keys: u64) -> Result<Self, Error>
+        {
+            Self::check_types("allocate", name)?;
+            let segment = wait!(client.allocate(name, Self::spec(keys)))?;
+            let location = segment.location().clone();
+            wait!(Self::of_table(Table::of(segment, &location)?))
+        }
+
+        /// Opens a map by name. A map of other sizes is refused with [`Failure::Unsupported`].
+        pub async fn open | open_async(client: &Client, name: &str) | (client: &AsyncClient, name: &str)
+            -> Result<Self, Error>
+        {
+            let segment = wait!(client.open(name))?;
+            let location = segment.location().clone();
+            wait!(Self::of_table(Table::of(segment, &location)?))
+        }
+
+        /// Views a table whose specification was made by [`spec`](Self::spec). The first view writes the description of
+        /// the map, so that a client that died after it allocated the table leaves a usable map.
+        pub async fn view | view_async(table: Table) | (table: Table<AsyncSegment>) -> Result<Self, Error> {
+            wait!(Self::of_table(table))
+        }
+
+        async fn of_table(table: Table) | (table: Table<AsyncSegment>) -> Result<Self, Error> {
+            let (segment, name) = (table.segment().clone(), table.segment().name().to_owned());
+            Self::check_types("view as a map", &name)?;
+            if table.row_bytes() != Self::layout().row_bytes() as u64 || table.rows() < 3 {
+                return Self::of_header(table, &name, [0; 6]);
+            }
+            let time = segment.time().started();
+            loop {
+                Self::check_time("open", &name, time)?;
+                let mut header = [0; 6];
+                let read = &mut header.as_mut_bytes()[..HEADER_BYTES];
+                let stamp = wait!(segment.get_by(time, 0, read))?;
+                if stamp.version > Version(0) {
+                    return Self::of_header(table, &name, header);
+                }
+                let (header, conditions) = (Self::new_header(), segment.location().put_conditions(Some(Version(0)), None));
+                attempt(wait!(segment.put_by(time, 0, header.as_bytes(), conditions)))?;
+            }
+        }
+
+        /// Returns the value of a key.
+        pub async fn get(&self, key: &K) -> Result<Option<V>, Error> {
+            let (mut time, hash) = (self.table.segment().time(), self.hash(key.as_bytes()));
+            loop {
+                let (home, place) = wait!(self.find(time, hash, key.as_bytes()))?;
+                let Some(place) = place else { return Ok(None) };
+                let image = place.image.as_ref().unwrap_or(&home);
+                if image.word(place.slot).is_none_or(|word| word.expiry_ms() > 0 && word.is_expired(now_ms())) {
+                    return Ok(None);
+                }
+                if let Some(value) = wait!(self.value_of(time, place.bucket, image, place.slot))? {
+                    return Ok(V::read_from_bytes(&value).ok());
+                }
+                time = time.started();
+                Self::check_time("get from", self.table.segment().name(), time)?;
+            }
+        }
+
+        /// Returns the values of keys. Each is whole by itself; a snapshot of several keys does not exist.
+        pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
+            let mut values = Vec::with_capacity(keys.len());
+            for key in keys {
+                values.push(wait!(self.get(key))?);
+            }
+            Ok(values)
+        }
+
+        /// Writes the value of a key, and returns true if the key is new. The entry does not expire.
+        pub async fn insert(&self, key: &K, value: &V) -> Result<bool, Error> {
+            let copy = |_: Option<&[u8]>| Some(value.as_bytes().to_vec());
+            Ok(!wait!(self.change("insert into", key, Expiry::Set(0), copy))?)
+        }
+
+        /// Writes the value of a key that expires after this time, and returns true if the key is new. Readers compare
+        /// the absolute expiry (in milliseconds) with the clock of their own node.
+        pub async fn insert_for(&self, key: &K, value: &V, time: Duration) -> Result<bool, Error> {
+            let copy = |_: Option<&[u8]>| Some(value.as_bytes().to_vec());
+            let expiry = Expiry::Set(now_ms().saturating_add(time.as_millis().max(1) as u64));
+            Ok(!wait!(self.change("insert into", key, expiry, copy))?)
+        }
+
+        /// Writes the value of a key that is new. Returns false, and does nothing, if the key is present. Of several
+        /// clients that insert one key, one gets true.
+        pub async fn insert_new(&self, key: &K, value: &V) -> Result<bool, Error> {
+            let copy = |old: Option<&[u8]>| old.is_none().then(|| value.as_bytes().to_vec());
+            Ok(!wait!(self.change("insert into", key, Expiry::Set(0), copy))?)
+        }
+
+        /// Changes the value of a key, and repeats until no other change of the key came between. Returns the new value,
+        /// or `None` if the key is absent. The expiry stays.
+        pub async fn update(&self, key: &K, mut change: impl FnMut(&mut V)) -> Result<Option<V>, Error> {
+            let mut written = None;
+            let apply = |old: Option<&[u8]>| {
+                let mut value = V::read_from_bytes(old?).ok()?;
+                change(&mut value);
+                let bytes = value.as_bytes().to_vec();
+                written = Some(value);
+                Some(bytes)
+            };
+            let is_present = wait!(self.change("update", key, Expiry::Keep, apply))?;
+            Ok(written.filter(|_| is_present))
+        }
+
+        /// Removes a key, and returns true if it was present.
+        pub async fn remove(&self, key: &K) -> Result<bool, Error> {
+            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
+            let hash = self.hash(key.as_bytes());
+            loop {
+                Self::check_time("remove from", name, time)?;
+                let (home, place) = wait!(self.find(time, hash, key.as_bytes()))?;
+                let Some(place) = place else { return Ok(false) };
+                let image = place.image.as_ref().unwrap_or(&home);
+                let is_live = image.word(place.slot).is_some_and(|word| !word.is_expired(now_ms()));
+                if let Attempt::Done = wait!(self.free_slot(time, place.bucket, image, place.slot))? {
+                    if place.image.is_some() {
+                        // A link to a free slot does no harm. If this put fails, a later call removes it.
+                        wait!(self.remove_links(time, hash.bucket)).ok();
+                    }
+                    return Ok(is_live);
+                }
+            }
+        }
+
+        /// Returns the entries whose keys belong to a bucket. Buckets are read one by one: a key that is inserted or
+        /// removed meanwhile may be missing or not.
+        pub async fn bucket_entries(&self, bucket: u64) -> Result<Vec<(K, V)>, Error> {
+            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
+            'again: loop {
+                Self::check_time("read", name, time)?;
+                let Some((home, places)) = wait!(self.live_places(time, bucket))? else { continue };
+                let mut entries = Vec::with_capacity(places.len());
+                for place in places {
+                    let image = place.image.as_ref().unwrap_or(&home);
+                    let value = wait!(self.value_of(time, place.bucket, image, place.slot))?;
+                    let Some(value) = value else { continue 'again };
+                    let key = K::read_from_bytes(image.key(place.slot)).ok();
+                    entries.extend(key.zip(V::read_from_bytes(&value).ok()));
+                }
+                return Ok(entries);
+            }
+        }
+
+        /// Counts the keys, bucket by bucket: other clients may change the map meanwhile.
+        pub async fn count(&self) -> Result<u64, Error> {
+            let name = self.table.segment().name();
+            let mut keys = 0;
+            for bucket in 0..self.buckets() {
+                let time = self.table.segment().time().started();
+                keys += loop {
+                    Self::check_time("count the keys of", name, time)?;
+                    if let Some((_, places)) = wait!(self.live_places(time, bucket))? {
+                        break places.len() as u64;
+                    }
+                };
+            }
+            Ok(keys)
+        }
+
+        /// Frees the slots of expired entries, and of entries whose client died before it linked them, in some buckets
+        /// from `first` on. Returns their number. Inserts that find no room do the same for the buckets of their key.
+        pub async fn remove_expired(&self, first: u64, buckets: u64) -> Result<u64, Error> {
+            let mut removed = 0;
+            for bucket in first..first.saturating_add(buckets).min(self.buckets()) {
+                removed += wait!(self.clean(self.table.segment().time().started(), bucket))?;
+            }
+            Ok(removed)
+        }
+
+        /// Frees the map in the whole cluster: [`Segment::release`].
+        pub async fn release(self) -> Result<(), Error> {
+            wait!(self.table.release())
+        }
+    }
+}

@@ -1,0 +1,263 @@
+use crate::api::tables::bucket::{BucketLayout, SlotWord};
+use crate::api::tables::map_handle::Attempt;
+use crate::testing::{TestNode, block_on};
+use crate::{Client, Error, Failure, SharedMap, Spec, Table};
+use std::collections::HashMap;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+const FOREVER: Duration = Duration::from_secs(60);
+
+/// Returns keys of bucket 0: as many as its slots, and some that lie in later buckets.
+fn crowd(map: &SharedMap<u64, [u64; 8]>, keys: usize) -> Vec<u64> {
+    (0..).filter(|key: &u64| map.hash(key.as_bytes()).bucket == 0).take(keys).collect()
+}
+
+#[test]
+fn map_equals_a_hash_map_on_every_path() {
+    // If this broke, a key would have the value of another one, or be lost.
+    let node = TestNode::start();
+    let here = SharedMap::<u64, [u64; 8]>::allocate(&node.local_read_client(), "map", 60).unwrap();
+    let there = SharedMap::<u64, [u64; 8]>::open(&node.client(), "map").unwrap();
+    let (mut model, mut state) = (HashMap::new(), 7u64);
+    let keys: Vec<u64> = crowd(&here, 26).into_iter().chain(1_000_000..1_000_020).collect();
+    for step in 0..6_000u64 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (map, key) = (if state >> 40 & 1 == 0 { &here } else { &there }, keys[(state >> 33) as usize % keys.len()]);
+        let value = [step; 8];
+        match (state >> 50) % 6 {
+            0 | 1 => assert_eq!(map.insert(&key, &value).unwrap(), model.insert(key, value).is_none()),
+            2 => {
+                let is_new = !model.contains_key(&key);
+                assert_eq!(map.insert_new(&key, &value).unwrap(), is_new);
+                model.entry(key).or_insert(value);
+            }
+            3 => {
+                let changed = model.get_mut(&key).map(|value| {
+                    value[3] += 1;
+                    *value
+                });
+                assert_eq!(map.update(&key, |value| value[3] += 1).unwrap(), changed);
+            }
+            4 => assert_eq!(map.remove(&key).unwrap(), model.remove(&key).is_some()),
+            _ => assert_eq!(map.get(&key).unwrap(), model.get(&key).copied()),
+        }
+    }
+    for map in [&here, &there] {
+        assert_eq!(map.count().unwrap(), model.len() as u64);
+        let entries = (0..map.buckets()).flat_map(|bucket| map.bucket_entries(bucket).unwrap());
+        let mut found: Vec<(u64, [u64; 8])> = entries.collect();
+        found.sort_unstable();
+        let mut wanted: Vec<_> = model.iter().map(|(&key, &value)| (key, value)).collect();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+        let values = map.get_many(&keys).unwrap();
+        assert!(keys.iter().zip(values).all(|(key, value)| value == model.get(key).copied()));
+    }
+}
+
+/// Runs threads that each have a client and a view of the map of their own.
+fn run_clients(node: &TestNode, run: impl Fn(usize, &SharedMap<u64, [u64; 8]>) + Sync) {
+    let run = &run;
+    std::thread::scope(|scope| {
+        for index in 0..4 {
+            let client = if index % 2 == 0 { node.client() } else { node.local_read_client() };
+            let map = SharedMap::open(&client, "map").unwrap();
+            scope.spawn(move || run(index, &map));
+        }
+    });
+}
+
+#[test]
+fn one_of_several_clients_inserts_a_key_and_one_removes_it() {
+    // If this broke, two sessions would have one key, or a removed key would come back.
+    const ROUNDS: u64 = 40;
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    let keys = crowd(&map, 22);
+    let (inserted, removed): (Vec<AtomicU32>, Vec<AtomicU32>) =
+        keys.iter().map(|_| (AtomicU32::new(0), AtomicU32::new(0))).unzip();
+    let all = Barrier::new(4);
+    run_clients(&node, |index, map| {
+        for round in 0..ROUNDS {
+            // Half of the clients insert in another order, so that the clients meet at each key.
+            let order: Vec<usize> = (0..keys.len()).collect();
+            let order = if index < 2 { order } else { order.into_iter().rev().collect() };
+            for &at in &order {
+                let is_new = map.insert_new(&keys[at], &[round * 10 + index as u64; 8]).unwrap();
+                inserted[at].fetch_add(is_new.into(), Ordering::Relaxed);
+                assert!(map.get(&keys[at]).unwrap().is_some(), "a key that was inserted");
+            }
+            all.wait();
+            if index == 0 {
+                assert_eq!(map.count().unwrap(), keys.len() as u64, "a key lies at two places");
+            }
+            all.wait();
+            for &at in &order {
+                removed[at].fetch_add(map.remove(&keys[at]).unwrap().into(), Ordering::Relaxed);
+                assert_eq!(map.get(&keys[at]).unwrap(), None);
+            }
+            all.wait();
+        }
+    });
+    for counts in [&inserted, &removed] {
+        assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == ROUNDS as u32), "{counts:?}");
+    }
+    map.remove_expired(0, u64::MAX).unwrap();
+    assert_eq!((map.count().unwrap(), map.remove_expired(0, u64::MAX).unwrap()), (0, 0));
+}
+
+#[test]
+fn no_update_is_lost_beside_inserts_and_removals() {
+    // If this broke, a counter in a map would lose increments while other keys come and go.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    let keys = crowd(&map, 26);
+    let (counters, others) = keys.split_at(20);
+    for key in counters {
+        assert!(map.insert_new(key, &[0; 8]).unwrap());
+    }
+    run_clients(&node, |index, map| {
+        for turn in 0..600 {
+            let (counter, other) = (&counters[turn % counters.len()], &others[(turn + index) % others.len()]);
+            let written = map.update(counter, |value| value[index] += 1).unwrap();
+            assert!(written.is_some(), "a counter is gone");
+            if turn % 2 == 0 { map.insert(other, &[9; 8]).map(drop) } else { map.remove(other).map(drop) }.unwrap();
+        }
+    });
+    for key in counters {
+        assert_eq!(map.get(key).unwrap().unwrap()[..5], [30, 30, 30, 30, 0], "{key}");
+    }
+}
+
+#[test]
+fn expired_entries_are_absent_and_make_room() {
+    // If this broke, a cache of sessions would serve old ones, or fill up with them.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.local_read_client(), "map", 20).unwrap();
+    let keys = crowd(&map, 22);
+    for key in &keys {
+        assert!(map.insert_for(key, &[1; 8], FOREVER).unwrap());
+        assert!(!map.insert_for(key, &[2; 8], Duration::from_millis(1)).unwrap());
+    }
+    let began = Instant::now();
+    while map.get_many(&keys).unwrap().iter().any(Option::is_some) {
+        assert!(began.elapsed() < FOREVER, "nothing expires");
+    }
+    assert_eq!((map.count().unwrap(), map.update(&keys[0], |_| ()).unwrap()), (0, None));
+    assert!(!map.remove(&keys[20]).unwrap(), "an expired key is absent");
+    // Live entries take the slots of expired ones, here and in the next bucket.
+    for key in &keys {
+        assert!(map.insert_new(key, &[3; 8]).unwrap());
+    }
+    assert_eq!(map.count().unwrap(), 22);
+    for key in &keys {
+        assert!(!map.insert_for(key, &[4; 8], Duration::from_millis(1)).unwrap());
+    }
+    while map.count().unwrap() > 0 {
+        assert!(began.elapsed() < FOREVER, "nothing expires");
+    }
+    assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 22);
+    assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 0);
+}
+
+#[test]
+fn entry_of_a_client_that_died_before_the_link_is_not_visible_and_is_freed() {
+    // If this broke, an insert that never completed would appear later, or take memory for ever.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    let keys = crowd(&map, 17);
+    for key in &keys[..16] {
+        assert!(map.insert_new(key, &[1; 8]).unwrap());
+    }
+    let time = map.table().segment().time().started();
+    let (last, hash) = (keys[16], map.hash(keys[16].as_bytes()));
+    let home = map.read_bucket(time, 0).unwrap();
+    // The first of the two puts of `write_elsewhere`.
+    let image = map.read_bucket(time, 1).unwrap();
+    let word = SlotWord::new(hash.tag, 0).bytes();
+    let head = map.layout.head_at(3);
+    let put = map.put_bucket(time, 1, image.version, &[(head, &word), (head + 8, last.as_bytes())]).unwrap();
+    assert!(matches!(put, Attempt::Done));
+    assert_eq!((map.get(&last).unwrap(), map.count().unwrap()), (None, 16));
+    assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 1);
+    // The client was only slow: its second put comes too late.
+    let late = map.put_bucket(time, 0, home.version, &[(map.layout.link_at(0), &[1; 4])]).unwrap();
+    assert!(matches!(late, Attempt::Changed));
+    assert!(map.read_bucket(time, 1).unwrap().word(3).is_none());
+    assert!(map.insert_new(&last, &[2; 8]).unwrap());
+    assert_eq!((map.get(&last).unwrap(), map.count().unwrap()), (Some([2; 8]), 17));
+    assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 0, "a linked entry stays");
+}
+
+#[test]
+fn full_map_names_its_limit_and_wrong_types_are_refused() {
+    // If this broke, a map would lose keys instead of refusing them, or be read as values of another type.
+    let node = TestNode::start();
+    let client = node.client();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&client, "map", 25).unwrap();
+    let refused = (0..100).find_map(|key| map.insert(&key, &[key; 8]).err().map(|error| (key, error)));
+    let (keys, error) = refused.expect("a map of two buckets holds 32 keys");
+    assert_eq!(keys, 32);
+    assert!(error.to_string().contains("load limit 0.8"), "{error}");
+    assert_eq!((error.failure(), error.is_indeterminate()), (Some(Failure::NoSpace), false));
+    assert!((0..32).all(|key| map.get(&key).unwrap() == Some([key; 8])));
+    assert!(!map.insert(&3, &[0; 8]).unwrap(), "a key that is present needs no room");
+    assert!(map.remove(&3).unwrap() && map.insert(&77, &[7; 8]).unwrap());
+
+    let of = |error: Error| error.failure();
+    assert_eq!(of(SharedMap::<u64, u64>::open(&client, "map").unwrap_err()), Some(Failure::Unsupported));
+    assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), Some(Failure::Unsupported));
+    let layout = BucketLayout::new(8, 64);
+    let table = Table::allocate(&client, "table", Spec::table(10, layout.row_bytes() as u32)).unwrap();
+    table.put(0, 0, b"something else").unwrap();
+    assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), Some(Failure::Unsupported));
+    let too_large = SharedMap::<u64, [u8; 65_537]>::allocate(&client, "large", 1).unwrap_err();
+    assert_eq!(of(too_large), Some(Failure::BadSize));
+}
+
+/// Checks values of a size whose buckets are read in two parts.
+fn check_large<const BYTES: usize>(client: &Client, name: &str) {
+    let map = SharedMap::<[u8; 20], [u8; BYTES]>::allocate(client, name, 20).unwrap();
+    for key in 0..20u8 {
+        assert!(map.insert(&[key; 20], &[key; BYTES]).unwrap());
+    }
+    let changed = map.update(&[3; 20], |value| value[BYTES - 1] = 99).unwrap().unwrap();
+    assert_eq!(map.get(&[3; 20]).unwrap(), Some(changed));
+    for key in (0..20u8).filter(|&key| key != 3) {
+        assert_eq!(map.get(&[key; 20]).unwrap(), Some([key; BYTES]));
+    }
+    assert_eq!(map.get(&[20; 20]).unwrap(), None);
+}
+
+#[test]
+fn values_of_all_sizes_are_whole() {
+    // If this broke, a large value would be of two versions or at a wrong place.
+    let node = TestNode::start();
+    for (index, client) in [node.client(), node.local_read_client()].iter().enumerate() {
+        check_large::<500>(client, &format!("small-{index}"));
+        check_large::<5_001>(client, &format!("large-{index}"));
+    }
+    check_large::<65_536>(&node.client(), "largest");
+    let set = SharedMap::<u64, ()>::allocate(&node.client(), "set", 100).unwrap();
+    assert!(set.insert(&5, &()).unwrap() && !set.insert(&5, &()).unwrap());
+    assert_eq!((set.get(&5).unwrap(), set.get(&6).unwrap()), (Some(()), None));
+}
+
+#[test]
+fn tasks_use_a_map() {
+    // If this broke, the asynchronous map would differ from the blocking one.
+    let node = TestNode::start();
+    let client = node.client().to_async().unwrap();
+    block_on(async {
+        let map = SharedMap::<u64, u64, _>::allocate_async(&client, "map", 100).await.unwrap();
+        assert!(map.insert_new(&1, &10).await.unwrap());
+        assert_eq!(map.update(&1, |value| *value += 1).await.unwrap(), Some(11));
+        assert_eq!(map.get_many(&[1, 2]).await.unwrap(), [Some(11), None]);
+        assert!(map.remove(&1).await.unwrap());
+        assert_eq!(map.count().await.unwrap(), 0);
+        map.release().await.unwrap();
+    });
+}

@@ -1,0 +1,131 @@
+//! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, SharedMap, Storage, Table};
+use ddss_testkit::{Daemon, ScriptedClient, retry};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+/// As `map-churn` of the scripted client has them.
+const KEYS: u64 = 100;
+
+type Map = SharedMap<u64, [u64; 64]>;
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+/// Checks that each key has one whole value of its own, in one place; returns the number of keys.
+fn check(map: &Map) -> u64 {
+    let mut found: Vec<u64> = Vec::new();
+    for bucket in 0..map.buckets() {
+        for (key, value) in map.bucket_entries(bucket).unwrap() {
+            assert!(value.iter().all(|word| word == &value[0]) && value[0] % KEYS == key, "a mix of values");
+            assert_eq!(map.get(&key).unwrap(), Some(value));
+            found.push(key);
+        }
+    }
+    found.sort_unstable();
+    let keys = found.len();
+    found.dedup();
+    assert_eq!((found.len(), keys as u64), (keys, map.count().unwrap()), "a key is there twice");
+    keys as u64
+}
+
+// If this failed, a map would have other values on another node.
+#[test]
+fn keys_of_a_map_are_read_and_changed_on_both_nodes() {
+    let [home, other] = Daemon::pair().unwrap();
+    let here = Map::allocate(&client(&home), "map", KEYS).unwrap();
+    let there_client = client(&other);
+    let there = retry(|| Map::open(&there_client, "map"));
+    for key in 0..KEYS {
+        let (writer, reader) = if key % 2 == 0 { (&here, &there) } else { (&there, &here) };
+        assert!(writer.insert_new(&key, &[key; 64]).unwrap());
+        assert!(!reader.insert_new(&key, &[0; 64]).unwrap());
+        assert_eq!(reader.get(&key).unwrap(), Some([key; 64]));
+    }
+    assert_eq!((check(&here), check(&there)), (KEYS, KEYS));
+    for key in (0..KEYS).step_by(3) {
+        assert!(there.remove(&key).unwrap() && !here.remove(&key).unwrap());
+    }
+    assert_eq!((check(&here), check(&there)), (66, 66));
+    there.release().unwrap();
+}
+
+// If this failed, the death of one application would leave half of an entry, or a key twice, to all others.
+#[test]
+fn map_stays_whole_when_its_clients_are_killed() {
+    let [home, other] = Daemon::pair().unwrap();
+    let map = Map::allocate(&client(&home), "churn", KEYS).unwrap();
+    let far_client = client(&other);
+    let far = retry(|| Map::open(&far_client, "churn"));
+    let mut keys = 0;
+    for round in 0..6u64 {
+        let mut writers: Vec<ScriptedClient> = [&home, &other, &home]
+            .map(|daemon| ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap())
+            .into_iter()
+            .collect();
+        for writer in &mut writers {
+            assert_eq!(writer.ask("map-churn churn").unwrap(), "ok changing");
+        }
+        std::thread::sleep(Duration::from_millis(40 + 13 * round));
+        for writer in &mut writers {
+            writer.kill().unwrap();
+        }
+        keys += check(&map);
+        assert!(map.insert(&round, &[round; 64]).is_ok() && far.get(&round).unwrap() == Some([round; 64]));
+    }
+    assert!(keys > 0, "no client changed the map");
+    // Entries that no link names take no room for ever.
+    map.remove_expired(0, u64::MAX).unwrap();
+    assert_eq!((map.remove_expired(0, u64::MAX).unwrap(), check(&map)), (0, far.count().unwrap()));
+    for key in 0..KEYS {
+        far.insert(&key, &[key; 64]).unwrap();
+    }
+    assert_eq!(check(&map), KEYS);
+}
+
+// If this failed, an acknowledged insert would be lost with its daemon, or a key would be there twice.
+#[test]
+fn acknowledged_inserts_survive_the_death_of_the_daemon() {
+    for storage in [Storage::Memory, Storage::File] {
+        let mut daemon = Daemon::start(1).unwrap();
+        let table = Table::allocate(&client(&daemon), "map", Map::spec(5_000).storage(storage)).unwrap();
+        let map = Map::view(table).unwrap();
+        let mut next = 0u64;
+        for round in 0..4 {
+            let soon = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(1)).connect().unwrap();
+            let (writer, first) = (Map::open(&soon, "map").unwrap(), next);
+            let inserts = std::thread::spawn(move || {
+                let mut key = first;
+                // The last insert waits a second for the dead daemon. A retry finds that it took effect, or not.
+                while key < 5_000 && writer.insert(&key, &[key; 64]).is_ok() {
+                    key += 1;
+                }
+                key
+            });
+            std::thread::sleep(Duration::from_millis(30 + 7 * round));
+            daemon.kill().unwrap();
+            next = inserts.join().unwrap();
+            daemon.restart().unwrap();
+            for key in 0..next {
+                assert_eq!(map.get(&key).unwrap(), Some([key; 64]), "{storage:?}: an acknowledged insert was lost");
+            }
+            let count = map.count().unwrap();
+            assert!([next, next + 1].contains(&count), "{storage:?}: {count} keys after {next} inserts");
+        }
+        assert!(next > 0, "nothing was inserted");
+    }
+}
+
+// If this failed, a client that died after it allocated the table would leave a map that no other client can open.
+#[test]
+fn map_without_description_is_completed_by_the_next_client() {
+    let daemon = Daemon::start(1).unwrap();
+    Table::allocate(&client(&daemon), "map", Map::spec(50)).unwrap();
+    let map = Map::open(&client(&daemon), "map").unwrap();
+    assert!(map.insert(&1, &[1; 64]).unwrap());
+    assert_eq!(Map::open(&client(&daemon), "map").unwrap().get(&1).unwrap(), Some([1; 64]));
+}

@@ -1,0 +1,4 @@
+//! Tables and maps with real daemons.
+
+mod maps;
+mod rows;
