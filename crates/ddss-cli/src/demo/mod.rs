@@ -14,14 +14,6 @@ mod cluster;
 mod script;
 mod streams;
 
-use crate::error::CommandError;
 pub(crate) use arguments::{DemoClientOptions, DemoOptions};
 pub(crate) use client::run as run_client;
-
-/// Runs the demonstration that was asked for.
-pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError> {
-    match options.part {
-        None => script::run(options, json),
-        Some(arguments::DemoPart::Streams) => streams::run(options.measure_ms, json),
-    }
-}
+pub(crate) use script::run;

@@ -1,6 +1,6 @@
 //! Steps of the demonstration in their order, and their output.
 
-use super::arguments::DemoOptions;
+use super::arguments::{DemoOptions, DemoPart};
 use super::child::ChildProcess;
 use super::cluster::DemoCluster;
 use crate::error::CommandError;
@@ -43,7 +43,15 @@ impl Report {
     }
 }
 
+/// Runs the demonstration that was asked for.
 pub(crate) fn run(options: &DemoOptions, json: bool) -> Result<(), CommandError> {
+    match options.part {
+        None => show_two_nodes(options, json),
+        Some(DemoPart::Streams) => super::streams::run(options.measure_ms, json),
+    }
+}
+
+fn show_two_nodes(options: &DemoOptions, json: bool) -> Result<(), CommandError> {
     let mut report = Report { json, facts: Map::new() };
     report.say("Two nodes of one cluster and their clients, each a process of its own.\n");
     let mut cluster = DemoCluster::start_nodes()?;
