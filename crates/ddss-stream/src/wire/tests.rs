@@ -178,3 +178,29 @@ fn changed_byte_is_found_by_the_checksum() {
     let error = there.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
 }
+
+// If this failed, a thread that writes would wait for ever for credits that another thread has received.
+#[test]
+fn credits_that_a_reader_received_wake_the_writer() {
+    let mut config = WireConfig { handshake_max: PATIENCE, ..WireConfig::default() }.basic();
+    config.stream.buffers = 4;
+    let (here, there) = pair(&config, &config);
+    for stream in [&here, &there] {
+        // A read looks and does not sleep.
+        stream.set_read_timeout(Some(Duration::ZERO));
+    }
+    let (bytes, mut room) = (pattern(400_000), vec![0; 400_000]);
+    for round in 0..40 {
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| (&here).write_all(&bytes).and_then(|()| (&here).flush()));
+            let (mut got, late) = (0, std::time::Instant::now() + PATIENCE / 2);
+            while got < bytes.len() && std::time::Instant::now() < late {
+                got += (&there).read(&mut room[got..]).unwrap_or(0);
+                // It takes the credits before the writer sees them, or not.
+                assert_eq!((&here).read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+            }
+            assert!(got == bytes.len() && room == bytes, "round {round}: {got} bytes");
+            writer.join().unwrap().unwrap();
+        });
+    }
+}
