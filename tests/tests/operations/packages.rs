@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ddss_testkit::{Process, TempNode, binary, repo_lints, run_ddss, skipped, static_programs, static_target};
+use ddss_testkit::{
+    Process, TempNode, binary, preload_library, repo_lints, run_ddss, skipped, static_programs, static_target,
+};
 
 /// Runs a command to its end; returns its output.
 fn run(command: &mut Command) -> String {
@@ -55,6 +57,14 @@ const FILES: &[&str] = &[
     "usr/share/doc/ddss/copyright",
 ];
 
+/// The folder with the programs and the preload library, built.
+fn programs() -> PathBuf {
+    let folder = binary("ddss").unwrap().parent().unwrap().to_owned();
+    // Cargo has put the library there, too.
+    assert!(preload_library().unwrap().starts_with(&folder) && folder.join("libddss_preload.so").is_file());
+    folder
+}
+
 /// Expects that all files exist and are not empty.
 fn has_everything(root: &Path) {
     let found = files(root);
@@ -73,7 +83,7 @@ fn debian_package_is_complete_and_its_daemon_serves() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let (out, root) = (scratch.path().join("out"), scratch.path().join("root"));
-    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let programs = programs();
     let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
     let made = run(make.args(["--deb-only", "--programs"]).arg(&programs).arg("--out").arg(&out));
     let package = PathBuf::from(made.lines().last().unwrap());
@@ -103,6 +113,10 @@ fn debian_package_is_complete_and_its_daemon_serves() {
     daemon.wait_until(Duration::from_secs(20), |process| process.stdout().contains("ready")).unwrap();
     let ping = run(Command::new(root.join("usr/bin/ddss")).args(["ping", "--dir"]).arg(node.path()));
     assert!(ping.contains("node 1 answered in"), "{ping}");
+    // The command finds its library in the package, and the loader takes it.
+    let run_with = run(Command::new(root.join("usr/bin/ddss")).args(["run", "--", "sh", "-c", "cat /proc/self/maps"]));
+    let library = root.join("usr/lib/ddss/libddss_preload.so").canonicalize().unwrap();
+    assert!(run_with.contains(library.to_str().unwrap()), "{run_with}");
     let mode = fs::metadata(node.join("ddssd.sock")).unwrap();
     assert_eq!(
         std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
@@ -119,7 +133,7 @@ fn packages_of_equal_programs_are_equal() {
         return skipped(NAME, "dpkg-deb is missing: this is no Debian");
     }
     let scratch = tempfile::tempdir().unwrap();
-    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let programs = programs();
     let package = |folder: &str, time: &str| {
         let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
         make.env("SOURCE_DATE_EPOCH", time).args(["--deb-only", "--programs"]).arg(&programs);
@@ -144,7 +158,7 @@ fn package_installs_into_a_root_directory_and_uninstalls() {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
     fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
-    let programs = binary("ddss").unwrap().parent().unwrap().to_owned();
+    let programs = programs();
     let mut make = Command::new(repo_lints::workspace_root().join("scripts/package"));
     let made = run(make.arg("--programs").arg(&programs).arg("--out").arg(&out));
     let dpkg = |words: &[&str]| {
