@@ -3,8 +3,8 @@
 //! `cargo test --workspace` builds the programs of a package for the tests of that same package only
 //! (`CARGO_BIN_EXE_..`), and `ddssd` and `ddss` belong to other packages than these tests. So the first test of each
 //! test program that asks runs `cargo build` once. Cargo holds no lock while tests run; where all is built this
-//! takes some 0.2 seconds. Profile and target folder are those of the running test. Where there is no cargo (the
-//! emulated machine), `DDSS_BIN_DIR` names the folder with the programs instead.
+//! takes some 0.2 seconds. Profile and target folder are those of the running test. Where everything is built already
+//! (`scripts/test`) or there is no cargo (the emulated machine), `DDSS_BIN_DIR` names cargo's folder with the programs.
 
 use std::collections::HashMap;
 use std::env;
@@ -24,9 +24,8 @@ const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-c
 /// The path of the program called `name` (`ddssd` or `ddss`), built.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
-    if let Some(folder) = env::var_os("DDSS_BIN_DIR") {
-        let program = Path::new(&folder).join(name);
-        return if program.is_file() { Ok(program) } else { Err(Error::NotBuilt(program)) };
+    if let Some(program) = already_built(name) {
+        return program;
     }
     let programs = BUILT.get_or_init(|| build(PROGRAMS)).as_ref().map_err(|error| Error::Build(error.clone()))?;
     programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
@@ -35,6 +34,9 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
 /// The path of the example called `name`, built as the programs are.
 pub fn example(name: &str) -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
+    if let Some(example) = already_built(&format!("examples/{name}")) {
+        return example;
+    }
     let examples = BUILT.get_or_init(|| build(&["--examples", "--package", "ddss-examples", "--package", "ddss-apps"]));
     let examples = examples.as_ref().map_err(|error| Error::Build(error.clone()))?;
     examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
@@ -43,9 +45,18 @@ pub fn example(name: &str) -> Result<PathBuf, Error> {
 /// The path of the preload library, built as the programs are.
 pub fn preload_library() -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
+    if let Some(library) = already_built("libddss_preload.so") {
+        return library;
+    }
     let built = BUILT.get_or_init(|| build(&["--lib", "--package", "ddss-preload"]));
     let built = built.as_ref().map_err(|error| Error::Build(error.clone()))?;
     built.get("ddss_preload").cloned().ok_or_else(|| Error::NoSuchProgram("ddss_preload".to_owned()))
+}
+
+/// The file below `DDSS_BIN_DIR`, if that variable is set.
+fn already_built(name: &str) -> Option<Result<PathBuf, Error>> {
+    let file = Path::new(&env::var_os("DDSS_BIN_DIR")?).join(name);
+    Some(if file.is_file() { Ok(file) } else { Err(Error::NotBuilt(file)) })
 }
 
 /// Target triple of statically linked programs on this machine, if Rust has that target installed.
@@ -126,11 +137,23 @@ mod tests {
         assert_eq!(same_build_as(Path::new("/elsewhere/checked/deps/a")), ["--profile", "checked"]);
     }
 
+    /// What `scripts/test` builds: all of the workspace, with one set of features.
+    const WORKSPACE: &[&str] =
+        &["--workspace", "--bins", "--examples", "--lib", "--features", "ddss-cli/rdma,ddssd/rdma"];
+
     // If this failed, no test could start a program of the workspace.
     #[test]
     fn cli_binary_is_built_and_found() {
+        let is_prebuilt = env::var_os("DDSS_BIN_DIR").is_some();
+        let built = build(if is_prebuilt { WORKSPACE } else { PROGRAMS }).unwrap();
         let path = binary("ddss").unwrap();
-        assert!(path.is_file(), "{} is no file", path.display());
-        assert!(matches!(binary("no-such-program"), Err(Error::NoSuchProgram(_))));
+        assert!(path.is_file() && built["ddss"] == path, "{} and {}", path.display(), built["ddss"].display());
+        let missing = binary("no-such-program");
+        assert!(matches!(missing, Err(Error::NoSuchProgram(_) | Error::NotBuilt(_))), "{missing:?}");
+        // Cargo names the files of a build where the tests of a prebuilt workspace look for them.
+        if is_prebuilt {
+            assert_eq!(preload_library().unwrap(), built["ddss_preload"]);
+            assert_eq!(example("shared_counter").unwrap(), built["shared_counter"]);
+        }
     }
 }
