@@ -12,6 +12,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("leader_lock", "3 leaders, one after the other, each with a greater token; a late put was refused"),
     ("checkpoint", "3000 steps in 4 lives: the same result as in one"),
     ("async_tokio", "a task gave up waiting for a lock, and left nothing behind"),
+    ("session_cache", "500 sessions, each begun once, with all requests of both services"),
     ("axum_service", "200 visits through two services: both count all of them"),
 ];
 
