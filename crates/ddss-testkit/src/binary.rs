@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(same_build_as(Path::new("/elsewhere/checked/deps/a")), ["--profile", "checked"]);
     }
 
-    /// What `scripts/test` builds: all of the workspace, with one set of features.
+    /// Arguments with which `scripts/test` builds the workspace.
     const WORKSPACE: &[&str] =
         &["--workspace", "--bins", "--examples", "--lib", "--features", "ddss-cli/rdma,ddssd/rdma"];
 

@@ -8,6 +8,7 @@ use crate::engine::ids::{BufferId, StepId};
 use crate::engine::remote::handler::Remote;
 use crate::engine::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
 use crate::engine::state::clients::Client;
+use crate::engine::state::memory::uploads::Uploads;
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
@@ -17,7 +18,6 @@ use crate::engine::state::remote_locks::RemoteLocks;
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
-use crate::engine::state::uploads::Uploads;
 use crate::model::segment::Principal;
 use crate::model::spec::Storage;
 use crate::{

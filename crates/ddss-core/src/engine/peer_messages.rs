@@ -8,7 +8,7 @@ use crate::engine::ids::StepId;
 use crate::engine::remote::served_get::ServedReply;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
-use crate::engine::state::uploads::UploadOwner;
+use crate::engine::state::memory::uploads::UploadOwner;
 use crate::engine::uploads::at_home::Uploader;
 use crate::limits::TIMEOUT_DEFAULT_US;
 use crate::request::listing::ListQuery;

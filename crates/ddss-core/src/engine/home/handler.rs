@@ -1,6 +1,7 @@
 //! Handler of everything that this node does as the home of segments, or as their replica.
 
 use crate::engine::config::Counters;
+use crate::engine::state::memory::uploads::Uploads;
 use crate::engine::state::name_claims::NameClaims;
 use crate::engine::state::output::Output;
 use crate::engine::state::peers::Peers;
@@ -8,7 +9,6 @@ use crate::engine::state::pending::{PendingAtomic, PendingRecord};
 use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::engine::state::served_gets::ServedGets;
-use crate::engine::state::uploads::Uploads;
 use crate::{HybridClock, NodeId};
 use std::collections::VecDeque;
 

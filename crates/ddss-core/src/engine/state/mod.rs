@@ -15,4 +15,3 @@ pub(crate) mod remote_locks;
 pub(crate) mod replication;
 pub(crate) mod segments;
 pub(crate) mod served_gets;
-pub(crate) mod uploads;

@@ -108,7 +108,19 @@ impl Seek for SegmentReader {
 /// Collects a value in the memory of this process and puts it with one version.
 ///
 /// Nothing is written before [`finish`](Self::finish); a writer that is dropped has no effect. A gap that a seek leaves
-/// is zero. Example: [`SegmentReader`].
+/// is zero.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// use std::io::Write;
+///
+/// let notes = client.allocate("notes", ddss::Spec::new(64))?;
+/// let mut writer: ddss::SegmentWriter = notes.writer(0);
+/// writeln!(writer, "first line")?;
+/// assert_eq!(writer.finish()?.version.0, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is written before `finish`"]
 pub struct SegmentWriter {

@@ -4,3 +4,4 @@ pub(crate) mod areas;
 pub(crate) mod buffer_pool;
 pub(crate) mod extent_allocator;
 pub(crate) mod staging;
+pub(crate) mod uploads;
