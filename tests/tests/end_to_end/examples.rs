@@ -10,6 +10,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("shared_counter", "the counter says 8000, as it has to"),
     ("feature_table", "saw every row in its last round, version 10000, and no row in halves"),
     ("leader_lock", "3 leaders, one after the other, each with a greater token; a late put was refused"),
+    ("leader_election", "a dead one and one that hung were replaced, and the latter noticed"),
     ("checkpoint", "3000 steps in 4 lives: the same result as in one"),
     ("async_tokio", "a task gave up waiting for a lock, and left nothing behind"),
     ("watcher", "2000 event streams of one client saw the last of 20 events, with no wake in vain"),
