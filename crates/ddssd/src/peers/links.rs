@@ -15,24 +15,23 @@
 
 use super::handshake_worker::HandshakeWorker;
 use crate::auth::{Channel, Initiator, SEAL_BYTES};
+use crate::peers::outbox::Outbox;
 use crate::peers::work_tag::Tag;
 use crate::status::wall_us;
 use arrayvec::ArrayVec;
 use ddss_admin::ClusterKey;
 use ddss_admin::PeerAddress;
-use ddss_core::limits::{MESSAGE_BYTES_MAX, OPERATIONS_MAX, STAGING_BYTES};
+use ddss_core::limits::{MESSAGE_BYTES_MAX, STAGING_BYTES};
 use ddss_core::status::PeerRow;
 use ddss_core::{Message, NodeId, PeerHello, RemoteWindow};
 use ddss_ipc::SharedMemory;
 use ddss_verbs::{Fabric, PeerId, PostErrorKind, RegionId, Rights, SendMode, Trust, Work};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// A message before it is sealed.
 pub(crate) type Plain = ArrayVec<u8, { Message::PLAIN_BYTES_MAX }>;
-/// A sealed message.
-type Wire = ArrayVec<u8, MESSAGE_BYTES_MAX>;
 
 const _: () = assert!(Message::PLAIN_BYTES_MAX + SEAL_BYTES <= MESSAGE_BYTES_MAX);
 
@@ -83,7 +82,7 @@ pub(crate) struct Link {
     staging_memory: (SharedMemory, RegionId),
     /// Windows over this node's pool that the peer may read, by the place of the header.
     pub(crate) windows: HashMap<u64, RemoteWindow>,
-    pub(crate) outbox: VecDeque<Wire>,
+    pub(crate) outbox: Outbox,
     /// True once the outbox was full: the connection is being closed, and further messages are dropped.
     pub(crate) has_overflowed: bool,
     pub(crate) has_logged_failure: bool,
@@ -142,9 +141,6 @@ impl Links {
     pub(crate) const CANDIDATES_MAX: usize = 4;
     /// Handshake results that one round of the progress thread takes.
     pub(crate) const HANDSHAKES_PER_ROUND: usize = 2;
-    /// Queued messages for one peer: an answer to each of its operations, and messages of this node. A peer with more has
-    /// stopped reading.
-    const OUTBOX_MAX: usize = OPERATIONS_MAX + (1 << 14);
 
     pub(crate) fn new(
         fabric: Box<dyn Fabric>,
@@ -186,7 +182,7 @@ impl Links {
             staging: RemoteWindow::default(),
             staging_memory: (memory, region),
             windows: HashMap::new(),
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             has_overflowed: false,
             has_logged_failure: false,
             since_us: wall_us(),
@@ -293,7 +289,7 @@ impl Links {
         for link in self.links.values_mut().filter(|link| !link.outbox.is_empty()) {
             let (State::Up { peer, .. } | State::AwaitingWelcome { peer, .. }) = link.state else { continue };
             while link.outbox.front().is_some_and(|wire| try_send(self.fabric.as_mut(), peer, wire)) {
-                link.outbox.pop_front();
+                link.outbox.pop();
             }
             waits |= !link.outbox.is_empty();
         }
@@ -377,11 +373,7 @@ impl Link {
             return;
         };
         let peer = *peer;
-        if self.outbox.len() == Links::OUTBOX_MAX {
-            if !std::mem::replace(&mut self.has_overflowed, true) {
-                tracing::warn!(node = self.node.0, "the peer reads no messages: closing its connection");
-                fabric.close(peer);
-            }
+        if self.has_overflowed {
             return;
         }
         let mut sealed = [0; MESSAGE_BYTES_MAX];
@@ -389,16 +381,18 @@ impl Link {
             // The nonce counter is exhausted, after 2^64 messages.
             return fabric.close(peer);
         };
-        let mut wire = Wire::from(sealed);
-        wire.truncate(length);
-        if !(self.outbox.is_empty() && try_send(fabric, peer, &wire)) {
-            self.outbox.push_back(wire);
+        let wire = &sealed[..length];
+        let is_sent = self.outbox.is_empty() && try_send(fabric, peer, wire);
+        if !is_sent && !self.outbox.push(wire) {
+            self.has_overflowed = true;
+            tracing::warn!(node = self.node.0, "the peer reads no messages: closing its connection");
+            fabric.close(peer);
         }
     }
 }
 
 /// Posts a message. Returns false if it has to wait. A message that can never be sent is dropped with its connection.
-fn try_send(fabric: &mut dyn Fabric, peer: PeerId, wire: &Wire) -> bool {
+fn try_send(fabric: &mut dyn Fabric, peer: PeerId, wire: &[u8]) -> bool {
     let work = Work::Send { peer, tag: Tag::Send.to_bits(), message: wire, mode: SendMode::default() };
     !matches!(fabric.post(&[work]), Err(error) if matches!(error.kind, PostErrorKind::Busy | PostErrorKind::NotConnected))
 }

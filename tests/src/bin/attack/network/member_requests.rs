@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const BYTES: u64 = 4096;
 const TIMEOUT_US: u32 = 100_000;
 /// Timeout of queued lock requests: longer than filling the queue takes.
-const LINE_US: u32 = 2_000_000;
+const LINE_US: u32 = 10_000_000;
 const STRANGER: Principal = Principal { uid: 9, gid: 9 };
 
 /// Does that to the window of a segment of its own, and is cut off for it.
@@ -264,7 +264,7 @@ pub(super) fn sends_far_future_timestamps(target: &Target) -> AttackResult {
 pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, _) = member.make(Spec::new(8))?;
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 10_000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: LINE_US };
     let (many, mut heard, mut busy) = (WAITERS_PER_SEGMENT_MAX as u64 + 200, 0, 0);
     for step in 0..many {
         let lock =
