@@ -82,7 +82,7 @@ macro_rules! calls {
 /// The documentation of an asynchronous method: a link to the blocking one.
 macro_rules! task_doc {
     ($blocking:ty, $name:ident) => {
-        concat!("[`", stringify!($name), "`](", stringify!($blocking), "::", stringify!($name), ") for tasks.")
+        concat!("[`", stringify!($blocking), "::", stringify!($name), "`] for tasks.")
     };
 }
 

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A hash map in shared memory, for keys and values of fixed sizes. `S` is [`Segment`] or [`AsyncSegment`].
+/// A hash map in shared memory, for keys and values of fixed sizes. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
 ///
 /// Each call is atomic. A get is one read of a bucket, in place on the home's node. Nearly all entries are found by that
 /// read; an entry in another bucket costs two reads more, and a bucket above 4 KiB one more for the value.

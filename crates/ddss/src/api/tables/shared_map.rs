@@ -33,7 +33,7 @@ calls! {
             wait!(Self::of_table(Table::of(segment, &location)?))
         }
 
-        /// Opens a map by name. A map of other sizes is refused with [`Failure::Unsupported`].
+        /// Opens a map by name. A map of other sizes is refused with [`Failure::Unsupported`](crate::Failure::Unsupported).
         pub async fn open | open_async(client: &Client, name: &str) | (client: &AsyncClient, name: &str)
             -> Result<Self, Error>
         {
@@ -196,7 +196,7 @@ calls! {
             Ok(removed)
         }
 
-        /// Frees the map in the whole cluster: [`Segment::release`].
+        /// Frees the map in the whole cluster: [`Segment::release`](crate::Segment::release).
         pub async fn release(self) -> Result<(), Error> {
             wait!(self.table.release())
         }
