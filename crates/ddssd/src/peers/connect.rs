@@ -221,7 +221,7 @@ impl Links {
         }
         link.run = run;
         link.windows.clear();
-        link.outbox.clear();
+        link.send_queue.clear();
         link.has_overflowed = false;
         let Some(ours) = link.expose_staging(self.fabric.as_mut(), peer) else {
             link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
@@ -247,7 +247,7 @@ impl Links {
             _ => return None,
         };
         link.windows.clear();
-        link.outbox.clear();
+        link.send_queue.clear();
         link.has_overflowed = false;
         link.state = State::Idle { retry_at: Instant::now() + link.next_backoff() };
         // The rejecting peer is not authenticated: use its text for the log only.

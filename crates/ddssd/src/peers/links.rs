@@ -15,7 +15,7 @@
 
 use super::handshake_worker::HandshakeWorker;
 use crate::auth::{Channel, Initiator, SEAL_BYTES};
-use crate::peers::outbox::Outbox;
+use crate::peers::send_queue::SendQueue;
 use crate::peers::work_tag::Tag;
 use crate::status::wall_us;
 use arrayvec::ArrayVec;
@@ -82,8 +82,8 @@ pub(crate) struct Link {
     staging_memory: (SharedMemory, RegionId),
     /// Windows over this node's pool that the peer may read, by the place of the header.
     pub(crate) windows: HashMap<u64, RemoteWindow>,
-    pub(crate) outbox: Outbox,
-    /// True once the outbox was full: the connection is being closed, and further messages are dropped.
+    pub(crate) send_queue: SendQueue,
+    /// True once the send_queue was full: the connection is being closed, and further messages are dropped.
     pub(crate) has_overflowed: bool,
     pub(crate) has_logged_failure: bool,
     /// Time of the last change (connected, lost, or first known), in microseconds since 1970.
@@ -182,7 +182,7 @@ impl Links {
             staging: RemoteWindow::default(),
             staging_memory: (memory, region),
             windows: HashMap::new(),
-            outbox: Outbox::default(),
+            send_queue: SendQueue::default(),
             has_overflowed: false,
             has_logged_failure: false,
             since_us: wall_us(),
@@ -196,7 +196,7 @@ impl Links {
         self.links.values().map(|link| PeerRow {
             node: link.node,
             connected: matches!(link.state, State::Up { .. }),
-            waiting: link.outbox.len() as u32,
+            waiting: link.send_queue.len() as u32,
             windows: link.windows.len() as u32,
             since_us: link.since_us,
             address: link.address,
@@ -286,12 +286,12 @@ impl Links {
     /// Sends queued messages while there is room. Returns true if some are left.
     pub(crate) fn flush(&mut self) -> bool {
         let mut waits = false;
-        for link in self.links.values_mut().filter(|link| !link.outbox.is_empty()) {
+        for link in self.links.values_mut().filter(|link| !link.send_queue.is_empty()) {
             let (State::Up { peer, .. } | State::AwaitingWelcome { peer, .. }) = link.state else { continue };
-            while link.outbox.front().is_some_and(|wire| try_send(self.fabric.as_mut(), peer, wire)) {
-                link.outbox.pop();
+            while link.send_queue.front().is_some_and(|wire| try_send(self.fabric.as_mut(), peer, wire)) {
+                link.send_queue.pop();
             }
-            waits |= !link.outbox.is_empty();
+            waits |= !link.send_queue.is_empty();
         }
         waits
     }
@@ -382,8 +382,8 @@ impl Link {
             return fabric.close(peer);
         };
         let wire = &sealed[..length];
-        let is_sent = self.outbox.is_empty() && try_send(fabric, peer, wire);
-        if !is_sent && !self.outbox.push(wire) {
+        let is_sent = self.send_queue.is_empty() && try_send(fabric, peer, wire);
+        if !is_sent && !self.send_queue.push(wire) {
             self.has_overflowed = true;
             tracing::warn!(node = self.node.0, "the peer reads no messages: closing its connection");
             fabric.close(peer);

@@ -9,5 +9,5 @@ mod crossing_tests;
 pub(crate) mod fabric;
 pub(crate) mod handshake_worker;
 pub(crate) mod links;
-pub(crate) mod outbox;
+pub(crate) mod send_queue;
 pub(crate) mod work_tag;

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 /// Sealed messages in sending order, bounded by their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct SendQueue {
     messages: VecDeque<Box<[u8]>>,
     bytes: usize,
 }
 
-impl Outbox {
+impl SendQueue {
     /// Bytes of queued messages: room for an answer to each operation of the peer. A peer with more has stopped reading.
     pub(crate) const BYTES_MAX: usize = 8 << 20;
     /// Bytes that a message costs besides its own.
@@ -61,18 +61,18 @@ mod tests {
     #[test]
     fn answers_to_all_operations_of_a_peer_fit_and_no_more_than_the_bound() {
         // If this broke, waits that end together would end the connection, or a peer that never reads would take memory.
-        let mut outbox = Outbox::default();
+        let mut send_queue = SendQueue::default();
         // The answer to a wait, sealed.
-        assert!((0..OPERATIONS_MAX).all(|_| outbox.push(&[1; 72])));
-        while outbox.push(&[2; MESSAGE_BYTES_MAX]) {}
-        assert!(outbox.bytes <= Outbox::BYTES_MAX && outbox.len() > OPERATIONS_MAX);
+        assert!((0..OPERATIONS_MAX).all(|_| send_queue.push(&[1; 72])));
+        while send_queue.push(&[2; MESSAGE_BYTES_MAX]) {}
+        assert!(send_queue.bytes <= SendQueue::BYTES_MAX && send_queue.len() > OPERATIONS_MAX);
         let in_order: Vec<u8> = std::iter::from_fn(|| {
-            let first = outbox.front()?[0];
-            outbox.pop();
+            let first = send_queue.front()?[0];
+            send_queue.pop();
             Some(first)
         })
         .collect();
-        assert!(in_order.is_sorted() && outbox.is_empty());
-        assert_eq!((outbox.bytes, outbox.messages.capacity()), (0, 0));
+        assert!(in_order.is_sorted() && send_queue.is_empty());
+        assert_eq!((send_queue.bytes, send_queue.messages.capacity()), (0, 0));
     }
 }
