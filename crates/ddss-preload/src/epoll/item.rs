@@ -44,8 +44,8 @@ pub(super) struct Item {
     pub(super) is_spent: bool,
     /// Bytes of the stream at the last report.
     pub(super) arrived: u64,
-    /// True if a write found no space since.
-    pub(super) was_full: bool,
+    /// Writes without space at the last report of space.
+    pub(super) shortages: u32,
 }
 
 impl Item {
@@ -86,7 +86,7 @@ impl Item {
         if self.is_spent || self.is_parked || bits == 0 {
             return 0;
         }
-        let has_space_again = self.was_full && ready.bits & OUT != 0;
+        let has_space_again = ready.bits & OUT != 0 && ready.shortages != self.shortages;
         let is_edge = self.has_edge || self.tcp_bits != 0 || ready.arrived != self.arrived || has_space_again;
         if self.events & EDGE != 0 && !is_edge { 0 } else { bits }
     }
@@ -105,11 +105,12 @@ impl Item {
             self.arrived = ready.arrived;
             self.has_edge = false;
             self.tcp_bits = 0;
-            self.was_full = false;
+            if ready.bits & OUT != 0 {
+                self.shortages = ready.shortages;
+            }
             self.is_spent = self.events & ONCE != 0;
             self.idle_sleeps = 0;
         }
-        self.was_full |= ready.is_full && ready.bits & OUT == 0;
         bits
     }
 

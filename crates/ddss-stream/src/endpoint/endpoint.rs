@@ -96,6 +96,7 @@ impl Endpoint {
         local.latched.store(0, Ordering::Relaxed);
         local.error.store(0, Ordering::Relaxed);
         local.is_full.store(0, Ordering::Relaxed);
+        local.shortages.store(0, Ordering::Relaxed);
         local.writes.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);
         local.generation.fetch_add(1, Ordering::Relaxed);

@@ -29,8 +29,8 @@ pub struct Ready {
     pub bits: u32,
     /// Bytes that arrived so far; a change is an edge.
     pub arrived: u64,
-    /// True while the writer waits for space: the return of space is an edge.
-    pub is_full: bool,
+    /// Number of writes that found too little space; space after a new one is an edge.
+    pub shortages: u32,
 }
 
 impl Endpoint {
@@ -40,8 +40,9 @@ impl Endpoint {
     pub fn ready(&self) -> Ready {
         let local = self.local();
         let latched = local.latched.load(Ordering::Relaxed);
-        let mut ready =
-            Ready { bits: latched & !Latched::DEAD, arrived: 0, is_full: local.is_full.load(Ordering::Relaxed) != 0 };
+        // The count is read before the space: of a write in between, the next look finds the edge.
+        let shortages = local.shortages.load(Ordering::Acquire);
+        let mut ready = Ready { bits: latched & !Latched::DEAD, arrived: 0, shortages };
         if latched & Latched::END != 0 || local.error.load(Ordering::Relaxed) != 0 {
             ready.bits |= libc::EPOLLIN as u32;
         }
@@ -95,6 +96,18 @@ impl Endpoint {
         directions[self.side() ^ 1].rest_for_data();
         if wants_space {
             directions[self.side()].rest_for_space();
+        }
+    }
+
+    /// Tells the sets of `epoll` that a write found too little space. The reader rings when there is some: a set may have left the
+    /// stream to its bell, and its thread may sleep while another one writes.
+    pub(crate) fn announce_shortage(&self) {
+        let local = self.local();
+        local.shortages.fetch_add(1, Ordering::Release);
+        if local.registrations.load(Ordering::Relaxed) > 0
+            && let Some(link) = local.link()
+        {
+            link.header().directions[self.side()].rest_for_space();
         }
     }
 

@@ -46,7 +46,7 @@ impl Endpoint {
 
     /// Writes as `send` does, with its flags. A blocking call writes everything.
     pub fn write(&self, socket: Descriptor, from: &UserMemory<'_>, flags: i32) -> Result<usize, Errno> {
-        let (mut done, mut deadline) = (0, None);
+        let (mut done, mut deadline, mut is_announced) = (0, None, false);
         loop {
             match self.try_write(socket, from, done, flags) {
                 Ok(bytes) => {
@@ -62,10 +62,16 @@ impl Endpoint {
                 Err(Errno::AGAIN) => (),
                 Err(error) => return some_or(done, error),
             }
-            self.local().is_full.store(1, Ordering::Relaxed);
-            if is_nonblocking(socket, flags) {
+            if is_announced || is_nonblocking(socket, flags) {
+                if !std::mem::replace(&mut is_announced, true) {
+                    // Space that returned before the announcement wakes nobody: this call takes it.
+                    self.announce_shortage();
+                    continue;
+                }
+                self.local().is_full.store(1, Ordering::Relaxed);
                 return some_or(done, Errno::AGAIN);
             }
+            self.local().is_full.store(1, Ordering::Relaxed);
             let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Space));
             match self.wait(socket, Want::Space, until) {
                 Ok(()) => (),

@@ -47,7 +47,10 @@ pub(crate) struct Local {
     hidden: [AtomicI32; 5],
     pub(crate) latched: AtomicU32,
     pub(crate) error: AtomicI32,
+    /// 1 after a write that found no space, until the next write asks whether the peer is gone.
     pub(crate) is_full: AtomicU32,
+    /// Writes that found too little space and did not wait.
+    pub(crate) shortages: AtomicU32,
     pub(crate) writes: AtomicU32,
     /// Sets of `epoll` that keep an interest in the stream.
     pub(crate) registrations: AtomicU32,

@@ -4,7 +4,9 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -214,6 +216,69 @@ static void register_before_connect(void) {
     waitpid(child, NULL, 0);
 }
 
+static void *wait_for_space(void *set) {
+    static struct epoll_event event;
+    if (epoll_wait(*(int *)set, &event, 1, 10000) != 1 || !(event.events & EPOLLOUT)) fail("a sleeping thread gets no space");
+    return NULL;
+}
+
+static void fill_and_drain(int fd, int order, int done) {
+    static char block[1 << 20];
+    ssize_t written = write(fd, block, sizeof block), drained;
+    if (written <= 0 || written == sizeof block) fail("the stream is not full");
+    if (write(order, &written, sizeof written) != sizeof written) fail("order");
+    if (read(done, &drained, sizeof drained) != sizeof drained) fail("done");
+}
+
+// Fills the stream, lets the peer read everything, and only then asks the set, as nginx does on a busy machine. Then another thread sleeps
+// in the set meanwhile, as in a runtime of tasks.
+static void space_before_the_look(void) {
+    static char block[1 << 20];
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+    int order[2], done[2];
+    pthread_t sleeper;
+    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    if (pipe(order) || pipe(done)) fail("pipe");
+    pid_t child = fork();
+    uint64_t word = 1;
+    ssize_t written;
+    alarm(60);
+    if (!child) {
+        close(fd);
+        close(order[1]);
+        int accepted = accept(listener, NULL, NULL);
+        for (int round = 0; round < ROUND_TRIPS; round++)
+            if (recv(accepted, &word, sizeof word, MSG_WAITALL) == sizeof word) write(accepted, &word, sizeof word);
+        while (read(order[0], &written, sizeof written) == sizeof written && written > 0)
+            if (recv(accepted, block, written, MSG_WAITALL) == written) write(done[1], &written, sizeof written);
+        _exit(0);
+    }
+    if (connect(fd, (void *)&name, length)) fail("connect");
+    for (int round = 0; round < ROUND_TRIPS; round++)
+        if (write(fd, &word, sizeof word) != sizeof word || recv(fd, &word, sizeof word, MSG_WAITALL) != sizeof word)
+            fail("round trip");
+    if (!is_shared()) fail("the stream stayed on TCP");
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll_ctl");
+    if (epoll_wait(set, &event, 1, 1000) != 1 || !(event.events & EPOLLOUT)) fail("a new registration reports space");
+    for (int round = 0; round < ROUND_TRIPS; round++) {
+        fill_and_drain(fd, order[1], done[0]);
+        if (epoll_wait(set, &event, 1, 1000) != 1 || !(event.events & EPOLLOUT)) fail("space came back unreported");
+        if (epoll_wait(set, &event, 1, 0) != 0) fail("one edge is reported twice");
+    }
+    for (int round = 0; round < ROUND_TRIPS; round++) {
+        if (pthread_create(&sleeper, NULL, wait_for_space, &set)) fail("pthread_create");
+        usleep(20000);
+        fill_and_drain(fd, order[1], done[0]);
+        pthread_join(sleeper, NULL);
+    }
+    close(order[1]);
+    waitpid(child, NULL, 0);
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     char *program = count > 2 ? arguments[2] : "";
@@ -225,8 +290,12 @@ int main(int count, char **arguments) {
         fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
         return 0;
     }
-    if (!strcmp(part, "fault") || !strcmp(part, "register_first")) {
-        *part == 'f' ? fault_in_epoll_wait() : register_before_connect();
+    void (*alone)(void) = !strcmp(part, "fault")            ? fault_in_epoll_wait
+                          : !strcmp(part, "register_first") ? register_before_connect
+                          : !strcmp(part, "late_look")      ? space_before_the_look
+                                                            : NULL;
+    if (alone) {
+        alone();
         printf("PORT 0\n");
         return 0;
     }

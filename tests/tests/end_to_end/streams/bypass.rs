@@ -174,6 +174,13 @@ fn interest_from_before_the_connect_follows_the_stream() {
     assert_eq!(programs.run("register_first", "", PathBuf::new()), [String::new(), String::new()]);
 }
 
+// If this failed, a server whose client reads quickly would wait for ever for space that is there: nginx cut files short after 60 seconds.
+#[test]
+fn space_that_returns_before_the_look_is_an_edge() {
+    let Some(programs) = programs("space_that_returns_before_the_look_is_an_edge") else { return };
+    assert_eq!(programs.run("late_look", "", PathBuf::new()), [String::new(), String::new()]);
+}
+
 // If this failed, a wrong pointer would end a program that the kernel answers, or would leave the stream locked for ever.
 #[test]
 fn wrong_pointers_are_answered_as_the_kernel_does() {
