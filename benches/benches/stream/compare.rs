@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ddss_benches::harness::Cores;
+
 /// Rounds if nothing else is said.
 const ROUNDS: usize = 9;
 
@@ -10,6 +12,8 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     /// Divisor of all counts: `cargo test --benches` runs everything once, and the numbers mean nothing then.
     pub(crate) scale: usize,
+    /// Cores of client and server, read before the first thread was pinned.
+    pub(crate) cores: Cores,
     only: Option<String>,
 }
 
@@ -21,6 +25,7 @@ impl Options {
         Self {
             rounds: if is_measured { rounds } else { 1 },
             scale: if is_measured { 1 } else { 200 },
+            cores: Cores::of_this_machine(),
             only: value("--only"),
         }
     }

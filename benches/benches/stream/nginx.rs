@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     if wanted.is_empty() || !is_installed("nginx") || !is_installed("wrk") {
         return Ok(());
     }
-    let (folder, cores) = (tempfile::tempdir()?, Cores::of_this_machine());
+    let (folder, cores) = (tempfile::tempdir()?, options.cores);
     let library = ddss_testkit::preload_library().map_err(io::Error::other)?;
     for (file, bytes, _) in FILES {
         fs::write(folder.path().join(file), vec![7; bytes])?;

@@ -6,7 +6,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use ddss_benches::harness::Cores;
 use ddss_stream::{Listener, Stream, Transport, TransportPolicy};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -231,7 +230,7 @@ impl Pair {
             Kind::Unix { spins } => ("unix", spins),
             Kind::Shared { spins } => ("shared", spins),
         };
-        let cores = Cores::of_this_machine();
+        let cores = options.cores;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["peer", transport, if spins { "awake" } else { "asleep" }, &address]);
         let warm = WARM_TRIPS / options.scale;

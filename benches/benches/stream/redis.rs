@@ -105,8 +105,8 @@ impl Server {
 }
 
 impl Servers {
-    fn start() -> io::Result<Self> {
-        let (folder, cores) = (tempfile::tempdir()?, Cores::of_this_machine());
+    fn start(cores: Cores) -> io::Result<Self> {
+        let folder = tempfile::tempdir()?;
         let library = ddss_testkit::preload_library().map_err(io::Error::other)?;
         let start = |name, options| Server::start(folder.path(), name, cores, options);
         let (plain, shared) = (start("plain", None)?, start("shared", Some((library.as_path(), true)))?);
@@ -180,7 +180,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     if wanted.is_empty() || !is_installed("redis-server") || !is_installed("redis-benchmark") {
         return Ok(());
     }
-    let servers = Servers::start()?;
+    let servers = Servers::start(options.cores)?;
     for workload in wanted {
         let _busy = workload.has_busy_cores.then(|| busy_cores(servers.cores)).transpose()?;
         compare(options, workload.name, "req/s", &ROWS, true, |kind| servers.measure(workload, kind, options.scale))?;
