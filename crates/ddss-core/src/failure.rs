@@ -202,6 +202,7 @@ impl Outcome {
     }
 
     /// Decodes the two bytes; an unknown kind reads as indeterminate.
+    #[inline]
     pub fn from_bytes(bytes: [u8; 2]) -> Self {
         match bytes[0] {
             Self::DONE => Outcome::Done,

@@ -20,6 +20,8 @@ use crate::request::ranges::Ranges;
 use crate::{ChannelId, Failure, NodeId, Outcome, RequestId, SegmentId};
 
 impl Engine {
+    /// Always inlined: a call with an operation costs a null request 8 % more instructions.
+    #[inline(always)]
     pub(crate) fn dispatch(
         &mut self,
         now: Now,

@@ -170,11 +170,13 @@ impl Request {
             }
             Operation::Await { segment, above } => {
                 (entry[2], entry[6]) = (segment.to_bits(), above.0);
+                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_AWAIT
             }
             Operation::Lock { segment, lock_request } => {
                 (entry[2], entry[6]) = (segment.to_bits(), lock_request.lease_us.into());
                 put_flags(&mut entry, &[(lock_request.shared, FLAG_SHARED), (lock_request.no_wait, FLAG_NO_WAIT)]);
+                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_LOCK
             }
             Operation::Unlock { segment, token } => {
@@ -206,11 +208,11 @@ impl Request {
             }
             Operation::Cancel { segment, request } => {
                 (entry[2], entry[6]) = (segment.to_bits(), request.0);
+                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_CANCEL
             }
             Operation::Collect => OP_COLLECT,
         };
-        put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
         entry[0] |= u64::from(op) << 32;
         entry
     }

@@ -270,15 +270,23 @@ impl PendingOperations {
         self.slot(step)?.pending.as_mut()
     }
 
-    /// Removes an operation, which ends now.
+    /// Removes an operation, which ends now. Always inlined: an operation that is returned is copied.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.slot(step)?.pending.take()?;
-        if pending.channel.is_parked() && self.parked.get(&(pending.channel, pending.request)) == Some(&step) {
-            self.parked.remove(&(pending.channel, pending.request));
+        if pending.channel.is_parked() {
+            self.forget_parked(pending.channel, pending.request, step);
         }
         self.free.push(step.index() as u32);
         assert!(self.free.len() <= self.slots.len(), "each slot is free once");
         Some(pending)
+    }
+
+    #[cold]
+    fn forget_parked(&mut self, channel: ChannelId, request: RequestId, step: StepId) {
+        if self.parked.get(&(channel, request)) == Some(&step) {
+            self.parked.remove(&(channel, request));
+        }
     }
 
     /// Takes the next operation whose deadline has passed.
