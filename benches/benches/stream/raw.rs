@@ -265,7 +265,7 @@ fn exchange(end: &mut End, trips: usize) -> io::Result<()> {
 
 /// Measures round trips of small messages.
 pub(crate) fn ping_pong(options: &Options) -> io::Result<()> {
-    if !options.wants("ping-pong") {
+    if !options.wants("64-byte ping-pong") {
         return Ok(());
     }
     for rows in [SLEEPING_ROWS, AWAKE_ROWS] {
@@ -286,7 +286,7 @@ pub(crate) fn ping_pong(options: &Options) -> io::Result<()> {
 
 /// Measures a stream in one direction. An operation is a write of 64 KiB.
 pub(crate) fn stream(options: &Options) -> io::Result<()> {
-    if !options.wants("stream") {
+    if !options.wants("64 KiB stream") {
         return Ok(());
     }
     for rows in [SLEEPING_ROWS, AWAKE_ROWS] {
