@@ -95,6 +95,14 @@ pub(crate) fn send_header(number: u32) -> [u8; SEND_HEADER_BYTES] {
     out
 }
 
+/// Returns the headers of DDP and RDMAP of read request `number`: last segment, queue 1, offset 0.
+pub(crate) fn request_header(number: u32) -> [u8; SEND_HEADER_BYTES] {
+    let mut out = send_header(number);
+    out[1] = 0x41;
+    out[9] = 1;
+    out
+}
+
 /// Returns the marker at `position` in a frame that starts at `start`.
 pub(crate) fn marker(start: u64, position: u64) -> [u8; MARKER_BYTES] {
     let [high, low] = ((position - start) as u16).to_be_bytes();
