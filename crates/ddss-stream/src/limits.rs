@@ -57,4 +57,4 @@ pub const PRIVATE_DATA_MAX: usize = 512;
 
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(WRITABLE_BYTES <= RING_BYTES);
-const _: () = assert!(WIRE_ADVERTISED_MAX <= u32::MAX as usize && WIRE_READ_MAX <= u32::MAX as usize);
+const _: () = assert!(WIRE_READ_MAX <= WIRE_ADVERTISED_MAX && WIRE_ADVERTISED_MAX <= u32::MAX as usize);

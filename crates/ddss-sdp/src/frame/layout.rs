@@ -14,6 +14,10 @@ const RUN_BYTES: usize = SPACING - MARKER_BYTES;
 pub(crate) const LENGTH_BYTES: usize = 2;
 /// Bytes of the headers of DDP and RDMAP of an untagged message.
 pub(crate) const SEND_HEADER_BYTES: usize = 18;
+/// Bytes of the headers of DDP and RDMAP of a tagged message.
+pub(crate) const TAGGED_HEADER_BYTES: usize = 14;
+/// Bytes of the frame of a tagged message before the payload.
+pub(crate) const HEAD_BYTES: usize = LENGTH_BYTES + TAGGED_HEADER_BYTES;
 /// Bytes of a frame before the payload.
 pub(crate) const PREFIX_BYTES: usize = LENGTH_BYTES + SEND_HEADER_BYTES + HEADER_BYTES;
 /// Bytes of the checksum field.

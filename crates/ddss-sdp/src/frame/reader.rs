@@ -2,13 +2,11 @@
 
 use crate::codec::HEADER_BYTES;
 use crate::error::SdpError;
-use crate::frame::ReadRequest;
 use crate::frame::layout::{
-    self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, LENGTH_BYTES, MARKER_BYTES, PREFIX_BYTES, SEND_HEADER_BYTES,
-    frame_bytes,
+    self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, HEAD_BYTES, LENGTH_BYTES, MARKER_BYTES, PREFIX_BYTES,
+    SEND_HEADER_BYTES, frame_bytes,
 };
-use crate::frame::read_request::REQUEST_BYTES;
-use crate::frame::segment::HEAD_BYTES;
+use crate::frame::read_request::{REQUEST_BYTES, ReadRequest};
 
 /// Ring of bytes from a socket, from which messages are read in place, around the markers.
 pub struct FrameReader {

@@ -5,15 +5,12 @@ use std::ops::Range;
 
 use crate::error::SdpError;
 use crate::frame::layout::{
-    self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, LENGTH_BYTES, MARKER_BYTES, SPACING, frame_bytes,
+    self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, HEAD_BYTES, MARKER_BYTES, SPACING, TAGGED_HEADER_BYTES, frame_bytes,
 };
-use crate::frame::{FrameReader, FrameWriter};
+use crate::frame::reader::FrameReader;
+use crate::frame::writer::FrameWriter;
 use crate::limits::FRAME_PAYLOAD_MAX;
 
-/// Bytes of the headers of DDP and RDMAP of a tagged message.
-const TAGGED_HEADER_BYTES: usize = 14;
-/// Bytes of a frame before the payload.
-pub(crate) const HEAD_BYTES: usize = LENGTH_BYTES + TAGGED_HEADER_BYTES;
 /// Bytes behind the payload at most: padding and checksum.
 const TRAILER_BYTES_MAX: usize = 3 + CHECKSUM_BYTES;
 /// Markers in a frame at most.

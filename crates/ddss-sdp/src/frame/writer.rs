@@ -2,10 +2,10 @@
 
 use crate::codec::HEADER_BYTES;
 use crate::error::SdpError;
-use crate::frame::ReadRequest;
 use crate::frame::layout::{
     self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, LENGTH_BYTES, PREFIX_BYTES, SEND_HEADER_BYTES, frame_bytes,
 };
+use crate::frame::read_request::ReadRequest;
 use crate::limits::SEAL_AHEAD_BYTES;
 
 /// Ring of frames that wait for a socket.

@@ -8,8 +8,8 @@ use ddss_sdp::{
     BasicStream, CopyLedger, FrameReader, FrameWriter, Framing, Plan, SdpError, StreamConfig, Terms, ZeroCopyOutcome,
 };
 
-use super::engine::{Incoming, Outgoing, ReadCall, frames};
 use super::remote_reads::RemoteReads;
+use super::socket_memory::{Incoming, Outgoing, ReadCall};
 use crate::limits::{WIRE_IN_PLACE_MIN, WIRE_READ_MAX};
 
 /// Basic stream whose fabric, frames in a ring, is in this process as well.
@@ -130,7 +130,7 @@ impl BasicOverFrames {
         if !self.reads.is_sending() {
             self.fill_frames();
             if !self.writer.is_empty() {
-                return frames(self.writer.parts());
+                return Outgoing::of_frames(self.writer.parts());
             }
         }
         let segment = memory.and_then(|memory| self.reads.outgoing(&mut self.writer, memory));

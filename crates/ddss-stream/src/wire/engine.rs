@@ -1,12 +1,11 @@
 //! Engines of both plans behind one set of calls: stream bytes in, bytes of the socket out, and back.
 
-use std::io::{IoSlice, IoSliceMut};
-
 use ddss_sdp::{
     Capabilities, CopyLedger, EnhancedStream, Framing, Place, Plan, SdpError, StreamConfig, Terms, ZeroCopyOutcome,
 };
 
 use super::basic::BasicOverFrames;
+use super::socket_memory::{Incoming, Outgoing, ReadCall};
 
 /// Returns where iWARP in user space carries out its work.
 #[must_use]
@@ -20,33 +19,6 @@ pub const fn capabilities() -> Capabilities {
         flow_control: Place::Kernel,
         remote_reads: Place::Software,
     }
-}
-
-/// Bytes for the socket.
-pub(super) enum Outgoing<'a> {
-    /// Nothing that may leave now.
-    Nothing,
-    /// Frames of the ring.
-    Frames([&'a [u8]; 2]),
-    /// A segment in the memory of the call.
-    Segment(Vec<IoSlice<'a>>),
-}
-
-/// Memory for bytes of the socket.
-pub(super) enum Incoming<'a> {
-    /// A part of the ring. It is empty while the application has to read first.
-    Frames(&'a mut [u8]),
-    /// A segment in the memory of the call.
-    Segment(Vec<IoSliceMut<'a>>),
-}
-
-/// Memory of a call to read.
-pub(super) struct ReadCall<'a> {
-    pub(super) out: &'a mut [u8],
-    /// True if the peer's memory may be read into `out`: the call can wait.
-    pub(super) can_place: bool,
-    /// True while a read of the peer's memory fills `out`.
-    pub(super) is_placing: bool,
 }
 
 /// Engine of one stream.
@@ -139,7 +111,7 @@ impl Engine {
     /// Returns bytes for the socket; [`sent`](Self::sent) follows. `memory` is that of the advertisement, if this call made it.
     pub(super) fn outgoing<'a>(&'a mut self, memory: Option<&'a [u8]>) -> Outgoing<'a> {
         match self {
-            Self::Enhanced(stream) => frames(stream.outgoing()),
+            Self::Enhanced(stream) => Outgoing::of_frames(stream.outgoing()),
             Self::Basic(basic) => basic.outgoing(memory),
         }
     }
@@ -221,8 +193,4 @@ impl Engine {
             Self::Basic(basic) => basic.messages(),
         }
     }
-}
-
-pub(super) fn frames(parts: [&[u8]; 2]) -> Outgoing<'_> {
-    if parts.iter().all(|part| part.is_empty()) { Outgoing::Nothing } else { Outgoing::Frames(parts) }
 }

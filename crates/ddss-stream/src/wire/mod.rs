@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod negotiation;
 mod remote_reads;
+mod socket_memory;
 mod start;
 mod state;
 mod stream;

@@ -9,9 +9,10 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, sendmsg};
 
-use super::engine::{Engine, Incoming, Outgoing, ReadCall};
+use super::engine::Engine;
 use super::error::refused;
 use super::negotiation::{Negotiation, Step};
+use super::socket_memory::{Incoming, Outgoing, ReadCall};
 
 /// State behind the lock of a stream.
 pub(super) struct WireState {

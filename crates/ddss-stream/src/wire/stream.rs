@@ -12,8 +12,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::config::WireConfig;
-use super::engine::ReadCall;
 use super::negotiation::Negotiation;
+use super::socket_memory::ReadCall;
 use super::state::{Interest, Lent, WireState};
 use crate::limits::{LINGER_LOOK_EVERY, WIRE_CLOSE_MAX, WIRE_UNSENT_MAX};
 use crate::sys;
