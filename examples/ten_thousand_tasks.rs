@@ -26,7 +26,7 @@ const LOCK_EVERY: u64 = 100;
 
 type Jobs = SharedMap<u64, u64, AsyncSegment>;
 
-/// What the tasks share.
+/// Handles that the tasks share.
 #[derive(Clone)]
 struct Shared {
     gate: AsyncSegment,
