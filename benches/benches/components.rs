@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use ddss_guard::{WORKLOADS, workload};
+use ddss_benches::regression::{WORKLOADS, workload};
 
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("components");

@@ -4,7 +4,7 @@
 //! bytes over the same path without DDSS. [`harness`] measures the limit right before and after each figure,
 //! interleaves the compared operations, and discards a pair when the limit itself moved. [`baseline`] has the limits,
 //! [`system`] has DDSS itself. The programs in `benches/` name the comparisons. [`report`] draws figures of their rows,
-//! [`scale_projection`] simulates larger clusters than two cores can run, and `ddss-guard` detects regressions.
+//! [`scale_projection`] simulates larger clusters than two cores can run, and [`regression`] detects regressions.
 //!
 //! ```
 //! use std::hint::black_box;
@@ -30,6 +30,7 @@
 
 pub mod baseline;
 pub mod harness;
+pub mod regression;
 pub mod report;
 pub mod scale_projection;
 pub mod system;

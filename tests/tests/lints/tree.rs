@@ -33,7 +33,6 @@ const RULES: &[MemberRule] = &[
     rule("ddss-apps", &["ddss-client", "ddss-stream", "ddss-testkit"], &["ddssd"]),
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
-    rule("ddss-guard", &["ddss-client", "ddss-core", "ddss-ipc", "ddss-verbs"], &["ddss-testkit"]),
     // As an application does, and with a node of their own.
     rule("ddss-examples", &["ddss-client", "ddssd"], &[]),
 ];
@@ -118,7 +117,6 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-sim",
     "ddss-tests",
     "ddss-benches",
-    "ddss-guard",
     "ddss-examples",
 ];
 

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use ddss_guard::Recorded;
+use ddss_benches::regression::Recorded;
 
 fn guard(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_guard")).args(words).output().unwrap()
@@ -47,8 +47,8 @@ fn guard_fails_on_longer_path_and_passes_on_equal_path() {
 // If this failed, the recorded numbers would belong to other workloads than the counted ones.
 #[test]
 fn recorded_files_in_the_repository_parse() {
-    for (name, least) in [("instructions.json", ddss_guard::WORKLOADS.len()), ("ratios.json", 5)] {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    for (name, least) in [("instructions.json", ddss_benches::regression::WORKLOADS.len()), ("ratios.json", 5)] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("guard").join(name);
         let kept = Recorded::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(kept.numbers.len(), least, "{name}");
         assert!(kept.tolerance > 0.0 && kept.tolerance < 0.5, "{name}");

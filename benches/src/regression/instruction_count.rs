@@ -17,16 +17,6 @@ pub enum CountError {
     Failed(String),
 }
 
-impl CountError {
-    /// Adds the workload's name to a failure.
-    pub fn named(self, workload: &str) -> CountError {
-        match self {
-            CountError::Failed(error) => CountError::Failed(format!("{workload}: {error}")),
-            CountError::NoValgrind(error) => CountError::NoValgrind(error),
-        }
-    }
-}
-
 impl fmt::Display for CountError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -41,13 +31,7 @@ impl std::error::Error for CountError {}
 /// Counts the instructions of one round of a workload: `program` runs with `words`, and the number of rounds behind
 /// them. `options` are further options of callgrind.
 pub fn instructions(program: &Path, words: &[&str], options: &[&str]) -> Result<f64, CountError> {
-    // A count does not depend on the load of the machine, so both runs go on at once.
-    let (short, long) = std::thread::scope(|scope| {
-        let short = scope.spawn(|| collected(program, words, options, ROUNDS[0]));
-        let long = collected(program, words, options, ROUNDS[1]);
-        (short.join(), long)
-    });
-    let short = short.map_err(|_| CountError::Failed("the thread of the shorter run panicked".to_owned()))?;
+    let [short, long] = ROUNDS.map(|rounds| collected(program, words, options, rounds));
     let more = long?.saturating_sub(short?);
     Ok(more as f64 / (ROUNDS[1] - ROUNDS[0]) as f64)
 }
