@@ -88,7 +88,8 @@ pub use ddss_core::{
     Refusal, ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
 pub use ddss_ipc::{
-    AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder, default_folder,
+    AttachError, FOLDER_VARIABLE, MemoryError, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder,
+    default_folder,
 };
 pub use error::Error;
 pub use segment::Segment;
