@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use roxmltree::{Document, Node};
+use serde_json::Value;
 
 fn notes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/notes")
@@ -79,6 +80,23 @@ fn labels_do_not_overlap() {
             }
         }
     }
+}
+
+// If this failed, two curves of a panel would be one curve for a reader. Lines and marks are those of style and dashes.
+#[test]
+fn curves_of_a_panel_look_different() {
+    let data: Value = serde_json::from_str(&fs::read_to_string(notes().join("figures.json")).unwrap()).unwrap();
+    let figures = data["pictures"].as_array().unwrap();
+    let panels = figures.iter().flat_map(|figure| figure["panels"].as_array().unwrap());
+    let mut read = 0;
+    for panel in panels.filter_map(|panel| panel.get("curves")) {
+        let curves = panel["curves"].as_array().unwrap();
+        let looks: BTreeSet<String> =
+            curves.iter().map(|curve| format!("{} {}", curve["curve_style"], curve["is_dashed"])).collect();
+        assert_eq!(looks.len(), curves.len(), "{}", panel["title"]);
+        read += curves.len();
+    }
+    assert!(read > 100, "only {read} curves were read");
 }
 
 /// Renderers with the arguments that make a PNG of FILE on their standard output.

@@ -72,7 +72,7 @@ fn counters() -> String {
 fn gauges() -> String {
     let mut table = head(&["metric", "meaning"]);
     for gauge in Gauge::ALL {
-        row(&mut table, &[&format!("`ddss_{}`", gauge.name()), gauge.help()]);
+        row(&mut table, &[&format!("`ddss_{}`", gauge.metric_name()), gauge.help()]);
     }
     table
 }

@@ -13,6 +13,7 @@
 //! * [`run_ddss`] runs the command line and [`Terminal`] runs it in a pseudo-terminal. [`commands`] lists its commands
 //!   and flags.
 //! * [`schema_complaints`] validates the JSON of a command against its schema.
+//! * [`public_api()`] lists the interface of a crate, for `scripts/public-api`.
 //! * [`PrivateMounts`] holds small file systems, to be filled up.
 //! * [`retry`] repeats a call until nodes are connected.
 //! * [`skipped`] reports a test that lacks a privilege or a program.
@@ -36,6 +37,7 @@ mod commands;
 mod environment;
 mod error;
 mod nodes;
+mod public_api;
 #[cfg(doctest)]
 mod readme;
 pub mod repo_lints;
@@ -57,4 +59,5 @@ pub use nodes::scripted_client::{ScriptedClient, pattern};
 pub use nodes::temp_node::{TempNode, free_tcp_port};
 pub use nodes::victim_member::VictimMember;
 pub use nodes::victim_node::VictimNode;
+pub use public_api::{CrateDocs, Docs, PublicApi, public_api};
 pub use retry::retry;

@@ -70,8 +70,8 @@ mod testing;
 mod value;
 
 pub use api::atomics::AtomicResult;
-pub use api::batch::Batch;
-pub use api::batch_call::BatchReply;
+pub use api::batches::batch::Batch;
+pub use api::batches::batch_call::BatchReply;
 pub use api::large_values::cursor::{SegmentReader, SegmentWriter};
 pub use api::lock::{LockGuard, LockOptions};
 pub use api::metadata::SegmentList;
@@ -88,7 +88,8 @@ pub use ddss_core::{
     Refusal, ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
 pub use ddss_ipc::{
-    AttachError, FOLDER_VARIABLE, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder, default_folder,
+    AttachError, FOLDER_VARIABLE, MemoryError, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder,
+    default_folder,
 };
 pub use error::Error;
 pub use segment::Segment;

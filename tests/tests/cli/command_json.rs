@@ -13,6 +13,8 @@ use ddss_testkit::{
 };
 use serde_json::Value;
 
+use crate::second_reader;
+
 /// Commands without JSON output; their raw output is for scripts already.
 const TEXT_ONLY: &[&str] = &["completions"];
 /// Command that becomes another program: its output is that program's.
@@ -25,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Held {
     commands: RefCell<BTreeSet<Vec<String>>>,
     schemas: RefCell<BTreeSet<String>>,
+    /// Validated lines, with their schemas.
+    lines: RefCell<Vec<(String, Value)>>,
 }
 
 impl Held {
@@ -53,6 +57,7 @@ impl Held {
         }
         let command = if words[0] == "cluster" { &words[..2] } else { &words[..1] };
         self.commands.borrow_mut().insert(command.iter().map(|word| (*word).to_owned()).collect());
+        self.lines.borrow_mut().extend(lines.iter().map(|line| (schema.clone(), line.clone())));
         self.schemas.borrow_mut().insert(schema);
         lines
     }
@@ -67,6 +72,7 @@ impl Held {
             let complaints = schema_complaints(&file, line);
             assert!(complaints.is_empty(), "{line}:\n{}", complaints.join("\n"));
         }
+        self.lines.borrow_mut().extend(lines.iter().map(|line| ("error".to_owned(), line.clone())));
         lines.into_iter().rfind(|line| !line["error"].is_null()).unwrap_or_default()
     }
 
@@ -104,6 +110,7 @@ fn json_output_of_each_command_matches_its_schema() {
     daemon.kill().unwrap();
     what_is_told_of_the_dead(&folder, &|words| held.ending(&folder, words, 4));
     held.is_whole();
+    second_reader::agrees("json_output_of_each_command_matches_its_schema", &held.lines.borrow());
 }
 
 fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {

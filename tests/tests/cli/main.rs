@@ -6,6 +6,7 @@ mod commands;
 mod demo;
 mod live_views;
 mod offline;
+mod second_reader;
 mod segment_commands;
 mod terminal;
 mod unhealthy_daemon;

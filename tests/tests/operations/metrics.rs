@@ -1,12 +1,13 @@
 //! The metrics endpoint, with correct and with bad HTTP clients.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, free_tcp_port};
+use ddss_testkit::{Daemon, DaemonOptions, free_tcp_port, skipped};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
@@ -86,6 +87,44 @@ fn metrics_endpoint_reports_the_daemon_counters() {
     assert!(head.contains("text/plain; version=0.0.4"));
 }
 
+/// Gives a page of metrics to Prometheus' own reader.
+fn promtool(metrics: &str) -> io::Result<Output> {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    child.stdin.take().unwrap().write_all(metrics.as_bytes())?;
+    child.wait_with_output()
+}
+
+// If this failed, Prometheus would refuse the page, or its users would miss types, units or help.
+#[test]
+fn promtool_accepts_every_metric() {
+    let (daemon, address) = monitored(DaemonOptions::new(1).unwrap().clustered());
+    let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
+    // Each of these makes rows of its own.
+    let segment = client.allocate("read", Spec::new(64)).unwrap();
+    segment.put(0, &[1; 8]).unwrap();
+    segment.get(0..8).unwrap();
+    drop(segment.lock().unwrap());
+    let (code, metrics) = get(address, "/metrics");
+    assert_eq!(code, 200);
+    let read = match promtool(&metrics) {
+        Ok(read) => read,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return skipped("promtool_accepts_every_metric", "there is no promtool");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    // Its findings about names and help end with a status, too.
+    let complaints = [read.stdout, read.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(read.status.success(), "{complaints:?}\n{metrics}");
+
+    let (name, _) = metrics.split_once("# HELP ").unwrap().1.split_once(' ').unwrap();
+    for wrong in [format!("{metrics}ddss_broken{{ 1\n"), metrics.replacen(&format!("# HELP {name} "), "# ", 1)] {
+        assert!(!promtool(&wrong).unwrap().status.success(), "promtool sees nothing wrong");
+    }
+}
+
 // If this failed, work would be sent to a node that cannot register names, or the other way round.
 #[test]
 fn node_is_ready_when_leader_is_known() {
@@ -135,7 +174,7 @@ fn node_with_failed_raft_log_is_not_ready() {
     for address in [first, second] {
         until_ready(address);
     }
-    let mut leave = std::process::Command::new(ddss_testkit::binary("ddss").unwrap());
+    let mut leave = Command::new(ddss_testkit::binary("ddss").unwrap());
     let left = leave.args(["cluster", "leave", "--dir"]).arg(two.folder()).output().unwrap();
     assert!(left.status.success(), "{}", String::from_utf8_lossy(&left.stderr));
     let status = two.process().wait(PATIENCE).unwrap().expect("a node that left ends by itself");
@@ -218,7 +257,7 @@ fn bad_http_requests_are_refused_and_delay_no_scrape() {
 fn metrics_port_is_off_by_default_and_conflict_is_reported() {
     let (_daemon, address) = monitored(DaemonOptions::new(1).unwrap());
     let folder = ddss_testkit::TempNode::new().unwrap();
-    let mut command = std::process::Command::new(ddss_testkit::binary("ddssd").unwrap());
+    let mut command = Command::new(ddss_testkit::binary("ddssd").unwrap());
     command.arg("--dir").arg(folder.path()).arg("--metrics-listen").arg(address.to_string());
     let output = command.output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr).into_owned();

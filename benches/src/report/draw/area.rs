@@ -63,18 +63,20 @@ pub(super) fn line(area: &Area<'_>, points: Vec<Point>, colour: RGBColor, width:
     area.draw(&PathElement::new(points, colour.stroke_width(width))).map_err(io::Error::other)
 }
 
-/// Line of a series, with dashes for a limit of the machine and where it is asked for.
+/// Line of a series, with dashes for a limit of the machine and where it is asked for; with dots for both at once.
 pub(super) fn series(area: &Area<'_>, points: &[Point], style: Style, is_dashed: bool) -> io::Result<()> {
     let look = style.colour().stroke_width(2);
-    if is_dashed || style == Style::Raw {
-        area.draw(&DashedPathElement::new(points.iter().copied(), 5, 4, look)).map_err(io::Error::other)
-    } else {
-        area.draw(&PathElement::new(points.to_vec(), look)).map_err(io::Error::other)
-    }
+    let dashes = |length, gap| area.draw(&DashedPathElement::new(points.iter().copied(), length, gap, look));
+    let drawn = match (is_dashed, style) {
+        (true, Style::Raw) => dashes(1, 3),
+        (true, _) | (_, Style::Raw) => dashes(5, 4),
+        _ => area.draw(&PathElement::new(points.to_vec(), look)),
+    };
+    drawn.map_err(io::Error::other)
 }
 
 /// Draws the mark of a series: each style has its own shape, so that colours are not needed to distinguish series.
-pub(super) fn mark(area: &Area<'_>, style: Style, (x, y): Point) -> io::Result<()> {
+pub(super) fn mark(area: &Area<'_>, style: Style, is_dashed: bool, (x, y): Point) -> io::Result<()> {
     let colour = style.colour().filled();
     let polygon = |points: Vec<Point>| area.draw(&Polygon::new(points, colour)).map_err(io::Error::other);
     match style {
@@ -84,6 +86,10 @@ pub(super) fn mark(area: &Area<'_>, style: Style, (x, y): Point) -> io::Result<(
         Style::Auto => polygon(diamond((x, y), 5)),
         Style::Peer => polygon(vec![(x - 5, y - 4), (x + 5, y - 4), (x, y + 5)]),
         Style::Without => rectangle(area, (x - 5, y - 2), (x + 5, y + 2), style.colour()),
+        Style::Raw if is_dashed => {
+            area.draw(&Circle::new((x, y), 4, WHITE.filled())).map_err(io::Error::other)?;
+            area.draw(&Circle::new((x, y), 4, style.colour().stroke_width(1))).map_err(io::Error::other)
+        }
         Style::Raw => area.draw(&Circle::new((x, y), 2, colour)).map_err(io::Error::other),
     }
 }
@@ -118,4 +124,33 @@ pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every style.
+    const STYLES: [Style; 7] =
+        [Style::Mq, Style::Rmq, Style::Rcq, Style::Auto, Style::Raw, Style::Peer, Style::Without];
+
+    // If this failed, a reader could not distinguish two series, or only by their colours.
+    #[test]
+    fn each_style_has_its_own_line_and_mark() {
+        let looks = STYLES.into_iter().flat_map(|style| [false, true].map(|is_dashed| (style, is_dashed)));
+        let drawn = |(style, is_dashed): (Style, bool)| {
+            let mut svg = String::new();
+            let area = SVGBackend::with_string(&mut svg, (60, 20)).into_drawing_area();
+            series(&area, &[(0, 10), (60, 10)], style, is_dashed).unwrap();
+            mark(&area, style, is_dashed, (30, 10)).unwrap();
+            area.present().unwrap();
+            drop(area);
+            // Without colours.
+            svg.split('#').map(|part| part.get(6..).unwrap_or(part)).collect::<String>()
+        };
+        let pictures: BTreeSet<String> = looks.map(drawn).collect();
+        assert_eq!(pictures.len(), 2 * STYLES.len());
+    }
 }

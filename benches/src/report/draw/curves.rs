@@ -61,7 +61,7 @@ pub(super) fn draw(root: &Area<'_>, curves: &Curves, at: Point, size: (u32, u32)
         let places: Vec<Point> = drawn.map(|point| chart.backend_coord(point)).collect();
         series(root, &places, curve.curve_style, curve.is_dashed)?;
         for place in places {
-            mark(root, curve.curve_style, place)?;
+            mark(root, curve.curve_style, curve.is_dashed, place)?;
         }
     }
     let first = xs().find(|first| x.has(*first)).unwrap_or(1.0);

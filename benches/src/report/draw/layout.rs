@@ -153,7 +153,7 @@ fn legend(area: &Area<'_>, entry: &Entry<'_>, (x, y): Point) -> io::Result<()> {
     match entry {
         Entry::Curve(_, style, is_dashed) => {
             series(area, &[(x, y), (x + 24, y)], *style, *is_dashed)?;
-            mark(area, *style, (x + 12, y))?;
+            mark(area, *style, *is_dashed, (x + 12, y))?;
         }
         Entry::Bar(_, style) => rectangle(area, (x + 4, y - 7), (x + 20, y + 6), style.colour())?,
         Entry::Paper => hollow(area, Style::Raw, (x + 12, y))?,

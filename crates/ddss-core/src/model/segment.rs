@@ -163,7 +163,8 @@ impl Permissions {
         Ok(Self { owner, mode: update.mode.unwrap_or(self.mode) })
     }
 
-    /// Returns the audience.
+    /// Returns the audience. For the daemon: users of the client see no audiences.
+    #[doc(hidden)]
     pub fn audience(&self) -> Audience {
         Audience { owner: self.owner, mode: self.mode & 0o444 }
     }

@@ -317,7 +317,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Returns the layout of a table's records; `None` for a plain segment.
+    /// Returns the layout of a table's records; `None` for a plain segment. For the daemon and the client itself.
+    #[doc(hidden)]
     pub const fn layout(&self) -> Option<TableLayout> {
         TableLayout::new(self.row_bytes)
     }

@@ -168,8 +168,8 @@ impl Request {
                 put_flags(&mut entry, &[(token.is_some(), FLAG_TOKEN)]);
                 OP_ATOMIC
             }
-            Operation::Await { segment, above } => {
-                (entry[2], entry[6]) = (segment.to_bits(), above.0);
+            Operation::Await { segment, offset, above } => {
+                (entry[2], entry[3], entry[6]) = (segment.to_bits(), offset, above.0);
                 put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_AWAIT
             }
@@ -342,7 +342,7 @@ impl Request {
                 Ok(Operation::CommitUpload { segment, offset, upload, conditions })
             }
             OP_DROP_UPLOAD => Ok(Operation::DropUpload { segment, upload: UploadId(take_u32(entry[6])?) }),
-            OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
+            OP_AWAIT => Ok(Operation::Await { segment, offset, above: Version(entry[6]) }),
             OP_LOCK => {
                 let lease_us = take_lease(entry[6])?;
                 let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);

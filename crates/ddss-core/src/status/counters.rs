@@ -100,6 +100,13 @@ named! {
     }
 }
 
+impl Gauge {
+    /// Name as a metric. Prometheus wants seconds where the status page counts whole nanoseconds.
+    pub fn metric_name(self) -> &'static str {
+        if self == Gauge::LatencyNs { "latency_seconds" } else { self.name() }
+    }
+}
+
 named! {
     /// Kind of request. The index is the operation's number in a request; index 0 is for invalid requests.
     Kind {

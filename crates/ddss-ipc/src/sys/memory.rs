@@ -24,6 +24,12 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use super::sigbus::{MappedFile, exit_on_lost_file};
 
 /// Reasons for which memory cannot be shared or accessed.
+///
+/// ```
+/// use ddss_ipc::{MemoryError, SharedMemory};
+///
+/// assert!(matches!(SharedMemory::create("nothing", 0), Err(MemoryError::Empty)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {

@@ -54,8 +54,15 @@ pub(super) fn exposition(all: &[Status]) -> String {
         text.each(all, &name, "", |status| status.counter(counter));
     }
     for &gauge in Gauge::ALL {
-        text.head(gauge.name(), "gauge", gauge.help());
-        text.each(all, gauge.name(), "", |status| status.gauge(gauge));
+        let name = gauge.metric_name();
+        text.head(name, "gauge", gauge.help());
+        if gauge == Gauge::LatencyNs {
+            for status in all {
+                text.line(name, &with_shard(status, ""), status.gauge(gauge) as f64 / 1e9);
+            }
+        } else {
+            text.each(all, name, "", |status| status.gauge(gauge));
+        }
     }
     operations(&mut text, all);
     text.head("failures_total", "counter", "failures reported to clients, by kind");

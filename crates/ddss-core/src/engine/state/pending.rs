@@ -4,7 +4,7 @@ use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
 use crate::engine::ids::{BufferId, StepId};
 use crate::engine::requester::Requester;
-use crate::engine::state::lock_queue::PendingOp;
+use crate::engine::state::lock_queue::{PendingOp, Watcher};
 use crate::engine::state::memory::staging::Ticket;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX, PARKED_OPERATIONS_MAX};
 use crate::model::segment::{Name, Principal};
@@ -188,9 +188,17 @@ pub(crate) struct PendingRecord {
     pub(crate) now: Now,
     pub(crate) segment: SegmentId,
     pub(crate) requester: Requester,
+    pub(crate) row: u64,
     /// Place of the record in the pool.
     pub(crate) place: RecordPlace,
-    pub(crate) op: PendingOp,
+    pub(crate) op: RecordOp,
+}
+
+/// Operation on a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RecordOp {
+    Call(PendingOp),
+    Watch(Watcher),
 }
 
 #[derive(Debug, Default)]
