@@ -69,11 +69,16 @@ impl Cluster {
 
     /// Starts two daemons with this placement.
     pub fn pair(placement: Placement) -> Rc<Cluster> {
+        Cluster::pair_with(placement, POOL_BYTES)
+    }
+
+    /// Starts two daemons with this placement and this much memory for segments.
+    pub fn pair_with(placement: Placement, pool_bytes: u64) -> Rc<Cluster> {
         let new = |node, core| DaemonOptions::new(node).expect("a free port is to be had").core(core);
         let (own, home) = (new(1, placement.own), new(2, placement.home));
         let own = own.peer(&home);
         let home = home.peer(&own);
-        Cluster::start(vec![own, home])
+        Cluster::start_with(vec![own, home], pool_bytes)
     }
 
     /// Starts two daemons with this placement, one in each of two namespaces.
@@ -126,8 +131,12 @@ impl Cluster {
     }
 
     fn start(options: Vec<DaemonOptions>) -> Rc<Cluster> {
+        Cluster::start_with(options, POOL_BYTES)
+    }
+
+    fn start_with(options: Vec<DaemonOptions>, pool_bytes: u64) -> Rc<Cluster> {
         let start =
-            |options: DaemonOptions| on_all_cores(|| options.pool_bytes(POOL_BYTES).start()).expect("a daemon starts");
+            |options: DaemonOptions| on_all_cores(|| options.pool_bytes(pool_bytes).start()).expect("a daemon starts");
         Rc::new(Cluster { daemons: options.into_iter().map(start).collect(), awake: Cell::new(true) })
     }
 

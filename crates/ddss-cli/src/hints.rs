@@ -58,6 +58,7 @@ fn step_after(failure: Failure) -> Option<&'static str> {
         Failure::VersionGone => "`ddss history NAME` lists the versions that remain",
         Failure::Locked | Failure::LockLost => "`ddss locks NAME` shows the holder of the lock",
         Failure::Contended => "take the lock of the segment, or read fewer bytes at once",
+        Failure::Damaged => "`ddss get` copies the other rows; `ddss release NAME` frees the table",
         Failure::Unsupported => "compare the releases of all nodes: `ddss nodes`, and `ddssd --version` on each",
         Failure::GoingDown => "`ddss status` shows when a daemon serves again",
         _ => return None,

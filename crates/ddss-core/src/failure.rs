@@ -127,10 +127,15 @@ pub enum Failure {
     /// The lease of a lock is zero or above the maximum.
     #[error("the lease is zero or above {} minutes: ask for less, and renew it", LEASE_MAX_US / 60_000_000)]
     BadLease = 34,
+    /// The state word of a table's row is one that no commit leaves behind. Other rows are not affected.
+    #[error(
+        "the row is damaged: its state word belongs to a commit that never ended (copy the other rows, and release the table)"
+    )]
+    Damaged = 35,
 }
 
 impl Failure {
-    const ALL: [Failure; 32] = [
+    const ALL: [Failure; 33] = [
         Failure::NotFound,
         Failure::AlreadyExists,
         Failure::OutOfRange,
@@ -163,6 +168,7 @@ impl Failure {
         Failure::UploadGone,
         Failure::UploadsFull,
         Failure::BadLease,
+        Failure::Damaged,
     ];
 
     /// Returns the number on the wire.
@@ -202,6 +208,7 @@ impl Outcome {
     }
 
     /// Decodes the two bytes; an unknown kind reads as indeterminate.
+    #[inline]
     pub fn from_bytes(bytes: [u8; 2]) -> Self {
         match bytes[0] {
             Self::DONE => Outcome::Done,

@@ -103,7 +103,7 @@ impl Pair {
         let from = Payload::inline(&[1; 8]).unwrap();
         [
             Operation::Lock { segment, lock_request },
-            Operation::Await { segment, above: Version(0) },
+            Operation::Await { segment, offset: 0, above: Version(0) },
             Operation::Put { segment, offset: 0, from, conditions: PutConditions::default() },
             Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
             Operation::Get { segment, offset: 0, into, inline: true, options },
@@ -245,7 +245,12 @@ fn parked_wait_ends_by_cancel_event_and_detach_locally_and_at_home() {
         // A client that is gone leaves nothing, here and at the home.
         pair.ask(0, OTHER, 10, lock);
         for id in 20..120 {
-            pair.park(at, CLIENT, id, if id % 2 == 0 { lock } else { Operation::Await { segment, above: Version(9) } });
+            pair.park(
+                at,
+                CLIENT,
+                id,
+                if id % 2 == 0 { lock } else { Operation::Await { segment, offset: 0, above: Version(9) } },
+            );
         }
         assert_eq!((pair.engines[at].parked(), pair.engines[0].locks()), (100, (1, 50)));
         pair.engines[at].detach(NOW, CLIENT);

@@ -53,6 +53,12 @@ pub enum SdpError {
     /// The header of a frame is not that of the next message.
     #[error("cannot read a frame whose header is not that of send {0}: close the connection")]
     FrameHeader(u32),
+    /// A read response is malformed, or is not that of the request.
+    #[error("cannot accept a read response that does not continue the request: close the connection")]
+    ReadResponse,
+    /// A read request names memory that is not advertised.
+    #[error("cannot serve a read of memory with key {0} that is not advertised: close the connection")]
+    ReadRequest(u32),
     /// A marker does not point to the start of its frame.
     #[error("cannot accept the marker at stream position {0}: close the connection")]
     Marker(u64),

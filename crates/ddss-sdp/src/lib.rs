@@ -71,6 +71,6 @@ pub use engine::{
     ZeroCopyOutcome, accept, connect, finish_connect,
 };
 pub use error::SdpError;
-pub use frame::{FrameReader, FrameWriter, Framing};
+pub use frame::{FrameReader, FrameWriter, Framing, IncomingSegment, OutgoingSegment, ReadRequest, Segment};
 pub use ledger::CopyLedger;
 pub use plan::{Buffering, Capabilities, Coalescing, FlowControl, Place, Plan};

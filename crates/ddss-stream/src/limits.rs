@@ -42,6 +42,14 @@ pub const WIRE_CLOSE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a stream on the wire that the kernel has and has not sent. With 128 KiB a slow receiver gets few large frames, and the
 /// bandwidth on loopback is that without the limit (`cargo bench --bench wire`).
 pub const WIRE_UNSENT_MAX: u32 = 128 << 10;
+/// Bytes from which a write without a copy advertises its memory. Below it the request costs more than the copies.
+pub const WIRE_ZERO_COPY_MIN: usize = 256 << 10;
+/// Bytes of one advertisement at most.
+pub const WIRE_ADVERTISED_MAX: usize = 1 << 30;
+/// Room from which a call to read reads the peer's memory in place. With less, each request would wait for few bytes.
+pub const WIRE_IN_PLACE_MIN: usize = 32 << 10;
+/// Bytes of one read of the peer's memory at most: those that a call can leave behind if it ends early.
+pub const WIRE_READ_MAX: usize = 4 << 20;
 /// Interval between two looks at what the peer's kernel has.
 pub const LINGER_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of private data in a start frame of MPA.
@@ -49,3 +57,4 @@ pub const PRIVATE_DATA_MAX: usize = 512;
 
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(WRITABLE_BYTES <= RING_BYTES);
+const _: () = assert!(WIRE_READ_MAX <= WIRE_ADVERTISED_MAX && WIRE_ADVERTISED_MAX <= u32::MAX as usize);

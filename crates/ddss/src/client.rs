@@ -91,9 +91,14 @@ impl Client {
         Ok(Client(self.1.at(shard)?, Arc::clone(&self.1), Arc::clone(&self.2)))
     }
 
+    /// Returns the shard that serves a name.
+    pub(crate) fn shard_of(&self, name: &Name) -> u8 {
+        Shard::index_of(name, self.shard_count())
+    }
+
     /// Returns this client bound to the shard that serves a name.
     pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
-        self.at_shard(Shard::index_of(name, self.shard_count()))
+        self.at_shard(self.shard_of(name))
     }
 
     /// Returns the default deadline of a call.

@@ -70,8 +70,8 @@ mod testing;
 mod value;
 
 pub use api::atomics::AtomicResult;
-pub use api::batch::Batch;
-pub use api::batch_call::BatchReply;
+pub use api::batches::batch::Batch;
+pub use api::batches::batch_call::BatchReply;
 pub use api::large_values::cursor::{SegmentReader, SegmentWriter};
 pub use api::lock::{LockGuard, LockOptions};
 pub use api::metadata::SegmentList;

@@ -105,6 +105,7 @@ impl SegmentLocation {
     }
 
     /// Checks a range that one request moves, before anything is sent; no sum here can overflow.
+    #[inline]
     pub(crate) fn check(&self, action: &'static str, offset: u64, end: u128) -> Result<usize, Error> {
         self.check_length(action, offset, end, TRANSFER_BYTES_MAX)
     }
@@ -114,15 +115,25 @@ impl SegmentLocation {
         self.check_length(action, offset, end, VALUE_BYTES_MAX)
     }
 
+    #[inline]
     fn check_length(&self, action: &'static str, offset: u64, end: u128, longest: usize) -> Result<usize, Error> {
-        let target = || self.name.to_string();
+        if u128::from(offset) <= end
+            && end <= u128::from(self.bytes)
+            && let Ok(length) = usize::try_from(end - u128::from(offset))
+            && length <= longest
+        {
+            return Ok(length);
+        }
+        Err(self.range_error(action, offset, end))
+    }
+
+    #[cold]
+    fn range_error(&self, action: &'static str, offset: u64, end: u128) -> Error {
+        let target = self.name.to_string();
         if u128::from(offset) > end || end > u128::from(self.bytes) {
-            return Err(Error::OutOfRange { action, target: target(), offset, end, bytes: self.bytes });
+            return Error::OutOfRange { action, target, offset, end, bytes: self.bytes };
         }
-        match usize::try_from(end - u128::from(offset)) {
-            Ok(length) if length <= longest => Ok(length),
-            _ => Err(Error::Failed { action, target: target(), failure: Failure::TooLarge }),
-        }
+        Error::Failed { action, target, failure: Failure::TooLarge }
     }
 
     /// Plans the renewal of a lock's lease.
@@ -140,8 +151,8 @@ impl SegmentLocation {
         self.plan("get", operation).receives(length)
     }
 
-    /// Plans a get, and decodes its reply into the caller's bytes.
-    #[inline]
+    /// Plans a get, and decodes its reply into the caller's bytes. Always inlined: a plan that is returned is copied.
+    #[inline(always)]
     pub(crate) fn get<'a>(
         &'a self,
         offset: u64,
@@ -164,8 +175,8 @@ impl SegmentLocation {
         self.plan("put", Operation::Put { segment, offset, from, conditions }).sends(outgoing)
     }
 
-    /// Plans a put.
-    #[inline]
+    /// Plans a put. Always inlined, as a get.
+    #[inline(always)]
     pub(crate) fn put<'a>(
         &'a self,
         offset: u64,

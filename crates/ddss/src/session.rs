@@ -101,7 +101,7 @@ impl Inner {
 
     /// Returns a session with a daemon that is not known to be gone. Waits for the next daemon until the deadline,
     /// which is computed when needed. `harmless` marks a call without side effects, which any daemon may run.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn session(&self, time: &mut Deadline, harmless: bool) -> Result<Guard<Arc<Session>>, Error> {
         let current = self.current.load();
         if !current.attachment.is_unusable() {

@@ -5,8 +5,9 @@
 
 use std::error::Error;
 use std::io::{BufRead, Write};
+use std::time::Duration;
 
-use ddss::{Client, LockGuard, Model, Segment, SharedMap, Spec, Strategy, Version};
+use ddss::{Client, LockGuard, LockOptions, Model, Segment, SharedMap, Spec, Strategy, Version};
 use ddss_testkit::pattern;
 
 /// Number of keys that `map-churn` inserts and removes.
@@ -116,6 +117,10 @@ fn obey(
         }
         ["newer", version] => Ok(format!("version {}", current?.wait_newer_than(Version(version.parse()?))?.version.0)),
         ["lock"] => Ok(format!("version {}", held.insert(current?.lock()?).version().0)),
+        ["lock-alive", lease_ms] => {
+            let options = LockOptions::new().lease(Duration::from_millis(lease_ms.parse()?)).keep_alive();
+            Ok(format!("token {}", held.insert(current?.lock_with(options)?).token()))
+        }
         ["put-held", length, seed] => {
             let bytes = pattern(seed.parse()?, length.parse()?);
             Ok(format!("version {}", held.as_ref().ok_or("no lock")?.put(0, &bytes)?.version.0))

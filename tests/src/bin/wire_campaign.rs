@@ -2,7 +2,10 @@
 //!
 //! ```sh
 //! cargo run --release -p ddss-tests --bin wire_campaign -- [COUNT] [SEED]
+//! cargo run --release -p ddss-tests --bin wire_campaign -- ledger
 //! ```
+//!
+//! `ledger` moves bytes without a copy and prints the copies of both ends.
 //!
 //! Each end is a process. One of them is killed at a random moment, from the first byte of the handshake on.
 #![forbid(unsafe_code)]
@@ -10,13 +13,13 @@
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss_stream::wire::WireConfig;
-use ddss_stream::{Listener, Stream, TransportPolicy};
+use ddss_stream::{Listener, Stream, TransportPolicy, WriteHalf};
 
 /// Longest time that a process may take to end. What is slower hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -25,14 +28,20 @@ const SLOW: Duration = Duration::from_secs(1);
 const KILLS: u64 = 10_000;
 /// Longest time from the accepted connection to the kill, in microseconds. A handshake takes some hundred.
 const DELAY_US: u64 = 4_000;
-/// Ways to move bytes: plan, and which ends write.
-const MODES: u64 = 6;
-const ARGUMENTS: &str = "usage: wire_campaign [COUNT] [SEED]";
+/// Ways to move bytes: three plans, and which ends write.
+const MODES: u64 = 9;
+/// Bytes of a write without a copy at least.
+const IN_PLACE: u64 = 256 << 10;
+/// Bytes whose copies are counted.
+const LEDGER_BYTES: usize = 8 << 20;
+const ARGUMENTS: &str = "usage: wire_campaign [COUNT] [SEED] | ledger";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["end", port, mode, seed] => run_end(port, mode, seed),
+        ["ledger"] => run_ledger(),
+        ["ledger", port] => run_ledger_end(port).map_err(|error| error.to_string()),
         [] => run(KILLS, 1),
         [count] => count.parse().map_err(|_| ARGUMENTS.to_owned()).and_then(|count| run(count, 1)),
         [count, seed] => match (count.parse(), seed.parse()) {
@@ -109,9 +118,14 @@ struct End {
 
 impl End {
     fn start(arguments: [&str; 3]) -> Result<Self, String> {
+        let [port, mode, seed] = arguments;
+        Self::start_with(&["end", port, mode, seed])
+    }
+
+    fn start_with(arguments: &[&str]) -> Result<Self, String> {
         let started = || -> io::Result<Self> {
             let mut command = Command::new(env::current_exe()?);
-            let mut process = command.arg("end").args(arguments).stdout(Stdio::piped()).spawn()?;
+            let mut process = command.args(arguments).stdout(Stdio::piped()).spawn()?;
             let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
             Ok(Self { process, output: BufReader::new(output) })
         };
@@ -147,20 +161,19 @@ impl Drop for End {
 fn run_end(port: &str, mode: &str, seed: &str) -> Result<String, String> {
     let port: u16 = port.parse().map_err(|_| ARGUMENTS)?;
     let (mode, seed): (u64, u64) = (mode.parse().map_err(|_| ARGUMENTS)?, seed.parse().map_err(|_| ARGUMENTS)?);
-    let mut config = WireConfig::default();
-    if mode.is_multiple_of(2) {
-        config = config.basic();
-    }
+    let config = WireConfig::default();
+    let config = [config.basic(), config, config.zero_copy()][(mode % 3) as usize];
     let policy = TransportPolicy::Wire(config);
     let is_acceptor = port == 0;
     let stream = if is_acceptor { accept(policy) } else { Stream::connect_with(address(port), &policy) };
     // The peer may be killed during the handshake.
     let Ok(stream) = stream else { return Ok("0".to_owned()) };
-    let is_writer = [true, is_acceptor, !is_acceptor][(mode / 2 % 3) as usize];
+    let is_writer = [true, is_acceptor, !is_acceptor][(mode / 3 % 3) as usize];
     let (mut reading, mut writing) = stream.split();
     let writer = thread::spawn(move || {
         let mut position = 0;
-        while is_writer && write_piece(&mut writing, seed, &mut position).is_ok() {}
+        let is_zero_copy = config.plan.zero_copy;
+        while is_writer && write_piece(&mut writing, seed, &mut position, is_zero_copy).is_ok() {}
         // The direction stays open until the peer is gone.
         writing
     });
@@ -173,6 +186,36 @@ fn run_end(port: &str, mode: &str, seed: &str) -> Result<String, String> {
     }
     drop(writer.join().map_err(|_| "the writer panicked")?);
     Ok(read.to_string())
+}
+
+/// Moves bytes from one process to another one; returns the copies of both.
+fn run_ledger() -> Result<String, String> {
+    let mut acceptor = End::start_with(&["ledger", "0"])?;
+    let mut connector = End::start_with(&["ledger", &acceptor.line()?])?;
+    for end in [&mut connector, &mut acceptor] {
+        end.wait()?;
+    }
+    acceptor.line()?;
+    Ok(format!("{} {}", connector.line()?, acceptor.line()?))
+}
+
+fn run_ledger_end(port: &str) -> io::Result<String> {
+    let port: u16 = port.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
+    let policy = TransportPolicy::Wire(WireConfig::default().zero_copy());
+    let bytes: Vec<u8> = (0..LEDGER_BYTES as u64).map(|position| byte_at(1, position)).collect();
+    let mut stream = if port == 0 { accept(policy)? } else { Stream::connect_with(address(port), &policy)? };
+    let ledger = |stream: &Stream| stream.as_wire().map(ddss_stream::wire::WireStream::ledger).unwrap_or_default();
+    if port != 0 {
+        let in_place = stream.write_zero_copy(&bytes)?;
+        stream.shutdown(Shutdown::Write)?;
+        return Ok(format!("in_place={in_place} send_copied={}", ledger(&stream).send_copied));
+    }
+    let mut read = vec![0; LEDGER_BYTES];
+    stream.read_exact(&mut read)?;
+    if read != bytes || stream.read(&mut [0])? != 0 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(format!("read={} receive_copied={}", read.len(), ledger(&stream).receive_copied))
 }
 
 fn accept(policy: TransportPolicy) -> io::Result<Stream> {
@@ -188,12 +231,14 @@ fn address(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
 }
 
-fn write_piece(to: &mut impl Write, seed: u64, position: &mut u64) -> io::Result<()> {
-    // Pieces from one byte to some frames.
-    let bytes = 1 + byte_at(seed, *position ^ 77) as u64 * [1, 40, 700][(*position % 3) as usize];
+fn write_piece(to: &mut WriteHalf, seed: u64, position: &mut u64, is_zero_copy: bool) -> io::Result<()> {
+    // Pieces from one byte to some frames, and of every second one in place the bytes of a few reads.
+    let factor = byte_at(seed, *position ^ 77) as u64;
+    let least = if is_zero_copy && factor.is_multiple_of(2) { IN_PLACE } else { 1 };
+    let bytes = least + factor * [1, 40, 700][(*position % 3) as usize];
     let piece: Vec<u8> = (*position..*position + bytes).map(|position| byte_at(seed, position)).collect();
     *position += bytes;
-    to.write_all(&piece)
+    if least == IN_PLACE { to.stream().write_zero_copy(&piece).map(|_| ()) } else { to.write_all(&piece) }
 }
 
 fn byte_at(seed: u64, position: u64) -> u8 {

@@ -16,6 +16,12 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("watcher", "2000 event streams of one client saw the last of 20 events, with no wake in vain"),
     ("feature_flags", "6 services on two nodes saw all 40 flags on, each change whole"),
     ("session_cache", "500 sessions, each begun once, with all requests of both services"),
+    ("rate_limiter", "4 services on two nodes: each token of 20 customers admitted one request"),
+    (
+        "shared_matrix",
+        "48 blocks by workers on two nodes, the one of a dead worker recovered, and the product is right",
+    ),
+    ("ten_thousand_tasks", "10000 tasks of one client passed a gate at once: 2000 jobs, each done by one of them"),
     ("axum_service", "200 visits through two services: both count all of them"),
 ];
 

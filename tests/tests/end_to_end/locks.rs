@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use ddss::{Client, LockOptions, Segment};
 use ddss_testkit::{Daemon, ScriptedClient};
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
@@ -90,4 +91,51 @@ fn lock_is_released_when_holder_or_its_node_dies() {
     b.kill().unwrap();
     assert_eq!(reply(&mut on_a, "lock"), "ok version 2");
     assert_eq!(reply(&mut on_a, "put-held 64 3"), "ok version 3");
+}
+
+/// Waits until the remaining lease of the holder has grown: its client has renewed it.
+fn wait_for_renewal(segment: &Segment) {
+    let end = Instant::now() + 3 * PATIENCE;
+    let left = || segment.stat().unwrap().holder.map_or(0, |holder| holder.lease_left_us);
+    let mut last = left();
+    loop {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = left();
+        if now > last {
+            return;
+        }
+        assert!(Instant::now() < end, "the lease is not renewed");
+        last = now;
+    }
+}
+
+// If this failed, a leader that was killed would stay leader, or renewals of a dead process would keep others out.
+#[test]
+fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
+    const LEASE_MS: u64 = 4000;
+    let [a, b] = Daemon::pair().unwrap();
+    let own = Client::builder().folder(a.folder()).timeout(3 * PATIENCE).connect().unwrap();
+    let segment = own.allocate("led", ddss::Spec::new(64)).unwrap();
+    let mut last = 0;
+    for daemon in [&a, &b] {
+        let mut leader = client(daemon);
+        assert!(soon(&mut leader, "open led").starts_with("ok"));
+        let reply = reply(&mut leader, &format!("lock-alive {LEASE_MS}"));
+        let token: u64 = reply.strip_prefix("ok token ").expect(&reply).parse().unwrap();
+        assert!(token > last, "{token} came after {last}");
+        // A leader that lives leads longer than one lease: nobody else got the lock meanwhile.
+        for _ in 0..4 {
+            wait_for_renewal(&segment);
+        }
+        let refused = segment.lock_with(LockOptions::new().no_wait()).map(drop).unwrap_err();
+        assert_eq!(refused.failure(), Some(ddss::Failure::Locked));
+        leader.kill().unwrap();
+        let next = segment.lock().unwrap();
+        assert!(next.token() > token);
+        last = next.token();
+        next.put(0, b"the next leader").unwrap();
+        next.unlock().unwrap();
+        let listing = segment.stat().unwrap();
+        assert_eq!((listing.holders, listing.holder), (0, None), "a dead process renewed its lease");
+    }
 }

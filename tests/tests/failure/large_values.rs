@@ -1,12 +1,15 @@
 //! Large puts whose writer or home is killed: the old value or the new one is there, whole, and no memory is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, Segment, Spec, Storage};
+use ddss::{AsyncSegment, Client, Failure, Segment, Spec, Storage};
 use ddss_testkit::{Daemon, DaemonOptions, binary, retry};
+use std::future::Future;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::task::Poll;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -139,4 +142,40 @@ fn large_value_from_another_node_is_whole_under_every_model() {
         }
         here.release().unwrap();
     }
+}
+
+// If this failed, a task that gives up would leave half of a value, or fill the home's memory with parts.
+#[test]
+fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory() {
+    let [home, other] = pair();
+    let segment = client(&home).allocate("large", Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
+    segment.put(0, &pattern(0, BYTES)).unwrap();
+    // One client each: its end would free the parts.
+    let writers = [&home, &other].map(|node| AsyncSegment::from(&retry(|| client(node).open("large"))));
+    for round in 1..=16u64 {
+        let writer = &writers[round as usize % 2];
+        let value = pattern(round, BYTES);
+        let (parts, sent) = (round % 8 + 1, AtomicU64::new(0));
+        let mut put =
+            Box::pin(writer.put_with_progress(0, &value, |done, _| sent.store(done >> 20, Ordering::Relaxed)));
+        let ended = ddss_testkit::block_on(std::future::poll_fn(|context| match put.as_mut().poll(context) {
+            _ if sent.load(Ordering::Relaxed) >= parts => Poll::Ready(None),
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => Poll::Pending,
+        }));
+        assert!(ended.is_none(), "round {round} ended before it was dropped: {ended:?}");
+        drop(put);
+        // The client goes on, with the channel that the put used.
+        assert_eq!(ddss_testkit::block_on(writer.stat()).unwrap().info.bytes, BYTES as u64);
+        assert_eq!(seed_of(&segment, [0, round]), 0, "a put was committed that lacks parts");
+    }
+    for writer in &writers {
+        let ended = retry(|| match ddss_testkit::block_on(writer.put(0, &pattern(50, BYTES))) {
+            // The home has yet to see the end of the last future.
+            Err(error) if error.failure() == Some(Failure::UploadsFull) => Err(error),
+            ended => Ok(ended),
+        });
+        ended.unwrap();
+    }
+    assert!(segment.get(..).unwrap()[..] == pattern(50, BYTES)[..]);
 }

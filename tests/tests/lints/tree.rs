@@ -16,7 +16,7 @@ const RULES: &[MemberRule] = &[
     // Without dependencies, so that the fabric stands alone.
     rule("ddss-admission", &[], &[]),
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
-    rule("ddss-verbs", &["ddss-admission"], &[]),
+    rule("ddss-verbs", &["ddss-admission"], &["ddss-sdp"]),
     rule("ddss-runtime", &[], &[]),
     rule("ddss-sdp", &[], &[]),
     // The examples of the client crate start a daemon of their own.

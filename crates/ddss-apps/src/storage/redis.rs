@@ -93,6 +93,17 @@ impl RedisClient {
         self.expect_bulk(into)
     }
 
+    /// Reads the values of keys by commands that are sent together, each into `into`; returns how many there are.
+    pub fn get_many<K: AsRef<[u8]>>(&mut self, keys: &[K], into: &mut [u8]) -> Result<usize, Error> {
+        keys.iter().for_each(|key| self.note(&[b"GET", key.as_ref()]));
+        self.send()?;
+        let mut found = 0;
+        for _ in keys {
+            found += usize::from(self.expect_bulk(into)?);
+        }
+        Ok(found)
+    }
+
     /// Writes the value of a key.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.note(&[b"SET", key, value]);

@@ -20,6 +20,8 @@ use crate::request::ranges::Ranges;
 use crate::{ChannelId, Failure, NodeId, Outcome, RequestId, SegmentId};
 
 impl Engine {
+    /// Always inlined: a call with an operation costs a null request 8 % more instructions.
+    #[inline(always)]
     pub(crate) fn dispatch(
         &mut self,
         now: Now,
@@ -85,9 +87,10 @@ impl Engine {
             Operation::Lock { segment, lock_request } if self.is_home(segment) => {
                 self.home().submit_client_op(now, &caller, segment, PendingOp::Lock(lock_request))?;
             }
-            Operation::Await { segment, above } if self.is_home(segment) => {
+            Operation::Await { segment, offset, above } if self.is_home(segment) => {
                 let (requester, deadline_us) = (caller.requester(), caller.deadline_us);
-                self.home().await_at_home(now, segment, caller.principal, Watcher { requester, above, deadline_us })?;
+                let watcher = Watcher { requester, row: 0, above, deadline_us };
+                self.home().await_at_home(now, segment, caller.principal, offset, watcher)?;
             }
             Operation::Unlock { segment, token } if self.is_home(segment) => {
                 let fields =

@@ -154,10 +154,11 @@ impl Engine {
                     Waiter { requester: Requester::Peer(node, step), principal, op, deadline_us: deadline(timeout_us) };
                 self.home().submit_op(now, segment, waiter).map_err(|failure| (step, failure))
             }
-            Message::Await { step, principal, segment, above, timeout_us } => {
+            Message::Await { step, principal, segment, offset, above, timeout_us } => {
                 let requester = Requester::Peer(node, step);
-                let watcher = Watcher { requester, above, deadline_us: deadline(timeout_us) };
-                self.home().await_at_home(now, segment, principal, watcher).map_err(|failure| (step, failure))
+                let watcher = Watcher { requester, row: 0, above, deadline_us: deadline(timeout_us) };
+                let awaited = self.home().await_at_home(now, segment, principal, offset, watcher);
+                awaited.map_err(|failure| (step, failure))
             }
             Message::Unlock { step, segment, token } => {
                 let unlocked = self.home().unlock_at_home(now, segment, token, LockOwner::Peer(node));

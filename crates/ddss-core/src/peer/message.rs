@@ -292,6 +292,8 @@ pub enum Message {
         principal: Principal,
         /// Segment of the operation.
         segment: SegmentId,
+        /// Offset in the row of a table; 0 for a plain segment.
+        offset: u64,
         /// Last version that the client has seen.
         above: Version,
         /// Timeout in microseconds.

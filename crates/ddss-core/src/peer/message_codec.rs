@@ -50,8 +50,8 @@ impl Message {
                 out.u8(11).u64(step).identity(principal).u64(segment.to_bits()).u64(offset);
                 out.u8(kind).u64(first).u64(second).option(token.map(|token| token.0)).u32(timeout_us)
             }
-            Message::Await { step, principal, segment, above, timeout_us } => {
-                out.u8(12).u64(step).identity(principal).u64(segment.to_bits()).u64(above.0).u32(timeout_us)
+            Message::Await { step, principal, segment, offset, above, timeout_us } => {
+                out.u8(12).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u64(above.0).u32(timeout_us)
             }
             Message::Lock { step, principal, segment, lock_request, timeout_us } => {
                 let flags = u8::from(lock_request.shared) | u8::from(lock_request.no_wait) << 1;
@@ -175,6 +175,7 @@ impl Message {
                 step: input.u64()?,
                 principal: input.identity()?,
                 segment: input.segment()?,
+                offset: input.u64()?,
                 above: Version(input.u64()?),
                 timeout_us: input.u32()?,
             },
@@ -372,7 +373,7 @@ mod tests {
                 timeout_us: 5,
             },
             Message::Atomic { step: 1, principal, segment, offset: 8, change: AtomicOp::Add(3), token, timeout_us: 5 },
-            Message::Await { step: 1, principal, segment, above: Version(3), timeout_us: 5 },
+            Message::Await { step: 1, principal, segment, offset: 7, above: Version(3), timeout_us: 5 },
             Message::Lock { step: 1, principal, segment, lock_request, timeout_us: 5 },
             Message::Unlock { step: 1, segment, token: LockToken(9) },
             Message::Renew { step: 1, segment, token: LockToken(9), lease_us: 7 },

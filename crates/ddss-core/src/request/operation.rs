@@ -166,10 +166,12 @@ pub enum Operation {
         /// Lock under which it is made, if any.
         token: Option<LockToken>,
     },
-    /// Waits until the segment's version is above this one.
+    /// Waits until the version of the segment, or of a row of a table, is above this one.
     Await {
         /// Segment to watch.
         segment: SegmentId,
+        /// Offset in the row; 0 for a plain segment.
+        offset: u64,
         /// Last version that the client has seen.
         above: Version,
     },

@@ -168,13 +168,15 @@ impl Request {
                 put_flags(&mut entry, &[(token.is_some(), FLAG_TOKEN)]);
                 OP_ATOMIC
             }
-            Operation::Await { segment, above } => {
-                (entry[2], entry[6]) = (segment.to_bits(), above.0);
+            Operation::Await { segment, offset, above } => {
+                (entry[2], entry[3], entry[6]) = (segment.to_bits(), offset, above.0);
+                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_AWAIT
             }
             Operation::Lock { segment, lock_request } => {
                 (entry[2], entry[6]) = (segment.to_bits(), lock_request.lease_us.into());
                 put_flags(&mut entry, &[(lock_request.shared, FLAG_SHARED), (lock_request.no_wait, FLAG_NO_WAIT)]);
+                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_LOCK
             }
             Operation::Unlock { segment, token } => {
@@ -206,11 +208,11 @@ impl Request {
             }
             Operation::Cancel { segment, request } => {
                 (entry[2], entry[6]) = (segment.to_bits(), request.0);
+                put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_CANCEL
             }
             Operation::Collect => OP_COLLECT,
         };
-        put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
         entry[0] |= u64::from(op) << 32;
         entry
     }
@@ -340,7 +342,7 @@ impl Request {
                 Ok(Operation::CommitUpload { segment, offset, upload, conditions })
             }
             OP_DROP_UPLOAD => Ok(Operation::DropUpload { segment, upload: UploadId(take_u32(entry[6])?) }),
-            OP_AWAIT => Ok(Operation::Await { segment, above: Version(entry[6]) }),
+            OP_AWAIT => Ok(Operation::Await { segment, offset, above: Version(entry[6]) }),
             OP_LOCK => {
                 let lease_us = take_lease(entry[6])?;
                 let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);

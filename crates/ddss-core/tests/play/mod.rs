@@ -349,7 +349,7 @@ impl World<'_> {
                 return (if which == 9 { get } else { put }, table);
             }
             11 => Operation::Atomic { segment, offset, change: AtomicOp::Add(3), token: conditions.token },
-            12 => Operation::Await { segment, above: Version(self.input.word()) },
+            12 => Operation::Await { segment, offset, above: Version(self.input.word()) },
             13 => {
                 let lease_us = self.input.word() as u32 % 1_000_000;
                 Operation::Lock {

@@ -14,6 +14,10 @@ const RUN_BYTES: usize = SPACING - MARKER_BYTES;
 pub(crate) const LENGTH_BYTES: usize = 2;
 /// Bytes of the headers of DDP and RDMAP of an untagged message.
 pub(crate) const SEND_HEADER_BYTES: usize = 18;
+/// Bytes of the headers of DDP and RDMAP of a tagged message.
+pub(crate) const TAGGED_HEADER_BYTES: usize = 14;
+/// Bytes of the frame of a tagged message before the payload.
+pub(crate) const HEAD_BYTES: usize = LENGTH_BYTES + TAGGED_HEADER_BYTES;
 /// Bytes of a frame before the payload.
 pub(crate) const PREFIX_BYTES: usize = LENGTH_BYTES + SEND_HEADER_BYTES + HEADER_BYTES;
 /// Bytes of the checksum field.
@@ -92,6 +96,14 @@ pub(crate) fn send_header(number: u32) -> [u8; SEND_HEADER_BYTES] {
     out[0] = 0x41;
     out[1] = 0x43;
     out[10..14].copy_from_slice(&number.to_be_bytes());
+    out
+}
+
+/// Returns the headers of DDP and RDMAP of read request `number`: last segment, queue 1, offset 0.
+pub(crate) fn request_header(number: u32) -> [u8; SEND_HEADER_BYTES] {
+    let mut out = send_header(number);
+    out[1] = 0x41;
+    out[9] = 1;
     out
 }
 

@@ -8,11 +8,17 @@
 //! its distance from the start of the frame. Each ring has a multiple of 512 bytes and starts with the first frame, so
 //! neither a marker nor the bytes between two markers cross the end of the ring. Frames, headers and markers are
 //! multiples of four bytes, so a marker splits no field of a frame's end.
+//!
+//! Reads of a peer's memory (RDMAP) bypass the rings: see [`OutgoingSegment`] and [`IncomingSegment`].
 
 mod layout;
+mod read_request;
 mod reader;
+mod segment;
 mod writer;
 
 pub use layout::{Checksum, Framing};
+pub use read_request::ReadRequest;
 pub use reader::{Frame, FrameReader};
+pub use segment::{IncomingSegment, OutgoingSegment, Segment};
 pub use writer::FrameWriter;

@@ -3,9 +3,10 @@
 use crate::codec::HEADER_BYTES;
 use crate::error::SdpError;
 use crate::frame::layout::{
-    self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, LENGTH_BYTES, MARKER_BYTES, PREFIX_BYTES, SEND_HEADER_BYTES,
-    frame_bytes,
+    self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, HEAD_BYTES, LENGTH_BYTES, MARKER_BYTES, PREFIX_BYTES,
+    SEND_HEADER_BYTES, frame_bytes,
 };
+use crate::frame::read_request::{REQUEST_BYTES, ReadRequest};
 
 /// Ring of bytes from a socket, from which messages are read in place, around the markers.
 pub struct FrameReader {
@@ -18,6 +19,8 @@ pub struct FrameReader {
     /// Position behind the last received byte.
     tail: u64,
     number: u32,
+    /// Number of the next read request. `None` if the stream has none.
+    read_number: Option<u32>,
     copied: u64,
 }
 
@@ -38,7 +41,13 @@ impl FrameReader {
     pub fn new(ring_bytes: usize, framing: Framing) -> Result<FrameReader, SdpError> {
         layout::check_ring(ring_bytes)?;
         let ring = vec![0; ring_bytes].into_boxed_slice();
-        Ok(FrameReader { ring, framing, head: 0, checked: 0, tail: 0, number: 1, copied: 0 })
+        Ok(FrameReader { ring, framing, head: 0, checked: 0, tail: 0, number: 1, read_number: None, copied: 0 })
+    }
+
+    /// Lets the peer send read requests.
+    #[must_use]
+    pub fn with_read_requests(self) -> FrameReader {
+        FrameReader { read_number: Some(1), ..self }
     }
 
     /// Returns memory for bytes from the socket. It is empty while the ring is full.
@@ -95,10 +104,16 @@ impl FrameReader {
         }
         let mut header = [0; SEND_HEADER_BYTES];
         self.get(start, LENGTH_BYTES, &mut header);
-        if header != layout::send_header(self.number) {
+        if header == layout::send_header(self.number) {
+            self.number = self.number.wrapping_add(1);
+        } else if let Some(number) = &mut self.read_number
+            && header == layout::request_header(*number)
+            && content == LENGTH_BYTES + SEND_HEADER_BYTES + REQUEST_BYTES
+        {
+            *number = number.wrapping_add(1);
+        } else {
             return Err(SdpError::FrameHeader(self.number));
         }
-        self.number = self.number.wrapping_add(1);
         self.checked = end;
         Ok(Some(Frame { start, end, message_bytes: content - LENGTH_BYTES - SEND_HEADER_BYTES }))
     }
@@ -113,6 +128,30 @@ impl FrameReader {
         let content = LENGTH_BYTES + self.length_field(start);
         let end = self.framing.end(start, frame_bytes(content));
         Some(Frame { start, end, message_bytes: content - LENGTH_BYTES - SEND_HEADER_BYTES })
+    }
+
+    /// Returns the read request in a frame. `None` if it is a message.
+    #[must_use]
+    pub fn read_request(&self, frame: Frame) -> Option<ReadRequest> {
+        let mut queue = [0];
+        self.get(frame.start, LENGTH_BYTES + 9, &mut queue);
+        let mut body = [0; REQUEST_BYTES];
+        (queue == [1] && self.copy_message(frame, 0, &mut body) == body.len()).then(|| ReadRequest::decode(&body))
+    }
+
+    /// Returns the bytes that complete the head of the next frame, or the frame if its head is there. A caller that
+    /// receives no more than this finds the payload of a read response in the socket.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        let start = self.checked;
+        let head = self.framing.within(start, HEAD_BYTES - 1) + 1;
+        let needed = if self.tail < head {
+            head
+        } else {
+            let bytes = frame_bytes(LENGTH_BYTES + self.length_field(start)).min(FRAME_BYTES_MAX);
+            self.framing.end(start, bytes).max(head)
+        };
+        needed.saturating_sub(self.tail) as usize
     }
 
     /// Copies bytes of a message, from its byte `at`; returns how many there were.
@@ -142,6 +181,38 @@ impl FrameReader {
     #[must_use]
     pub fn copied(&self) -> u64 {
         self.copied
+    }
+
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Returns the first bytes of the next frame, markers not counted, once they are there.
+    pub(crate) fn head_of_next(&self) -> Option<[u8; HEAD_BYTES]> {
+        let mut head = [0; HEAD_BYTES];
+        let is_there = self.framing.within(self.checked, HEAD_BYTES - 1) < self.tail;
+        is_there.then(|| {
+            self.get(self.checked, 0, &mut head);
+            head
+        })
+    }
+
+    /// Returns the start of the next frame and the bytes that are there, markers counted.
+    pub(crate) fn unchecked(&self) -> (u64, usize) {
+        (self.checked, (self.tail - self.checked) as usize)
+    }
+
+    /// Copies bytes that lie side by side.
+    pub(crate) fn copy_raw(&self, position: u64, out: &mut [u8]) {
+        let at = (position % self.ring.len() as u64) as usize;
+        out.copy_from_slice(&self.ring[at..at + out.len()]);
+    }
+
+    /// Leaves out the next frame, of `bytes` bytes, which arrived another way.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        debug_assert!(self.head == self.checked, "frames in the ring were freed before");
+        self.checked += bytes as u64;
+        (self.head, self.tail) = (self.checked, self.checked);
     }
 
     fn length_field(&self, start: u64) -> usize {

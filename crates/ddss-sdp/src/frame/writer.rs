@@ -5,6 +5,7 @@ use crate::error::SdpError;
 use crate::frame::layout::{
     self, CHECKSUM_BYTES, FRAME_BYTES_MAX, Framing, LENGTH_BYTES, PREFIX_BYTES, SEND_HEADER_BYTES, frame_bytes,
 };
+use crate::frame::read_request::ReadRequest;
 use crate::limits::SEAL_AHEAD_BYTES;
 
 /// Ring of frames that wait for a socket.
@@ -21,6 +22,8 @@ pub struct FrameWriter {
     last: Option<LastFrame>,
     /// Number of the next message; DDP counts from one.
     number: u32,
+    /// Number of the next read request.
+    read_number: u32,
     copied: u64,
 }
 
@@ -41,7 +44,7 @@ impl FrameWriter {
     pub fn new(ring_bytes: usize, framing: Framing) -> Result<FrameWriter, SdpError> {
         layout::check_ring(ring_bytes)?;
         let ring = vec![0; ring_bytes].into_boxed_slice();
-        Ok(FrameWriter { ring, framing, head: 0, tail: 0, last: None, number: 1, copied: 0 })
+        Ok(FrameWriter { ring, framing, head: 0, tail: 0, last: None, number: 1, read_number: 1, copied: 0 })
     }
 
     /// Seals the last frame and opens a new one with `header`. Returns false, and changes nothing, if a frame without
@@ -56,6 +59,24 @@ impl FrameWriter {
         self.put(start, LENGTH_BYTES, &layout::send_header(self.number));
         self.put(start, LENGTH_BYTES + SEND_HEADER_BYTES, header);
         self.number = self.number.wrapping_add(1);
+        true
+    }
+
+    /// Seals the last frame and adds a read request. Returns false, and changes nothing, if it does not fit.
+    pub fn request_read(&mut self, request: &ReadRequest) -> bool {
+        let (start, body) = (self.sealed_end(), request.encode());
+        let content = LENGTH_BYTES + SEND_HEADER_BYTES + body.len();
+        if self.content_max(start) < content {
+            return false;
+        }
+        self.seal();
+        self.last = Some(LastFrame { start, content, is_sealed: false });
+        self.put(start, LENGTH_BYTES, &layout::request_header(self.read_number));
+        self.put(start, LENGTH_BYTES + SEND_HEADER_BYTES, &body);
+        self.read_number = self.read_number.wrapping_add(1);
+        self.seal();
+        // Nothing can be appended to it.
+        self.last = None;
         true
     }
 
@@ -152,6 +173,23 @@ impl FrameWriter {
     #[must_use]
     pub fn frames(&self) -> u32 {
         self.number.wrapping_sub(1)
+    }
+
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Returns the position of the next frame of an empty ring.
+    pub(crate) fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// Leaves out bytes that reach the socket another way.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        debug_assert!(self.is_empty(), "bytes that wait leave before those that bypass the ring");
+        self.tail += bytes as u64;
+        self.head = self.tail;
+        self.last = None;
     }
 
     /// Returns the position behind the last frame, as if it were sealed.

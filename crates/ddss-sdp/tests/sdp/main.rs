@@ -14,5 +14,6 @@ mod frames;
 mod hostile;
 mod ledger;
 mod plan;
+mod segments;
 mod wireshark;
 mod zero_copy;

@@ -246,7 +246,7 @@ impl Simulator {
             }
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Renew => Operation::Renew { segment, token: token.unwrap_or_default(), lease_us: LEASE_US },
-            Kind::Await(above) => Operation::Await { segment, above: Version(above) },
+            Kind::Await(above) => Operation::Await { segment, offset: 0, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit(mode) => {
                 Operation::Permit { segment, update: PermissionUpdate { mode: Some(mode), owner: None } }

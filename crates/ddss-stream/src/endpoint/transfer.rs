@@ -89,16 +89,23 @@ impl Endpoint {
         let side = self.own_side(link);
         let (taken, wakes_writer) = {
             let _lock = ThreadLock::take(&side.read_lock)?;
-            if !self.has_reached_ring(link) {
-                return self.read_tcp(socket, link, to, offset, flags);
-            }
-            match self.take_from_ring(link, to, offset, flags)? {
-                (0, _) => {
-                    // The last look at the tail comes after the end of TCP: the peer wrote the ring before it ended.
-                    self.look_at_tcp(socket)?;
-                    self.take_from_ring(link, to, offset, flags)?
+            if self.has_reached_ring(link) {
+                match self.take_from_ring(link, to, offset, flags)? {
+                    (0, _) => {
+                        // The last look at the tail comes after the end of TCP: the peer wrote the ring before it ended.
+                        self.look_at_tcp(socket)?;
+                        self.take_from_ring(link, to, offset, flags)?
+                    }
+                    taken => taken,
                 }
-                taken => taken,
+            } else {
+                let bytes = self.read_tcp(socket, link, to, offset, flags)?;
+                if bytes == 0 || flags & libc::MSG_PEEK != 0 || !self.has_reached_ring(link) {
+                    return Ok(bytes);
+                }
+                // A short read tells programs that nothing is left: it must not end where TCP does.
+                let (more, wakes_writer) = self.take_from_ring(link, to, offset + bytes, flags).unwrap_or((0, false));
+                (bytes + more, wakes_writer)
             }
         };
         if wakes_writer && let Some(bell) = self.local().hidden(Hidden::PeerBell) {

@@ -79,6 +79,18 @@ impl Stream {
         }
     }
 
+    /// Writes all bytes; on the wire the peer can read them in place, without a copy on either side. Returns the number of those: zero on
+    /// other transports, and see [`WireStream::write_zero_copy`].
+    ///
+    /// # Errors
+    /// As with [`WireStream::write_zero_copy`], and on other transports with [`Write::write_all`].
+    pub fn write_zero_copy(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.carrier {
+            Carrier::Local(local) => (&*local).write_all(bytes).map(|()| 0),
+            Carrier::Wire(wire) => wire.write_zero_copy(bytes),
+        }
+    }
+
     /// Shuts one direction or both. On the wire it waits until the socket has everything that was written.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let wire = match &self.carrier {

@@ -45,4 +45,10 @@ impl WireConfig {
     pub fn basic(self) -> Self {
         Self { plan: Plan::basic(), ..self }
     }
+
+    /// Sets the basic plan with reads in place: see [`WireStream::write_zero_copy`](super::WireStream::write_zero_copy).
+    #[must_use]
+    pub fn zero_copy(self) -> Self {
+        Self { plan: Plan { zero_copy: true, ..Plan::basic() }, ..self }
+    }
 }

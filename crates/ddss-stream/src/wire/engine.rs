@@ -1,13 +1,11 @@
 //! Engines of both plans behind one set of calls: stream bytes in, bytes of the socket out, and back.
 
-use std::time::Instant;
-
-use ddss_sdp::codec::{HEADER_BYTES, MessageKind};
-use ddss_sdp::limits::FRAME_PAYLOAD_MAX;
 use ddss_sdp::{
-    BasicStream, Capabilities, CopyLedger, EnhancedStream, FrameReader, FrameWriter, Framing, Place, Plan, SdpError,
-    StreamConfig, Terms,
+    Capabilities, CopyLedger, EnhancedStream, Framing, Place, Plan, SdpError, StreamConfig, Terms, ZeroCopyOutcome,
 };
+
+use super::basic::BasicOverFrames;
+use super::socket_memory::{Incoming, Outgoing, ReadCall};
 
 /// Returns where iWARP in user space carries out its work.
 #[must_use]
@@ -19,8 +17,7 @@ pub const fn capabilities() -> Capabilities {
         segmentation: Place::Software,
         send_queue: Place::Software,
         flow_control: Place::Kernel,
-        // Memory is not registered on such a connection.
-        remote_reads: Place::Absent,
+        remote_reads: Place::Software,
     }
 }
 
@@ -28,15 +25,6 @@ pub const fn capabilities() -> Capabilities {
 pub(super) enum Engine {
     Enhanced(Box<EnhancedStream>),
     Basic(Box<BasicOverFrames>),
-}
-
-/// Basic stream whose fabric, frames in a ring, is in this process as well.
-pub(super) struct BasicOverFrames {
-    stream: BasicStream,
-    writer: FrameWriter,
-    reader: FrameReader,
-    begin: Instant,
-    batching: bool,
 }
 
 impl Engine {
@@ -51,19 +39,13 @@ impl Engine {
         if terms.plan.is_enhanced() {
             return Ok(Self::Enhanced(Box::new(EnhancedStream::new(config, terms, outbound, inbound)?)));
         }
-        Ok(Self::Basic(Box::new(BasicOverFrames {
-            stream: BasicStream::new(config, terms)?,
-            writer: FrameWriter::new(config.ring_bytes, outbound)?,
-            reader: FrameReader::new(config.ring_bytes, inbound)?,
-            begin: Instant::now(),
-            batching,
-        })))
+        Ok(Self::Basic(Box::new(BasicOverFrames::new(config, batching, terms, outbound, inbound)?)))
     }
 
     pub(super) fn plan(&self) -> Plan {
         match self {
             Self::Enhanced(stream) => stream.plan(),
-            Self::Basic(basic) => basic.stream.plan(),
+            Self::Basic(basic) => basic.plan(),
         }
     }
 
@@ -71,52 +53,112 @@ impl Engine {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize, SdpError> {
         match self {
             Self::Enhanced(stream) => stream.write(bytes),
-            Self::Basic(basic) => basic.stream.write(bytes),
+            Self::Basic(basic) => basic.write(bytes),
         }
     }
 
     /// Gives stream bytes: `Some(0)` at the end, `None` if there are none yet.
-    pub(super) fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, SdpError> {
+    pub(super) fn read(&mut self, call: &mut ReadCall<'_>) -> Result<Option<usize>, SdpError> {
         match self {
-            Self::Enhanced(stream) => stream.read(out),
-            Self::Basic(basic) => basic.stream.read(out),
+            Self::Enhanced(stream) => stream.read(call.out),
+            Self::Basic(basic) => basic.read(call),
         }
     }
 
-    /// Returns bytes for the socket. [`sent`](Self::sent) follows.
-    pub(super) fn outgoing(&mut self) -> [&[u8]; 2] {
+    /// Takes the memory of a call to read away from the engine.
+    pub(super) fn end_borrow(&mut self, memory: &[u8]) {
+        if let Self::Basic(basic) = self {
+            basic.end_borrow(memory);
+        }
+    }
+
+    /// Ends a read of the peer's memory with what has arrived: the peer is gone. Returns false if there is none.
+    pub(super) fn peer_ended(&mut self) -> bool {
+        if let Self::Basic(basic) = self { basic.peer_ended() } else { false }
+    }
+
+    /// Advertises memory that the call has borrowed. `Ok(None)`: the plan has no zero copy; `Some(false)`: not now.
+    pub(super) fn advertise(&mut self, bytes: u32) -> Result<Option<bool>, SdpError> {
         match self {
-            Self::Enhanced(stream) => stream.outgoing(),
-            Self::Basic(basic) => basic.outgoing(),
+            Self::Enhanced(_) => Ok(None),
+            Self::Basic(basic) => basic.advertise(bytes),
+        }
+    }
+
+    /// Takes the outcome of an advertisement. The peer reads nothing more of the memory.
+    pub(super) fn take_outcome(&mut self) -> Option<ZeroCopyOutcome> {
+        match self {
+            Self::Enhanced(_) => None,
+            Self::Basic(basic) => basic.take_outcome(),
+        }
+    }
+
+    /// Withdraws an advertisement. The outcome follows.
+    pub(super) fn withdraw(&mut self) {
+        if let Self::Basic(basic) = self {
+            basic.withdraw();
+        }
+    }
+
+    /// Returns the bytes that left from advertised memory.
+    pub(super) fn served(&self) -> u64 {
+        match self {
+            Self::Enhanced(_) => 0,
+            Self::Basic(basic) => basic.served(),
+        }
+    }
+
+    /// Returns bytes for the socket; [`sent`](Self::sent) follows. `memory` is that of the advertisement, if this call made it.
+    pub(super) fn outgoing<'a>(&'a mut self, memory: Option<&'a [u8]>) -> Outgoing<'a> {
+        match self {
+            Self::Enhanced(stream) => Outgoing::of_frames(stream.outgoing()),
+            Self::Basic(basic) => basic.outgoing(memory),
+        }
+    }
+
+    /// Returns true if there are bytes for the socket. `has_memory`: this call made the advertisement.
+    pub(super) fn wants_send(&mut self, has_memory: bool) -> bool {
+        match self {
+            Self::Enhanced(stream) => stream.outgoing().iter().any(|part| !part.is_empty()),
+            Self::Basic(basic) => basic.wants_send(has_memory),
         }
     }
 
     pub(super) fn sent(&mut self, bytes: usize) {
         match self {
             Self::Enhanced(stream) => stream.sent(bytes),
-            Self::Basic(basic) => basic.writer.consume(bytes),
+            Self::Basic(basic) => basic.sent(bytes),
         }
     }
 
-    /// Returns memory for bytes of the socket. It is empty while the application has to read first.
-    pub(super) fn receive_room(&mut self) -> &mut [u8] {
+    /// Returns memory for bytes of the socket. `place` is that of the call, if a read fills it.
+    pub(super) fn incoming<'a>(&'a mut self, place: Option<&'a mut [u8]>) -> Incoming<'a> {
         match self {
-            Self::Enhanced(stream) => stream.receive_room(),
-            Self::Basic(basic) => basic.reader.room(),
+            Self::Enhanced(stream) => Incoming::Frames(stream.receive_room()),
+            Self::Basic(basic) => basic.incoming(place),
         }
     }
 
-    pub(super) fn received(&mut self, bytes: usize) -> Result<(), SdpError> {
+    /// Returns true if there is memory for bytes of the socket. `has_place`: a read fills the memory of this call.
+    pub(super) fn wants_receive(&mut self, has_place: bool) -> bool {
+        match self {
+            Self::Enhanced(stream) => !stream.receive_room().is_empty(),
+            Self::Basic(basic) => basic.wants_receive(has_place),
+        }
+    }
+
+    /// Handles bytes that the socket wrote into [`incoming`](Self::incoming).
+    pub(super) fn received(&mut self, bytes: usize, place: Option<&mut [u8]>) -> Result<(), SdpError> {
         match self {
             Self::Enhanced(stream) => stream.received(bytes),
-            Self::Basic(basic) => basic.received(bytes),
+            Self::Basic(basic) => basic.received(bytes, place),
         }
     }
 
     pub(super) fn shutdown(&mut self) {
         match self {
             Self::Enhanced(stream) => stream.shutdown(),
-            Self::Basic(basic) => basic.stream.shutdown(),
+            Self::Basic(basic) => basic.shutdown(),
         }
     }
 
@@ -124,7 +166,7 @@ impl Engine {
     pub(super) fn has_unsent(&self) -> bool {
         match self {
             Self::Enhanced(stream) => stream.has_outgoing(),
-            Self::Basic(basic) => basic.stream.has_unsent() || !basic.writer.is_empty(),
+            Self::Basic(basic) => basic.has_unsent(),
         }
     }
 
@@ -132,9 +174,7 @@ impl Engine {
     pub(super) fn wait_ms(&self) -> Option<u64> {
         match self {
             Self::Enhanced(_) => None,
-            Self::Basic(basic) => {
-                basic.stream.next_deadline_ms().map(|deadline| deadline.saturating_sub(basic.now_ms()))
-            }
+            Self::Basic(basic) => basic.wait_ms(),
         }
     }
 
@@ -142,14 +182,7 @@ impl Engine {
     pub(super) fn ledger(&self) -> CopyLedger {
         match self {
             Self::Enhanced(stream) => stream.ledger(),
-            Self::Basic(basic) => {
-                let own = basic.stream.ledger();
-                CopyLedger {
-                    send_copied: own.send_copied + basic.writer.copied(),
-                    receive_copied: own.receive_copied + basic.reader.copied(),
-                    ..own
-                }
-            }
+            Self::Basic(basic) => basic.ledger(),
         }
     }
 
@@ -157,48 +190,7 @@ impl Engine {
     pub(super) fn messages(&self) -> u32 {
         match self {
             Self::Enhanced(stream) => stream.messages(),
-            Self::Basic(basic) => basic.writer.frames(),
+            Self::Basic(basic) => basic.messages(),
         }
-    }
-}
-
-impl BasicOverFrames {
-    fn now_ms(&self) -> u64 {
-        self.begin.elapsed().as_millis() as u64
-    }
-
-    /// Moves due messages from their private buffers into frames.
-    fn outgoing(&mut self) -> [&[u8]; 2] {
-        let now_ms = self.now_ms();
-        while (self.batching || self.writer.is_empty())
-            && self.writer.room_for_new() >= FRAME_PAYLOAD_MAX
-            && let Some(message) = self.stream.next_message(now_ms)
-            && let Some((header, fixed)) = message.head().split_first_chunk::<HEADER_BYTES>()
-        {
-            let is_open = self.writer.open(header);
-            let taken = self.writer.append_body(fixed) + self.writer.append(message.payload);
-            debug_assert!(is_open && taken == fixed.len() + message.payload.len(), "the room was checked");
-        }
-        self.writer.parts()
-    }
-
-    /// Moves whole frames into private buffers.
-    fn received(&mut self, bytes: usize) -> Result<(), SdpError> {
-        self.reader.fill(bytes);
-        while let Some(frame) = self.reader.next_frame()? {
-            let buffer = self.stream.receive_buffer()?;
-            let message = buffer.get_mut(..frame.message_bytes).ok_or(SdpError::FrameLength(frame.message_bytes))?;
-            let (header, payload) = message.split_at_mut(HEADER_BYTES.min(frame.message_bytes));
-            self.reader.copy_message(frame, 0, header);
-            // Fields of other messages are not bytes of the stream.
-            if header.first() == Some(&MessageKind::Data.mid()) {
-                self.reader.copy_payload(frame, 0, payload);
-            } else {
-                self.reader.copy_message(frame, HEADER_BYTES, payload);
-            }
-            self.stream.received(frame.message_bytes)?;
-            self.reader.free(frame);
-        }
-        Ok(())
     }
 }

@@ -6,15 +6,19 @@
 //! It cannot be faster than the TCP below it. What it adds is a checksum over every frame, and the measure of what copies, messages and
 //! credits cost.
 
+mod basic;
 mod config;
 mod engine;
 mod error;
 mod negotiation;
+mod remote_reads;
+mod socket_memory;
 mod start;
 mod state;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod zero_copy;
 
 pub use config::WireConfig;
 pub use engine::capabilities;

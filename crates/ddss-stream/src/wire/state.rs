@@ -1,17 +1,18 @@
 //! State of a stream on the wire and its steps, none of which waits.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ddss_sdp::{CopyLedger, Plan};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, sendmsg};
 
 use super::engine::Engine;
 use super::error::refused;
 use super::negotiation::{Negotiation, Step};
+use super::socket_memory::{Incoming, Outgoing, ReadCall};
 
 /// State behind the lock of a stream.
 pub(super) struct WireState {
@@ -29,6 +30,18 @@ pub(super) struct WireState {
     pub(super) is_rung: bool,
     /// True if bytes moved since the waiters were woken: a step of another thread may be possible now.
     pub(super) has_moved: bool,
+    /// Memory that the last step of a call lent to the stream.
+    pub(super) lent: Lent,
+}
+
+/// Memory that a call lends to the stream while it waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lent {
+    Nothing,
+    /// A read of the peer's memory fills it.
+    Sink,
+    /// It is advertised, and the call goes on at this time.
+    Source(Option<Instant>),
 }
 
 enum Phase {
@@ -61,6 +74,7 @@ impl WireState {
             waiters: 0,
             is_rung: false,
             has_moved: false,
+            lent: Lent::Nothing,
         }
     }
 
@@ -92,35 +106,52 @@ impl WireState {
     }
 
     /// Reads; `Some(0)` is the end of the stream. `None`: the peer has to move first.
-    pub(super) fn try_read(&mut self, tcp: &TcpStream, out: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn try_read(&mut self, tcp: &TcpStream, call: &mut ReadCall<'_>) -> io::Result<Option<usize>> {
         loop {
-            let is_read_shut = self.is_read_shut;
+            let is_read_shut = self.is_read_shut && !call.is_placing;
             let Some(engine) = self.open(tcp)? else { return Ok(None) };
-            if let Some(bytes) = if is_read_shut { Some(0) } else { engine.read(out).map_err(refused)? } {
+            if let Some(bytes) = if is_read_shut { Some(0) } else { engine.read(call).map_err(refused)? } {
                 self.has_moved |= bytes > 0;
                 // Credits leave now. If they cannot, the next call reports why.
-                let _ = self.send(tcp);
+                let _ = self.send(tcp, None);
                 return Ok(Some(bytes));
             }
             if self.has_ended {
+                if self.peer_ended() {
+                    continue;
+                }
                 return Err(io::Error::new(
                     io::ErrorKind::ConnectionReset,
                     "the peer ended without closing the stream: bytes may be missing",
                 ));
             }
-            let has_moved = match self.send(tcp) {
-                Ok(has_sent) => self.receive(tcp)? || has_sent,
+            let mut place = |state: &mut Self| state.receive(tcp, call.is_placing.then_some(&mut *call.out));
+            let has_moved = match self.send(tcp, None) {
+                Ok(has_sent) => place(self)? || has_sent,
                 // The peer is gone, and the bytes that it sent before can still be read.
                 Err(error) if is_gone(&error) => {
-                    while self.receive(tcp)? {}
+                    while place(self)? {}
                     true
                 }
                 Err(error) => return Err(error),
             };
             if !has_moved && !self.has_ended {
+                self.lent = if call.is_placing { Lent::Sink } else { Lent::Nothing };
                 return Ok(None);
             }
         }
+    }
+
+    /// Takes the memory of a call to read away from the stream.
+    pub(super) fn end_borrow(&mut self, memory: &[u8]) {
+        if let Phase::Open(engine) = &mut self.phase {
+            engine.end_borrow(memory);
+            self.has_moved = true;
+        }
+    }
+
+    fn peer_ended(&mut self) -> bool {
+        if let Phase::Open(engine) = &mut self.phase { engine.peer_ended() } else { false }
     }
 
     /// Writes what the send ring takes, which is at least a byte. `None`: the peer has to move first.
@@ -129,7 +160,7 @@ impl WireState {
             let Some(engine) = self.open(tcp)? else { return Ok(None) };
             let taken = engine.write(bytes).map_err(refused)?;
             if taken > 0 || bytes.is_empty() {
-                self.send(tcp)?;
+                self.send(tcp, None)?;
                 return Ok(Some(taken));
             }
             if !self.advance(tcp)? {
@@ -144,7 +175,7 @@ impl WireState {
             if self.open(tcp)?.is_none() {
                 return Ok(None);
             }
-            self.send(tcp)?;
+            self.send(tcp, None)?;
             if !self.has_unsent() {
                 return Ok(Some(()));
             }
@@ -167,8 +198,8 @@ impl WireState {
         if self.has_ended {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let has_sent = self.send(tcp)?;
-        Ok(self.receive(tcp)? || has_sent)
+        let has_sent = self.send(tcp, None)?;
+        Ok(self.receive(tcp, None)? || has_sent)
     }
 
     /// Returns true if anything that was written has not left.
@@ -192,7 +223,7 @@ impl WireState {
     }
 
     /// Returns the events that let the stream go on after a step that returned `None`.
-    pub(super) fn interest(&mut self) -> Interest {
+    pub(super) fn interest(&mut self, lent: Lent) -> Interest {
         let mut flags = PollFlags::empty();
         match &mut self.phase {
             Phase::Start(negotiation) => {
@@ -201,17 +232,18 @@ impl WireState {
                 Interest { flags, at: Some(negotiation.deadline()) }
             }
             Phase::Open(engine) => {
-                flags.set(PollFlags::IN, !self.has_ended && !engine.receive_room().is_empty());
-                flags.set(PollFlags::OUT, engine.outgoing().iter().any(|part| !part.is_empty()));
-                let wait = engine.wait_ms().map(|ms| Duration::from_millis(ms.max(1)));
-                Interest { flags, at: wait.map(|wait| Instant::now() + wait) }
+                flags.set(PollFlags::IN, !self.has_ended && engine.wants_receive(lent == Lent::Sink));
+                flags.set(PollFlags::OUT, engine.wants_send(matches!(lent, Lent::Source(_))));
+                let message_at = engine.wait_ms().map(|ms| Instant::now() + Duration::from_millis(ms.max(1)));
+                let call_at = if let Lent::Source(at) = lent { at } else { None };
+                Interest { flags, at: [message_at, call_at].into_iter().flatten().min() }
             }
             Phase::Failed(..) => Interest { flags, at: None },
         }
     }
 
     /// Returns the engine once the start is complete. `None`: the peer has to move first.
-    fn open(&mut self, tcp: &TcpStream) -> io::Result<Option<&mut Engine>> {
+    pub(super) fn open(&mut self, tcp: &TcpStream) -> io::Result<Option<&mut Engine>> {
         if let Phase::Start(negotiation) = &mut self.phase {
             match negotiation.step(tcp) {
                 Ok(Step::Wait) => return Ok(None),
@@ -229,18 +261,25 @@ impl WireState {
         }
     }
 
-    /// Sends what the socket takes. Returns true if that was anything.
-    pub(super) fn send(&mut self, tcp: &TcpStream) -> io::Result<bool> {
+    /// Ends the stream: every later call fails with this error.
+    pub(super) fn fail(&mut self, error: &io::Error) {
+        self.phase = Phase::Failed(error.kind(), error.to_string());
+        self.has_moved = true;
+    }
+
+    /// Sends what the socket takes. Returns true if that was anything. `memory` is that of the advertisement, if the call made it.
+    pub(super) fn send(&mut self, tcp: &TcpStream, memory: Option<&[u8]>) -> io::Result<bool> {
         let Phase::Open(engine) = &mut self.phase else { return Ok(false) };
         let mut has_sent = false;
         loop {
-            let parts = engine.outgoing();
-            if parts.iter().all(|part| part.is_empty()) {
-                return Ok(has_sent);
-            }
-            let slices = parts.map(IoSlice::new);
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match sendmsg(tcp, &slices, &mut SendAncillaryBuffer::default(), flags) {
+            let mut control = SendAncillaryBuffer::default();
+            let result = match engine.outgoing(memory) {
+                Outgoing::Nothing => return Ok(has_sent),
+                Outgoing::Frames(parts) => sendmsg(tcp, &parts.map(IoSlice::new), &mut control, flags),
+                Outgoing::Segment(slices) => sendmsg(tcp, &slices, &mut control, flags),
+            };
+            match result {
                 Ok(bytes) => {
                     engine.sent(bytes);
                     has_sent = true;
@@ -253,17 +292,21 @@ impl WireState {
         }
     }
 
-    /// Receives what is there. Returns true if that was anything.
-    pub(super) fn receive(&mut self, tcp: &TcpStream) -> io::Result<bool> {
+    /// Receives what is there. Returns true if that was anything. `place` is the memory of the call, if a read fills it.
+    pub(super) fn receive(&mut self, tcp: &TcpStream, mut place: Option<&mut [u8]>) -> io::Result<bool> {
         let Phase::Open(engine) = &mut self.phase else { return Ok(false) };
-        let room = engine.receive_room();
-        if room.is_empty() || self.has_ended {
+        if self.has_ended {
             return Ok(false);
         }
-        match recv(tcp, room, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => self.has_ended = true,
-            Ok((bytes, _)) => {
-                engine.received(bytes).map_err(refused)?;
+        let result = match engine.incoming(place.as_deref_mut()) {
+            Incoming::Frames([]) => return Ok(false),
+            Incoming::Frames(room) => recv(tcp, room, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes),
+            Incoming::Segment(mut slices) => receive_parts(tcp, &mut slices),
+        };
+        match result {
+            Ok(0) => self.has_ended = true,
+            Ok(bytes) => {
+                engine.received(bytes, place).map_err(refused)?;
                 self.has_moved = true;
                 return Ok(true);
             }
@@ -277,6 +320,10 @@ impl WireState {
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn receive_parts(tcp: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> rustix::io::Result<usize> {
+    recvmsg(tcp, slices, &mut RecvAncillaryBuffer::default(), RecvFlags::DONTWAIT).map(|message| message.bytes)
+}
+
+pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }

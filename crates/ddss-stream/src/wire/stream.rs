@@ -13,7 +13,8 @@ use rustix::io::Errno;
 
 use super::config::WireConfig;
 use super::negotiation::Negotiation;
-use super::state::{Interest, WireState};
+use super::socket_memory::ReadCall;
+use super::state::{Interest, Lent, WireState};
 use crate::limits::{LINGER_LOOK_EVERY, WIRE_CLOSE_MAX, WIRE_UNSENT_MAX};
 use crate::sys;
 
@@ -173,7 +174,7 @@ impl WireStream {
     /// Returns the events that let the stream go on after a call that would have waited.
     #[cfg(feature = "tokio")]
     pub(crate) fn interest(&self) -> io::Result<Interest> {
-        Ok(self.lock()?.interest())
+        Ok(self.lock()?.interest(Lent::Nothing))
     }
 
     /// Returns true if a drop would wait: bytes have not left, or credits can arrive.
@@ -183,7 +184,7 @@ impl WireStream {
     }
 
     /// Repeats a step until it has a result, and waits in between.
-    fn repeat<T>(
+    pub(super) fn repeat<T>(
         &self,
         max: impl Fn(&WireState) -> Option<Duration>,
         mut step: impl FnMut(&mut WireState, &TcpStream) -> io::Result<Option<T>>,
@@ -191,6 +192,7 @@ impl WireStream {
         let mut state = self.lock()?;
         let deadline = max(&state).map(|max| Instant::now() + max);
         loop {
+            state.lent = Lent::Nothing;
             let result = step(&mut state, &self.tcp);
             self.wake_others(&mut state);
             match result.transpose() {
@@ -207,7 +209,8 @@ impl WireStream {
         mut state: MutexGuard<'a, WireState>,
         deadline: Option<Instant>,
     ) -> io::Result<MutexGuard<'a, WireState>> {
-        let Interest { flags, at } = state.interest();
+        let lent = state.lent;
+        let Interest { flags, at } = state.interest(lent);
         let now = Instant::now();
         if deadline.is_some_and(|deadline| deadline <= now) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not move the stream in time"));
@@ -239,7 +242,7 @@ impl WireStream {
         self.state.lock().map_err(|_| io::Error::other("a thread panicked inside the stream: close it"))
     }
 
-    fn with(&self, change: impl FnOnce(&mut WireState)) {
+    pub(super) fn with(&self, change: impl FnOnce(&mut WireState)) {
         if let Ok(mut state) = self.lock() {
             change(&mut state);
             self.wake_others(&mut state);
@@ -251,7 +254,7 @@ impl WireStream {
     fn linger(tcp: &TcpStream, state: &mut WireState, deadline: Instant) {
         let is_shut = tcp.shutdown(Shutdown::Write).is_ok();
         while is_shut && !state.has_ended && sys::unacknowledged_bytes(tcp.as_fd()).is_ok_and(|bytes| bytes > 0) {
-            if Instant::now() >= deadline || state.receive(tcp).is_err() {
+            if Instant::now() >= deadline || state.receive(tcp, None).is_err() {
                 return;
             }
             std::thread::sleep(LINGER_LOOK_EVERY);
@@ -271,7 +274,19 @@ fn sleep(polled: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<()> {
 
 impl Read for &WireStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.repeat(|state| state.read_max, |state, tcp| state.try_read(tcp, out))
+        let mut call = ReadCall { out, can_place: false, is_placing: false };
+        let result = self.repeat(
+            |state| state.read_max,
+            |state, tcp| {
+                call.can_place = !state.is_nonblocking;
+                state.try_read(tcp, &mut call)
+            },
+        );
+        if call.is_placing {
+            // The call ends before its read: the rest arrives in memory of the stream.
+            self.with(|state| state.end_borrow(call.out));
+        }
+        result
     }
 }
 
@@ -312,7 +327,7 @@ impl Drop for WireStream {
             match state.advance(&self.tcp) {
                 Ok(true) => {}
                 Ok(false) if Instant::now() < deadline => {
-                    let Interest { flags, at } = state.interest();
+                    let Interest { flags, at } = state.interest(Lent::Nothing);
                     let until = at.map_or(deadline, |at| at.min(deadline));
                     if sleep(&mut [PollFd::from_borrowed_fd(self.tcp.as_fd(), flags)], Some(until)).is_err() {
                         return;

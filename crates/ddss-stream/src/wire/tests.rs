@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use super::{WireConfig, WireStream, capabilities};
 
+mod zero_copy;
+
 /// Longer than any step of these tests takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -41,6 +41,7 @@ macro_rules! all_tests {
                 deregistered_memory_stays_mapped_while_in_use,
                 full_queue_is_busy_and_loses_nothing,
                 stopped_client_does_not_delay_transfers,
+                stream_moves_bytes_through_buffers_and_in_place,
             ]
         );
     };
@@ -50,6 +51,7 @@ mod access_rights;
 mod limits;
 mod messages;
 mod stopped_client;
+mod streams;
 mod termination;
 mod transfers;
 
@@ -57,6 +59,7 @@ pub(crate) use access_rights::*;
 pub(crate) use limits::*;
 pub(crate) use messages::*;
 pub(crate) use stopped_client::*;
+pub(crate) use streams::*;
 pub(crate) use termination::*;
 pub(crate) use transfers::*;
 

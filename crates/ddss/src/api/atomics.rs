@@ -6,7 +6,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value, first_word};
-use ddss_core::{AtomicOp, Completion, LockToken, Model, Operation, Version};
+use ddss_core::{AtomicOp, Completion, Failure, LockToken, Model, Operation, Version};
 use std::ops::RangeBounds;
 
 /// Value of a word before an atomic operation, and the segment's stamp after it.
@@ -114,7 +114,18 @@ calls! {
         }
 
         pub(crate) async fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
-            let plan = self.location().plan("watch", Operation::Await { segment: self.id(), above: version });
+            if self.location().row_bytes != 0 {
+                // Only rows have versions.
+                let (action, target) = ("watch", self.name().to_owned());
+                return Err(Error::Failed { action, target, failure: Failure::Unsupported });
+            }
+            wait!(self.wait_at(time, 0, version))
+        }
+
+        /// Waits for a version of the segment, or of the row of a table at `offset`.
+        pub(crate) async fn wait_at(&self, time: Deadline, offset: u64, version: Version) -> Result<Stamp, Error> {
+            let operation = Operation::Await { segment: self.id(), offset, above: version };
+            let plan = self.location().plan("watch", operation);
             wait!(self.client().run_wait(time, plan.returns(|completion, _| Stamp::of(completion))))
         }
 

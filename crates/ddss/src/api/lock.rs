@@ -267,6 +267,16 @@ calls! {
             wait!(self.segment.run_atomic("compare and swap a word of", offset, change, Some(self.token)))
         }
 
+        /// Raises a word if the guard still has the lock: [`Segment::fetch_max`].
+        pub async fn fetch_max(&self, offset: u64, value: u64) -> Result<AtomicResult, Error> {
+            wait!(self.segment.run_atomic("raise a word of", offset, AtomicOp::Max(value), Some(self.token)))
+        }
+
+        /// Subtracts from a word if the guard still has the lock: [`Segment::checked_sub`].
+        pub async fn checked_sub(&self, offset: u64, sub: u64) -> Result<AtomicResult, Error> {
+            wait!(self.segment.run_atomic("subtract from", offset, AtomicOp::CheckedSub(sub), Some(self.token)))
+        }
+
         /// Extends the lease to its whole length, counted from now. A lock that is lost is not taken again: the call
         /// fails with [`Failure::LockLost`].
         ///

@@ -1,13 +1,12 @@
 //! Operations of a client and of a segment handle.
 //!
 //! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): allocation,
-//! get and put, large values, atomics, batches, locks, metadata, tables, typed views, vectored access, version watches. `local_read` serves
-//! gets by a mapping of the home's memory, of which `mapped_areas` keeps track.
+//! get and put, large values, atomics, batches, locks, metadata, tables, typed views, vectored access, version watches.
+//! `local_read` serves gets by a mapping of the home's memory, of which `mapped_areas` keeps track.
 
 pub(crate) mod allocate;
 pub(crate) mod atomics;
-pub(crate) mod batch;
-pub(crate) mod batch_call;
+pub(crate) mod batches;
 pub(crate) mod break_lock;
 pub(crate) mod get_put;
 pub(crate) mod large_values;

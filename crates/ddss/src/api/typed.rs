@@ -99,6 +99,32 @@ fn size<T>() -> u64 {
     size_of::<T>() as u64
 }
 
+/// Values that are their bytes.
+pub(crate) trait Plain: FromBytes + IntoBytes + Immutable {}
+
+impl<T: FromBytes + IntoBytes + Immutable> Plain for T {}
+
+calls! {
+    impl Segment, AsyncSegment {
+        /// Reads, changes and writes the value at an offset, until no put of its segment or row came between.
+        pub(crate) async fn update_value<T: Plain>(&self, offset: u64, mut change: impl FnMut(&mut T))
+            -> Result<Typed<T>, Error>
+        {
+            let time = self.time().started();
+            loop {
+                let mut value = T::new_zeroed();
+                let stamp = wait!(self.get_by(time, offset, value.as_mut_bytes()))?;
+                change(&mut value);
+                let conditions = self.location().put_conditions(Some(stamp.version), None);
+                match wait!(self.put_by(time, offset, value.as_bytes(), conditions)) {
+                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
+                    ended => return ended.map(|stamp| Typed { value, stamp }),
+                }
+            }
+        }
+    }
+}
+
 calls! {
     impl {T: FromBytes + IntoBytes + Immutable} Shared<T>, Shared<T, AsyncSegment> {
         /// Creates a view of an existing segment.
@@ -155,18 +181,8 @@ calls! {
         ///
         /// All attempts share the timeout of one call. A call with an [indeterminate](Error::is_indeterminate) outcome
         /// may have taken effect and is not retried.
-        pub async fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
-            let time = self.segment.time().started();
-            loop {
-                let mut value = T::new_zeroed();
-                let stamp = wait!(self.segment.get_by(time, self.offset, value.as_mut_bytes()))?;
-                change(&mut value);
-                let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
-                match wait!(self.segment.put_by(time, self.offset, value.as_bytes(), conditions)) {
-                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
-                    ended => return ended.map(|stamp| Typed { value, stamp }),
-                }
-            }
+        pub async fn update(&self, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+            wait!(self.segment.update_value(self.offset, change))
         }
     }
 }
@@ -293,6 +309,18 @@ calls! {
             wait!(self.segment.put(self.at("put", index, 1)?, value.as_bytes()))
         }
 
+        /// Writes one value if the segment still has that version: [`Segment::put_if`]. All values of a slice share the
+        /// version of the segment; a [`TypedTable`](crate::TypedTable) has one for each.
+        pub async fn put_if(&self, index: usize, version: Version, value: &T) -> Result<Stamp, Error> {
+            wait!(self.segment.put_if(version, self.at("put", index, 1)?, value.as_bytes()))
+        }
+
+        /// Reads, changes and writes one value, and retries until no put of the segment came between. Returns the written
+        /// value. All attempts share the timeout of one call, as with [`Shared::update`].
+        pub async fn update(&self, index: usize, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+            wait!(self.segment.update_value(self.at("update", index, 1)?, change))
+        }
+
         /// Writes consecutive values as one version.
         pub async fn put_range(&self, index: usize, values: &[T]) -> Result<Stamp, Error> {
             wait!(self.segment.put(self.at("put", index, values.len())?, values.as_bytes()))
@@ -351,6 +379,12 @@ mod tests {
         {
             assert!(matches!(error, Err(Error::OutOfRange { .. })));
         }
+        let raised = scores.update(11, |score| *score += 5).unwrap();
+        assert_eq!((raised.value, scores.get_range(10..13).unwrap().value), (7, vec![1, 7, 3]));
+        scores.put_if(12, raised.stamp.version, &4).unwrap();
+        let stale = scores.put_if(12, raised.stamp.version, &5).unwrap_err();
+        assert_eq!((stale.failure(), *scores.get(12).unwrap()), (Some(Failure::VersionMismatch), 4));
+        assert!(matches!(scores.update(100, |_| ()), Err(Error::OutOfRange { .. })));
         let part = SharedSlice::<u32>::new(scores.segment().clone(), 4, 9).unwrap();
         assert!(part.get(9).is_err() && part.get(8).is_ok());
     }
@@ -375,7 +409,7 @@ mod tests {
             many.put(0, &3).await.unwrap();
             let found = SharedSlice::<u32, _>::open_async(&tasks, "many").await.unwrap();
             assert_eq!((found.len(), found.get_range(97..100).await.unwrap().value), (100, vec![0, 1, 2]));
-            assert_eq!(*found.get(0).await.unwrap(), 3);
+            assert_eq!(found.update(0, |score| *score += 1).await.unwrap().value, 4);
             assert_eq!(SharedSlice::<u32>::open(&threads, "many").unwrap().get_range(98..100).unwrap().value, [1, 2]);
             assert!(matches!(found.get(100).await, Err(Error::OutOfRange { .. })));
             assert!(matches!(Shared::<u64, _>::new_async(found.segment().clone(), 393), Err(Error::OutOfRange { .. })));

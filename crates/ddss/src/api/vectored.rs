@@ -4,7 +4,7 @@ use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::error::Error;
 use crate::location::SegmentLocation;
-use crate::plan::{Decoder, Outgoing, PlannedCall, Reply, list_bytes};
+use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall, Reply, list_bytes};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::ARENA_SLOT_BYTES;
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 impl SegmentLocation {
     /// Checks the number of ranges, each range and their total size.
-    fn check_many(
+    pub(crate) fn check_many(
         &self,
         action: &'static str,
         ranges: impl Iterator<Item = (u64, u128)> + Clone,
@@ -36,13 +36,21 @@ impl SegmentLocation {
         version: Option<Version>,
         mut take: impl FnMut(&Reply<'_>, usize) + Send,
     ) -> PlannedCall<'a, impl Decoder<Stamp>> {
-        let (list, count, options) = (ArenaRange::NOWHERE, ranges.as_slice().len() as u8, self.read_options(version));
-        let operation = Operation::GetMany { segment: self.id, list, ranges: count, options };
-        let plan = self.plan("get", operation).sends(Outgoing::Bytes(table)).receives(list_bytes(ranges));
-        plan.returns(move |completion, reply| {
+        self.plan_get_ranges(table, ranges, version).returns(move |completion, reply| {
             take(reply, ARENA_SLOT_BYTES);
             Stamp::of(completion)
         })
+    }
+
+    pub(crate) fn plan_get_ranges<'a>(
+        &'a self,
+        table: &'a [u8],
+        ranges: &Ranges,
+        version: Option<Version>,
+    ) -> CallPlan<'a> {
+        let (list, count, options) = (ArenaRange::NOWHERE, ranges.as_slice().len() as u8, self.read_options(version));
+        let operation = Operation::GetMany { segment: self.id, list, ranges: count, options };
+        self.plan("get", operation).sends(Outgoing::Bytes(table)).receives(list_bytes(ranges))
     }
 
     /// Plans a put of ranges.
@@ -73,7 +81,7 @@ fn fill(parts: &mut [(u64, &mut [u8])], reply: &Reply<'_>, mut at: usize) {
 }
 
 /// Splits the bytes into one value for each range.
-fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
+pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
     let mut left = bytes;
     let part = |range: &ddss_core::Range| {
         let (part, rest) = left.split_at(range.bytes as usize);

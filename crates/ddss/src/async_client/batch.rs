@@ -2,9 +2,11 @@
 
 use super::client::AsyncClient;
 use super::segment::AsyncSegment;
-use crate::api::batch_call::{BatchCall, BatchReply};
-use crate::error::Error;
-use crate::plan::Reply;
+use crate::api::batches::batch_call::BatchCall;
+use crate::call::call_group::GroupResults;
+use crate::call::channels::NoCompletion;
+use crate::deadline::Deadline;
+use crate::plan::{CallPlan, Reply};
 use ddss_core::Completion;
 use std::future::Future;
 use std::pin::Pin;
@@ -33,7 +35,7 @@ use std::task::Poll;
 /// ```
 #[must_use = "a batch does nothing until `run`"]
 pub struct AsyncBatch {
-    client: AsyncClient,
+    pub(crate) client: AsyncClient,
     pub(crate) calls: Vec<(AsyncSegment, BatchCall)>,
 }
 
@@ -49,30 +51,37 @@ impl AsyncClient {
     }
 }
 
-impl AsyncBatch {
-    pub(crate) async fn run_calls(
-        &self,
-        calls: &[(AsyncSegment, BatchCall)],
-    ) -> Result<Vec<Result<BatchReply, Error>>, Error> {
-        let mut time = self.client.time().started();
-        let harmless = calls.iter().all(|(_, call)| call.is_harmless());
-        drop(self.client.reactor(time.deadline(), harmless).await?);
-        let gathering = AtomicBool::new(true);
-        let one = async |(segment, call): &(AsyncSegment, BatchCall)| {
-            let location = segment.location();
-            if let Some(reply) = call.read_locally(location) {
-                return Ok(reply);
-            }
-            let plan = call.plan(location);
-            let decode = |completion: &Completion, reply: &Reply<'_>| {
-                let mut bytes = vec![0; plan.incoming()];
-                reply.read(0, &mut bytes);
-                call.reply(completion, bytes)
+/// Futures of a group that are polled together: each wake polls those that are not ready.
+const TOGETHER_MAX: usize = 512;
+
+impl AsyncClient {
+    /// Runs planned calls, each on its shard, and waits for the last one.
+    pub(crate) async fn run_group(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
+        let mut time = time.started();
+        let harmless = plans.iter().all(|(_, plan)| plan.is_harmless);
+        let error = self.reactor(time.deadline(), harmless).await.err();
+        if error.is_some() {
+            let unsent = |(_, plan): (u8, CallPlan<'_>)| {
+                Err(self.blocking().explain(NoCompletion::NotSent, plan.action, plan.target))
             };
-            let ended = segment.client().run_gathered(time, plan.returns(decode), Some(&gathering)).await;
-            ended.map(|(reply, _)| reply)
-        };
-        Ok(all(calls.iter().map(|call| Box::pin(one(call))).collect(), &gathering).await)
+            return (plans.into_iter().map(unsent).collect(), error);
+        }
+        let mut results = Vec::with_capacity(plans.len());
+        for plans in plans.chunks(TOGETHER_MAX) {
+            let gathering = AtomicBool::new(true);
+            let one = async |(shard, plan): (u8, CallPlan<'_>)| {
+                let decode = |completion: &Completion, reply: &Reply<'_>| {
+                    let mut bytes = vec![0; plan.incoming()];
+                    reply.read(0, &mut bytes);
+                    (*completion, bytes)
+                };
+                let client = self.at_shard(shard)?;
+                let ended = client.run_gathered(time, plan.returns(decode), Some(&gathering)).await;
+                ended.map(|(reply, _)| reply)
+            };
+            results.extend(all(plans.iter().map(|call| Box::pin(one(*call))).collect(), &gathering).await);
+        }
+        (results, None)
     }
 }
 

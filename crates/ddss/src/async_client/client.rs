@@ -62,6 +62,14 @@ impl AsyncClient {
         self.0.at_shard(shard).map(Self)
     }
 
+    pub(crate) fn shard(&self) -> u8 {
+        self.0.shard()
+    }
+
+    pub(crate) fn shard_of(&self, name: &Name) -> u8 {
+        self.0.shard_of(name)
+    }
+
     /// Returns this client bound to the shard that serves a name.
     pub(crate) fn at_shard_of(&self, name: &Name) -> Result<Self, Error> {
         self.0.at_shard_of(name).map(Self)

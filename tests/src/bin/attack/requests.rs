@@ -386,7 +386,7 @@ pub(crate) fn floods_lock_queues(target: &Target) -> AttackResult {
         for slot in 0..64u32 {
             let operation = match slot % 2 {
                 0 => Operation::Lock { segment: target.held, lock_request },
-                _ => Operation::Await { segment: target.held, above: Version(u64::MAX) },
+                _ => Operation::Await { segment: target.held, offset: 0, above: Version(u64::MAX) },
             };
             let request = Request { timeout_us: 300_000, ..Request::new(RequestId(slot.into()), operation) };
             liar.fill(channel, slot as usize, &request.encode(), slot + 1);

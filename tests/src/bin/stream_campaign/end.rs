@@ -5,8 +5,8 @@ use std::process::ChildStdout;
 
 use crate::{DEADLINE, Killed, Programs};
 
-/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll.
-pub(crate) const MODES: u64 = 5;
+/// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll, as a runtime of tasks, as a server of files.
+pub(crate) const MODES: u64 = 7;
 
 /// A running end.
 pub(crate) struct End {

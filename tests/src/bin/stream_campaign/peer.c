@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 enum { ROUND_TRIPS = 8, CHUNK = 100000, UNREAD = 30000, WARM_UP = 2000 };
-enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL };
+enum { REQUEST = 8, ANSWER = 160000, PAUSE_US = 200 };
+enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL, SHORT_CALLS, ANSWERS };
 
 static int fd, side, count_file;
 static uint64_t state, sent, received, limit;
@@ -120,6 +121,44 @@ static void with_poll(void) {
     }
 }
 
+// As runtimes of tasks do: the registration never changes, and a call that moves fewer bytes than it could waits for the next edge.
+static void with_short_calls(void) {
+    int set = epoll_create1(0), is_writing = 1, has_ended = 0, moved;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll");
+    for (;;) {
+        if (epoll_wait(set, &event, 1, -1) < 0 && errno != EINTR) fail("epoll_wait");
+        has_ended |= event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+        while ((moved = take(sizeof room)) == sizeof room || (moved > 0 && has_ended)) {}
+        if (!moved) return;
+        for (size_t bytes = some(); is_writing && (moved = give(bytes)) == (int)bytes; bytes = some()) {}
+        if (is_writing && !moved) is_writing = 0;
+    }
+}
+
+// As a server of files and its client do: only the return of space is an edge for the server while it answers.
+static void with_answers(void) {
+    int set = epoll_create1(0), moved = 1;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    size_t left = 0;
+    while (side) {
+        for (size_t done = 0; done < REQUEST; done += moved)
+            if ((moved = give(REQUEST - done)) <= 0) return;
+        for (size_t done = 0; done < ANSWER; done += moved)
+            if ((moved = take(sizeof room)) <= 0) return;
+    }
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll");
+    while (moved) {
+        if (epoll_wait(set, &event, 1, -1) < 0 && errno != EINTR) fail("epoll_wait");
+        while ((moved = take(REQUEST)) > 0) left += moved * (ANSWER / REQUEST);
+        while (moved && left && (moved = give(left < CHUNK ? left : CHUNK)) > 0) left -= moved;
+        // As if it answered others, or had lost its core: the client empties the ring before the server waits.
+        if (left && next() % 4 == 0) usleep(PAUSE_US);
+    }
+    // What the client still sends is read to its end.
+    if (fcntl(fd, F_SETFL, 0)) fail("fcntl");
+}
+
 static void transfer(int mode) {
     pthread_t writer;
     switch (mode) {
@@ -131,7 +170,9 @@ static void transfer(int mode) {
     case PING_PONG: ping_pong(); break;
     case EPOLL_LEVEL: with_epoll(0); break;
     case EPOLL_EDGE: with_epoll(EPOLLET); break;
-    default: with_poll();
+    case POLL: with_poll(); break;
+    case SHORT_CALLS: with_short_calls(); break;
+    default: with_answers();
     }
     while (take(sizeof room) > 0) {}
     shutdown(fd, SHUT_WR);

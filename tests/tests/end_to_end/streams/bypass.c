@@ -279,6 +279,35 @@ static void space_before_the_look(void) {
     waitpid(child, NULL, 0);
 }
 
+// Leaves bytes on TCP and bytes in the ring: a read that returns fewer bytes than it has room for says that nothing is left, as it does on
+// TCP. Runtimes of tasks wait for the next edge then.
+static void short_read_is_the_last(void) {
+    static char block[1 << 12];
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0), accepted;
+    alarm(60);
+    if (bind(listener, (void *)&name, length) || listen(listener, 1) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    if (connect(fd, (void *)&name, length) || (accepted = accept(listener, NULL, NULL)) < 0) fail("connect");
+    if (fcntl(accepted, F_SETFL, O_NONBLOCK) || epoll_ctl(set, EPOLL_CTL_ADD, accepted, &event)) fail("epoll_ctl");
+    // The connector looks for the offer only when it reads: what it writes before is on TCP.
+    for (int round = 0; round < ROUND_TRIPS; round++) {
+        int last = is_shared();
+        if (write(fd, block, 100) != 100) fail("write");
+        if (last && read(fd, block, sizeof block) <= 0) fail("read");
+        if (last && write(fd, block, 200) != 200) fail("write into the ring");
+        if (epoll_wait(set, &event, 1, 10000) != 1) fail("no event");
+        ssize_t found = read(accepted, block, sizeof block);
+        if (last && found != 300) fail("a short read left bytes behind");
+        if (last) return;
+        if (found != 100 || write(accepted, block, 1) != 1) fail("exchange");
+        if (!is_shared() && read(fd, block, 1) != 1) fail("answer");
+    }
+    fail("the stream stayed on TCP");
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     char *program = count > 2 ? arguments[2] : "";
@@ -293,6 +322,7 @@ int main(int count, char **arguments) {
     void (*alone)(void) = !strcmp(part, "fault")            ? fault_in_epoll_wait
                           : !strcmp(part, "register_first") ? register_before_connect
                           : !strcmp(part, "late_look")      ? space_before_the_look
+                          : !strcmp(part, "short_read")     ? short_read_is_the_last
                                                             : NULL;
     if (alone) {
         alone();

@@ -181,6 +181,13 @@ fn space_that_returns_before_the_look_is_an_edge() {
     assert_eq!(programs.run("late_look", "", PathBuf::new()), [String::new(), String::new()]);
 }
 
+// If this failed, a runtime of tasks would wait for ever for bytes that are there: it takes a short read for an empty queue.
+#[test]
+fn short_read_leaves_nothing_behind() {
+    let Some(programs) = programs("short_read_leaves_nothing_behind") else { return };
+    assert_eq!(programs.run("short_read", "", PathBuf::new()), [String::new(), String::new()]);
+}
+
 // If this failed, a wrong pointer would end a program that the kernel answers, or would leave the stream locked for ever.
 #[test]
 fn wrong_pointers_are_answered_as_the_kernel_does() {

@@ -3,6 +3,8 @@
 
 use ddss::{Client, Failure, Spec, Storage, Table, Version};
 use ddss_testkit::{Daemon, ScriptedClient, pattern, retry};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,4 +119,55 @@ fn row_put_is_atomic_when_daemon_is_killed() {
         let put = table.put_if(1, Version(last), 0, b"after").unwrap();
         assert_eq!(put.version.0, last + 1);
     }
+}
+
+/// Finds the file below a folder that contains these bytes, and their offset.
+fn find_bytes(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
+    std::fs::read_dir(folder).ok()?.flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return find_bytes(&path, wanted);
+        }
+        let bytes = std::fs::read(&path).ok()?;
+        bytes.windows(wanted.len()).position(|part| part == wanted).map(|at| (path, at))
+    })
+}
+
+// If this failed, a program would retry for ever on a row that no writer changes, or a whole table would be lost with it.
+#[test]
+fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
+    const HEADER_BYTES: usize = 16;
+    let [mut home, other] = Daemon::pair().unwrap();
+    let table = Table::allocate(&client(&home, true), "damaged", Spec::table(3, 64)).unwrap();
+    let marker: Vec<u8> = pattern(77, 64);
+    for (row, bytes) in [(0, &[1; 64][..]), (1, &marker), (2, &[2; 64])] {
+        table.put(row, 0, bytes).unwrap();
+    }
+    let far_client = client(&other, true);
+    let far = retry(|| Table::open(&far_client, "damaged"));
+    home.kill().unwrap();
+    let (path, at) = find_bytes(home.folder(), &marker).expect("the row outlives its daemon");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut state = [0; 8];
+    file.read_exact_at(&mut state, (at - HEADER_BYTES) as u64).unwrap();
+    assert_eq!(u64::from_le_bytes(state), 2, "version 1, and no commit under way");
+    // A version that no entry of the undo log names, in the middle of its commit.
+    file.write_all_at(&101u64.to_le_bytes(), (at - HEADER_BYTES) as u64).unwrap();
+    home.restart().unwrap();
+    let served = Table::open(&client(&home, false), "damaged").unwrap();
+    for reader in [&table, &far, &served] {
+        retry(|| reader.get(0));
+        for error in
+            [reader.get(1).unwrap_err(), reader.put(1, 0, b"x").unwrap_err(), reader.fetch_add(1, 0, 1).unwrap_err()]
+        {
+            assert_eq!(
+                (error.failure(), error.is_indeterminate(), error.is_retryable()),
+                (Some(Failure::Damaged), false, false)
+            );
+        }
+        assert_eq!((&reader.get(0).unwrap()[..], &reader.get(2).unwrap()[..]), (&[1; 64][..], &[2; 64][..]));
+        reader.put(2, 0, &[2; 64]).unwrap();
+    }
+    // The table can still be released.
+    far.release().unwrap();
 }

@@ -163,3 +163,53 @@ fn killed_client_leaves_no_wait_behind() {
         until(a.folder(), "some are still in line", |status| status.gauge(Gauge::LockWaiters) == 0);
     }
 }
+
+/// Polls the waits until all have ended; returns their number by result.
+fn end_all(waits: Vec<Pin<Box<dyn Future<Output = bool> + Send>>>) -> [usize; 2] {
+    let mut counts = [0; 2];
+    for wait in waits {
+        counts[usize::from(block_on(wait))] += 1;
+    }
+    counts
+}
+
+// If this failed, a service would hang, or count waits for ever, when the home of what it watches dies.
+#[test]
+fn waits_of_another_node_end_when_their_home_is_killed() {
+    const WATCHERS: usize = 500;
+    let [mut a, b] = Daemon::pair().unwrap();
+    let home = client(a.folder());
+    let watched = home.allocate("watched", Spec::new(8)).unwrap();
+    let held = home.allocate("locked", Spec::new(8)).unwrap();
+    let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
+    let mine = client(b.folder());
+    let (there, locked) = (open_soon(&mine, "watched"), open_soon(&mine, "locked"));
+    // Longer than the test, so that only the end of the home can end them.
+    let [there, locked] = [there, locked].map(|segment| AsyncSegment::from(&segment).with_timeout(PATIENCE * 4));
+    let watch = |segment: AsyncSegment| async move { segment.wait_newer_than(Version(0)).await.is_ok() };
+    let lock = |segment: AsyncSegment| async move { segment.lock().await.is_ok() };
+    let mut waits: Vec<Pin<Box<dyn Future<Output = bool> + Send>>> = Vec::new();
+    for _ in 0..WATCHERS / 2 {
+        waits.push(Box::pin(watch(there.clone())));
+        waits.push(Box::pin(lock(locked.clone())));
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let end = Instant::now() + PATIENCE;
+    while read_status(b.folder()).unwrap().gauge(Gauge::ParkedWaits) < (WATCHERS - KEPT) as u64 {
+        assert!(waits.iter_mut().all(|wait| wait.as_mut().poll(&mut context).is_pending()));
+        assert!(Instant::now() < end, "not all waits are parked");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    a.kill().unwrap();
+    assert_eq!(end_all(waits), [WATCHERS, 0], "a wait for a dead home succeeded");
+    until(b.folder(), "waits are left", |status| {
+        status.gauge(Gauge::ParkedWaits) == 0 && status.gauge(Gauge::UnderWay) == 0
+    });
+    // The next daemon knows none of them, and new waits are answered.
+    a.restart().unwrap();
+    until(a.folder(), "old waits came back", |status| status.gauge(Gauge::LockWaiters) == 0);
+    let again = ddss_testkit::retry(|| block_on(there.stat()));
+    let next = std::thread::spawn(move || block_on(there.wait_newer_than(again.version)));
+    watched.put(0, &[7; 8]).unwrap();
+    assert!(next.join().unwrap().unwrap().version > again.version);
+}

@@ -286,21 +286,28 @@ impl Home<'_> {
         self.serve_lock_queue(now, id);
     }
 
-    /// Answers the watchers of a version that is now reached.
+    /// Answers the watchers of a plain segment's version that is now reached.
     pub(crate) fn notify_watchers(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
+        self.notify_watchers_of_row(id, 0, version, timestamp);
+    }
+
+    /// Answers the watchers of a row's version that is now reached.
+    pub(crate) fn notify_watchers_of_row(&mut self, id: SegmentId, row: u64, version: Version, timestamp: Timestamp) {
         while let Ok(segment) = self.segments.get_mut(id)
-            && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(version)
+            && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(row, version)
         {
             self.output.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
         }
     }
 
-    /// Watches for a version above `watcher.above`, or answers at once.
+    /// Watches for a version above `watcher.above`, or answers at once. In a table the version is that of the row at
+    /// `offset`.
     pub(crate) fn await_at_home(
         &mut self,
         now: Now,
         id: SegmentId,
         principal: Principal,
+        offset: u64,
         watcher: Watcher,
     ) -> Result<(), Failure> {
         if self.segments.get(id)?.replication.is_some() {
@@ -308,16 +315,20 @@ impl Home<'_> {
         }
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Read)?;
-        if segment.spec.layout().is_some() {
-            // Only its records have versions.
-            return Err(Failure::Unsupported);
+        if let Some(layout) = segment.spec.layout() {
+            return self.begin_record_watch(now, id, (layout, offset), watcher);
         }
         let fields = ReplyFields::of(segment.stamp(), 0);
         if fields.version > watcher.above {
             self.output.answer(watcher.requester, Outcome::Done, fields);
             return Ok(());
         }
-        if !segment.lock_queue.watch(watcher) {
+        self.watch(id, watcher)
+    }
+
+    /// Keeps a watcher until its version or its deadline comes.
+    pub(crate) fn watch(&mut self, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
+        if !self.segments.get_mut(id)?.lock_queue.watch(watcher) {
             return Err(Failure::Busy);
         }
         self.segments.mark_busy(id);

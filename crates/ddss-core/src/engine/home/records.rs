@@ -9,8 +9,8 @@ use crate::engine::config::Now;
 use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
 use crate::engine::requester::ReplyFields;
-use crate::engine::state::lock_queue::{PendingOp, Waiter};
-use crate::engine::state::pending::PendingRecord;
+use crate::engine::state::lock_queue::{PendingOp, Waiter, Watcher};
+use crate::engine::state::pending::{PendingRecord, RecordOp};
 use crate::engine::state::segments::Segment;
 use crate::model::table::TableLayout;
 use crate::request::operation::PutConditions;
@@ -50,8 +50,26 @@ impl Home<'_> {
         let segment = self.segments.get(id)?;
         let row = self.output.row_of(layout, segment.spec.bytes, &parts)?;
         let place = layout.record(row).of_segment(segment.at);
-        self.pending_records.push_back(PendingRecord { now, segment: id, requester, place, op });
+        let op = RecordOp::Call(op);
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op });
         self.output.push(Action::ReadRecord { place, word });
+        Ok(())
+    }
+
+    /// Reads the record that a watcher asks for, since only the record has the row's version.
+    pub(crate) fn begin_record_watch(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        (layout, offset): (TableLayout, u64),
+        watcher: Watcher,
+    ) -> Result<(), Failure> {
+        let segment = self.segments.get(id)?;
+        let row = self.output.row_of(layout, segment.spec.bytes, &RangeSet::One { offset, bytes: 0 })?;
+        let place = layout.record(row).of_segment(segment.at);
+        let (requester, op) = (watcher.requester, RecordOp::Watch(Watcher { row, ..watcher }));
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op });
+        self.output.push(Action::ReadRecord { place, word: None });
         Ok(())
     }
 
@@ -60,7 +78,9 @@ impl Home<'_> {
         let pending = self.pending_records.pop_front().expect("each read of a record is answered once");
         let later = self.output.set_aside();
         if let Err(failure) = self.decide_record_op(&pending, state, timestamp, word) {
-            self.free_op_buffers(&pending.op);
+            if let RecordOp::Call(op) = &pending.op {
+                self.free_op_buffers(op);
+            }
             self.output.answer(pending.requester, Outcome::Failed(failure), ReplyFields::default());
         }
         if let Some(later) = later {
@@ -79,9 +99,17 @@ impl Home<'_> {
         self.segments.get(segment)?;
         if state & 1 != 0 {
             // Commits are complete before the next action, and recovery undoes the last one of a daemon that died.
-            return Err(Failure::Contended);
+            return Err(Failure::Damaged);
         }
         let version = Version(state >> 1);
+        let op = match op {
+            RecordOp::Call(op) => op,
+            RecordOp::Watch(watcher) if version > watcher.above => {
+                self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
+                return Ok(());
+            }
+            RecordOp::Watch(watcher) => return self.watch(segment, watcher),
+        };
         match op {
             PendingOp::Get(get) => match get.version {
                 Some(wanted) if wanted > version => Err(Failure::VersionMismatch),
@@ -119,11 +147,12 @@ impl Home<'_> {
         (parts, source): (RangeSet, CommitSource),
         word: u64,
     ) {
-        let &PendingRecord { now, requester, place, .. } = pending;
+        let &PendingRecord { now, segment, requester, row, place, .. } = pending;
         let (version, timestamp) = (Version(before.0 + 1), self.clock.next(now.wall_us));
         self.counters.commits += 1;
         self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
         self.output.free_table(&parts);
         self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        self.notify_watchers_of_row(segment, row, version, timestamp);
     }
 }

@@ -457,10 +457,10 @@ impl Remote<'_> {
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
                 self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
             }
-            Operation::Await { segment, above } => {
+            Operation::Await { segment, offset, above } => {
                 let home = self.reachable_home(segment)?;
                 let step = self.begin(&caller, WaitState::Answer { segment, harmless: true })?.to_bits();
-                self.output.send(home, Message::Await { step, principal, segment, above, timeout_us });
+                self.output.send(home, Message::Await { step, principal, segment, offset, above, timeout_us });
             }
             Operation::Lock { segment, lock_request } => {
                 let home = self.reachable_home(segment)?;

@@ -111,7 +111,7 @@ fn segment() -> SegmentId {
 fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
     // If this broke, a client would repeat a change that took effect, or wait for an answer that never comes.
     let change = Operation::Atomic { segment: segment(), offset: 0, change: AtomicOp::Add(1), token: None };
-    let wait = Operation::Await { segment: segment(), above: crate::Version(3) };
+    let wait = Operation::Await { segment: segment(), offset: 0, above: crate::Version(3) };
     let (in_doubt, failed) = (Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::NodeDown));
     for (operation, outcome) in [(change, in_doubt), (wait, failed)] {
         let mut parts = Parts::new();

@@ -65,10 +65,12 @@ pub(crate) struct Holder {
     pub(crate) until_us: u64,
 }
 
-/// Watcher of a segment's version.
+/// Watcher of the version of a segment, or of a row of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Watcher {
     pub(crate) requester: Requester,
+    /// Row of a table; 0 for a plain segment.
+    pub(crate) row: u64,
     pub(crate) above: Version,
     pub(crate) deadline_us: u64,
 }
@@ -91,22 +93,23 @@ impl Wait for Watcher {
     }
 }
 
-/// Watchers, found by version as well: a put costs the same beside any number of watchers of later versions.
+/// Watchers, found by row and version as well: a put costs the same beside any number of watchers of other rows and of
+/// later versions.
 #[derive(Debug, Default)]
 struct Watchers {
     list: WaitList<Watcher>,
-    versions: BTreeSet<(Version, u64)>,
+    versions: BTreeSet<(u64, Version, u64)>,
 }
 
 impl Watchers {
     fn push(&mut self, watcher: Watcher) {
         let number = self.list.push(watcher);
-        self.versions.insert((watcher.above, number));
+        self.versions.insert((watcher.row, watcher.above, number));
     }
 
     fn remove(&mut self, number: u64) -> Option<Watcher> {
         let watcher = self.list.remove(number)?;
-        self.versions.remove(&(watcher.above, number));
+        self.versions.remove(&(watcher.row, watcher.above, number));
         Some(watcher)
     }
 
@@ -411,9 +414,9 @@ impl LockQueue {
         has_room
     }
 
-    /// Takes a watcher whose version is reached.
-    pub(crate) fn next_satisfied_watcher(&mut self, version: Version) -> Option<Watcher> {
-        let &(_, number) = self.watchers.versions.first().filter(|(above, _)| *above < version)?;
+    /// Takes a watcher of that row whose version is reached.
+    pub(crate) fn next_satisfied_watcher(&mut self, row: u64, version: Version) -> Option<Watcher> {
+        let &(.., number) = self.watchers.versions.range((row, Version(0), 0)..(row, version, 0)).next()?;
         self.watchers.remove(number)
     }
 

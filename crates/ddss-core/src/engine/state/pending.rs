@@ -4,7 +4,7 @@ use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
 use crate::engine::ids::{BufferId, StepId};
 use crate::engine::requester::Requester;
-use crate::engine::state::lock_queue::PendingOp;
+use crate::engine::state::lock_queue::{PendingOp, Watcher};
 use crate::engine::state::memory::staging::Ticket;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX, PARKED_OPERATIONS_MAX};
 use crate::model::segment::{Name, Principal};
@@ -188,9 +188,17 @@ pub(crate) struct PendingRecord {
     pub(crate) now: Now,
     pub(crate) segment: SegmentId,
     pub(crate) requester: Requester,
+    pub(crate) row: u64,
     /// Place of the record in the pool.
     pub(crate) place: RecordPlace,
-    pub(crate) op: PendingOp,
+    pub(crate) op: RecordOp,
+}
+
+/// Operation on a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RecordOp {
+    Call(PendingOp),
+    Watch(Watcher),
 }
 
 #[derive(Debug, Default)]
@@ -270,15 +278,23 @@ impl PendingOperations {
         self.slot(step)?.pending.as_mut()
     }
 
-    /// Removes an operation, which ends now.
+    /// Removes an operation, which ends now. Always inlined: an operation that is returned is copied.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, step: StepId) -> Option<Pending> {
         let pending = self.slot(step)?.pending.take()?;
-        if pending.channel.is_parked() && self.parked.get(&(pending.channel, pending.request)) == Some(&step) {
-            self.parked.remove(&(pending.channel, pending.request));
+        if pending.channel.is_parked() {
+            self.forget_parked(pending.channel, pending.request, step);
         }
         self.free.push(step.index() as u32);
         assert!(self.free.len() <= self.slots.len(), "each slot is free once");
         Some(pending)
+    }
+
+    #[cold]
+    fn forget_parked(&mut self, channel: ChannelId, request: RequestId, step: StepId) {
+        if self.parked.get(&(channel, request)) == Some(&step) {
+            self.parked.remove(&(channel, request));
+        }
     }
 
     /// Takes the next operation whose deadline has passed.

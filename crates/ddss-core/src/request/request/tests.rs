@@ -63,8 +63,11 @@ fn operations() -> impl Strategy<Value = Operation> {
                 Operation::Atomic { segment, offset: word * 8, change, token }
             }
         ),
-        (segment.clone(), any::<u64>())
-            .prop_map(|(segment, above)| Operation::Await { segment, above: Version(above) }),
+        (segment.clone(), any::<u64>(), any::<u64>()).prop_map(|(segment, offset, above)| Operation::Await {
+            segment,
+            offset,
+            above: Version(above)
+        }),
         (segment.clone(), any::<bool>(), any::<bool>(), 1..=LEASE_MAX_US).prop_map(
             |(segment, shared, no_wait, lease_us)| {
                 Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us } }

@@ -2,3 +2,4 @@
 
 pub(crate) mod cursor;
 pub(crate) mod transfers;
+mod upload_guard;

@@ -3,6 +3,7 @@
 //! A large put sends its bytes in parts, which the home stores beside the segment, and then commits all of them as one
 //! version. A large get reads parts of one version, and begins again when a put came between.
 
+use crate::api::large_values::upload_guard::UploadGuard;
 use crate::async_client::AsyncSegment;
 use crate::call::backoff::Backoff;
 use crate::calls::calls;
@@ -11,16 +12,13 @@ use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
 use ddss_core::limits::TRANSFER_BYTES_MAX;
-use ddss_core::{Failure, Operation, Part, PutConditions, UploadId, Version};
+use ddss_core::{Failure, Operation, Part, PutConditions, Version};
 use std::ops::RangeBounds;
-use std::time::Duration;
 
 /// Attempts of a large get to find all parts in one version.
 const GET_ATTEMPTS_MAX: usize = 64;
 /// Attempts of a large put whose home lost its parts.
 const PUT_ATTEMPTS_MAX: usize = 4;
-/// Time to tell the home that a failed put's parts are of no use.
-const DROP_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Called with the bytes that have been moved and the bytes of the whole value.
 pub(crate) type Progress<'a> = dyn FnMut(u64, u64) + Send + 'a;
@@ -159,12 +157,12 @@ calls! {
 
         async fn put_large_once(&self, time: Deadline, bytes: &[u8], put: LargePut<'_>) -> Result<Stamp, Error> {
             let LargePut { offset, conditions, progress } = put;
-            let (mut upload, mut done, mut backoff) = (UploadId(0), 0, Backoff::default());
+            let (mut parts, mut done, mut backoff) = (UploadGuard::new(self), 0, Backoff::default());
             while done < bytes.len() {
                 let part = &bytes[done..bytes.len().min(done + TRANSFER_BYTES_MAX)];
-                let place = Part { upload, at: done as u32, total: bytes.len() as u32 };
+                let place = Part { upload: parts.upload, at: done as u32, total: bytes.len() as u32 };
                 match wait!(self.client().run(time, self.location().plan_part(place, part))) {
-                    Ok(begun) => upload = begun,
+                    Ok(begun) => parts.upload = begun,
                     // Other puts use the memory between the nodes.
                     Err(error) if error.failure() == Some(Failure::Busy) && !time.remaining().is_zero() => {
                         backoff.note(true);
@@ -173,33 +171,18 @@ calls! {
                         }
                         continue;
                     }
-                    Err(error) => {
-                        wait!(self.drop_upload(upload));
-                        return Err(error.without_effect());
-                    }
+                    Err(error) => return Err(error.without_effect()),
                 }
                 backoff.note(false);
                 done += part.len();
                 progress(done as u64, bytes.len() as u64);
             }
-            let segment = self.id();
+            let (segment, upload) = (self.id(), parts.upload);
             let commit = Operation::CommitUpload { segment, offset, upload, conditions };
             let plan = self.location().plan("put", commit).returns(|completion, _| Stamp::of(completion));
-            let ended = wait!(self.client().run(time, plan));
-            if ended.is_err() {
-                wait!(self.drop_upload(upload));
-            }
-            ended
-        }
-
-        /// Tells the home that the parts of a failed put are of no use. It would drop them by itself later.
-        async fn drop_upload(&self, upload: UploadId) -> () {
-            if upload != UploadId(0) {
-                let operation = Operation::DropUpload { segment: self.id(), upload };
-                let plan = self.location().plan("put", operation).returns(|_, _| ());
-                // The put has failed with an error that matters more.
-                let _ = wait!(self.client().run(Deadline::of(DROP_TIMEOUT), plan));
-            }
+            let stamp = wait!(self.client().run(time, plan))?;
+            parts.commit();
+            Ok(stamp)
         }
     }
 }

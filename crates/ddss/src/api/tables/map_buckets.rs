@@ -6,7 +6,8 @@ use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use ddss_core::Version;
+use crate::value::Stamp;
+use ddss_core::{Completion, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -18,6 +19,25 @@ calls! {
             let mut bytes = vec![0; self.layout.read_bytes()];
             let stamp = wait!(self.table.segment().get_by(time, self.place(bucket, 0), &mut bytes))?;
             Ok(Bucket::new(self.layout, bytes, stamp.version))
+        }
+
+        /// Reads the buckets of keys at the same time. `None` stands for buckets that are read in place, one by one.
+        pub(super) async fn read_buckets(&self, keys: &[K]) -> Result<Vec<Option<Bucket>>, Error> {
+            let segment = self.table.segment();
+            let (location, length) = (segment.location(), self.layout.read_bytes());
+            if location.can_read_locally() {
+                return Ok(keys.iter().map(|_| None).collect());
+            }
+            let mut plans = Vec::with_capacity(keys.len());
+            for key in keys {
+                let offset = self.place(self.hash(key.as_bytes()).bucket, 0);
+                plans.push((segment.client().shard(), location.plan_get(offset, length, None)));
+            }
+            let (results, _) = wait!(segment.client().run_group(segment.time(), plans));
+            let bucket = |(completion, bytes): (Completion, Vec<u8>)| {
+                Some(Bucket::new(self.layout, bytes, Stamp::of(&completion).version))
+            };
+            results.into_iter().map(|result| result.map(bucket)).collect()
         }
 
         /// Reads the value of a slot; `None` if the bucket has changed since. Values are bytes here: several copies of a

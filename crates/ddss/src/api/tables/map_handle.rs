@@ -10,6 +10,7 @@ use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A hash map in shared memory, for keys and values of fixed sizes. `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
 ///
@@ -101,6 +102,24 @@ impl<K, V, S> SharedMap<K, V, S> {
         KeyHash { bucket: bucket as u64, tag: hash & 0x7fff }
     }
 
+    /// Looks a key up in the copy of its bucket. `None` if only further reads can tell.
+    pub(super) fn look_up(&self, bucket: Option<&Bucket>, key: &K) -> Option<Option<V>>
+    where
+        K: IntoBytes + Immutable,
+        V: FromBytes,
+    {
+        let (bucket, key) = (bucket?, key.as_bytes());
+        let KeyHash { tag, .. } = self.hash(key);
+        let Some(slot) = bucket.slot_of(tag, key) else {
+            let is_linked = bucket.links().any(|(_, link)| link.tag == tag);
+            return (!is_linked).then_some(None);
+        };
+        if bucket.word(slot).is_none_or(|word| word.is_expired(now_ms())) {
+            return Some(None);
+        }
+        Some(V::read_from_bytes(bucket.value(slot)?).ok())
+    }
+
     pub(super) fn linked(&self, bucket: u64, link: Link) -> u64 {
         (bucket + link.distance) % self.buckets()
     }
@@ -165,6 +184,12 @@ pub(super) struct Place {
 pub(super) enum Expiry {
     Keep,
     Set(u64),
+}
+
+impl Expiry {
+    pub(super) fn after(time: Duration) -> Self {
+        Self::Set(now_ms().saturating_add(time.as_millis().max(1) as u64))
+    }
 }
 
 /// End of one attempt of a change.

@@ -9,15 +9,19 @@
 //! orphan. [`SharedMap::remove_expired`] frees it: it changes the bucket first, so that the put of the link fails if the
 //! client lives after all.
 
-use crate::api::tables::map_handle::{Attempt, Expiry, HEADER_BYTES, SharedMap, attempt, now_ms};
+use crate::api::tables::map_handle::{Attempt, Expiry, HEADER_BYTES, Place, SharedMap, attempt, now_ms};
 use crate::api::tables::table::Table;
 use crate::async_client::{AsyncClient, AsyncSegment};
 use crate::calls::calls;
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
-use ddss_core::Version;
+use ddss_core::{Failure, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Maximum number of buckets that one call holds in memory: 1 MiB at most.
+const KEYS_TOGETHER_MAX: usize = 256;
 
 calls! {
     impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
@@ -87,12 +91,70 @@ calls! {
         }
 
         /// Returns the values of keys. Each is whole by itself; a snapshot of several keys does not exist.
+        ///
+        /// The reads of many keys are in flight at the same time, so from another node this takes less time than as many
+        /// calls of [`get`](Self::get).
         pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
             let mut values = Vec::with_capacity(keys.len());
-            for key in keys {
-                values.push(wait!(self.get(key))?);
+            for keys in keys.chunks(KEYS_TOGETHER_MAX) {
+                for (key, bucket) in keys.iter().zip(wait!(self.read_buckets(keys))?) {
+                    values.push(match self.look_up(bucket.as_ref(), key) {
+                        Some(value) => value,
+                        None => wait!(self.get(key))?,
+                    });
+                }
             }
             Ok(values)
+        }
+
+        /// Waits until the value of a key differs from `last` (`None`: from absent), and returns the present value. Values
+        /// that follow each other quickly may be merged, and a value that returns to `last` may be missed.
+        ///
+        /// The client does not poll: the home answers when an entry of the same bucket changes. At the deadline of one call
+        /// it fails with [`Failure::TimedOut`](crate::Failure::TimedOut).
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// # use ddss::SharedMap;
+        /// let stock: SharedMap<u64, u64> = SharedMap::allocate(&client, "stock", 1000)?;
+        /// let (writer, mut seen) = (stock.clone(), None);
+        /// let clerk = std::thread::spawn(move || writer.insert(&4711, &3));
+        /// seen = stock.wait_for_change(&4711, seen.as_ref())?;
+        /// assert_eq!(seen, Some(3));
+        /// # clerk.join().expect("it does not panic")?;
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn wait_for_change(&self, key: &K, last: Option<&V>) -> Result<Option<V>, Error> {
+            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
+            let hash = self.hash(key.as_bytes());
+            loop {
+                Self::check_time("watch", name, time)?;
+                let (home, place) = wait!(self.find(time, hash, key.as_bytes()))?;
+                // A key that is absent appears by a change of its own bucket, and an entry changes in the bucket that holds it.
+                let (mut bucket, mut version, mut expiry_ms, mut now) = (hash.bucket, home.version, 0, None);
+                if let Some(Place { bucket: at, slot, image }) = &place {
+                    let image = image.as_ref().unwrap_or(&home);
+                    if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
+                        now = wait!(self.value_of(time, *at, image, *slot))?;
+                        if now.is_none() {
+                            continue;
+                        }
+                        (bucket, version, expiry_ms) = (*at, image.version, word.expiry_ms());
+                    }
+                }
+                if now.as_deref() != last.map(V::as_bytes) {
+                    return Ok(now.and_then(|bytes| V::read_from_bytes(&bytes).ok()));
+                }
+                // No put announces an expiry.
+                let lives = Duration::from_millis(expiry_ms.saturating_sub(now_ms()) + 1);
+                let left = if expiry_ms == 0 { time.remaining() } else { time.remaining().min(lives) };
+                let left = Deadline::of(left.max(Duration::from_micros(1)));
+                match wait!(self.table.segment().wait_at(left, self.place(bucket, 0), version)) {
+                    Err(Error::Failed { failure: Failure::TimedOut, .. }) => {}
+                    ended => drop(ended?),
+                }
+            }
         }
 
         /// Writes the value of a key, and returns true if the key is new. The entry does not expire.
@@ -105,8 +167,7 @@ calls! {
         /// the absolute expiry (in milliseconds) with the clock of their own node.
         pub async fn insert_for(&self, key: &K, value: &V, time: Duration) -> Result<bool, Error> {
             let copy = |_: Option<&[u8]>| Some(value.as_bytes().to_vec());
-            let expiry = Expiry::Set(now_ms().saturating_add(time.as_millis().max(1) as u64));
-            Ok(!wait!(self.change("insert into", key, expiry, copy))?)
+            Ok(!wait!(self.change("insert into", key, Expiry::after(time), copy))?)
         }
 
         /// Writes the value of a key that is new. Returns false, and does nothing, if the key is present. Of several
@@ -114,6 +175,13 @@ calls! {
         pub async fn insert_new(&self, key: &K, value: &V) -> Result<bool, Error> {
             let copy = |old: Option<&[u8]>| old.is_none().then(|| value.as_bytes().to_vec());
             Ok(!wait!(self.change("insert into", key, Expiry::Set(0), copy))?)
+        }
+
+        /// Writes the value of a key that is new, and that expires after this time: [`insert_new`](Self::insert_new) and
+        /// [`insert_for`](Self::insert_for) in one call.
+        pub async fn insert_new_for(&self, key: &K, value: &V, time: Duration) -> Result<bool, Error> {
+            let copy = |old: Option<&[u8]>| old.is_none().then(|| value.as_bytes().to_vec());
+            Ok(!wait!(self.change("insert into", key, Expiry::after(time), copy))?)
         }
 
         /// Changes the value of a key, and repeats until no other change of the key came between. Returns the new value,

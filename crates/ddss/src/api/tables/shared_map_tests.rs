@@ -150,8 +150,10 @@ fn expired_entries_are_absent_and_make_room() {
     assert!(!map.remove(&keys[20]).unwrap(), "an expired key is absent");
     // Live entries take the slots of expired ones, here and in the next bucket.
     for key in &keys {
-        assert!(map.insert_new(key, &[3; 8]).unwrap());
+        assert!(map.insert_new_for(key, &[3; 8], FOREVER).unwrap());
+        assert!(!map.insert_new_for(key, &[9; 8], Duration::from_millis(1)).unwrap());
     }
+    assert!(map.get_many(&keys).unwrap().iter().all(|value| *value == Some([3; 8])));
     assert_eq!(map.count().unwrap(), 22);
     for key in &keys {
         assert!(!map.insert_for(key, &[4; 8], Duration::from_millis(1)).unwrap());
@@ -260,4 +262,49 @@ fn tasks_use_a_map() {
         assert_eq!(map.count().await.unwrap(), 0);
         map.release().await.unwrap();
     });
+}
+
+#[test]
+fn watcher_of_a_key_sees_each_kind_of_change() {
+    // If this broke, a watcher would poll, or miss that its key was inserted, changed, removed or has expired.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    // The last keys lie behind links.
+    let keys = crowd(&map, 20);
+    for key in &keys[..15] {
+        map.insert(key, &[1; 8]).unwrap();
+    }
+    for key in [keys[3], keys[15], keys[17]] {
+        let (next, changes) = (Barrier::new(2), [Some([7; 8]), Some([8; 8]), None, Some([9; 8])]);
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let map = SharedMap::<u64, [u64; 8]>::open(&node.client(), "map").unwrap();
+                let mut seen = map.get(&key).unwrap();
+                changes.map(|_| {
+                    next.wait();
+                    seen = map.wait_for_change(&key, seen.as_ref()).unwrap();
+                    next.wait();
+                    seen
+                })
+            });
+            for change in &changes {
+                next.wait();
+                // Changes of other keys of the bucket wake the watcher, which waits on.
+                map.update(&keys[0], |value| value[0] += 1).unwrap();
+                match change {
+                    Some(value) => drop(map.insert(&key, value).unwrap()),
+                    None => assert!(map.remove(&key).unwrap()),
+                }
+                next.wait();
+            }
+            assert_eq!(watcher.join().unwrap(), changes);
+        });
+        // No put announces an expiry.
+        assert!(!map.insert_for(&key, &[2; 8], Duration::from_millis(100)).unwrap());
+        assert_eq!(map.wait_for_change(&key, Some(&[2; 8])).unwrap(), None);
+        assert!(map.insert(&key, &[1; 8]).unwrap());
+    }
+    let hasty = SharedMap::<u64, [u64; 8]>::open(&node.short_timeout_client(), "map").unwrap();
+    let same = hasty.wait_for_change(&keys[3], Some(&[1; 8])).unwrap_err();
+    assert_eq!((same.failure(), same.is_timeout()), (Some(Failure::TimedOut), true));
 }

@@ -170,6 +170,38 @@ calls! {
             wait!(self.segment.compare_swap(place, expected, new))
         }
 
+        /// Raises the word at `offset` in a row (a multiple of 8) to `value`, and returns the previous value. A word that
+        /// is not less stays unchanged, and so does the version of the row.
+        pub async fn fetch_max(&self, row: u64, offset: u64, value: u64) -> Result<AtomicResult, Error> {
+            wait!(self.segment.fetch_max(self.at("raise a word of", row, offset, 8)?, value))
+        }
+
+        /// Subtracts from the word at `offset` in a row (a multiple of 8), and returns the previous value. If that is less
+        /// than `sub`, the word and the version of the row stay unchanged.
+        pub async fn checked_sub(&self, row: u64, offset: u64, sub: u64) -> Result<AtomicResult, Error> {
+            wait!(self.segment.checked_sub(self.at("subtract from a word of", row, offset, 8)?, sub))
+        }
+
+        /// Waits until the version of a row is above `version`, and returns the stamp of the version that it then has. Puts
+        /// of other rows do not end the wait, and do not cost more for it.
+        ///
+        /// The client does not poll: the home answers when the version comes. At the deadline the call fails with
+        /// [`Failure::TimedOut`].
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// use ddss::{Spec, Table, Version};
+        /// let orders = Table::allocate(&client, "orders", Spec::table(100, 64))?;
+        /// let put = orders.put(7, 0, b"new")?;
+        /// assert_eq!(orders.wait_newer_than(7, Version(0))?, put);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn wait_newer_than(&self, row: u64, version: Version) -> Result<Stamp, Error> {
+            let place = self.at("watch", row, 0, 0)?;
+            wait!(self.segment.wait_at(self.segment.time(), place, version))
+        }
+
         /// Frees the table in the whole cluster: [`Segment::release`].
         pub async fn release(self) -> Result<(), Error> {
             wait!(self.segment.release())
@@ -182,6 +214,7 @@ mod tests {
     use super::*;
     use crate::testing::{TestNode, block_on};
     use crate::{Model, TypedTable};
+    use std::time::Duration;
 
     const MODELS: [Model; 5] = [Model::Null, Model::Read, Model::Write, Model::Strict, Model::Temporal(1000)];
 
@@ -271,6 +304,55 @@ mod tests {
         let lost = table.table().compare_swap(4, 16, 1, 2).unwrap();
         assert_eq!((lost.before, lost.stamp.version), (400, Version(400)));
         assert_eq!(table.table().swap(4, 16, 9).unwrap().before, 400);
+        // A condition that does not hold leaves the row and its version as they are.
+        let raised = [table.table().fetch_max(4, 16, 12).unwrap(), table.table().fetch_max(4, 16, 11).unwrap()];
+        assert_eq!(raised.map(|raised| (raised.before, raised.stamp.version.0)), [(9, 402), (12, 402)]);
+        let taken = [table.table().checked_sub(4, 16, 10).unwrap(), table.table().checked_sub(4, 16, 10).unwrap()];
+        assert_eq!(taken.map(|taken| (taken.before, taken.stamp.version.0)), [(12, 403), (2, 403)]);
+        assert_eq!(table.get(3).unwrap().stamp.version, Version(800));
+    }
+
+    #[test]
+    fn wait_for_a_row_ends_with_its_put_and_no_other() {
+        // If this broke, a watcher would poll, miss the change of its row, or wake for the change of another.
+        let node = TestNode::start();
+        let (writer, watcher) = (node.client(), node.client());
+        let table = Table::allocate(&writer, "watched", Spec::table(8, 16)).unwrap();
+        let there = Table::open(&watcher, "watched").unwrap();
+        let hasty = Table::new(there.segment().with_timeout(Duration::from_millis(30))).unwrap();
+        table.put(3, 0, b"first").unwrap();
+        assert_eq!(there.wait_newer_than(3, Version(0)).unwrap().version, Version(1), "it is there already");
+        let (tasks, woken) = (AsyncSegment::from(there.segment()), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                woken.wait();
+                let table = Table::new_async(tasks).unwrap();
+                block_on(async {
+                    // One wait of each row but 3, and several of row 3.
+                    let rows =
+                        [0, 1, 2, 3, 3, 3, 4].map(|row| table.wait_newer_than(row, Version(u64::from(row == 3))));
+                    let mut stamps = Vec::new();
+                    for wait in rows {
+                        stamps.push(wait.await.unwrap().version);
+                    }
+                    stamps
+                })
+            });
+            woken.wait();
+            for row in [5, 6, 7] {
+                table.put(row, 0, b"another").unwrap();
+                assert_eq!(hasty.wait_newer_than(4, Version(0)).unwrap_err().failure(), Some(Failure::TimedOut));
+            }
+            for row in [4, 3, 2, 1, 0] {
+                table.fetch_add(row, 8, 1).unwrap();
+            }
+            assert_eq!(waits.join().unwrap(), [1, 1, 1, 2, 2, 2, 1].map(Version));
+        });
+        assert_eq!(there.wait_newer_than(8, Version(0)).unwrap_err().failure(), Some(Failure::OutOfRange));
+        let late = table.clone();
+        let waits = std::thread::spawn(move || there.wait_newer_than(3, Version(99)));
+        late.release().unwrap();
+        assert_eq!(waits.join().unwrap().unwrap_err().failure(), Some(Failure::NotFound));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::Stamp;
-use ddss_core::{Failure, Spec, Version};
+use ddss_core::{Spec, Version};
 use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -102,19 +102,9 @@ calls! {
         /// Reads, changes and writes the value of a row, and retries until no other writer of that row interfered.
         /// Returns the written value. All attempts share the timeout of one call, as with
         /// [`Shared::update`](crate::Shared::update).
-        pub async fn update(&self, row: u64, mut change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
-            let segment = self.table.segment();
-            let (place, time) = (self.table.at("update", row, 0, size_of::<T>())?, segment.time().started());
-            loop {
-                let mut value = T::new_zeroed();
-                let stamp = wait!(segment.get_by(time, place, value.as_mut_bytes()))?;
-                change(&mut value);
-                let conditions = segment.location().put_conditions(Some(stamp.version), None);
-                match wait!(segment.put_by(time, place, value.as_bytes(), conditions)) {
-                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
-                    ended => return ended.map(|stamp| Typed { value, stamp }),
-                }
-            }
+        pub async fn update(&self, row: u64, change: impl FnMut(&mut T)) -> Result<Typed<T>, Error> {
+            let place = self.table.at("update", row, 0, size_of::<T>())?;
+            wait!(self.table.segment().update_value(place, change))
         }
     }
 }

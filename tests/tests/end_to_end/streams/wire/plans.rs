@@ -29,8 +29,8 @@ fn plan_follows_from_the_parts_of_each_fabric() {
     let iwarp = Iwarp::new(IwarpConfig::default()).expect("loopback is there").capabilities().parts;
     assert_eq!(iwarp, Parts::of_user_space(true, false));
     assert!(Plan::of(&query(iwarp, Place::Software)).is_enhanced());
-    // The streams of `ddss_stream::wire` are the same fabric with markers, and without memory of peers.
-    let wire = query(Parts::of_user_space(true, true), Place::Absent);
+    // The streams of `ddss_stream::wire` are the same fabric with markers.
+    let wire = query(Parts::of_user_space(true, true), Place::Software);
     assert_eq!(wire, ddss_stream::wire::capabilities());
     for is_iwarp in [false, true] {
         let adapter = Plan::of(&query(Parts::of_adapter(is_iwarp), Place::Adapter));

@@ -1,0 +1,117 @@
+//! Segments and keys that a node holds: `cargo run --release -p ddss-benches --bin capacity`.
+//!
+//! Allocates segments by one client, in a node and in a cluster of three, one by one and many at a time, and says how
+//! much memory of the daemon each of them takes. Then fills a map, and says how many bytes a key takes.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command prints to its user")]
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use ddss::{Client, Segment, SharedMap, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, retry};
+
+const USAGE: &str = "usage: capacity [SEGMENTS [KEYS]]   (20000 segments and 1000000 keys)";
+const CALL_MAX: Duration = Duration::from_secs(60);
+/// Segments that are allocated one by one, for comparison.
+const SINGLE: usize = 500;
+const SEGMENT_BYTES: u64 = 64;
+
+type Value = [u64; 8];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let numbers: Result<Vec<usize>, _> = std::env::args().skip(1).map(|word| word.parse()).collect();
+    let (segments, keys) = match numbers.as_deref() {
+        Ok([]) => (20_000, 1_000_000),
+        Ok([segments]) => (*segments, 1_000_000),
+        Ok([segments, keys]) => (*segments, *keys),
+        _ => return Err(USAGE.into()),
+    };
+    for nodes in [1, 3] {
+        allocate(&start(nodes)?, segments)?;
+    }
+    fill(&start(1)?, keys as u64)
+}
+
+fn start(count: u16) -> Result<Vec<Daemon>, Box<dyn Error>> {
+    let mut options = Vec::new();
+    for node in 1..=count {
+        options.push(DaemonOptions::new(node)?.pool_bytes(1 << 30));
+    }
+    for index in 0..options.len() {
+        let own = options.remove(index);
+        options.insert(index, options.iter().fold(own, DaemonOptions::peer));
+    }
+    Ok(options.into_iter().map(DaemonOptions::start).collect::<Result<_, _>>()?)
+}
+
+fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
+    Client::builder().folder(daemon.folder()).timeout(CALL_MAX).connect()
+}
+
+/// Returns the bytes of a process's memory of its own and of its shared memory.
+fn memory_of(daemon: &Daemon) -> Result<[u64; 2], Box<dyn Error>> {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
+    let of = |field: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).ok_or("no such field")?;
+        let kib = line.trim_start_matches(':').split_whitespace().next().ok_or("an empty field")?;
+        Ok::<u64, Box<dyn Error>>(kib.parse::<u64>()? * 1024)
+    };
+    Ok([of("RssAnon")?, of("RssShmem")? + of("RssFile")?])
+}
+
+fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
+    let client = client(&daemons[0])?;
+    let first = retry(|| client.allocate("capacity", Spec::new(SEGMENT_BYTES)));
+    first.release()?;
+    let names: Vec<String> = (0..count + SINGLE).map(|number| format!("capacity/{number}")).collect();
+    let before = memory_of(&daemons[0])?;
+    let begin = Instant::now();
+    let mut made = Vec::new();
+    for name in &names[..SINGLE] {
+        made.push(client.allocate(name, Spec::new(SEGMENT_BYTES))?);
+    }
+    let single = SINGLE as f64 / begin.elapsed().as_secs_f64();
+    let wanted: Vec<_> = names[SINGLE..].iter().map(|name| (&name[..], Spec::new(SEGMENT_BYTES))).collect();
+    let begin = Instant::now();
+    let many: Result<Vec<Segment>, _> = client.allocate_many(&wanted).into_iter().collect();
+    let rate = count as f64 / begin.elapsed().as_secs_f64();
+    made.extend(many?);
+    let after = memory_of(&daemons[0])?;
+    let each = |index: usize| after[index].saturating_sub(before[index]) / made.len() as u64;
+    println!("{} nodes: {single:.0} allocations a second one by one, {rate:.0} many at a time", daemons.len());
+    println!("  a segment of {SEGMENT_BYTES} bytes: {} bytes of the daemon's own memory, {} shared", each(0), each(1));
+    let (total, begin) = (made.len(), Instant::now());
+    let opened = client.open_many(&names.iter().map(|name| &name[..]).collect::<Vec<_>>());
+    let failed = opened.iter().filter(|opened| opened.is_err()).count();
+    println!("  {:.0} opens a second, {failed} failed", total as f64 / begin.elapsed().as_secs_f64());
+    let begin = Instant::now();
+    client.release_many(made).into_iter().collect::<Result<Vec<()>, _>>()?;
+    println!("  {:.0} releases a second", total as f64 / begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn fill(daemons: &[Daemon], keys: u64) -> Result<(), Box<dyn Error>> {
+    let client = client(&daemons[0])?;
+    let before = memory_of(&daemons[0])?;
+    let map: SharedMap<u64, Value> = SharedMap::allocate(&client, "capacity", keys)?;
+    let begin = Instant::now();
+    for key in 0..keys {
+        map.insert(&key, &[key; 8])?;
+    }
+    let inserts = keys as f64 / begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    for key in 0..keys {
+        let key = key.wrapping_mul(0x9e37_79b9) % keys;
+        if map.get(&key)? != Some([key; 8]) {
+            return Err(format!("key {key} has another value").into());
+        }
+    }
+    let gets = keys as f64 / begin.elapsed().as_secs_f64();
+    let (found, after) = (map.count()?, memory_of(&daemons[0])?);
+    let [own, shared] = [0, 1].map(|index| after[index].saturating_sub(before[index]) / keys);
+    let data = size_of::<u64>() + size_of::<Value>();
+    println!("a map of {found} keys with {data} bytes of data each: {inserts:.0} inserts and {gets:.0} gets a second");
+    println!("  a key: {shared} bytes of shared memory, {own} of the daemon's own");
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! **Ten thousand tasks.** One client serves ten thousand tasks: they wait at one gate, then change shared state at once.
+//!
+//! ```sh
+//! cargo run --release --example ten_thousand_tasks
+//! ```
+//!
+//! Tasks that wait take no room from calls, so the client makes calls beside all of them. When the gate opens, all tasks
+//! call at the same time; the client queues what does not fit, and no task fails. Some of them want one lock, and get it
+//! in turn; some give up, and leave nothing behind.
+#![allow(clippy::print_stdout, reason = "an example prints to its user")]
+
+use ddss::{AsyncClient, AsyncSegment, Failure, SharedMap, Spec, Table, Version};
+use ddss_examples::{Failed, Nodes, PATIENCE, check, open_soon};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const GATE: &str = "examples/tasks/gate";
+const ROWS: &str = "examples/tasks/rows";
+const JOBS: &str = "examples/tasks/jobs";
+const TASKS: u64 = 10_000;
+/// Number of jobs. Each is wanted by five tasks, and one of them gets it.
+const JOB_COUNT: u64 = TASKS / 5;
+/// Each so many tasks, one takes the lock of the gate.
+const LOCK_EVERY: u64 = 100;
+
+type Jobs = SharedMap<u64, u64, AsyncSegment>;
+
+/// Handles that the tasks share.
+#[derive(Clone)]
+struct Shared {
+    gate: AsyncSegment,
+    rows: Table<AsyncSegment>,
+    jobs: Jobs,
+}
+
+fn main() -> Result<(), Failed> {
+    run(&Nodes::take(2)?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(nodes: &Nodes) -> Result<(), Failed> {
+    let (home, other) = (nodes.client(0)?, nodes.client(1)?);
+    let gate = home.allocate(GATE, Spec::new(16))?;
+    let rows = Table::allocate(&home, ROWS, Spec::table(TASKS, 16))?;
+    let jobs: SharedMap<u64, u64> = SharedMap::allocate(&home, JOBS, JOB_COUNT)?;
+    let shared = Shared {
+        gate: AsyncSegment::from(&open_soon(&other, GATE)?),
+        rows: Table::new_async(AsyncSegment::from(&open_soon(&other, ROWS)?))?,
+        jobs: Jobs::view_async(Table::new_async(AsyncSegment::from(&open_soon(&other, JOBS)?))?).await?,
+    };
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        tasks.spawn(serve(shared.clone(), task));
+    }
+    // Every task has arrived at the gate, and the client makes calls beside them.
+    wait_for_arrivals(&other.to_async()?, TASKS).await?;
+    let beside = shared.gate.stat().await?;
+    check(beside.version == Version(TASKS), || format!("the gate has {}", beside.version))?;
+    gate.put(8, &1u64.to_le_bytes())?;
+    let mut jobs_done = 0;
+    while let Some(ended) = timeout(4 * PATIENCE, tasks.join_next()).await? {
+        jobs_done += u64::from(ended??);
+    }
+    check(jobs_done == JOB_COUNT, || format!("{jobs_done} of {JOB_COUNT} jobs were done once"))?;
+    for task in 0..TASKS {
+        let row = rows.get(task)?;
+        check(row[..8] == task.to_le_bytes(), || format!("row {task} is {:?}", &row[..]))?;
+    }
+    let found = jobs.count()?;
+    check(found == JOB_COUNT, || format!("{found} jobs in the map"))?;
+    jobs.release()?;
+    rows.release()?;
+    gate.release()?;
+    println!("{TASKS} tasks of one client passed a gate at once: {JOB_COUNT} jobs, each done by one of them");
+    Ok(())
+}
+
+/// Waits until the gate counts that many tasks.
+async fn wait_for_arrivals(client: &AsyncClient, count: u64) -> Result<(), Failed> {
+    let gate = client.open(GATE).await?;
+    let wait = async {
+        let mut versions = gate.watch();
+        while u64::from_le_bytes(gate.get(0..8).await?[..].try_into()?) < count {
+            versions.next().await?;
+        }
+        Ok(())
+    };
+    timeout(4 * PATIENCE, wait).await?
+}
+
+/// One task. Returns true if it did its job.
+async fn serve(shared: Shared, task: u64) -> Result<bool, Failed> {
+    let Shared { gate, rows, jobs } = shared;
+    gate.fetch_add(0, 1).await?;
+    wait_at(&gate).await?;
+    rows.put(task, 0, &task.to_le_bytes()).await?;
+    let has_job = jobs.insert_new(&(task % JOB_COUNT), &task).await?;
+    if task.is_multiple_of(LOCK_EVERY) {
+        gate.with_timeout(4 * PATIENCE).lock().await?.unlock().await?;
+    } else if task % LOCK_EVERY == 1 {
+        // This task has no patience. Dropping the future takes it out of the line.
+        match timeout(Duration::from_millis(1), gate.lock()).await {
+            Ok(held) => held?.unlock().await?,
+            Err(_) => return Ok(has_job),
+        }
+    }
+    Ok(has_job)
+}
+
+/// Waits until the gate is open. The arrivals of other tasks are older than this version or do not open it.
+async fn wait_at(gate: &AsyncSegment) -> Result<(), Failed> {
+    loop {
+        match gate.wait_newer_than(Version(TASKS)).await {
+            Ok(_) => return Ok(()),
+            // The gate stays closed for longer than one call lasts.
+            Err(error) if error.failure() == Some(Failure::TimedOut) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
