@@ -181,8 +181,9 @@ fn node_with_failed_raft_log_is_not_ready() {
     assert_eq!(status.code(), Some(0), "{}", two.process().stderr());
     let hasty = Client::builder().folder(one.folder()).timeout(Duration::from_millis(300)).connect().unwrap();
     // Far longer than the documented limit.
+    let patient = Client::builder().folder(one.folder()).timeout(PATIENCE).connect().unwrap();
     for _ in 0..100 {
-        hasty.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
+        patient.allocate(&"long/".repeat(20), Spec::new(64)).unwrap().release().unwrap();
     }
     let bytes = std::fs::metadata(one.folder().join("state/raft.log")).unwrap().len();
     let longest = Rlimit { current: Some(bytes), maximum: Some(bytes) };

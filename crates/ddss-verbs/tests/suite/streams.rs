@@ -9,6 +9,8 @@ use crate::common::{FabricFactory, Memory, Node, OwnedEvent, Pair, pattern};
 
 /// Tag of the read; messages have lower ones.
 const READ: u64 = 1 << 50;
+/// Tag of a hello that is a message.
+const HELLO: u64 = 1 << 40;
 const IN_PLACE: u32 = 1 << 20;
 
 /// One end of a stream.
@@ -48,9 +50,11 @@ impl End {
     }
 }
 
-/// Connects both ends; the hello and its answer are the private data of the connection.
+/// Connects both ends. The hello and its answer are the private data of the connection, or the first messages where that is too short,
+/// as it is on RoCE.
 fn open<L: FabricFactory>(pair: &mut Pair<L>) -> [End; 2] {
-    let bytes = pair.a.fabric.capabilities().message_bytes_max as u32;
+    let capabilities = pair.a.fabric.capabilities();
+    let bytes = capabilities.message_bytes_max as u32;
     let config = StreamConfig {
         buffers: 16,
         buffer_bytes: bytes,
@@ -61,17 +65,25 @@ fn open<L: FabricFactory>(pair: &mut Pair<L>) -> [End; 2] {
     let plan = Plan { zero_copy: true, ..Plan::basic() };
     let addresses = Addresses { source: pair.address.ip(), destination: pair.address.ip(), port: 1 };
     let hello = connect(&config, plan, addresses).unwrap();
-    let there = pair.a.fabric.connect(pair.address, &hello).unwrap();
+    let fits = hello.len() <= capabilities.hello_bytes_max;
+    let there = pair.a.fabric.connect(pair.address, if fits { &hello } else { b"" }).unwrap();
     let asked = pair.wait("being asked", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::ConnectRequest { .. })));
-    let OwnedEvent::ConnectRequest { peer: here, hello } = asked else { unreachable!() };
-    let (terms, ack) = accept(&config, plan, &hello).unwrap();
-    pair.b.fabric.accept(here, &ack).unwrap();
-    let b = End::new(BasicStream::new(&config, &terms).unwrap(), here);
+    let OwnedEvent::ConnectRequest { peer: here, hello: private } = asked else { unreachable!() };
+    let (terms_of_b, ack) = accept(&config, plan, if fits { &private } else { &hello }).unwrap();
+    pair.b.fabric.accept(here, if fits { &ack } else { b"" }).unwrap();
     let answer = pair.wait("a's answer", |pair| pair.a.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
-    let OwnedEvent::Connected { hello, .. } = answer else { unreachable!() };
-    let terms = finish_connect(plan, &hello).unwrap();
+    let OwnedEvent::Connected { hello: mut answer, .. } = answer else { unreachable!() };
     pair.wait("b to be connected", |pair| pair.b.take(|seen| matches!(seen, OwnedEvent::Connected { .. })));
-    [End::new(BasicStream::new(&config, &terms).unwrap(), there), b]
+    if !fits {
+        pair.a.fabric.post(&[send(there, HELLO, &hello)]).unwrap();
+        assert_eq!(pair.wait("the hello", |pair| pair.b.message()), hello);
+        pair.b.fabric.post(&[send(here, HELLO, &ack)]).unwrap();
+        answer = pair.wait("its answer", |pair| pair.a.message());
+    }
+    let terms_of_a = finish_connect(plan, &answer).unwrap();
+    let streams = [terms_of_a, terms_of_b].map(|terms| BasicStream::new(&config, &terms).unwrap());
+    let [a, b] = streams;
+    [End::new(a, there), End::new(b, here)]
 }
 
 pub(crate) fn stream_moves_bytes_through_buffers_and_in_place(factory: impl FabricFactory) {
