@@ -13,8 +13,8 @@
 //! Keys and values are padded to 8 bytes. An entry that finds no free slot in the bucket of its key lies in a slot of a
 //! later bucket, and a link of its own bucket refers to it.
 
-use ddss_core::TableLayout;
-use ddss_core::Version;
+use ddss_core::{TableLayout, Version};
+use std::ops::Deref;
 
 /// Sizes of a map's buckets, from those of its types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,9 +115,9 @@ impl SlotWord {
 
 /// Copy of a bucket of one version: the whole, or the part in front of the values.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct Bucket<B = Vec<u8>> {
     layout: BucketLayout,
-    bytes: Vec<u8>,
+    bytes: B,
     pub(crate) version: Version,
 }
 
@@ -126,7 +126,17 @@ impl Bucket {
         assert_eq!(bytes.len(), layout.read_bytes(), "the part that a lookup reads");
         Self { layout, bytes, version }
     }
+}
 
+impl<'a> Bucket<&'a [u8]> {
+    /// Views the part in front of the values.
+    pub(crate) fn of_heads(layout: BucketLayout, bytes: &'a [u8], version: Version) -> Self {
+        assert_eq!(bytes.len(), layout.value_at(0), "the part in front of the values");
+        Self { layout, bytes, version }
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Bucket<B> {
     fn word_at(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
     }
@@ -180,6 +190,11 @@ impl Bucket {
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (usize, Link)> + '_ {
         (0..BucketLayout::LINKS).filter_map(|index| Some((index, self.link(index)?)))
+    }
+
+    /// Returns true if an entry with that tag may lie in another bucket.
+    pub(crate) fn is_linked(&self, tag: u64) -> bool {
+        self.links().any(|(_, link)| link.tag == tag)
     }
 
     pub(crate) fn free_link(&self) -> Option<usize> {

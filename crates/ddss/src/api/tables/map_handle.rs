@@ -111,8 +111,7 @@ impl<K, V, S> SharedMap<K, V, S> {
         let (bucket, key) = (bucket?, key.as_bytes());
         let KeyHash { tag, .. } = self.hash(key);
         let Some(slot) = bucket.slot_of(tag, key) else {
-            let is_linked = bucket.links().any(|(_, link)| link.tag == tag);
-            return (!is_linked).then_some(None);
+            return (!bucket.is_linked(tag)).then_some(None);
         };
         if bucket.word(slot).is_none_or(|word| word.is_expired(now_ms())) {
             return Some(None);

@@ -75,6 +75,9 @@ calls! {
         /// Returns the value of a key.
         pub async fn get(&self, key: &K) -> Result<Option<V>, Error> {
             let (mut time, hash) = (self.table.segment().time(), self.hash(key.as_bytes()));
+            if let Some(found) = self.get_in_place(hash, key.as_bytes()) {
+                return Ok(found);
+            }
             loop {
                 let (home, place) = wait!(self.find(time, hash, key.as_bytes()))?;
                 let Some(place) = place else { return Ok(None) };
