@@ -83,6 +83,8 @@ pub struct GetRules {
 
 impl Model {
     /// Returns the rules for a get of a segment of this model, tightened by the model that the call asks for.
+    /// For the daemon.
+    #[doc(hidden)]
     pub fn get_rules(self, requested_model: Option<Model>) -> GetRules {
         let (own, more) = (self.on_get(), requested_model.unwrap_or(Model::Null).on_get());
         GetRules {

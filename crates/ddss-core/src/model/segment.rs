@@ -172,7 +172,8 @@ impl Permissions {
     /// Default mode: the owner only.
     pub const MODE_DEFAULT: u16 = 0o600;
 
-    /// Checks an access. Root may do everything; otherwise only the owner may release.
+    /// Checks an access. Root may do everything; otherwise only the owner may release. For the daemon.
+    #[doc(hidden)]
     pub fn allow(&self, principal: Principal, access: Access) -> Result<(), Failure> {
         let bit = match access {
             Access::Read => 0o4,

@@ -57,7 +57,8 @@ pub struct SegmentInfo {
 }
 
 impl SegmentInfo {
-    /// Returns the layout of a table's records; `None` for a plain segment.
+    /// Returns the layout of a table's records; `None` for a plain segment. For the daemon.
+    #[doc(hidden)]
     pub const fn layout(&self) -> Option<TableLayout> {
         TableLayout::new(self.row_bytes)
     }

@@ -181,7 +181,8 @@ impl Listing {
     /// Bytes of one page: listings, back to back.
     pub const PAGE_BYTES: usize = 408;
 
-    /// Appends the listing to a page; `false` if there is no room.
+    /// Appends the listing to a page; `false` if there is no room. For the daemon.
+    #[doc(hidden)]
     pub fn add_to(&self, page: &mut ArrayVec<u8, { Self::PAGE_BYTES }>) -> bool {
         let mut out = Writer::<{ Self::PAGE_BYTES }>::default();
         let name = self.name.as_str().as_bytes();
