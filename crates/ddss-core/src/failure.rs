@@ -13,6 +13,7 @@ use thiserror::Error;
 /// assert_eq!(Failure::from_code(Failure::Locked.code()), Failure::Locked);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Failure {

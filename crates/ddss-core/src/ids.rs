@@ -11,6 +11,7 @@ use std::fmt;
 /// assert_eq!(NodeId::default(), NodeId::NONE);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NodeId(pub u16);
 
 impl NodeId {
@@ -42,6 +43,7 @@ impl fmt::Display for NodeId {
 /// assert_eq!(id.on_shard(1).to_string(), "segment 2/1.7#1");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SegmentId(u64);
 
 impl SegmentId {
@@ -144,6 +146,7 @@ pub struct RequestId(pub u64);
 /// assert_eq!(Version(4).to_string(), "v4");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Version(pub u64);
 
 impl fmt::Display for Version {
@@ -162,6 +165,7 @@ impl fmt::Display for Version {
 /// assert_eq!(at.micros(), 1_700_000_000_000_000);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {

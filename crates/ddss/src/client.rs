@@ -118,6 +118,21 @@ impl Client {
     #[inline(always)]
     pub(crate) fn run_while<T>(
         &self,
+        time: Deadline,
+        call: PlannedCall<'_, impl Decoder<T>>,
+        meanwhile: &mut Option<impl FnOnce()>,
+    ) -> Result<T, Error> {
+        #[cfg(feature = "tracing")]
+        let span = crate::call::span::of_call(&call.plan).entered();
+        let result = self.run_planned(time, call, meanwhile);
+        #[cfg(feature = "tracing")]
+        crate::call::span::record_error(&span, result.as_ref().err());
+        result
+    }
+
+    #[inline(always)]
+    fn run_planned<T>(
+        &self,
         mut time: Deadline,
         call: PlannedCall<'_, impl Decoder<T>>,
         meanwhile: &mut Option<impl FnOnce()>,

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 /// assert_eq!((spec.model, Model::default()), (Model::Temporal(100_000), Model::Strict));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Model {
     /// A get reads what is there; each aligned word is whole.

@@ -18,7 +18,25 @@ use std::fmt;
 /// # Ok::<(), Failure>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct Name(ArrayString<NAME_BYTES_MAX>);
+
+#[cfg(feature = "serde")]
+impl TryFrom<String> for Name {
+    type Error = Failure;
+
+    fn try_from(text: String) -> Result<Self, Failure> {
+        Name::new(&text)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.as_str().to_owned()
+    }
+}
 
 impl Name {
     /// Checks text from a user or a peer.
@@ -66,6 +84,7 @@ impl fmt::Debug for Name {
 /// assert_ne!(root, Principal { uid: 1000, gid: 1000 });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Principal {
     /// User.
     pub uid: u32,
@@ -94,6 +113,7 @@ pub enum Access {
 /// assert!(permissions.allow(colleague, Access::Write).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Permissions {
     /// User and group of the process that allocated it.
     pub owner: Principal,

@@ -17,6 +17,7 @@ use crate::{NodeId, Version};
 /// # assert_ne!(there, Spec::new(4096));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Placement {
     /// Node of the client that allocates it.
     #[default]
@@ -59,6 +60,7 @@ impl Placement {
 /// assert_eq!(Spec::new(4096).storage.as_str(), "memory");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Storage {
     /// Named shared memory: it outlives the daemon, but not a reboot.
     #[default]
@@ -117,6 +119,7 @@ const MODES: &str = "0 to 777, octal";
 /// assert_eq!(prices, PRICES);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spec {
     /// Size in bytes.
     pub bytes: u64,

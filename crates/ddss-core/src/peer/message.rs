@@ -37,6 +37,7 @@ pub struct RemoteWindow {
 /// assert!(info.permissions.allow(Principal { uid: 7, gid: 7 }, Access::Read).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SegmentInfo {
     /// Id of the segment.
     pub segment: SegmentId,
@@ -120,6 +121,7 @@ impl OfferReply {
 /// assert_eq!(ddss_core::Refusal::NoRoom.as_str(), "no room");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Refusal {
     /// The node has yet to learn its role for that segment, or still has another segment of that name.

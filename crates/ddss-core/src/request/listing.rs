@@ -20,6 +20,7 @@ use std::fmt;
 /// assert_eq!(ReplicationInfo::default().as_str(), "none");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum ReplicationInfo {
     /// The segment has no replica.
@@ -66,6 +67,7 @@ impl ReplicationInfo {
 /// assert_eq!(DegradedReason::Refused(Refusal::NoRoom).to_string(), "refuses: no room");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum DegradedReason {
     /// The node of the replica cannot be reached.
@@ -120,6 +122,7 @@ impl fmt::Display for DegradedReason {
 /// }
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Listing {
     /// Its name.
     pub name: Name,
@@ -157,6 +160,7 @@ pub struct Listing {
 /// assert_eq!(format!("{} for {} ms", holder.node, holder.lease_left_us / 1000), "node 2 for 1500 ms");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockHolder {
     /// Node of the client.
     pub node: NodeId,

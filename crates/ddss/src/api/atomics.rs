@@ -21,6 +21,7 @@ use std::ops::RangeBounds;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AtomicResult {
     /// Value of the word before the operation.
     pub before: u64,

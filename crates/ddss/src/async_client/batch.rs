@@ -57,6 +57,15 @@ const TOGETHER_MAX: usize = 512;
 impl AsyncClient {
     /// Runs planned calls, each on its shard, and waits for the last one.
     pub(crate) async fn run_group(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
+        #[cfg(feature = "tracing")]
+        let span = crate::call::span::of_group(plans.len());
+        let results = self.run_plans(time, plans);
+        #[cfg(feature = "tracing")]
+        let results = tracing::Instrument::instrument(results, span);
+        results.await
+    }
+
+    async fn run_plans(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
         let mut time = time.started();
         let harmless = plans.iter().all(|(_, plan)| plan.is_harmless);
         let error = self.reactor(time.deadline(), harmless).await.err();

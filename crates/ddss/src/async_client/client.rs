@@ -120,7 +120,34 @@ impl AsyncClient {
     }
 
     /// Runs a planned call, of a batch that may still gather; also returns the reactor that served it.
+    #[cfg(feature = "tracing")]
     pub(super) async fn run_gathered<T: Send>(
+        &self,
+        time: Deadline,
+        call: PlannedCall<'_, impl Decoder<T>>,
+        gathering: Option<&AtomicBool>,
+    ) -> Result<(T, Arc<Reactor>), Error> {
+        use crate::call::span;
+        use tracing::Instrument;
+        // The span of a group stands for its calls.
+        let span = if gathering.is_some() { tracing::Span::none() } else { span::of_call(&call.plan) };
+        let result = self.run_planned(time, call, gathering).instrument(span.clone()).await;
+        span::record_error(&span, result.as_ref().err());
+        result
+    }
+
+    /// Runs a planned call, of a batch that may still gather; also returns the reactor that served it.
+    #[cfg(not(feature = "tracing"))]
+    pub(super) async fn run_gathered<T: Send>(
+        &self,
+        time: Deadline,
+        call: PlannedCall<'_, impl Decoder<T>>,
+        gathering: Option<&AtomicBool>,
+    ) -> Result<(T, Arc<Reactor>), Error> {
+        self.run_planned(time, call, gathering).await
+    }
+
+    async fn run_planned<T: Send>(
         &self,
         mut time: Deadline,
         call: PlannedCall<'_, impl Decoder<T>>,

@@ -16,6 +16,8 @@ pub(crate) type GroupResults = (Vec<Result<(Completion, Vec<u8>), Error>>, Optio
 impl Client {
     /// Runs planned calls, each on its shard, and waits for the last one.
     pub(crate) fn run_group(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
+        #[cfg(feature = "tracing")]
+        let _span = crate::call::span::of_group(plans.len()).entered();
         let mut results: Vec<_> = plans.iter().map(|_| None).collect();
         let (mut parts, error) = by_shard(self, &plans);
         let error = error.or_else(|| run_parts(&mut parts, time).err());

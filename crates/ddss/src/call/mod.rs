@@ -2,7 +2,7 @@
 //!
 //! `channels` runs one blocking call on one channel; `pipeline` runs many, and `call_group` those of several shards.
 //! `arena` allocates their memory. `wait_queue` orders threads when capacity is exhausted, by `priority`; `backoff`
-//! delays retries.
+//! delays retries. `span` traces calls.
 
 pub(crate) mod arena;
 pub(crate) mod backoff;
@@ -10,4 +10,6 @@ pub(crate) mod call_group;
 pub(crate) mod channels;
 pub(crate) mod pipeline;
 pub(crate) mod priority;
+#[cfg(feature = "tracing")]
+pub(crate) mod span;
 pub(crate) mod wait_queue;
