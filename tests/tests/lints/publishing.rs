@@ -36,6 +36,7 @@ const CLIENT_DEPENDENCIES: &[(&str, &str)] = &[
     ("rustix", "system calls as safe functions"),
     ("thiserror", "error types with source and message; compile time only"),
     ("tracing", "events that the program's subscriber takes or that cost one load"),
+    ("serde", "optional: programs store and send versions, stamps and specifications"),
     ("siphasher", "hash of map keys that is the same in all releases, and that no user can aim at one bucket"),
     ("zerocopy", "typed views of bytes without unsafe code here"),
 ];
