@@ -71,8 +71,8 @@ async fn follow(topic: AsyncSegment) -> Result<u64, Failed> {
                 check(stamp.version > seen, || format!("{} came after {seen}", stamp.version))?;
                 (seen, wakes) = (stamp.version, wakes + 1);
             }
-            // No event within the bound.
-            Err(error) if error.failure() == Some(Failure::TimedOut) => {}
+            // No event within the bound, or on a loaded node no room for the wait.
+            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy)) => {}
             Err(error) => return Err(error.into()),
         }
     }
