@@ -6,7 +6,7 @@ use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, TempNode, pattern, retr
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: u64 = 1 << 20;
@@ -277,7 +277,12 @@ fn segment_is_whole_when_daemon_dies_during_move() {
                     }
                 }
             });
-            std::thread::sleep(Duration::from_micros(15_000 + 1_700 * round));
+            // However slow the machine is, the daemon dies in the middle of moving, at another place each round.
+            let given_up = Instant::now() + PATIENCE;
+            while moved.load(Ordering::Acquire) < 3 && Instant::now() < given_up {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            std::thread::sleep(Duration::from_micros(1_700 * round));
             daemon.kill().unwrap();
             stop.store(true, Ordering::Release);
         });
