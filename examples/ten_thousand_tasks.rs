@@ -114,7 +114,7 @@ async fn wait_at(gate: &AsyncSegment) -> Result<(), Failed> {
         match gate.wait_newer_than(Version(TASKS)).await {
             Ok(_) => return Ok(()),
             // The gate stays closed for longer than one call lasts.
-            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy)) => {}
+            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy(_))) => {}
             Err(error) => return Err(error.into()),
         }
     }

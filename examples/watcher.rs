@@ -72,7 +72,7 @@ async fn follow(topic: AsyncSegment) -> Result<u64, Failed> {
                 (seen, wakes) = (stamp.version, wakes + 1);
             }
             // No event within the bound, or on a loaded node no room for the wait.
-            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy)) => {}
+            Err(error) if matches!(error.failure(), Some(Failure::TimedOut | Failure::Busy(_))) => {}
             Err(error) => return Err(error.into()),
         }
     }

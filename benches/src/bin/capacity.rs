@@ -1,7 +1,8 @@
 //! Segments and keys that a node holds: `cargo run --release -p ddss-benches --bin capacity`.
 //!
 //! Allocates segments by one client, in a node and in a cluster of three, one by one and many at a time, and says how
-//! much memory of the daemon each of them takes. Then fills a map, and says how many bytes a key takes.
+//! much memory of the daemon each of them takes beside its block of 4096 bytes. Then fills a map, and says how many bytes
+//! a key takes. A million segments need 4 GiB of /dev/shm.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command prints to its user")]
 
@@ -11,32 +12,42 @@ use std::time::{Duration, Instant};
 use ddss::{Client, Segment, SharedMap, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, retry};
 
-const USAGE: &str = "usage: capacity [SEGMENTS [KEYS]]   (20000 segments and 1000000 keys)";
+const USAGE: &str =
+    "usage: capacity [SEGMENTS [KEYS [CLUSTER]]]   (20000 segments, 1000000 keys, 20000 segments in a cluster)";
 const CALL_MAX: Duration = Duration::from_secs(60);
 /// Segments that are allocated one by one, for comparison.
 const SINGLE: usize = 500;
 const SEGMENT_BYTES: u64 = 64;
+/// Bytes of the pool that such a segment takes.
+const BLOCK_BYTES: usize = ddss_core::limits::BLOCK_BYTES;
 
 type Value = [u64; 8];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let numbers: Result<Vec<usize>, _> = std::env::args().skip(1).map(|word| word.parse()).collect();
-    let (segments, keys) = match numbers.as_deref() {
-        Ok([]) => (20_000, 1_000_000),
-        Ok([segments]) => (*segments, 1_000_000),
-        Ok([segments, keys]) => (*segments, *keys),
+    let [segments, keys, in_cluster] = match numbers.as_deref() {
+        Ok([]) => [20_000, 1_000_000, 20_000],
+        Ok([segments]) => [*segments, 1_000_000, 20_000],
+        Ok([segments, keys]) => [*segments, *keys, 20_000],
+        Ok([segments, keys, in_cluster]) => [*segments, *keys, *in_cluster],
         _ => return Err(USAGE.into()),
     };
-    for nodes in [1, 3] {
-        allocate(&start(nodes)?, segments)?;
+    for (nodes, segments) in [(1, segments), (3, in_cluster)] {
+        if segments > 0 {
+            allocate(&start(nodes, segments)?, segments)?;
+        }
     }
-    fill(&start(1)?, keys as u64)
+    if keys > 0 { fill(&start(1, 1)?, keys as u64) } else { Ok(()) }
 }
 
-fn start(count: u16) -> Result<Vec<Daemon>, Box<dyn Error>> {
+/// Starts nodes with room for that many segments each.
+fn start(count: u16, segments: usize) -> Result<Vec<Daemon>, Box<dyn Error>> {
     let mut options = Vec::new();
+    let most = segments + SINGLE + 1;
     for node in 1..=count {
-        options.push(DaemonOptions::new(node)?.pool_bytes(1 << 30));
+        let pool_bytes = (most * BLOCK_BYTES) as u64 + (1 << 30);
+        options
+            .push(DaemonOptions::new(node)?.pool_bytes(pool_bytes).argument("--segments").argument(most.to_string()));
     }
     for index in 0..options.len() {
         let own = options.remove(index);
@@ -80,7 +91,8 @@ fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
     let after = memory_of(&daemons[0])?;
     let each = |index: usize| after[index].saturating_sub(before[index]) / made.len() as u64;
     println!("{} nodes: {single:.0} allocations a second one by one, {rate:.0} many at a time", daemons.len());
-    println!("  a segment of {SEGMENT_BYTES} bytes: {} bytes of the daemon's own memory, {} shared", each(0), each(1));
+    let shared = each(1).saturating_sub(BLOCK_BYTES as u64);
+    println!("  a segment beside its block: {} bytes of the daemon's own memory, {shared} shared", each(0));
     let (total, begin) = (made.len(), Instant::now());
     let opened = client.open_many(&names.iter().map(|name| &name[..]).collect::<Vec<_>>());
     let failed = opened.iter().filter(|opened| opened.is_err()).count();

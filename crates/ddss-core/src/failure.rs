@@ -1,8 +1,7 @@
 //! Failures and outcomes of operations, and their encoding.
 
-use crate::limits::{
-    AREAS_MAX, LEASE_MAX_US, SEGMENTS_PER_NODE_MAX, TRANSFER_BYTES_MAX, UPLOADS_PER_CLIENT_MAX, VALUE_BYTES_MAX,
-};
+use crate::Limit;
+use crate::limits::{AREAS_MAX, LEASE_MAX_US, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use thiserror::Error;
 
 /// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
@@ -29,9 +28,9 @@ pub enum Failure {
     /// The permission bits of the segment forbid it.
     #[error("permission denied by the segment's owner and mode")]
     PermissionDenied = 4,
-    /// A table or queue is full; nothing happened, and a retry may succeed.
-    #[error("busy: a table or queue is full, try again")]
-    Busy = 5,
+    /// A limit is reached for now; nothing happened, and a retry may succeed.
+    #[error("busy, no room for more {0}: try again")]
+    Busy(Limit) = 5,
     /// The transfer exceeds the maximum size.
     #[error(
         "more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX}, but no put with copies)"
@@ -104,7 +103,7 @@ pub enum Failure {
     )]
     WrongShard = 26,
     /// The home has the maximum number of segments.
-    #[error("the node is the home of {SEGMENTS_PER_NODE_MAX} segments already, which is the maximum")]
+    #[error("the node is the home of as many segments as ddssd --segments allows")]
     SegmentsFull = 27,
     /// The home's memory has the maximum number of areas, one for each set of readers.
     #[error(
@@ -121,9 +120,7 @@ pub enum Failure {
     #[error("the parts of this put are gone (its home restarted, or it paused for too long): put again")]
     UploadGone = 30,
     /// Large puts fill their share of the home's memory.
-    #[error(
-        "large puts fill their share of the home's memory (half of ddssd --pool-bytes; one client: half of that, {UPLOADS_PER_CLIENT_MAX} puts)"
-    )]
+    #[error("large puts fill their share of the home's memory (half of ddssd --pool-bytes; one client: half of that)")]
     UploadsFull = 31,
     /// The lease of a lock is zero or above the maximum.
     #[error("the lease is zero or above {} minutes: ask for less, and renew it", LEASE_MAX_US / 60_000_000)]
@@ -133,53 +130,107 @@ pub enum Failure {
         "the row is damaged: its state word belongs to a commit that never ended (copy the other rows, and release the table)"
     )]
     Damaged = 35,
+    /// The daemon moves the segment or writes a large value into it, or its home changes; nothing happened.
+    #[error("the segment is being moved or written, or gets another home: try again")]
+    InProgress = 36,
+}
+
+macro_rules! failures {
+    ($($name:ident $(($data:ident))? = $code:literal,)*) => {
+        impl Failure {
+            /// All failures, with one limit for those that name one.
+            const ALL: &[Failure] = &[$(Failure::$name $((failures!(@ $data)))?,)*];
+
+            /// Returns the number on the wire. A limit has a number of its own.
+            pub const fn code(self) -> u8 {
+                match self { $(Failure::$name { .. } => $code,)* }
+            }
+
+            /// Returns the name of the variant, without the limit.
+            pub const fn name(self) -> &'static str {
+                match self { $(Failure::$name { .. } => stringify!($name),)* }
+            }
+        }
+    };
+    (@ limit) => { Limit::Other };
+}
+
+failures! {
+    NotFound = 1,
+    AlreadyExists = 2,
+    OutOfRange = 3,
+    PermissionDenied = 4,
+    Busy (limit) = 5,
+    TooLarge = 6,
+    NoSpace = 7,
+    NodeDown = 8,
+    TimedOut = 9,
+    VersionMismatch = 10,
+    Malformed = 11,
+    Unsupported = 12,
+    BadName = 13,
+    BadSize = 14,
+    Unaligned = 15,
+    Contended = 16,
+    LockLost = 17,
+    Locked = 18,
+    OwnLock = 19,
+    VersionGone = 20,
+    QuotaBytes = 21,
+    QuotaSegments = 22,
+    GoingDown = 23,
+    NoFileSpace = 24,
+    LogUnwritable = 25,
+    WrongShard = 26,
+    SegmentsFull = 27,
+    AudiencesFull = 28,
+    NoMajority = 29,
+    UploadGone = 30,
+    UploadsFull = 31,
+    BadLease = 34,
+    Damaged = 35,
+    InProgress = 36,
 }
 
 impl Failure {
-    const ALL: [Failure; 33] = [
-        Failure::NotFound,
-        Failure::AlreadyExists,
-        Failure::OutOfRange,
-        Failure::PermissionDenied,
-        Failure::Busy,
-        Failure::TooLarge,
-        Failure::NoSpace,
-        Failure::NodeDown,
-        Failure::TimedOut,
-        Failure::VersionMismatch,
-        Failure::Malformed,
-        Failure::Unsupported,
-        Failure::BadName,
-        Failure::BadSize,
-        Failure::Unaligned,
-        Failure::Contended,
-        Failure::LockLost,
-        Failure::Locked,
-        Failure::OwnLock,
-        Failure::VersionGone,
-        Failure::QuotaBytes,
-        Failure::QuotaSegments,
-        Failure::GoingDown,
-        Failure::NoFileSpace,
-        Failure::LogUnwritable,
-        Failure::WrongShard,
-        Failure::SegmentsFull,
-        Failure::AudiencesFull,
-        Failure::NoMajority,
-        Failure::UploadGone,
-        Failure::UploadsFull,
-        Failure::BadLease,
-        Failure::Damaged,
-    ];
-
-    /// Returns the number on the wire.
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
     /// Returns the failure of that number; an unknown one reads as [`Failure::Malformed`].
     pub fn from_code(code: u8) -> Self {
         Self::ALL.iter().copied().find(|failure| failure.code() == code).unwrap_or(Failure::Malformed)
+    }
+
+    /// Returns the limit that the call has met.
+    ///
+    /// ```
+    /// use ddss_core::{Failure, Limit};
+    /// assert_eq!(Failure::SegmentsFull.limit(), Some(Limit::Segments));
+    /// assert_eq!(Failure::NotFound.limit(), None);
+    /// ```
+    pub const fn limit(self) -> Option<Limit> {
+        Some(match self {
+            Failure::Busy(limit) => limit,
+            Failure::SegmentsFull => Limit::Segments,
+            Failure::AudiencesFull => Limit::Audiences,
+            Failure::UploadsFull => Limit::UploadBytes,
+            Failure::QuotaBytes => Limit::QuotaBytes,
+            Failure::QuotaSegments => Limit::QuotaSegments,
+            _ => return None,
+        })
+    }
+
+    /// Returns the number of the limit on the wire, in the place that the kind of an outcome leaves free.
+    const fn limit_bits(self) -> u8 {
+        match self {
+            Failure::Busy(limit) => limit.code() << Outcome::KIND_BITS,
+            _ => 0,
+        }
+    }
+
+    /// Returns the failure of these numbers; `None` if a limit is named where none belongs.
+    fn from_codes(code: u8, limit: u8) -> Option<Self> {
+        match Self::from_code(code) {
+            Failure::Busy(_) => Some(Failure::Busy(Limit::from_code(limit))),
+            failure => (limit == 0).then_some(failure),
+        }
     }
 }
 
@@ -198,23 +249,29 @@ impl Outcome {
     const DONE: u8 = 0;
     const FAILED: u8 = 1;
     const INDETERMINATE: u8 = 2;
+    /// Bits of the kind; the number of a limit is above them.
+    const KIND_BITS: u32 = 2;
 
-    /// Returns the two bytes on the wire: the kind and the failure's number.
+    /// Returns the two bytes on the wire: the kind with the limit's number above it, and the failure's number.
     pub const fn to_bytes(self) -> [u8; 2] {
         match self {
             Outcome::Done => [Self::DONE, 0],
-            Outcome::Failed(failure) => [Self::FAILED, failure.code()],
-            Outcome::Indeterminate(failure) => [Self::INDETERMINATE, failure.code()],
+            Outcome::Failed(failure) => [Self::FAILED | failure.limit_bits(), failure.code()],
+            Outcome::Indeterminate(failure) => [Self::INDETERMINATE | failure.limit_bits(), failure.code()],
         }
     }
 
     /// Decodes the two bytes; an unknown kind reads as indeterminate.
     #[inline]
     pub fn from_bytes(bytes: [u8; 2]) -> Self {
-        match bytes[0] {
-            Self::DONE => Outcome::Done,
-            Self::FAILED => Outcome::Failed(Failure::from_code(bytes[1])),
-            _ => Outcome::Indeterminate(Failure::from_code(bytes[1])),
+        if bytes[0] == Self::DONE {
+            return Outcome::Done;
+        }
+        let (kind, limit) = (bytes[0] & ((1 << Self::KIND_BITS) - 1), bytes[0] >> Self::KIND_BITS);
+        match (kind, Failure::from_codes(bytes[1], limit)) {
+            (Self::FAILED, Some(failure)) => Outcome::Failed(failure),
+            (_, Some(failure)) => Outcome::Indeterminate(failure),
+            (_, None) => Outcome::Indeterminate(Failure::from_code(bytes[1])),
         }
     }
 }
@@ -226,11 +283,15 @@ mod tests {
     #[test]
     fn outcome_round_trips() {
         // If this broke, a put that may have happened could be reported as one that certainly did not.
-        for failure in Failure::ALL {
+        let limits = Limit::ALL.iter().map(|&limit| Failure::Busy(limit));
+        for failure in Failure::ALL.iter().copied().chain(limits) {
             for outcome in [Outcome::Done, Outcome::Failed(failure), Outcome::Indeterminate(failure)] {
                 assert_eq!(Outcome::from_bytes(outcome.to_bytes()), outcome);
             }
         }
         assert_eq!(Outcome::from_bytes([77, 1]), Outcome::Indeterminate(Failure::NotFound));
+        assert_eq!(Outcome::from_bytes([4, 0]), Outcome::Indeterminate(Failure::Malformed));
+        let of_another_release = Outcome::from_bytes([1 | 63 << 2, Failure::Busy(Limit::Other).code()]);
+        assert_eq!(of_another_release, Outcome::Failed(Failure::Busy(Limit::Other)));
     }
 }

@@ -1,6 +1,7 @@
 //! Identifiers. Each is a type of its own, so that a client is never mistaken for a segment. Ids that are reused carry
 //! a generation.
 
+use crate::limits::SEGMENTS_PER_NODE_MAX;
 use std::fmt;
 
 /// Id of a node of the cluster. Zero is no node.
@@ -29,10 +30,10 @@ impl fmt::Display for NodeId {
 /// that slot.
 ///
 /// ```text
-///  63   59 58   48 47      32 31              0
-/// +-------+-------+----------+-----------------+
-/// | shard | home  |  index   |   generation    |
-/// +-------+-------+----------+-----------------+
+///  63   59 58   48 47        28 27             0
+/// +-------+-------+------------+----------------+
+/// | shard | home  |   index    |   generation   |
+/// +-------+-------+------------+----------------+
 /// ```
 ///
 /// ```
@@ -47,9 +48,22 @@ impl fmt::Display for NodeId {
 pub struct SegmentId(u64);
 
 impl SegmentId {
-    /// Packs the three parts, for the first shard of the home.
-    pub const fn new(home: NodeId, index: u16, generation: u32) -> Self {
-        Self((home.0 as u64) << 48 | (index as u64) << 32 | generation as u64)
+    /// Bits of an index, which is a slot below [`SEGMENTS_PER_NODE_MAX`](crate::limits::SEGMENTS_PER_NODE_MAX).
+    pub const INDEX_BITS: u32 = 20;
+    /// Bits of a generation.
+    pub const GENERATION_BITS: u32 = 48 - Self::INDEX_BITS;
+
+    /// Packs the three parts, for the first shard of the home. Bits beyond those of an index or a generation are
+    /// dropped.
+    pub const fn new(home: NodeId, index: u32, generation: u32) -> Self {
+        let (index, generation) = (low_bits(index, Self::INDEX_BITS), low_bits(generation, Self::GENERATION_BITS));
+        Self((home.0 as u64) << 48 | (index as u64) << Self::GENERATION_BITS | generation as u64)
+    }
+    /// Returns the id that stands for the names of a node's segments, in its first shard. No segment has it. Its version
+    /// changes with each name that is made or released there; it can only be waited for.
+    #[doc(hidden)]
+    pub const fn names_of(home: NodeId) -> Self {
+        Self::new(home, (1 << Self::INDEX_BITS) - 1, 0)
     }
     /// Returns the id in another shard of its home.
     pub const fn on_shard(self, shard: u8) -> Self {
@@ -76,14 +90,24 @@ impl SegmentId {
         (self.0 ^ other.0) >> 48 == 0
     }
     /// Returns the slot.
-    pub const fn index(self) -> u16 {
-        (self.0 >> 32) as u16
+    pub const fn index(self) -> u32 {
+        low_bits((self.0 >> Self::GENERATION_BITS) as u32, Self::INDEX_BITS)
     }
     /// Returns the generation of the slot.
     pub const fn generation(self) -> u32 {
-        self.0 as u32
+        low_bits(self.0 as u32, Self::GENERATION_BITS)
+    }
+    /// Returns the generation after that one; the highest is followed by zero.
+    pub const fn next_generation(generation: u32) -> u32 {
+        low_bits(generation.wrapping_add(1), Self::GENERATION_BITS)
     }
 }
+
+const fn low_bits(value: u32, bits: u32) -> u32 {
+    value & ((1 << bits) - 1)
+}
+
+const _: () = assert!(SEGMENTS_PER_NODE_MAX < 1 << SegmentId::INDEX_BITS && SegmentId::GENERATION_BITS < u32::BITS);
 
 impl fmt::Display for SegmentId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,11 +209,15 @@ mod tests {
     #[test]
     fn segment_id_round_trips() {
         // If this broke, a request would reach another segment, or another generation of the same slot.
-        let id = SegmentId::new(NodeId(1024), 0xba98, 0x7654_3210);
+        let id = SegmentId::new(NodeId(1024), 0xf_ba98, 0x654_3210);
         for shard in [0, 1, 15, 0] {
             let back = SegmentId::from_bits(id.on_shard(15).on_shard(shard).to_bits());
-            assert_eq!((back.home().0, back.index(), back.generation()), (1024, 0xba98, 0x7654_3210));
+            assert_eq!((back.home().0, back.index(), back.generation()), (1024, 0xf_ba98, 0x654_3210));
             assert_eq!((back.shard(), back == id), (shard, shard == 0));
         }
+        let beyond = SegmentId::new(NodeId(1), u32::MAX, u32::MAX);
+        assert_eq!((beyond.home(), beyond.shard()), (NodeId(1), 0), "neither part reaches into another");
+        assert_eq!((beyond.index(), beyond.generation()), (0xf_ffff, 0xfff_ffff));
+        assert_eq!((SegmentId::next_generation(beyond.generation()), SegmentId::next_generation(7)), (0, 8));
     }
 }

@@ -59,8 +59,12 @@ pub const STAGING_BYTES: usize = 4 << 20;
 /// Bytes of private data that a fabric carries while it connects.
 pub const HELLO_BYTES_MAX: usize = 256;
 
-/// Segments that one node is the home of.
-pub const SEGMENTS_PER_NODE_MAX: usize = 1 << 16;
+/// Segments that one node may be set to be the home of (`ddssd --segments`).
+pub const SEGMENTS_PER_NODE_MAX: usize = 1_000_000;
+/// Default maximum of segments that one node is the home of.
+pub const SEGMENTS_PER_NODE_DEFAULT: usize = 1 << 16;
+/// Segments of one other node that the clients of a node have open.
+pub const REMOTE_SEGMENTS_MAX: usize = 1 << 16;
 /// Bytes of a segment's name.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a list query: the prefix with its length, and the name to continue after.
@@ -105,7 +109,7 @@ pub const HOLDERS_PER_SEGMENT_MAX: usize = 4096;
 const _: () = assert!(RING_SLOTS.is_power_of_two());
 // A node and a shard, or a number of shards, share 16 bits in ids and hellos.
 const _: () = assert!(NODES_MAX < 1 << 11 && PLANES_MAX <= 1 << 5);
-const _: () = assert!(SEGMENTS_PER_NODE_MAX - 1 <= u16::MAX as usize);
+const _: () = assert!(SEGMENTS_PER_NODE_DEFAULT <= SEGMENTS_PER_NODE_MAX);
 const _: () = assert!(WAITS_PER_CLIENT_DEFAULT <= WAITS_PER_NODE_MAX);
 // The highest channel index stands for the parked waits of a client.
 const _: () = assert!(CHANNELS_PER_CLIENT_MAX < u8::MAX as usize);

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_core::engine::{Action, Engine, EngineConfig, Now};
-use ddss_core::limits::{AREAS_MAX, SEGMENTS_PER_NODE_MAX};
+use ddss_core::limits::{AREAS_MAX, SEGMENTS_PER_NODE_DEFAULT};
 use ddss_core::{
-    ArenaRange, ChannelId, ClientId, Failure, Model, NodeId, Operation, Outcome, Principal, Request, RequestId, Shard,
-    Spec,
+    ArenaRange, ChannelId, ClientId, Failure, Model, NodeId, OpenedSegment, Operation, Outcome, Principal, Request,
+    RequestId, SegmentId, Shard, Spec,
 };
+use std::collections::BTreeSet;
 
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
 
@@ -30,7 +31,17 @@ fn attach(engine: &mut Engine, user: u32) -> ChannelId {
 }
 
 /// Allocates a segment and returns the result.
-fn allocate(engine: &mut Engine, channel: ChannelId, name: &str, spec: &Spec) -> Result<(), Failure> {
+fn allocate(engine: &mut Engine, channel: ChannelId, name: &str, spec: &Spec) -> Result<OpenedSegment, Failure> {
+    allocate_or_value(engine, channel, name, spec).map_err(|(failure, _)| failure)
+}
+
+/// Allocates a segment and returns the result; a failure with the value of the limit.
+fn allocate_or_value(
+    engine: &mut Engine,
+    channel: ChannelId,
+    name: &str,
+    spec: &Spec,
+) -> Result<OpenedSegment, (Failure, u64)> {
     let text = [&spec.encode()[..], name.as_bytes()].concat();
     let spec_and_name = ArenaRange { slot: 0, bytes: text.len() as u32 };
     engine.request(NOW, channel, &Request::new(RequestId(1), Operation::Allocate { spec_and_name }), &text);
@@ -38,8 +49,10 @@ fn allocate(engine: &mut Engine, channel: ChannelId, name: &str, spec: &Spec) ->
         match action {
             Action::Format { record, .. } => engine.formatted(NOW, record.segment, true),
             Action::Reply { completion, .. } => match completion.outcome {
-                Outcome::Done => return Ok(()),
-                Outcome::Failed(failure) | Outcome::Indeterminate(failure) => return Err(failure),
+                Outcome::Done => return Ok(OpenedSegment::decode(&completion.data)),
+                Outcome::Failed(failure) | Outcome::Indeterminate(failure) => {
+                    return Err((failure, completion.version.0));
+                }
             },
             _ => {}
         }
@@ -47,16 +60,45 @@ fn allocate(engine: &mut Engine, channel: ChannelId, name: &str, spec: &Spec) ->
     panic!("{name} has no end");
 }
 
-// If this failed, an operator would add memory to a node that has the maximum number of segments.
+/// Releases a segment.
+fn release(engine: &mut Engine, channel: ChannelId, segment: SegmentId) {
+    engine.request(NOW, channel, &Request::new(RequestId(2), Operation::Release { segment }), &[]);
+    while let Some(action) = engine.next_action() {
+        match action {
+            Action::ZeroFill { at, bytes, .. } => engine.cleared(at, bytes),
+            Action::Reply { completion, .. } => assert_eq!(completion.outcome, Outcome::Done),
+            _ => {}
+        }
+    }
+}
+
+// If this failed, an operator would add memory to a node that has the maximum number of segments, or two of many
+// segments would be one.
 #[test]
-fn too_many_segments_error_names_the_limit() {
+fn too_many_segments_error_names_the_limit_and_its_value() {
+    const MANY: usize = 70_000;
     let mut engine = engine();
     let channel = attach(&mut engine, 1);
-    for index in 0..SEGMENTS_PER_NODE_MAX {
-        allocate(&mut engine, channel, &format!("segment-{index}"), &Spec::new(1)).unwrap();
-    }
-    let refused = allocate(&mut engine, channel, "one-more", &Spec::new(1)).unwrap_err();
-    assert!(refused.to_string().contains(&format!("{SEGMENTS_PER_NODE_MAX} segments")), "{refused}");
+    let make = |engine: &mut Engine, index: usize| {
+        allocate_or_value(engine, channel, &format!("segment-{index}"), &Spec::new(1)).map(|made| made.segment)
+    };
+    let first: Vec<SegmentId> = (0..SEGMENTS_PER_NODE_DEFAULT).map(|index| make(&mut engine, index).unwrap()).collect();
+    let full = (Failure::SegmentsFull, SEGMENTS_PER_NODE_DEFAULT as u64);
+    assert_eq!(make(&mut engine, SEGMENTS_PER_NODE_DEFAULT), Err(full), "the default");
+    assert_eq!(make(&mut engine, 5), Err((Failure::AlreadyExists, 0)), "a name that exists is told as such");
+    engine.set_segments_max(MANY);
+    let more: Vec<SegmentId> =
+        (SEGMENTS_PER_NODE_DEFAULT..MANY).map(|index| make(&mut engine, index).unwrap()).collect();
+    assert_eq!(make(&mut engine, MANY), Err((Failure::SegmentsFull, MANY as u64)));
+    let ids: BTreeSet<SegmentId> = first.iter().chain(&more).copied().collect();
+    assert_eq!(ids.len(), MANY, "each segment has an id of its own");
+    // A lower limit takes nothing away, and a released segment makes room only below it.
+    engine.set_segments_max(MANY - 1);
+    release(&mut engine, channel, more[0]);
+    assert_eq!(make(&mut engine, MANY), Err((Failure::SegmentsFull, MANY as u64 - 1)));
+    release(&mut engine, channel, first[0]);
+    let again = make(&mut engine, MANY).unwrap();
+    assert_eq!((again.index(), ids.contains(&again)), (more[0].index(), false), "the slot that is free for longest");
 }
 
 // If this failed, the same would happen with too many sets of readers.
@@ -83,5 +125,5 @@ fn temporal_segment_larger_than_cache_is_refused() {
     let channel = attach(&mut engine, 1);
     let temporal = |bytes| Spec::new(bytes).model(Model::Temporal(1000));
     allocate(&mut engine, channel, "fits", &temporal(64 << 10)).unwrap();
-    assert_eq!(allocate(&mut engine, channel, "large", &temporal((64 << 10) + 1)), Err(Failure::BadSize));
+    assert_eq!(allocate(&mut engine, channel, "large", &temporal((64 << 10) + 1)).err(), Some(Failure::BadSize));
 }

@@ -8,7 +8,8 @@ use crate::lease::keeper::LeaseKeeper;
 use crate::plan::{Decoder, PlannedCall};
 use crate::session::Inner;
 use crate::shards::Shards;
-use ddss_core::{Completion, Failure, Name, NodeId, Shard};
+use ddss_core::limits::RING_SLOTS;
+use ddss_core::{Completion, Failure, Limit, Name, NodeId, Shard};
 use ddss_ipc::Strategy;
 use std::path::Path;
 use std::sync::Arc;
@@ -188,7 +189,15 @@ impl Client {
             },
             NoCompletion::NotSent => self.0.no_daemon_error(std::io::ErrorKind::ConnectionReset),
             NoCompletion::ShuttingDown => Error::Failed { action, target, failure: Failure::GoingDown },
-            NoCompletion::Busy => Error::Failed { action, target, failure: Failure::Busy },
+            NoCompletion::Busy(limit) => {
+                let options = &self.0.plan.options;
+                let value = match limit {
+                    Limit::Channels => options.channels,
+                    Limit::Arena => options.arena_bytes,
+                    _ => RING_SLOTS,
+                };
+                Error::LimitReached { action, target, failure: Failure::Busy(limit), value: value as u64 }
+            }
             NoCompletion::Late { harmless: true } => Error::Failed { action, target, failure: Failure::TimedOut },
             NoCompletion::Late { harmless: false } => {
                 Error::Indeterminate { action, target, failure: Failure::TimedOut }

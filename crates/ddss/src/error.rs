@@ -1,6 +1,6 @@
 //! The error type, grouped by the largest thing that is broken: the call, then the attachment.
 
-use ddss_core::{BadArgument, Completion, Failure, Outcome};
+use ddss_core::{BadArgument, Completion, Failure, Limit, Outcome};
 use ddss_ipc::{AttachError, UnknownStrategy};
 use std::path::PathBuf;
 
@@ -51,6 +51,18 @@ pub enum Error {
         used: u64,
         /// The user's limit.
         allowed: u64,
+    },
+    /// A limit is reached, whose value is known. The call did nothing.
+    #[error("cannot {action} {target}: {failure} (the limit is {value})")]
+    LimitReached {
+        /// The attempted action.
+        action: &'static str,
+        /// The target of the action.
+        target: String,
+        /// The reason, which [names the limit](Failure::limit).
+        failure: Failure,
+        /// The value of the limit.
+        value: u64,
     },
     /// An argument is out of its range. No request was sent.
     #[error("cannot {action} {target}: {refused}")]
@@ -127,12 +139,40 @@ impl Error {
     /// Returns the underlying failure, if the daemon reported one.
     pub fn failure(&self) -> Option<Failure> {
         match self {
-            Error::Failed { failure, .. } | Error::Indeterminate { failure, .. } | Error::OverQuota { failure, .. } => {
-                Some(*failure)
-            }
+            Error::Failed { failure, .. }
+            | Error::Indeterminate { failure, .. }
+            | Error::LimitReached { failure, .. }
+            | Error::OverQuota { failure, .. } => Some(*failure),
             Error::OutOfRange { .. } => Some(Failure::OutOfRange),
             Error::BadArgument { refused, .. } => Some(refused.failure),
             _ => None,
+        }
+    }
+
+    /// Returns the limit that the call has met: the count, and the constant or the setting that bounds it.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// use ddss::{Client, Limit, Spec};
+    /// use std::time::Duration;
+    ///
+    /// let client = Client::builder().folder(node.folder()).arena_bytes(1 << 20).timeout(Duration::from_millis(50)).connect()?;
+    /// let segment = client.allocate("frames", Spec::new(1 << 20))?;
+    /// let mut two = client.batch();
+    /// two.get(&segment, ..)?.get(&segment, ..)?;
+    /// # drop(two);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limit(&self) -> Option<Limit> {
+        self.failure()?.limit()
+    }
+
+    /// Returns the value of the limit that the call has met, if it is known.
+    pub fn limit_value(&self) -> Option<u64> {
+        match self {
+            Error::LimitReached { value, .. } => Some(*value),
+            Error::OverQuota { allowed, .. } => Some(*allowed),
+            _ => self.limit()?.value(),
         }
     }
 
@@ -164,9 +204,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::NoDaemon { .. } => true,
-            Error::Failed { failure, .. } => matches!(
+            Error::Failed { failure, .. } | Error::LimitReached { failure, .. } => matches!(
                 failure,
-                Failure::Busy
+                Failure::Busy(_)
+                    | Failure::InProgress
                     | Failure::NodeDown
                     | Failure::TimedOut
                     | Failure::Contended
@@ -202,7 +243,13 @@ impl Error {
                 let allowed = completion.version.0;
                 Error::OverQuota { action, target, failure, used, allowed }
             }
-            Outcome::Failed(failure) => Error::Failed { action, target, failure },
+            Outcome::Failed(failure) => {
+                let sent = Some(completion.version.0).filter(|&value| value > 0);
+                match failure.limit().and_then(|limit| limit.value().or(sent)) {
+                    Some(value) => Error::LimitReached { action, target, failure, value },
+                    None => Error::Failed { action, target, failure },
+                }
+            }
             Outcome::Indeterminate(failure) => Error::Indeterminate { action, target, failure },
             Outcome::Done => unreachable!("only an unsuccessful completion has an error"),
         }

@@ -72,9 +72,11 @@ mod value;
 pub use api::atomics::AtomicResult;
 pub use api::batches::batch::Batch;
 pub use api::batches::batch_call::BatchReply;
+pub use api::large_values::async_cursor::{AsyncSegmentReader, AsyncSegmentWriter};
 pub use api::large_values::cursor::{SegmentReader, SegmentWriter};
 pub use api::lock::{LockGuard, LockOptions};
 pub use api::metadata::SegmentList;
+pub use api::name_watch::{NameEvent, NameIter, NameStream};
 pub use api::tables::map_handle::SharedMap;
 pub use api::tables::table::Table;
 pub use api::tables::typed_table::TypedTable;
@@ -84,8 +86,8 @@ pub use async_client::{AsyncBatch, AsyncClient, AsyncLockGuard, AsyncSegment};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use ddss_core::{
-    BadArgument, DegradedReason, Failure, Listing, LockHolder, Model, Name, NodeId, Permissions, Placement, Principal,
-    Refusal, ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
+    BadArgument, DegradedReason, Failure, Limit, Listing, LockHolder, Model, Name, NodeId, Permissions, Placement,
+    Principal, Refusal, ReplicationInfo, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
 pub use ddss_ipc::{
     AttachError, FOLDER_VARIABLE, MemoryError, STRATEGY_VARIABLE, Strategy, UnknownStrategy, client_folder,

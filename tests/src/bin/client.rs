@@ -137,6 +137,7 @@ fn obey(
             Ok(String::new())
         }
         ["map-churn", name] => change_map(client, name),
+        ["allocate-churn", prefix, count] => allocate_many(client, prefix, count.parse()?),
         ["release"] => segment.take().ok_or("no segment")?.release().map(|()| String::new()).map_err(Into::into),
         _ => Err(format!("no such call: {words:?}").into()),
     }
@@ -159,6 +160,17 @@ fn whole(segment: &Segment, length: usize) -> Result<String, Box<dyn Error>> {
         last = stamp.version.0;
     }
     Ok(format!("whole {changes}"))
+}
+
+/// Allocates that many segments at once and releases them, until the process is killed.
+fn allocate_many(client: &Client, prefix: &str, count: usize) -> Result<String, Box<dyn Error>> {
+    let names: Vec<String> = (0..count).map(|number| format!("{prefix}/{number}")).collect();
+    let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(64))).collect();
+    answer("ok allocating")?;
+    loop {
+        let made: Result<Vec<Segment>, _> = client.allocate_many(&wanted).into_iter().collect();
+        client.release_many(made?).into_iter().collect::<Result<Vec<()>, _>>()?;
+    }
 }
 
 /// Inserts and removes keys until the process is killed. The words of a value name its key, so that a test finds a mix.

@@ -52,7 +52,7 @@ impl Ends {
         match end {
             Ok(()) => self.done += 1,
             Err(error) if error.is_indeterminate() => self.unknown += 1,
-            Err(error) if error.failure() == Some(Failure::Busy) => self.busy += 1,
+            Err(error) if matches!(error.failure(), Some(Failure::Busy(_))) => self.busy += 1,
             Err(error) if error.failure() == Some(Failure::TimedOut) => self.late += 1,
             Err(_) => self.other += 1,
         }

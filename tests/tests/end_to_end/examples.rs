@@ -8,6 +8,7 @@ use ddss_testkit::{Daemon, example, repo_lints};
 /// Last line of each example.
 const EXAMPLES: &[(&str, &str)] = &[
     ("shared_counter", "the counter says 8000, as it has to"),
+    ("embedded_node", "1000 visits in a node of this process, which left nothing behind"),
     ("feature_table", "saw every row in its last round, version 10000, and no row in halves"),
     ("leader_lock", "3 leaders, one after the other, each with a greater token; a late put was refused"),
     ("leader_election", "a dead one and one that hung were replaced, and the latter noticed"),

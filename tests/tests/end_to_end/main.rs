@@ -5,6 +5,7 @@ mod files;
 mod local_read;
 mod locks;
 mod models;
+mod names;
 mod nodes;
 mod remote_get;
 mod replicas;

@@ -1,5 +1,6 @@
 //! Failures of processes, networks and disks: acknowledged data survives, and every call ends in time.
 
+mod allocate_many;
 mod control_plane;
 mod critical_tasks;
 mod full;

@@ -10,7 +10,7 @@ use super::toml::expand_tables;
 use crate::key::ClusterKey;
 use crate::storage::{JOIN_FILE_NAME, STATE_VARIABLE, default_state_folder};
 use clap::Args;
-use ddss_core::limits::WAITS_PER_CLIENT_DEFAULT;
+use ddss_core::limits::{SEGMENTS_PER_NODE_DEFAULT, SEGMENTS_PER_NODE_MAX, WAITS_PER_CLIENT_DEFAULT};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -126,6 +126,9 @@ settings! {
     /// Bytes for segments, a number or one with K, M, G or T [default: 268435456]
     #[arg(long, env = "DDSS_POOL_BYTES", value_name = "BYTES")]
     pool_bytes: ByteSize,
+    /// Segments that each progress thread of this node may have, at most 1000000 [default: 65536]
+    #[arg(long, env = "DDSS_SEGMENTS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SEGMENTS_PER_NODE_MAX as i64))]
+    segments: u32,
     /// Bytes for segments in files, in the state folder; 0: there are none [default: 1073741824]
     #[arg(long, env = "DDSS_FILE_BYTES", value_name = "BYTES")]
     file_bytes: ByteSize,
@@ -275,6 +278,7 @@ impl Settings {
             spin_us: Some(Self::SPIN.as_micros() as u64),
             busy: Some(false),
             pool_bytes: Some(ByteSize(Self::POOL_BYTES)),
+            segments: Some(SEGMENTS_PER_NODE_DEFAULT as u32),
             file_bytes: Some(ByteSize(Self::FILE_BYTES)),
             unclean_files: Some(UncleanFiles::Refuse),
             discard: Some(false),

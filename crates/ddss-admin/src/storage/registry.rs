@@ -1,7 +1,7 @@
 //! The segment registry: the persistent table of the segments in a shard's memory, for the next daemon.
 //!
 //! ```text
-//!   0       8         16     24            32       40                    256      512
+//!   0       8         16     24            32       40                    200      400
 //!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
 //!  | magic | version | node | clock floor | in use | release, reserved   | intent | one record an index ..
 //!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
@@ -71,7 +71,7 @@ const CHECKED: &str = "the registry has room for every index";
 impl Registry {
     const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
     /// Format of this release.
-    pub const VERSION: u64 = 1;
+    pub const VERSION: u64 = 2;
     /// Name of the file in the folder of a shard.
     pub const FILE_NAME: &str = "register";
     const MAGIC_AT: usize = 0;
@@ -189,7 +189,7 @@ impl Registry {
             self.memory.read(at, &mut bytes).expect(CHECKED);
             match self.word(at + Record::STATE_OFFSET) {
                 Record::LIVE => match Record::decode(&bytes) {
-                    Ok(record) if usize::from(record.segment.index()) == index => Entry::Live(record),
+                    Ok(record) if record.segment.index() as usize == index => Entry::Live(record),
                     _ => Entry::Broken,
                 },
                 _ => Entry::Free(SegmentId::from_bits(self.word(at + Record::SEGMENT_OFFSET))),
@@ -199,7 +199,7 @@ impl Registry {
 
     /// Writes a record. Fails only if memory is short, and then writes nothing.
     pub fn write(&self, record: &Record) -> Result<(), MemoryError> {
-        let index = usize::from(record.segment.index());
+        let index = record.segment.index() as usize;
         let at = Self::record_at(index);
         self.memory.reserve(at, Record::BYTES)?;
         self.memory.write(at, &record.encode())?;
@@ -240,7 +240,7 @@ impl Registry {
         let mut bytes = [0; Record::BYTES];
         self.memory.read(Self::INTENT_AT, &mut bytes).expect(CHECKED);
         if let Ok(record) = Record::decode(&bytes) {
-            let at = Self::record_at(usize::from(record.segment.index()));
+            let at = Self::record_at(record.segment.index() as usize);
             self.set(at + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
             fence(Ordering::Release);
             self.memory.write(at, &record.encode()).expect(CHECKED);
@@ -258,14 +258,14 @@ impl Registry {
 
     /// Returns true if the segment has a live record.
     pub fn has_record(&self, segment: SegmentId) -> bool {
-        let at = Self::record_at(usize::from(segment.index()));
+        let at = Self::record_at(segment.index() as usize);
         self.word(at + Record::STATE_OFFSET) == Record::LIVE
             && self.word(at + Record::SEGMENT_OFFSET) == segment.to_bits()
     }
 
     /// Removes a segment's record; its id stays used.
     pub fn remove(&self, segment: SegmentId) {
-        let at = Self::record_at(usize::from(segment.index()));
+        let at = Self::record_at(segment.index() as usize);
         self.set(at + Record::STATE_OFFSET, Record::FREE, Ordering::Release);
     }
 
@@ -307,6 +307,7 @@ mod tests {
         registry.claim(NodeId(1)).unwrap();
         registry.write(&record(0, 5)).unwrap();
         registry.write(&record(2, 9)).unwrap();
+        registry.write(&record(70_000, 3)).unwrap();
         registry.remove(record(0, 5).segment);
         registry.raise_floor(1000, Timestamp(7));
         let floor = registry.floor();
@@ -318,7 +319,7 @@ mod tests {
         let entries: Vec<_> = registry.entries().collect();
         assert_eq!(entries[0], Entry::Free(record(0, 5).segment));
         assert_eq!(entries[2], Entry::Live(record(2, 9)));
-        assert_eq!(entries.len(), 3);
+        assert_eq!((entries.len(), entries[70_000]), (70_001, Entry::Live(record(70_000, 3))));
         assert_eq!(registry.floor(), floor);
         std::fs::remove_file(&path).unwrap();
     }

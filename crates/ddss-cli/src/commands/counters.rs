@@ -22,7 +22,7 @@ fn failures() -> impl Iterator<Item = Failure> {
 
 /// Returns the snake_case name of a failure for scripts.
 fn failure_name(failure: Failure) -> String {
-    let words = format!("{failure:?}");
+    let words = failure.name();
     let mut name = String::new();
     for letter in words.chars() {
         if letter.is_uppercase() && !name.is_empty() {

@@ -22,7 +22,7 @@ use crate::model::segment::Principal;
 use crate::model::spec::Storage;
 use crate::{
     ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Request, RequestId, SegmentId,
-    Timestamp,
+    Timestamp, Version,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -271,6 +271,7 @@ impl Engine {
     pub fn peer_up(&mut self, node: NodeId) {
         self.peers.connect(node);
         self.replicas.set_dead(node, false);
+        self.home().announce_names();
     }
 
     /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with
@@ -347,7 +348,10 @@ impl Engine {
         let begun =
             if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
         if let Err(failure) = begun {
-            return self.output.finish_call(&caller, Outcome::Failed(failure));
+            // The client learns the value of a limit that a setting decides.
+            let most = Version(failure.limit().map_or(0, |_| self.output.parked.limit() as u64));
+            let refused = Completion { version: most, ..Completion::bare(request, Outcome::Failed(failure)) };
+            return self.output.reply(channel, refused, None);
         }
         let waiting = LocalCaller { channel: place, ..caller };
         if let Err(failure) = self.dispatch(now, client, waiting, operation, &[]) {
@@ -369,6 +373,11 @@ impl Engine {
     /// Returns the number of parked waits whose completion was not collected.
     pub fn parked(&self) -> usize {
         self.output.parked.count()
+    }
+
+    /// Sets the maximum number of segments.
+    pub fn set_segments_max(&mut self, segments: usize) {
+        self.segments.set_maximum(segments);
     }
 
     /// Sets the maximum number of parked waits of one client.

@@ -1,14 +1,14 @@
 //! Record that a node stores for each segment, so that its next daemon restores it.
 //!
 //! ```text
-//!   0       8         16      24                 48    52    56     58       60         64               192   256
-//!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+----------------+------+
-//!  | state | segment | place | spec, as encoded | uid | gid | mode | length | reserved | name           | 0    |
-//!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+----------------+------+
+//!   0       8         16      24                 48    52    56     58       60         64     192           200
+//!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+------+-------------+
+//!  | state | segment | place | spec, as encoded | uid | gid | mode | length | reserved | name | 0 or its id |
+//!  +-------+---------+-------+------------------+-----+-----+------+--------+----------+------+-------------+
 //! ```
 //!
-//! The first word behind the name is the global id, if it is another node's: the segment was taken over from there, or
-//! is a replica of it.
+//! The word behind the name is the global id, if it is another node's: the segment was taken over from there, or is a
+//! replica of it.
 //!
 //! There is one record for each slot. The state is written last on creation and first on release: a record that says
 //! *live* is whole. The id stays after the release, so that no other segment ever gets it.
@@ -37,7 +37,7 @@ pub struct Record {
 
 impl Record {
     /// Bytes of one record.
-    pub const BYTES: usize = 256;
+    pub const BYTES: usize = Self::KNOWN_AS_AT + 8;
     /// Offset of the state.
     pub const STATE_OFFSET: usize = 0;
     /// Offset of the id.
@@ -89,7 +89,7 @@ impl Record {
     }
 }
 
-const _: () = assert!(Record::KNOWN_AS_AT + 8 <= Record::BYTES);
+const _: () = assert!(Record::BYTES.is_multiple_of(8));
 const _: () = assert!(24 + Spec::ENCODED_BYTES == 48);
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl Layout {
     /// Offset of the sum in a histogram row.
     pub const SUM_AT: usize = Histogram::BUCKETS * WORD;
     /// Words for failures: their codes are smaller.
-    pub const FAILURES: usize = 32;
+    pub const FAILURES: usize = 64;
     /// Rows for segments.
     pub const SEGMENTS: usize = 1024;
     /// Rows for sampled requests.

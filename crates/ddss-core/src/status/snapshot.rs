@@ -333,7 +333,7 @@ mod tests {
 
     fn row(gets: u64) -> SegmentRow {
         SegmentRow {
-            segment: SegmentId::new(NodeId(1), gets as u16, 1),
+            segment: SegmentId::new(NodeId(1), gets as u32, 1),
             gets,
             puts: 0,
             others: 0,
@@ -354,7 +354,7 @@ mod tests {
         set(&mut page, Layout::gauge_at(Gauge::Names), 12);
         set(&mut page, Layout::operation_at(Kind::Get, Tally::Done), 13);
         set(&mut page, Layout::operation_at(Kind::Put, Tally::Bytes), 14);
-        set(&mut page, Layout::failure_at(Failure::Busy.code()), 15);
+        set(&mut page, Layout::failure_at(Failure::InProgress.code()), 15);
         set(&mut page, Layout::histogram_at(Kind::Get, Location::Away, Step::Total) + 5 * WORD, 16);
         for gets in [1, 9, 5] {
             let at = Layout::SEGMENT_ROWS.at + gets as usize * SegmentRow::BYTES;
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(status.daemon.release, "0.1.0");
         assert_eq!((status.counter(Counter::Commits), status.gauge(Gauge::Names)), (11, 12));
         assert_eq!((status.operation(Kind::Get).done, status.operations().bytes), (13, 14));
-        assert_eq!((status.failure(Failure::Busy), status.failure(Failure::NotFound)), (15, 0));
+        assert_eq!((status.failure(Failure::InProgress), status.failure(Failure::PermissionDenied)), (15, 0));
         assert_eq!(status.histogram(Kind::Get, Location::Away, Step::Total).counts()[5], 16);
         assert_eq!(status.histogram_of(Kind::Get, Step::Total).count(), 16);
         assert_eq!(status.segments, [row(9), row(5), row(1)]);

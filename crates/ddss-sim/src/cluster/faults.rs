@@ -174,7 +174,7 @@ impl Simulator {
             *oldest = version.0.max(*oldest);
         }
         // Ids of released segments are not reused.
-        for (_, &last) in self.last_free_ids.range((node, 0)..=(node, u16::MAX)) {
+        for (_, &last) in self.last_free_ids.range((node, 0)..=(node, u32::MAX)) {
             let taken = found.iter().any(|record| record.segment.index() == last.index());
             if !taken {
                 self.nodes[node].engine.restore_free(last);

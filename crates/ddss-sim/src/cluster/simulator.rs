@@ -38,7 +38,7 @@ pub(crate) struct Simulator {
     /// Record of each segment in the registry of its home.
     pub(crate) records: BTreeMap<SegmentId, Record>,
     /// Last id of each free index, as recorded by its home.
-    pub(crate) last_free_ids: BTreeMap<(usize, u16), SegmentId>,
+    pub(crate) last_free_ids: BTreeMap<(usize, u32), SegmentId>,
     pub(crate) permissions_oracle: PermissionOracle,
     /// Oldest version that a home can have of a recovered segment.
     pub(crate) oldest: BTreeMap<SegmentId, u64>,

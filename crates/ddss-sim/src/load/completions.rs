@@ -296,7 +296,8 @@ impl Simulator {
             (
                 Failure::TimedOut
                 | Failure::NodeDown
-                | Failure::Busy
+                | Failure::Busy(_)
+                | Failure::InProgress
                 | Failure::LockLost
                 | Failure::Contended
                 | Failure::NoSpace

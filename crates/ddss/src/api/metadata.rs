@@ -36,17 +36,25 @@ pub(crate) struct ListCursor {
     query: ListQuery,
     /// Node of the next page; `None` at the end.
     node: Option<NodeId>,
+    /// Nodes of this shard whose pages are complete.
+    covered: Vec<NodeId>,
 }
 
 impl ListCursor {
-    fn new(prefix: &str) -> Result<Self, Error> {
+    pub(crate) fn new(prefix: &str) -> Result<Self, Error> {
         let query = ListQuery::new(prefix, "").map_err(|failure| list_error(prefix, failure))?;
-        Ok(Self { query, node: Some(NodeId(1)) })
+        Ok(Self { query, node: Some(NodeId(1)), covered: Vec::new() })
+    }
+
+    /// Returns the nodes of this shard whose pages are complete.
+    pub(crate) fn covered(&self) -> &[NodeId] {
+        &self.covered
     }
 
     /// Moves to the begin of the next shard.
     fn restart(&mut self) {
         self.query.after.clear();
+        self.covered.clear();
         self.node = Some(NodeId(1));
     }
 
@@ -59,7 +67,10 @@ impl ListCursor {
                 self.query.after.push_str(last.name.as_str());
                 Some(node)
             }
-            (NodeId(node), _) => node.checked_add(1).map(NodeId),
+            (node, _) => {
+                self.covered.push(node);
+                node.0.checked_add(1).map(NodeId)
+            }
         };
     }
 }

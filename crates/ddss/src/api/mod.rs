@@ -1,7 +1,7 @@
 //! Operations of a client and of a segment handle.
 //!
 //! Each file adds the methods of one subject to [`Segment`](crate::Segment) or [`Client`](crate::Client): allocation,
-//! get and put, large values, atomics, batches, locks, metadata, tables, typed views, vectored access, version watches.
+//! get and put, large values, atomics, batches, locks, metadata, tables, typed views, vectored access, watches of versions and names.
 //! `local_read` serves gets by a mapping of the home's memory, of which `mapped_areas` keeps track.
 
 pub(crate) mod allocate;
@@ -14,6 +14,7 @@ pub(crate) mod local_read;
 pub(crate) mod lock;
 pub(crate) mod mapped_areas;
 pub(crate) mod metadata;
+pub(crate) mod name_watch;
 pub(crate) mod tables;
 pub(crate) mod typed;
 pub(crate) mod vectored;

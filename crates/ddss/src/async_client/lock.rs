@@ -83,7 +83,8 @@ impl AsyncLockGuard {
             client.run(time, call).await
         };
         // A release that found neither time nor capacity is still owed.
-        self.open = matches!(ended, Err(Error::Failed { failure: Failure::TimedOut | Failure::Busy, .. }));
+        let failure = ended.as_ref().err().filter(|error| !error.is_indeterminate()).and_then(Error::failure);
+        self.open = matches!(failure, Some(Failure::TimedOut | Failure::Busy(_)));
         ended
     }
 }

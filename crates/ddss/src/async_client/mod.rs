@@ -18,6 +18,7 @@
 //! | [`LockGuard`](crate::LockGuard) | [`AsyncLockGuard`] |
 //! | [`Batch`](crate::Batch) | [`AsyncBatch`] |
 //! | [`VersionIter`](crate::VersionIter), an iterator | [`VersionStream`](crate::VersionStream), a stream |
+//! | [`NameIter`](crate::NameIter), an iterator | [`NameStream`](crate::NameStream), a stream |
 //! | [`SegmentList`](crate::SegmentList), an iterator | all entries at once: [`AsyncClient::list`] |
 //! | `Shared<T>` | `Shared<T, AsyncSegment>`; `new_async`, `allocate_async` and `open_async` for `new`, `allocate` and `open` |
 //! | `SharedSlice<T>` | `SharedSlice<T, AsyncSegment>`, as above |
@@ -47,7 +48,7 @@ mod segment;
 mod shared_channel;
 mod sleep;
 pub(crate) mod tasks;
-mod wait;
+pub(crate) mod wait;
 
 pub use batch::AsyncBatch;
 pub use client::AsyncClient;

@@ -19,7 +19,7 @@ use crate::deadline::timeout_us;
 use crate::value::first_word;
 use atomic_waker::AtomicWaker;
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{Completion, Entry, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
+use ddss_core::{Completion, Entry, Limit, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::lock_free::{CallId, CallStatus, CallTable, Combiner, Notify};
 use ddss_ipc::{Channel, SharedMemory};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -193,7 +193,7 @@ impl SharedChannel {
             ticket.into_iter().for_each(|ticket| self.leave_queue(ticket));
             return Err(match ticket {
                 _ if self.is_gone() => NoCompletion::NotSent,
-                Some(_) => NoCompletion::Busy,
+                Some(_) => NoCompletion::Busy(Limit::Tasks),
                 // The deadline has passed and no part of the call went out.
                 None => NoCompletion::Late { harmless: true },
             });

@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Instant;
 
 impl Client {
     /// Runs a planned call that waits for an event.
@@ -53,7 +54,7 @@ impl Wake for Unpark {
 }
 
 /// Runs a future on this thread. The reactor wakes it at the future's deadline at the latest.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
     loop {
@@ -64,10 +65,26 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Runs a future on this thread, at most until `deadline`.
+pub(crate) fn block_until<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(output);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::park_timeout(left);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::{TestNode, block_on, join_all, poll_once};
-    use crate::{AsyncSegment, Client, Failure, LockOptions, Segment, Spec, Version};
+    use crate::{AsyncSegment, Client, Failure, Limit, LockOptions, Segment, Spec, Version};
     use std::future::Future;
     use std::pin::Pin;
     use std::time::{Duration, Instant};
@@ -225,7 +242,9 @@ mod tests {
             assert!(Instant::now() < patience, "{} waits are left", waits.len());
             waits.retain_mut(|wait| match poll_once(wait) {
                 std::task::Poll::Ready(end) => {
-                    assert_eq!(end.unwrap_err().failure(), Some(Failure::Busy));
+                    let error = end.unwrap_err();
+                    assert_eq!((error.limit(), error.limit_value()), (Some(Limit::Waits), Some(50)), "{error}");
+                    assert!(error.is_retryable() && error.to_string().contains("--waits-per-client"), "{error}");
                     refused += 1;
                     false
                 }

@@ -12,7 +12,7 @@ use super::priority::Priority;
 use super::wait_queue::WaitQueue;
 use crate::deadline::{Deadline, timeout_us};
 use crate::plan::{CallPlan, Decoder};
-use ddss_core::{ArenaRange, Completion, Failure, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
+use ddss_core::{ArenaRange, Completion, Failure, Limit, LockToken, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::lock_free::{PoolGuard, TryLockPool};
 use ddss_ipc::{Attachment, Channel, SharedMemory, WaitClass, WaitOutcome};
 use std::cell::Cell;
@@ -32,8 +32,8 @@ pub(crate) enum NoCompletion {
     ShuttingDown,
     /// The daemon was gone before anything went out.
     NotSent,
-    /// Nothing went out: all channels or all arena memory are in use.
-    Busy,
+    /// Nothing went out: the client has no room for more of these.
+    Busy(Limit),
     /// Nothing went out: the timeout exceeds the maximum of a call.
     TooLong(Duration),
 }
@@ -216,7 +216,7 @@ impl ChannelPool {
         let look = || self.claim(number, priority);
         let found = if self.wait_queue.is_empty(priority) { look() } else { None };
         let found = found.or_else(|| self.wait_queue.wait(priority, time.deadline(), look));
-        let (channel_slot, waiting) = found.ok_or(NoCompletion::Busy)?;
+        let (channel_slot, waiting) = found.ok_or(NoCompletion::Busy(Limit::Channels))?;
         Ok(Call { channel_slot, _waiting: waiting, _notify: NotifyOnDrop(&self.wait_queue), channels: self, time })
     }
 
@@ -264,7 +264,7 @@ impl Call<'_> {
             return Ok((ArenaLease::Own, own.range(bytes)));
         }
         let deadline = self.deadline();
-        let run = self.channels.shared.take(bytes, deadline).ok_or(NoCompletion::Busy)?;
+        let run = self.channels.shared.take(bytes, deadline).ok_or(NoCompletion::Busy(Limit::Arena))?;
         Ok((ArenaLease::Shared(run), run.range(bytes)))
     }
 
@@ -299,7 +299,7 @@ impl Call<'_> {
         }
         if self.channel_slot.channel.submit(entry).is_err() {
             self.release(lease);
-            return Err(NoCompletion::Busy);
+            return Err(NoCompletion::Busy(Limit::Channels));
         }
         self.channel_slot.channel.ring_doorbell();
         if let Some(meanwhile) = meanwhile {

@@ -3,7 +3,7 @@
 use super::arena::ArenaRun;
 use super::channels::{AbandonedCall, ArenaLease, Call, ChannelPool, NoCompletion};
 use crate::plan::CallPlan;
-use ddss_core::{Completion, Failure, Outcome, Request, RequestId};
+use ddss_core::{Completion, Failure, Limit, Outcome, Request, RequestId};
 use ddss_ipc::{WaitClass, WaitOutcome};
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ impl<'a> Pipeline<'a> {
         while let Some(&plan) = self.plans.get(self.next) {
             match self.call.begin(plan, self.next, self.under_way.is_empty()) {
                 Some(begun) => self.under_way.push(begun),
-                None if self.under_way.is_empty() => self.ends[self.next] = Some(Err(NoCompletion::Busy)),
+                None if self.under_way.is_empty() => self.ends[self.next] = Some(Err(NoCompletion::Busy(Limit::Arena))),
                 None => break,
             }
             self.next += 1;
@@ -110,14 +110,14 @@ impl<'a> Pipeline<'a> {
             self.call.channel_slot.abandoned.push(AbandonedCall { id: begun.id, lease: begun.lease(), lock: None });
         }
         // Calls that never began can go to the next daemon.
-        let none = if gone { NoCompletion::ShuttingDown } else { NoCompletion::Busy };
+        let none = if gone { NoCompletion::ShuttingDown } else { NoCompletion::Busy(Limit::Channels) };
         self.ends[self.next..].fill(Some(Err(none)));
         self.next = self.plans.len();
     }
 
     /// Returns the result of each call. A call that was not begun had no effect.
     pub(crate) fn results(self) -> Vec<FinishedCall> {
-        self.ends.into_iter().map(|end| end.unwrap_or(Err(NoCompletion::Busy))).collect()
+        self.ends.into_iter().map(|end| end.unwrap_or(Err(NoCompletion::Busy(Limit::Channels)))).collect()
     }
 }
 

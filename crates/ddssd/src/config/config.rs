@@ -6,7 +6,7 @@ use crate::cpu_placement;
 use crate::start_error::StartError;
 use ddss_admin::storage::shard_folder;
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
-use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX, WAITS_PER_CLIENT_DEFAULT};
+use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX, SEGMENTS_PER_NODE_DEFAULT, WAITS_PER_CLIENT_DEFAULT};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -52,6 +52,8 @@ pub struct Config {
     pub pace: IdleConfig,
     /// Size of the memory pool for segments.
     pub pool_bytes: u64,
+    /// Maximum number of segments of each progress thread.
+    pub segments: usize,
     /// Size limit of segments in files.
     pub file_bytes: u64,
     /// Treatment of file segments after the machine ended before the daemon did.
@@ -96,6 +98,7 @@ impl Config {
             core: CoreChoice::Auto,
             pace: IdleConfig::for_cores(allowed_cores().map_or(1, |cores| cores.len())),
             pool_bytes: Settings::POOL_BYTES,
+            segments: SEGMENTS_PER_NODE_DEFAULT,
             file_bytes: Settings::FILE_BYTES,
             unclean_files: UncleanFiles::Refuse,
             discard: true,
@@ -135,6 +138,7 @@ impl Config {
         config.pace.spin = all.spin_us.map_or(config.pace.spin, Duration::from_micros);
         config.pace.busy = all.busy.unwrap_or_default();
         config.pool_bytes = all.pool_bytes.map_or(Settings::POOL_BYTES, |size| size.0);
+        config.segments = all.segments.map_or(SEGMENTS_PER_NODE_DEFAULT, |segments| segments as usize);
         config.file_bytes = all.file_bytes.map_or(Settings::FILE_BYTES, |size| size.0);
         config.unclean_files = all.unclean_files.unwrap_or_default();
         config.discard = all.discard.unwrap_or_default();

@@ -169,7 +169,7 @@ fn histogram(text: &mut Text, labels: &str, histogram: &Histogram) {
 /// Converts `NodeDown` to `node_down`.
 fn snake(failure: Failure) -> String {
     let mut name = String::new();
-    for letter in format!("{failure:?}").chars() {
+    for letter in failure.name().chars() {
         if letter.is_ascii_uppercase() && !name.is_empty() {
             name.push('_');
         }

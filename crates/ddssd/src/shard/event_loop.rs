@@ -121,6 +121,7 @@ impl EventLoop {
             reads_overlap: fabric.capabilities().reads_overlap,
         });
         engine.set_file_bytes(config.file_bytes);
+        engine.set_segments_max(config.segments);
         engine.set_waits_per_client(config.waits_per_client);
         let found = recovery::restore(&config.memory_folder, &mut memory, &mut engine)?;
         if found.segments > 0 {

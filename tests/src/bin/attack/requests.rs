@@ -174,7 +174,7 @@ pub(crate) fn uses_forbidden_segment(target: &Target) -> AttackResult {
 pub(crate) fn guesses_segment_ids(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     let (home, generation) = (target.secret.home(), target.secret.generation());
-    for index in (0..32).chain([u16::MAX]) {
+    for index in (0..32).chain([u32::MAX]) {
         for near in [0, 1, generation.wrapping_sub(1), generation.wrapping_add(1), u32::MAX] {
             let guess = SegmentId::new(home, index, near);
             if guess == target.held || guess == target.secret {

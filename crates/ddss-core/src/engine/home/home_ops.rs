@@ -13,7 +13,7 @@ use crate::engine::state::segments::Segment;
 use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, Principal};
 use crate::request::operation::{LockRequest, PutConditions, ReadOptions};
-use crate::{Completion, Failure, Outcome, SegmentId, Timestamp, Version};
+use crate::{Completion, Failure, Limit, Outcome, SegmentId, Timestamp, Version};
 
 impl Home<'_> {
     /// Returns which holders a get at home here waits for. A named version needs no lock.
@@ -50,7 +50,7 @@ impl Home<'_> {
         }
         let depends_on_lock =
             self.authorize_op(segment, &waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
-        let is_ungated = planted!(self.segments, UngatedCommit) && segment.large_commit.is_some();
+        let is_ungated = planted!(self.segments, UngatedCommit) && segment.has_large_commit();
         if is_ungated && matches!(waiter.op, PendingOp::Get(_)) {
             return self.execute_op(now, id, waiter);
         }
@@ -74,7 +74,7 @@ impl Home<'_> {
             _ => {}
         }
         if !segment.lock_queue.enqueue(waiter) {
-            return Err(Failure::Busy);
+            return Err(Failure::Busy(Limit::Waiters));
         }
         self.segments.mark_busy(id);
         Ok(())
@@ -293,7 +293,7 @@ impl Home<'_> {
 
     /// Answers the watchers of a row's version that is now reached.
     pub(crate) fn notify_watchers_of_row(&mut self, id: SegmentId, row: u64, version: Version, timestamp: Timestamp) {
-        while let Ok(segment) = self.segments.get_mut(id)
+        while let Some(segment) = self.segments.watched(id)
             && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(row, version)
         {
             self.output.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
@@ -310,6 +310,9 @@ impl Home<'_> {
         offset: u64,
         watcher: Watcher,
     ) -> Result<(), Failure> {
+        if self.segments.is_names(id) {
+            return self.await_names(watcher);
+        }
         if self.segments.get(id)?.replication.is_some() {
             self.check_home(now, id)?;
         }
@@ -328,8 +331,8 @@ impl Home<'_> {
 
     /// Keeps a watcher until its version or its deadline comes.
     pub(crate) fn watch(&mut self, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
-        if !self.segments.get_mut(id)?.lock_queue.watch(watcher) {
-            return Err(Failure::Busy);
+        if !self.segments.watched(id).ok_or(Failure::NotFound)?.lock_queue.watch(watcher) {
+            return Err(Failure::Busy(Limit::Waiters));
         }
         self.segments.mark_busy(id);
         Ok(())

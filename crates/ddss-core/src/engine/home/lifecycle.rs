@@ -30,7 +30,7 @@ impl Home<'_> {
             return Err(Failure::Unsupported);
         }
         self.drop_spare_replica_named(now, &name);
-        if self.refuse_over_quota(requester, principal, &spec) {
+        if self.refuse_new(requester, principal, &name, &spec) {
             return Ok(());
         }
         let timestamp = self.clock.next(now.wall_us);
@@ -61,7 +61,7 @@ impl Home<'_> {
         if !made {
             // The segment was not visible yet.
             let (name, failure) = match self.segments.get(id) {
-                Ok(segment) => (Some(segment.name), no_room(segment.spec.storage)),
+                Ok(segment) => (Some(segment.name()), no_room(segment.spec.storage)),
                 Err(_) => (None, Failure::NoSpace),
             };
             if let Ok(released) = self.segments.release(id, now.steady_us) {
@@ -80,6 +80,7 @@ impl Home<'_> {
             self.output.push(Action::SaveVersion { at, to, header });
         }
         self.begin_as_home(now, id);
+        self.announce_names();
         match requester {
             Requester::Client(channel, request) => {
                 if let Ok(segment) = self.segments.get(id) {
@@ -101,14 +102,16 @@ impl Home<'_> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Release)?;
         self.check_home(now, id)?;
-        self.take_away(now, id)
+        self.take_away(now, id)?;
+        self.announce_names();
+        Ok(())
     }
 
     /// Removes a segment or a replica.
     pub(crate) fn take_away(&mut self, now: Now, id: SegmentId) -> Result<(), Failure> {
         if self.segments.get(id)?.lock_queue.is_memory_busy() {
             // Its bytes are being moved or written: their place could be given to another segment meanwhile.
-            return Err(Failure::Busy);
+            return Err(Failure::InProgress);
         }
         self.end_replication(id);
         let slot = self.segments.slot_of(id)?;

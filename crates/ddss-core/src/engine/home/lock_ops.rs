@@ -8,7 +8,7 @@ use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::state::lock_queue::Holder;
 use crate::model::segment::{Access, Principal};
 use crate::request::operation::{LockRequest, LockToken};
-use crate::{Failure, Outcome, SegmentId};
+use crate::{Failure, Limit, Outcome, SegmentId};
 
 impl Home<'_> {
     /// Grants the lock to a requester that need not wait for it.
@@ -40,7 +40,7 @@ impl Home<'_> {
         let until_us = now.steady_us.saturating_add(lock_request.lease_us.into());
         if !segment.lock_queue.grant(Holder { token, owner: requester.owner(), shared: lock_request.shared, until_us })
         {
-            return Err(Failure::Busy);
+            return Err(Failure::Busy(Limit::Holders));
         }
         let fields = ReplyFields::of(segment.stamp(), token.0);
         let at = segment.at;
@@ -155,7 +155,7 @@ impl Home<'_> {
 
     /// Removes a requester from a segment's queues; `false` if it is in none.
     pub(crate) fn cancel_at_home(&mut self, now: Now, id: SegmentId, requester: Requester) -> bool {
-        let Ok(segment) = self.segments.get_mut(id) else { return false };
+        let Some(segment) = self.segments.watched(id) else { return false };
         if let Some(waiter) = segment.lock_queue.take_waiter(requester) {
             self.fail_waiter(&waiter, Failure::TimedOut);
             // Waiters behind it may have waited for it alone.
@@ -173,7 +173,7 @@ impl Home<'_> {
         let mut next = 0;
         while let Some(id) = self.segments.busy(next) {
             next += 1;
-            if let Ok(segment) = self.segments.get_mut(id) {
+            if let Some(segment) = self.segments.watched(id) {
                 let holders_before = segment.lock_queue.holders();
                 let waiters = segment.lock_queue.remove_owner(owner);
                 let broken = holders_before - segment.lock_queue.holders();
@@ -198,7 +198,7 @@ impl Home<'_> {
             self.update_lock_gate(now, id);
             self.expire_forward(now, id);
             let is_endless = planted!(self.segments, EndlessLease);
-            let Ok(segment) = self.segments.get_mut(id) else { continue };
+            let Some(segment) = self.segments.watched(id) else { continue };
             let holders_before = segment.lock_queue.holders();
             if !is_endless && segment.lock_queue.expire_leases(now.steady_us) {
                 self.counters.locks_broken += (holders_before - segment.lock_queue.holders()) as u64;
@@ -209,7 +209,7 @@ impl Home<'_> {
             {
                 self.fail_waiter(&waiter, Failure::TimedOut);
             }
-            while let Ok(segment) = self.segments.get_mut(id)
+            while let Some(segment) = self.segments.watched(id)
                 && let Some(watcher) = segment.lock_queue.next_expired_watcher(now.steady_us)
             {
                 self.output.answer(watcher.requester, Outcome::Failed(Failure::TimedOut), ReplyFields::default());

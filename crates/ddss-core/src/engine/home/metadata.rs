@@ -24,7 +24,7 @@ fn listing(now: Now, node: NodeId, segment: &Segment, is_up: impl Fn(NodeId) -> 
     });
     let replication = segment.replication.as_deref();
     Listing {
-        name: segment.name,
+        name: segment.name(),
         info: segment.info(segment.id),
         version: segment.version(),
         timestamp: segment.timestamp(),
@@ -58,7 +58,7 @@ impl Home<'_> {
         // The prefix itself may be a name, so it is looked up first.
         let exact = self.segments.exact(prefix).filter(|_| after < prefix);
         let from = if after < prefix { prefix } else { after };
-        let behind = self.segments.after(from).take_while(|(_, segment)| segment.name.as_str().starts_with(prefix));
+        let behind = self.segments.after(from).take_while(|(_, segment)| segment.text().starts_with(prefix));
         for (_, segment) in exact.into_iter().chain(behind) {
             if may_hear(&segment.permissions, principal).is_ok() && !self.listing(now, segment).add_to(&mut page) {
                 return (page, true);
@@ -121,7 +121,7 @@ impl Home<'_> {
     ) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
         if segment.lock_queue.is_memory_busy() {
-            return Err(Failure::Busy);
+            return Err(Failure::InProgress);
         }
         let (spec, given_to) = (segment.spec, segment.permissions.changed(principal, update)?.owner);
         if given_to.uid != segment.permissions.owner.uid && self.refuse_over_quota(requester, given_to, &spec) {
@@ -181,6 +181,7 @@ impl Home<'_> {
         for node in readers {
             self.output.send(node, Message::Changed { info });
         }
+        self.announce_names();
         self.output.answer(requester, Outcome::Done, fields);
     }
 

@@ -9,7 +9,7 @@ use crate::engine::requester::{ReplyFields, Requester};
 use crate::engine::state::name_claims::ClaimPurpose;
 use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
-use crate::{Failure, Outcome, SegmentId};
+use crate::{Failure, Limit, Outcome, SegmentId};
 
 impl Home<'_> {
     /// Creates a segment here, once the name is claimed.
@@ -31,10 +31,10 @@ impl Home<'_> {
             return Err(Failure::AlreadyExists);
         }
         // This check comes before the claim, so that no claim has to be undone.
-        if self.refuse_over_quota(requester, principal, &spec) {
+        if self.refuse_new(requester, principal, &name, &spec) {
             return Ok(());
         }
-        let Some(directory) = &mut self.directory else { return Err(Failure::Busy) };
+        let Some(directory) = &mut self.directory else { return Err(Failure::Busy(Limit::Claims)) };
         let claim = directory.begin(name, ClaimPurpose::Make { requester, principal, spec })?;
         self.output.push(Action::ClaimName { claim, name, within_us });
         Ok(())
@@ -44,7 +44,7 @@ impl Home<'_> {
     pub(crate) fn claimed(&mut self, now: Now, claim: ClaimId, result: Result<(), Failure>) {
         let Some((name, purpose)) = self.directory.as_mut().and_then(|directory| directory.end(claim)) else { return };
         let ClaimPurpose::Make { requester, principal, spec } = purpose else { return };
-        if result.is_ok() && self.refuse_over_quota(requester, principal, &spec) {
+        if result.is_ok() && self.refuse_new(requester, principal, &name, &spec) {
             return self.return_name(name);
         }
         let made = result.and_then(|()| {
@@ -73,7 +73,7 @@ impl Home<'_> {
         principal: Principal,
         id: SegmentId,
     ) -> Result<(), Failure> {
-        let name = self.segments.get(id)?.name;
+        let name = self.segments.get(id)?.name();
         if self.directory.as_ref().is_some_and(|directory| !directory.has_majority()) {
             return Err(Failure::NoMajority);
         }

@@ -2,11 +2,26 @@
 
 use crate::engine::home::handler::Home;
 use crate::engine::requester::{ReplyFields, Requester};
-use crate::model::segment::Principal;
+use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
 use crate::{Outcome, Version};
 
 impl Home<'_> {
+    /// Answers a request for a segment that would exceed the limit of this node or the quota of its owner; `false` if it
+    /// fits. A name that exists is not refused here: its own error says more.
+    pub(crate) fn refuse_new(&mut self, requester: Requester, principal: Principal, name: &Name, spec: &Spec) -> bool {
+        let home = self.directory.as_ref().and_then(|directory| directory.home_of(name));
+        let exists = self.segments.is_taken(name) || home.is_some_and(|home| home != self.node);
+        let Err(failure) = self.segments.check_count() else {
+            return self.refuse_over_quota(requester, principal, spec);
+        };
+        if !exists {
+            let fields = ReplyFields { version: Version(self.segments.maximum() as u64), ..ReplyFields::default() };
+            self.output.answer(requester, Outcome::Failed(failure), fields);
+        }
+        !exists
+    }
+
     /// Answers a request for a segment that would exceed its owner's quota; `false` if it fits. The word of the answer
     /// is the usage, its version the limit.
     pub(crate) fn refuse_over_quota(&mut self, requester: Requester, principal: Principal, spec: &Spec) -> bool {

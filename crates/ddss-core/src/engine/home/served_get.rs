@@ -7,7 +7,7 @@ use crate::engine::home::handler::Home;
 use crate::engine::ids::ServedGetId;
 use crate::engine::requester::{ReplyFields, Requester};
 use crate::engine::state::memory::staging::Ticket;
-use crate::{Failure, Message, NodeId, Outcome, Timestamp, Version};
+use crate::{Failure, Limit, Message, NodeId, Outcome, Timestamp, Version};
 
 impl Home<'_> {
     /// Executes a get for a peer and sends the bytes.
@@ -28,7 +28,13 @@ impl Home<'_> {
             self.output.free_table(&parts);
             return Ok(());
         }
-        let ticket = self.peers.reachable(node).ok_or(Failure::NodeDown)?.staging.take(length).ok_or(Failure::Busy)?;
+        let ticket = self
+            .peers
+            .reachable(node)
+            .ok_or(Failure::NodeDown)?
+            .staging
+            .take(length)
+            .ok_or(Failure::Busy(Limit::Staging))?;
         let aside = self.segments.allocate_blocks(length.into());
         let served_get = aside.and_then(|to| self.served_gets.insert(to, length.into(), 1));
         let (Some(to), Some(served_get)) = (aside, served_get) else {
@@ -36,7 +42,7 @@ impl Home<'_> {
                 self.segments.free_blocks(to, length.into());
             }
             self.free_staging_place(node, ticket.number());
-            return Err(Failure::Busy);
+            return Err(Failure::Busy(Limit::Pool));
         };
         let (staged, number) = (ticket.at, ticket.number());
         let message = Message::Got { step, version, timestamp, length, staged, number };
@@ -74,7 +80,11 @@ impl Home<'_> {
         }
         if let Message::Got { step, number, .. } = *message {
             self.free_staging_place(node, number);
-            self.output.answer(Requester::Peer(node, step), Outcome::Failed(Failure::Busy), ReplyFields::default());
+            self.output.answer(
+                Requester::Peer(node, step),
+                Outcome::Failed(Failure::Busy(Limit::Posts)),
+                ReplyFields::default(),
+            );
         }
     }
 

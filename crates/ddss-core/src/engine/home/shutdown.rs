@@ -12,7 +12,7 @@ impl Home<'_> {
     pub(crate) fn fail_waiters(&mut self, now: Now, all: bool) {
         let busy: Vec<_> = (0..).map_while(|index| self.segments.busy(index)).collect();
         for id in busy {
-            let Ok(segment) = self.segments.get_mut(id) else { continue };
+            let Some(segment) = self.segments.watched(id) else { continue };
             let (waiters, watchers) = segment.lock_queue.drain_blocked(all);
             for waiter in waiters {
                 self.fail_waiter(&waiter, Self::shutdown_failure(waiter.requester));

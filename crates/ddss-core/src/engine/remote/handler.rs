@@ -48,7 +48,7 @@ impl Remote<'_> {
         let LocalCaller { channel, request, principal, deadline_us, timeout_us } = *caller;
         let on = wait.segment().map_or(NodeId::NONE, |segment| self.home_of(segment));
         let pending = Pending { channel, request, principal, deadline_us, timeout_us, on, wait };
-        self.operations.insert(pending).ok_or(Failure::Busy)
+        self.operations.insert(pending).map_err(Failure::Busy)
     }
 
     /// Ends a pending operation: frees its buffers and invalidates the cached copy of a segment that it may have

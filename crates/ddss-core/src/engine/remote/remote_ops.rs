@@ -18,7 +18,7 @@ use crate::model::spec::Placement;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::request::listing::{ListPage, ListQuery};
 use crate::request::operation::{ArenaRange, LockToken, Operation, Payload, PutConditions};
-use crate::{Failure, Message, NodeId, Outcome, SegmentId};
+use crate::{Failure, Limit, Message, NodeId, Outcome, SegmentId};
 
 impl Pending {
     /// Returns true if only a message from `node` can end the operation.
@@ -152,7 +152,7 @@ impl Remote<'_> {
         match from {
             Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX || table.is_some() => {
                 let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
-                let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
+                let ticket = peer.staging.take(length).ok_or(Failure::Busy(Limit::Staging))?;
                 let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
                 let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
                 let message = put(step, ticket.at);
@@ -247,7 +247,7 @@ impl Remote<'_> {
         let is_home = self.home_of(info.segment) == node;
         if info.copies > 1 && !is_home {
             // The segment was taken over, and one of the two nodes has yet to learn it.
-            let failed = Outcome::Failed(Failure::Busy);
+            let failed = Outcome::Failed(Failure::InProgress);
             let created = self.handle_ended(now, node, step, failed, ReplyFields::default());
             assert!(created.is_none(), "a segment is created only if no peer has its name");
             return;
@@ -283,7 +283,7 @@ impl Remote<'_> {
             }
             WaitState::Info { transfer } => {
                 let failure = if !noted {
-                    Some(Failure::Busy)
+                    Some(Failure::Busy(Limit::RemoteSegments))
                 } else if now.steady_us >= pending.deadline_us {
                     Some(Failure::TimedOut)
                 } else {
@@ -465,7 +465,7 @@ impl Remote<'_> {
             Operation::Lock { segment, lock_request } => {
                 let home = self.reachable_home(segment)?;
                 if self.remote_locks.is_full() {
-                    return Err(Failure::Busy);
+                    return Err(Failure::Busy(Limit::RemoteLocks));
                 }
                 let step = self.begin(&caller, WaitState::Lock { segment, lease_us: lock_request.lease_us })?.to_bits();
                 self.output.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });

@@ -94,7 +94,7 @@ impl Remote<'_> {
             info.copies == 1
                 && info.model.get_rules(transfer.options.requested_model).lock_dependency < crate::LockDependency::Any
         });
-        if failure == Failure::Busy && may_read && now.steady_us < pending.deadline_us {
+        if matches!(failure, Failure::Busy(_)) && may_read && now.steady_us < pending.deadline_us {
             self.fetch_again(now, step, &pending, transfer);
         } else if let Some(pending) = self.end_pending(step) {
             self.output.finish(&pending, Outcome::Failed(failure));

@@ -181,7 +181,7 @@ impl Home<'_> {
     /// Proposes a decision, and schedules its repetition.
     pub(crate) fn propose(&mut self, now: Now, id: SegmentId, word: ProposalKind) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let name = segment.name;
+        let name = segment.name();
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.retry_us = now.steady_us + Replicas::RETRY_US;
         let (epoch, turn) = (replication.epoch, replication.turn);
@@ -252,7 +252,7 @@ impl Home<'_> {
         let forgets = planted!(self.segments, ForgottenRefusal);
         let Self { segments, replicas, peers, .. } = self;
         let Ok(segment) = segments.get_mut(id) else { return };
-        let (name, Some(replication)) = (segment.name, segment.replication.as_deref_mut()) else { return };
+        let (name, Some(replication)) = (segment.name(), segment.replication.as_deref_mut()) else { return };
         replication.refusals.retain(|_, refused| !forgets && now.steady_us < refused.until_us);
         let (old, refusals) = (replication.node, &replication.refusals);
         let is_free = |node: NodeId| replicas.can_serve(peers, node) && !refusals.contains_key(&node);

@@ -14,7 +14,7 @@ use crate::engine::state::replication::{ForwardKind, PendingForward, Refused, Re
 use crate::limits::DEFERRED_UPDATES_MAX;
 use crate::model::segment::{PermissionUpdate, Principal};
 use crate::request::operation::{LockRequest, LockToken};
-use crate::{Failure, Message, NodeId, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
+use crate::{Failure, Limit, Message, NodeId, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp, Version};
 
 /// Change to apply to a segment.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Home<'_> {
         let is_staged = goes_out && (ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX);
         let ticket = if is_staged {
             let peer = self.peers.reachable(node).ok_or(Failure::NodeDown)?;
-            Some(peer.staging.take(bytes).ok_or(Failure::Busy)?)
+            Some(peer.staging.take(bytes).ok_or(Failure::Busy(Limit::Staging))?)
         } else {
             None
         };
@@ -80,7 +80,7 @@ impl Home<'_> {
             if let Some(ticket) = ticket {
                 self.free_staging_place(node, ticket.number());
             }
-            return Err(Failure::Busy);
+            return Err(Failure::Busy(Limit::Pool));
         };
         let timestamp = self.clock.next(now.wall_us);
         self.output.push(Action::CopyAside { source, bytes, to: at });
@@ -377,7 +377,7 @@ impl Home<'_> {
                 replication.retry_us = now.steady_us + Replicas::RETRY_US;
                 Ok(false)
             }
-            _ if replication.deferred_updates.len() == DEFERRED_UPDATES_MAX => Err(Failure::Busy),
+            _ if replication.deferred_updates.len() == DEFERRED_UPDATES_MAX => Err(Failure::Busy(Limit::Updates)),
             _ => {
                 replication.deferred_updates.push((principal, update, requester));
                 self.lose_replica(now, id);

@@ -89,7 +89,7 @@ impl Home<'_> {
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
         let Ok(segment) = self.segments.get(id) else { return self.create_replica(now, node, handle_offer) };
-        let is_same = Spec { placement: spec.placement, ..segment.spec } == spec && segment.name == name;
+        let is_same = Spec { placement: spec.placement, ..segment.spec } == spec && segment.name() == name;
         let same_readers = segment.permissions.audience() == permissions.audience();
         if !segment.is_replica() {
             // This node has yet to learn its role.

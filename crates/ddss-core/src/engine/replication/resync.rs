@@ -22,7 +22,7 @@ impl Home<'_> {
             return;
         }
         let Ok(segment) = segments.get_mut(id) else { return };
-        let (version, timestamp, name) = (segment.version(), segment.timestamp(), segment.name);
+        let (version, timestamp, name) = (segment.version(), segment.timestamp(), segment.name());
         let (spec, permissions) = (segment.spec, segment.permissions);
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         replication.node = node;

@@ -95,7 +95,7 @@ impl Wait for Watcher {
 
 /// Watchers, found by row and version as well: a put costs the same beside any number of watchers of other rows and of
 /// later versions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Watchers {
     list: WaitList<Watcher>,
     versions: BTreeSet<(u64, Version, u64)>,
@@ -119,12 +119,27 @@ impl Watchers {
     }
 }
 
+/// Waiters and watchers of one segment.
+#[derive(Debug)]
+struct Waits {
+    waiters: WaitList<Waiter>,
+    watchers: Watchers,
+}
+
+impl Waits {
+    const fn new() -> Self {
+        Self { waiters: WaitList::new(), watchers: Watchers { list: WaitList::new(), versions: BTreeSet::new() } }
+    }
+}
+
+static NO_WAITS: Waits = Waits::new();
+
 /// Lock, queue and watchers of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct LockQueue {
     holders: Vec<Holder>,
-    waiters: WaitList<Waiter>,
-    watchers: Watchers,
+    /// Most segments never have a waiter or a watcher: without one they take no memory for it.
+    waits: Option<Box<Waits>>,
     /// An atomic reads its word: no other operation may run before it is done.
     is_reading_word: bool,
     /// No operation may run here: this node may have lost the home role.
@@ -138,11 +153,26 @@ pub(crate) struct LockQueue {
 }
 
 impl LockQueue {
+    fn waits(&self) -> &Waits {
+        self.waits.as_deref().unwrap_or(&NO_WAITS)
+    }
+
+    fn waits_mut(&mut self) -> &mut Waits {
+        self.waits.get_or_insert_with(|| Box::new(Waits::new()))
+    }
+
+    fn remove_waiter(&mut self, number: u64) -> Option<Waiter> {
+        self.waits.as_mut()?.waiters.remove(number)
+    }
+
+    fn remove_watcher(&mut self, number: u64) -> Option<Watcher> {
+        self.waits.as_mut()?.watchers.remove(number)
+    }
+
     /// Returns true if no timeout and no client's end matters here.
     pub(crate) fn is_idle(&self) -> bool {
         self.holders.is_empty()
-            && self.waiters.is_empty()
-            && self.watchers.list.is_empty()
+            && self.waits.as_ref().is_none_or(|waits| waits.waiters.is_empty() && waits.watchers.list.is_empty())
             && !self.puts_blocked
             && !self.is_moving
             && !self.is_committing
@@ -154,8 +184,8 @@ impl LockQueue {
         if self.blocks_puts() {
             return 0;
         }
-        let leases = self.holders.iter().map(|holder| holder.until_us);
-        let waits = [self.waiters.next_deadline_us(), self.watchers.list.next_deadline_us()];
+        let (leases, waits) = (self.holders.iter().map(|holder| holder.until_us), self.waits());
+        let waits = [waits.waiters.next_deadline_us(), waits.watchers.list.next_deadline_us()];
         leases.chain(waits.into_iter().flatten()).min().unwrap_or(u64::MAX)
     }
 
@@ -253,8 +283,10 @@ impl LockQueue {
         match op {
             PendingOp::Get(get) => self.is_blocked(get, owner),
             _ if self.puts_blocked || self.is_moving => true,
-            PendingOp::Lock(lock_request) if lock_request.shared => self.is_exclusive() || !self.waiters.is_empty(),
-            PendingOp::Lock(_) => !self.holders.is_empty() || !self.waiters.is_empty(),
+            PendingOp::Lock(lock_request) if lock_request.shared => {
+                self.is_exclusive() || !self.waits().waiters.is_empty()
+            }
+            PendingOp::Lock(_) => !self.holders.is_empty() || !self.waits().waiters.is_empty(),
             PendingOp::Put { .. } | PendingOp::Atomic { .. } => depends_on_lock && !self.holders.is_empty(),
         }
     }
@@ -284,14 +316,14 @@ impl LockQueue {
 
     /// Returns the number of queued operations.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiters.len()
+        self.waits().waiters.len()
     }
 
     /// Appends to the queue; `false` if it is full.
     pub(crate) fn enqueue(&mut self, waiter: Waiter) -> bool {
-        let has_room = self.waiters.len() < WAITERS_PER_SEGMENT_MAX;
+        let has_room = self.waiting() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
-            self.waiters.push(waiter);
+            self.waits_mut().waiters.push(waiter);
         }
         has_room
     }
@@ -305,7 +337,7 @@ impl LockQueue {
         if self.puts_blocked || self.is_moving {
             return self.next_get();
         }
-        let first = self.waiters.first()?;
+        let first = self.waits().waiters.first()?;
         let ready = match first.op {
             PendingOp::Lock(lock_request) if lock_request.shared => !self.is_exclusive(),
             PendingOp::Get(get) => !self.is_blocked(&get, first.requester.owner()),
@@ -313,7 +345,7 @@ impl LockQueue {
             | PendingOp::Atomic { token: Some(_), .. } => true,
             PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
         };
-        if ready { self.waiters.pop_first() } else { None }
+        if ready { self.waits.as_mut()?.waiters.pop_first() } else { None }
     }
 
     /// Takes the first get of the queue that only a forwarded put delays.
@@ -322,8 +354,8 @@ impl LockQueue {
             PendingOp::Get(get) => !self.is_blocked(get, waiter.requester.owner()),
             _ => false,
         };
-        let number = self.waiters.iter().find(|(_, waiter)| can_run(waiter))?.0;
-        self.waiters.remove(number)
+        let number = self.waits().waiters.iter().find(|(_, waiter)| can_run(waiter))?.0;
+        self.remove_waiter(number)
     }
 
     /// Records a grant; `false` if there are too many.
@@ -368,11 +400,11 @@ impl LockQueue {
     /// Removes all grants, watchers and waiters of an owner. Returns the waiters, so that their buffers can be freed.
     pub(crate) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
         self.holders.retain(|holder| holder.owner != owner);
-        for number in self.watchers.list.of_owner(owner) {
-            self.watchers.remove(number);
+        for number in self.waits().watchers.list.of_owner(owner) {
+            self.remove_watcher(number);
         }
-        let numbers = self.waiters.of_owner(owner);
-        let removed = numbers.into_iter().filter_map(|number| self.waiters.remove(number)).collect();
+        let numbers = self.waits().waiters.of_owner(owner);
+        let removed = numbers.into_iter().filter_map(|number| self.remove_waiter(number)).collect();
         assert!(!self.is_held_by_or_waits(owner), "an owner that is gone blocks no other");
         removed
     }
@@ -380,8 +412,8 @@ impl LockQueue {
     /// Returns true if an owner holds the lock, waits or watches.
     fn is_held_by_or_waits(&self, owner: LockOwner) -> bool {
         self.holders.iter().any(|holder| holder.owner == owner)
-            || !self.waiters.of_owner(owner).is_empty()
-            || !self.watchers.list.of_owner(owner).is_empty()
+            || !self.waits().waiters.of_owner(owner).is_empty()
+            || !self.waits().watchers.list.of_owner(owner).is_empty()
     }
 
     /// Expires leases; returns true if one ended.
@@ -393,51 +425,53 @@ impl LockQueue {
 
     /// Takes a waiter whose deadline has passed.
     pub(crate) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
-        self.waiters.remove(self.waiters.expired(now_us)?)
+        self.remove_waiter(self.waits().waiters.expired(now_us)?)
     }
 
     /// Removes the waiter of that requester.
     pub(crate) fn take_waiter(&mut self, requester: Requester) -> Option<Waiter> {
-        self.waiters.remove(self.waiters.find(requester)?)
+        self.remove_waiter(self.waits().waiters.find(requester)?)
     }
 
     /// Removes the watcher of that requester; `false` if there is none.
     pub(crate) fn take_watcher(&mut self, requester: Requester) -> bool {
-        self.watchers.list.find(requester).and_then(|number| self.watchers.remove(number)).is_some()
+        self.waits().watchers.list.find(requester).and_then(|number| self.remove_watcher(number)).is_some()
     }
 
     pub(crate) fn watch(&mut self, watcher: Watcher) -> bool {
-        let has_room = self.watchers.list.len() < WAITERS_PER_SEGMENT_MAX;
+        let has_room = self.waits().watchers.list.len() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
-            self.watchers.push(watcher);
+            self.waits_mut().watchers.push(watcher);
         }
         has_room
     }
 
     /// Takes a watcher of that row whose version is reached.
     pub(crate) fn next_satisfied_watcher(&mut self, row: u64, version: Version) -> Option<Watcher> {
-        let &(.., number) = self.watchers.versions.range((row, Version(0), 0)..(row, version, 0)).next()?;
-        self.watchers.remove(number)
+        let watchers = &mut self.waits.as_mut()?.watchers;
+        let &(.., number) = watchers.versions.range((row, Version(0), 0)..(row, version, 0)).next()?;
+        watchers.remove(number)
     }
 
     /// Takes a watcher whose deadline has passed.
     pub(crate) fn next_expired_watcher(&mut self, now_us: u64) -> Option<Watcher> {
-        self.watchers.remove(self.watchers.list.expired(now_us)?)
+        self.remove_watcher(self.waits().watchers.list.expired(now_us)?)
     }
 
     /// Takes all watchers and the waiters for the lock, or (`all`) all waiters.
     pub(crate) fn drain_blocked(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
+        let Some(Waits { waiters, watchers }) = self.waits.as_deref_mut() else { return Default::default() };
         let ends = |waiter: &Waiter| all || matches!(waiter.op, PendingOp::Lock(_));
-        let numbers: Vec<u64> =
-            self.waiters.iter().filter(|(_, waiter)| ends(waiter)).map(|(number, _)| number).collect();
-        let removed = numbers.into_iter().filter_map(|number| self.waiters.remove(number)).collect();
-        (removed, self.watchers.drain())
+        let numbers: Vec<u64> = waiters.iter().filter(|(_, waiter)| ends(waiter)).map(|(number, _)| number).collect();
+        let removed = numbers.into_iter().filter_map(|number| waiters.remove(number)).collect();
+        (removed, watchers.drain())
     }
 
     /// Takes everything: the segment is gone.
     pub(crate) fn drain(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
         self.holders.clear();
-        (self.waiters.drain(), self.watchers.drain())
+        let Some(Waits { waiters, watchers }) = self.waits.as_deref_mut() else { return Default::default() };
+        (waiters.drain(), watchers.drain())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::engine::requester::Requester;
 use crate::limits::OPERATIONS_MAX;
 use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
-use crate::{Failure, NodeId};
+use crate::{Failure, Limit, NodeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Purpose of a claim.
@@ -26,7 +26,7 @@ pub(crate) enum ClaimPurpose {
 /// Copy of the directory, and the claims in progress.
 #[derive(Debug, Default)]
 pub(crate) struct NameClaims {
-    homes: HashMap<Name, NodeId>,
+    homes: HashMap<Box<str>, NodeId>,
     next: u64,
     waiting: BTreeMap<ClaimId, (Name, ClaimPurpose)>,
     /// Names with a claim in progress: one at a time for each name.
@@ -38,20 +38,20 @@ pub(crate) struct NameClaims {
 impl NameClaims {
     /// Returns the home of a name, as far as this copy knows.
     pub(crate) fn home_of(&self, name: &Name) -> Option<NodeId> {
-        self.homes.get(name).copied()
+        self.homes.get(name.as_str()).copied()
     }
 
     /// Sets or removes the home of a name.
     pub(crate) fn set_home(&mut self, name: Name, home: Option<NodeId>) {
         match home {
-            Some(home) => drop(self.homes.insert(name, home)),
-            None => drop(self.homes.remove(&name)),
+            Some(home) => drop(self.homes.insert(name.as_str().into(), home)),
+            None => drop(self.homes.remove(name.as_str())),
         }
     }
 
     /// Replaces the whole copy.
     pub(crate) fn set_homes(&mut self, homes: impl IntoIterator<Item = (Name, NodeId)>) {
-        self.homes = homes.into_iter().collect();
+        self.homes = homes.into_iter().map(|(name, home)| (name.as_str().into(), home)).collect();
     }
 
     /// Returns true if the cluster can decide about names now.
@@ -72,7 +72,7 @@ impl NameClaims {
     /// Begins a claim of a name, or its return.
     pub(crate) fn begin(&mut self, name: Name, purpose: ClaimPurpose) -> Result<ClaimId, Failure> {
         if self.waiting.len() == OPERATIONS_MAX {
-            return Err(Failure::Busy);
+            return Err(Failure::Busy(Limit::Claims));
         }
         self.next += 1;
         let claim = ClaimId::new(self.next);

@@ -10,7 +10,7 @@
 //! place for it. A client that collects nothing fills its own limit: an ended wait counts until it is collected.
 
 use crate::limits::{CLIENTS_MAX, COLLECTS_PER_CLIENT_MAX, WAITS_PER_CLIENT_DEFAULT, WAITS_PER_NODE_MAX};
-use crate::{ChannelId, ClientId, Completion, Failure, Outcome, RequestId};
+use crate::{ChannelId, ClientId, Completion, Failure, Limit, Outcome, RequestId};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Parked waits of one client.
@@ -58,6 +58,11 @@ impl ParkedWaits {
         self.per_client_max = per_client_max.min(WAITS_PER_NODE_MAX);
     }
 
+    /// Returns the maximum number of parked waits of one client.
+    pub(crate) fn limit(&self) -> usize {
+        self.per_client_max
+    }
+
     /// Returns the number of parked waits, waiting or not yet collected.
     pub(crate) fn count(&self) -> usize {
         self.total
@@ -76,11 +81,11 @@ impl ParkedWaits {
                 return Err(Failure::Malformed);
             }
             if waits.waiting.len() + waits.ended.len() >= most {
-                return Err(Failure::Busy);
+                return Err(Failure::Busy(Limit::Waits));
             }
         }
         if full || most == 0 {
-            return Err(Failure::Busy);
+            return Err(Failure::Busy(if full { Limit::NodeWaits } else { Limit::Waits }));
         }
         self.dispatched = Some((channel, request));
         Ok(())
@@ -136,7 +141,7 @@ impl ParkedWaits {
             return Some(done);
         }
         if waits.places.len() == COLLECTS_PER_CLIENT_MAX {
-            return Some(Completion::bare(request, Outcome::Failed(Failure::Busy)));
+            return Some(Completion::bare(request, Outcome::Failed(Failure::Busy(Limit::Collects))));
         }
         waits.places.push_back((channel, request));
         None
@@ -219,9 +224,9 @@ mod tests {
         waits.set_limit(2);
         park(&mut waits, 1);
         park(&mut waits, 2);
-        assert_eq!(waits.begin(CHANNEL, RequestId(3)), Err(Failure::Busy));
+        assert_eq!(waits.begin(CHANNEL, RequestId(3)), Err(Failure::Busy(Limit::Waits)));
         waits.complete(CLIENT, done(1));
-        assert_eq!(waits.begin(CHANNEL, RequestId(3)), Err(Failure::Busy), "nobody has collected it");
+        assert_eq!(waits.begin(CHANNEL, RequestId(3)), Err(Failure::Busy(Limit::Waits)), "nobody has collected it");
         assert!(waits.collect(CHANNEL, RequestId(90)).is_some());
         park(&mut waits, 3);
         assert_eq!(waits.collect(CHANNEL, RequestId(91)), None);
@@ -232,6 +237,6 @@ mod tests {
         park(&mut waits, 4);
         assert!((0..offers).all(|offer| waits.collect(CHANNEL, RequestId(100 + offer)).is_none()));
         let beyond = waits.collect(CHANNEL, RequestId(99)).map(|completion| completion.outcome);
-        assert_eq!(beyond, Some(Outcome::Failed(Failure::Busy)));
+        assert_eq!(beyond, Some(Outcome::Failed(Failure::Busy(Limit::Collects))));
     }
 }

@@ -1,6 +1,7 @@
 //! Other nodes as this one sees them: connection state, room in their staging memory, and known remote segments.
 
 use crate::engine::state::memory::staging::Staging;
+use crate::limits::REMOTE_SEGMENTS_MAX;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::{NodeId, SegmentId};
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +27,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Known segments of one peer.
-    pub(crate) const REMOTES_MAX: usize = 1 << 16;
+    pub(crate) const REMOTES_MAX: usize = REMOTE_SEGMENTS_MAX;
 
     pub(crate) fn is_up(&self) -> bool {
         self.up

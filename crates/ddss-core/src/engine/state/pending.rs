@@ -11,7 +11,7 @@ use crate::model::segment::{Name, Principal};
 use crate::model::spec::Spec;
 use crate::model::table::RecordPlace;
 use crate::request::operation::{ArenaRange, LockToken, ReadOptions};
-use crate::{ChannelId, NodeId, RequestId, SegmentId, Version};
+use crate::{ChannelId, Limit, NodeId, RequestId, SegmentId, Version};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -232,10 +232,10 @@ impl PendingOperations {
     }
 
     /// Adds an operation; `None` if the table is full.
-    pub(crate) fn insert(&mut self, pending: Pending) -> Option<StepId> {
+    pub(crate) fn insert(&mut self, pending: Pending) -> Result<StepId, Limit> {
         let is_parked = pending.channel.is_parked();
         if is_parked && self.parked.len() == PARKED_OPERATIONS_MAX {
-            return None;
+            return Err(Limit::RemoteWaits);
         }
         let index = match self.free.pop() {
             Some(index) => index,
@@ -243,7 +243,7 @@ impl PendingOperations {
                 self.slots.push(Slot::default());
                 (self.slots.len() - 1) as u32
             }
-            None => return None,
+            None => return Err(Limit::Operations),
         };
         let slot = &mut self.slots[index as usize];
         assert!(slot.pending.is_none(), "a free slot holds no operation");
@@ -258,7 +258,7 @@ impl PendingOperations {
             self.parked.insert((pending.channel, pending.request), step);
         }
         assert!(self.count() <= OPERATIONS_MAX, "the table is bounded");
-        Some(step)
+        Ok(step)
     }
 
     /// Removes the deadlines of ended operations, which would otherwise stay in the heap until they pass.

@@ -3,180 +3,31 @@
 use crate::engine::config::EngineConfig;
 use crate::engine::fault_injection::planted;
 use crate::engine::requester::Requester;
-use crate::engine::state::lock_queue::LockQueue;
 use crate::engine::state::memory::areas::{Areas, no_room};
-use crate::engine::state::memory::uploads::LargeCommit;
-use crate::engine::state::replication::{ReplicatedSegment, Role};
 use crate::engine::state::segments::quotas::Accounts;
 use crate::engine::state::segments::segment_index::SegmentIndex;
-use crate::limits::SEGMENTS_PER_NODE_MAX;
+use crate::limits::{SEGMENTS_PER_NODE_DEFAULT, SEGMENTS_PER_NODE_MAX};
 use crate::model::record::Record;
-use crate::model::segment::{Audience, Header, Name, Permissions};
+use crate::model::segment::{Audience, Name, Permissions};
 use crate::model::spec::{Placement, Spec, Storage};
-use crate::peer::message::SegmentInfo;
 use crate::request::operation::LockToken;
 use crate::{Failure, NodeId, SegmentId, Shard, Timestamp, Version};
+use names_watch::NamesWatch;
 use released::{ReleasedSegment, ReleasedSegments};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 mod busy_list;
 mod names;
+pub(crate) mod names_watch;
 pub(crate) mod quotas;
 mod released;
+mod segment;
 mod segment_index;
 mod versions;
 
-/// One segment at home here, or a replica.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    /// Global id; the index in it may differ from the slot here.
-    pub(crate) id: SegmentId,
-    pub(crate) name: Name,
-    pub(crate) spec: Spec,
-    pub(crate) permissions: Permissions,
-    /// Pool offset of its header.
-    pub(crate) at: u64,
-    version: Version,
-    timestamp: Timestamp,
-    /// Oldest version that can be read: older history went with the daemon's previous run.
-    oldest: Version,
-    /// Peers with a window over it.
-    window_holders: Vec<NodeId>,
-    /// Timestamps of the versions in the history; empty without a history.
-    history_timestamps: Box<[Timestamp]>,
-    /// Lock and waiters.
-    pub(crate) lock_queue: LockQueue,
-    /// Listed among the segments that need attention on a tick.
-    is_marked_busy: bool,
-    /// When it needs attention; `u64::MAX` if time alone changes nothing.
-    due_us: u64,
-    /// Requester of its creation, until its memory is there.
-    forming: Option<Requester>,
-    /// Large value that the daemon writes.
-    pub(crate) large_commit: Option<Box<LargeCommit>>,
-    /// New place, new permissions and requester of a move in progress.
-    pending_move: Option<(u64, Permissions, Requester)>,
-    /// Replication state, if it has or is a replica.
-    pub(crate) replication: Option<Box<ReplicatedSegment>>,
-}
-
-impl Segment {
-    fn new(record: &Record, stamp: (Version, Timestamp)) -> Self {
-        let Record { known_as: id, at, name, spec, permissions, .. } = *record;
-        let ((version, timestamp), window_holders, lock_queue) = (stamp, Vec::new(), LockQueue::default());
-        let history_timestamps = match spec.history_len() {
-            0 => Box::default(),
-            history_len => vec![timestamp; history_len as usize + 1].into(),
-        };
-        let (oldest, is_marked_busy, forming, pending_move) = (version, false, None, None);
-        let replication = (spec.copies > 1).then(Box::default);
-        Self {
-            id,
-            name,
-            spec,
-            permissions,
-            at,
-            version,
-            timestamp,
-            oldest,
-            window_holders,
-            history_timestamps,
-            lock_queue,
-            is_marked_busy,
-            due_us: u64::MAX,
-            forming,
-            large_commit: None,
-            pending_move,
-            replication,
-        }
-    }
-
-    /// Returns the peers with a window over it.
-    pub(crate) fn window_holders(&self) -> &[NodeId] {
-        &self.window_holders
-    }
-
-    /// Records that a peer gets a window over it.
-    pub(crate) fn add_window_holder(&mut self, node: NodeId) {
-        if !self.window_holders.contains(&node) {
-            self.window_holders.push(node);
-        }
-    }
-
-    /// Returns true if it is the replica of another home.
-    pub(crate) fn is_replica(&self) -> bool {
-        matches!(self.replication.as_deref(), Some(ReplicatedSegment { role: Role::Replica, .. }))
-    }
-
-    /// Returns the bytes of the pool that it takes.
-    pub(crate) fn pool_bytes(&self) -> u64 {
-        self.spec.pool_bytes()
-    }
-
-    /// Returns the pool offset of a version in the history; `None` without a history.
-    pub(crate) fn history_offset(&self, version: Version) -> Option<u64> {
-        Some(self.at + Header::history_offset(self.spec.bytes, self.spec.history_len(), version)?)
-    }
-
-    /// Returns the pool offsets of all headers in the history.
-    pub(crate) fn history_offsets(&self) -> Vec<u64> {
-        (0..self.history_timestamps.len() as u64).filter_map(|version| self.history_offset(Version(version))).collect()
-    }
-
-    /// Returns its record at that slot.
-    fn record(&self, segment: SegmentId) -> Record {
-        let Self { id: known_as, name, spec, permissions, at, .. } = *self;
-        Record { segment, known_as, at, name, spec, permissions }
-    }
-
-    /// Returns its header with no lock holder.
-    pub(crate) fn header(&self, id: SegmentId) -> Header {
-        let (state, timestamp) = (Header::committed(self.version), self.timestamp.0);
-        Header { state, timestamp, segment: id.to_bits(), bytes: self.spec.bytes, locked: 0 }
-    }
-
-    /// Returns data offset, version and timestamp of the newest version, or of a named one.
-    pub(crate) fn find(&self, wanted: Option<Version>) -> Result<(u64, Version, Timestamp), Failure> {
-        let newest = (self.at + Header::DATA_OFFSET, self.version, self.timestamp);
-        let Some(wanted) = wanted.filter(|&wanted| wanted != self.version) else { return Ok(newest) };
-        if wanted > self.version {
-            return Err(Failure::VersionMismatch);
-        }
-        if wanted < self.oldest || self.version.0 - wanted.0 > u64::from(self.spec.history_len()) {
-            return Err(Failure::VersionGone);
-        }
-        let line = self.history_offset(wanted).ok_or(Failure::VersionGone)?;
-        Ok((line + Header::DATA_OFFSET, wanted, self.recorded_timestamp(wanted)))
-    }
-
-    /// Checks that a range lies inside, without overflow.
-    pub(crate) fn check_range(&self, offset: u64, bytes: u32) -> Result<(), Failure> {
-        check_range(self.spec.bytes, offset, bytes)
-    }
-
-    pub(crate) fn info(&self, id: SegmentId) -> SegmentInfo {
-        let Spec { bytes, model, copies, storage, row_bytes, .. } = self.spec;
-        SegmentInfo {
-            segment: id,
-            bytes,
-            model,
-            permissions: self.permissions,
-            history_len: self.spec.history_len(),
-            copies,
-            storage,
-            row_bytes,
-        }
-    }
-}
-
-/// Checks that `bytes` bytes from `offset` lie inside a segment of `size`.
-pub(crate) fn check_range(size: u64, offset: u64, bytes: u32) -> Result<(), Failure> {
-    match offset.checked_add(u64::from(bytes)) {
-        Some(end) if end <= size => Ok(()),
-        _ => Err(Failure::OutOfRange),
-    }
-}
+pub(crate) use segment::{Segment, check_range};
 
 /// Result of a move.
 #[derive(Debug)]
@@ -201,14 +52,19 @@ pub(crate) struct Segments {
     shard: Shard,
     first_generation: u32,
     slots: Vec<Slot>,
-    free: Vec<u16>,
-    names: BTreeMap<Name, u16>,
+    /// Maximum number of segments.
+    segments_max: usize,
+    /// Free slots. The one that is free for longest is used first, so that an id returns as late as possible.
+    free: VecDeque<u32>,
+    names: BTreeMap<Arc<str>, u32>,
     index: SegmentIndex,
     /// Number of segments that have or are replicas.
     replicated: usize,
     areas: Areas,
     pub(crate) accounts: Accounts,
     released: ReleasedSegments,
+    /// Versions of the names of the segments here, and their watchers.
+    names_watch: NamesWatch,
     /// Segments with a lock holder, a waiter or a watcher.
     busy: Vec<SegmentId>,
     /// When each of them needs attention. An entry that differs from its segment's own record is outdated.
@@ -230,13 +86,15 @@ impl Segments {
             shard: config.shard,
             first_generation: config.first_generation,
             slots: Vec::new(),
-            free: Vec::new(),
+            segments_max: SEGMENTS_PER_NODE_DEFAULT,
+            free: VecDeque::new(),
             names: BTreeMap::new(),
             index: SegmentIndex::new(SegmentId::new(config.node, 0, 0).on_shard(config.shard.index())),
             replicated: 0,
             areas: Areas::new(config.pool_bytes),
             accounts: Accounts::default(),
             released: ReleasedSegments::default(),
+            names_watch: NamesWatch::new(config),
             busy: Vec::new(),
             due: BinaryHeap::new(),
             visited: Vec::new(),
@@ -250,6 +108,21 @@ impl Segments {
     /// Disables the fast path, or enables it again.
     pub(crate) fn set_slow_path(&mut self, slow_path_only: bool) {
         self.slow_path_only = slow_path_only;
+    }
+
+    /// Sets the maximum number of segments. More than that may exist from an earlier run; no more are made then.
+    pub(crate) fn set_maximum(&mut self, segments: usize) {
+        self.segments_max = segments.clamp(1, SEGMENTS_PER_NODE_MAX);
+    }
+
+    /// Returns the maximum number of segments.
+    pub(crate) fn maximum(&self) -> usize {
+        self.segments_max
+    }
+
+    /// Checks that one more segment may be made.
+    pub(crate) fn check_count(&self) -> Result<(), Failure> {
+        if self.names.len() < self.segments_max { Ok(()) } else { Err(Failure::SegmentsFull) }
     }
 
     /// Returns true if calls may take the fast path.
@@ -279,9 +152,9 @@ impl Segments {
     /// Returns the live segment of that id.
     pub(crate) fn get(&self, id: SegmentId) -> Result<&Segment, Failure> {
         let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        match self.slots.get(usize::from(index)) {
+        match self.slots.get(index as usize) {
             Some(Slot { segment: Some(segment), .. })
-                if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
+                if (segment.id == id || planted!(self, StaleGeneration)) && !segment.is_forming() =>
             {
                 Ok(segment)
             }
@@ -303,7 +176,7 @@ impl Segments {
     pub(crate) fn slot_of(&self, id: SegmentId) -> Result<SegmentId, Failure> {
         self.get(id)?;
         let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        Ok(self.own_id(index, self.slots[usize::from(index)].generation))
+        Ok(self.own_id(index, self.slots[index as usize].generation))
     }
 
     /// Returns the record of a segment.
@@ -313,7 +186,7 @@ impl Segments {
 
     /// Returns the global id of the segment that is recorded there.
     pub(crate) fn at_slot(&self, slot: SegmentId) -> Option<SegmentId> {
-        let place = self.slots.get(usize::from(slot.index()))?;
+        let place = self.slots.get(slot.index() as usize)?;
         let segment = place.segment.as_ref().filter(|_| place.generation == slot.generation())?;
         Some(segment.id)
     }
@@ -332,9 +205,9 @@ impl Segments {
     /// Returns the live segment of that id, to change it.
     pub(crate) fn get_mut(&mut self, id: SegmentId) -> Result<&mut Segment, Failure> {
         let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        match self.slots.get_mut(usize::from(index)) {
+        match self.slots.get_mut(index as usize) {
             Some(Slot { segment: Some(segment), .. })
-                if (segment.id == id || planted!(self, StaleGeneration)) && segment.forming.is_none() =>
+                if (segment.id == id || planted!(self, StaleGeneration)) && !segment.is_forming() =>
             {
                 Ok(segment)
             }
@@ -353,12 +226,12 @@ impl Segments {
     }
 
     /// Returns an id of this shard.
-    fn own_id(&self, index: u16, generation: u32) -> SegmentId {
+    fn own_id(&self, index: u32, generation: u32) -> SegmentId {
         SegmentId::new(self.node, index, generation).on_shard(self.shard.index())
     }
 
-    fn id_of(&self, index: u16) -> SegmentId {
-        let slot = &self.slots[usize::from(index)];
+    fn id_of(&self, index: u32) -> SegmentId {
+        let slot = &self.slots[index as usize];
         let own = self.own_id(index, slot.generation);
         slot.segment.as_ref().map_or(own, |segment| segment.id)
     }
@@ -377,21 +250,22 @@ impl Segments {
         if self.is_taken(&name) {
             return Err(Failure::AlreadyExists);
         }
+        self.check_count()?;
         if self.free.is_empty() && self.slots.len() == SEGMENTS_PER_NODE_MAX {
             return Err(Failure::SegmentsFull);
         }
         let bytes = spec.pool_bytes();
         let at = self.areas.take(permissions.audience(), spec.storage, bytes)?;
-        let index = self.free.pop().unwrap_or_else(|| {
+        let index = self.free.pop_front().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.first_generation, segment: None });
-            (self.slots.len() - 1) as u16
+            (self.slots.len() - 1) as u32
         });
         let own = self.own_id(index, 0).to_bits();
-        let slot = &mut self.slots[usize::from(index)];
-        slot.generation = slot.generation.wrapping_add(1);
+        let slot = &mut self.slots[index as usize];
+        slot.generation = SegmentId::next_generation(slot.generation);
         if copy_of.is_some_and(|id| id.to_bits() == own | u64::from(slot.generation)) {
             // The slot's own id equals that of the replica: the record has to show that it is one.
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = SegmentId::next_generation(slot.generation);
         }
         let spec = Spec { placement: Placement::Node(self.node), ..spec };
         self.accounts.take(permissions.owner.uid, &spec);
@@ -399,10 +273,12 @@ impl Segments {
         let segment = self.own_id(index, generation);
         let known_as = copy_of.unwrap_or(segment);
         let record = Record { segment, known_as, at, name, spec, permissions };
-        let made = Segment::new(&record, (Version(0), timestamp));
+        let text: Arc<str> = name.as_str().into();
+        let mut made = Segment::new(&record, text.clone(), (Version(0), timestamp));
+        made.rare_mut().forming = Some(requester);
         self.replicated += usize::from(made.replication.is_some());
-        self.slots[usize::from(index)].segment = Some(Box::new(Segment { forming: Some(requester), ..made }));
-        self.names.insert(name, index);
+        self.slots[index as usize].segment = Some(Box::new(made));
+        self.names.insert(text, index);
         if copy_of.is_some() {
             self.index.insert(known_as, index);
         }
@@ -412,15 +288,15 @@ impl Segments {
 
     /// Ends the creation of a segment; returns its id and requester.
     pub(crate) fn formed(&mut self, at: SegmentId) -> Option<(SegmentId, Requester)> {
-        let slot = self.slots.get_mut(usize::from(at.index()))?;
+        let slot = self.slots.get_mut(at.index() as usize)?;
         let segment = slot.segment.as_mut().filter(|_| slot.generation == at.generation())?;
-        Some((segment.id, segment.forming.take()?))
+        Some((segment.id, segment.take_forming()?))
     }
 
     /// Returns a segment in creation.
     pub(crate) fn forming(&mut self, id: SegmentId) -> Option<&mut Segment> {
         let index = self.index.slot_of(id)?;
-        self.slots.get_mut(usize::from(index))?.segment.as_deref_mut().filter(|segment| segment.id == id)
+        self.slots.get_mut(index as usize)?.segment.as_deref_mut().filter(|segment| segment.id == id)
     }
 
     /// Changes permissions and owner of a segment in place.
@@ -444,8 +320,11 @@ impl Segments {
         let mut record = self.record(id)?;
         let to = self.areas.take(permissions.audience(), spec.storage, bytes)?;
         let segment = self.get_mut(id)?;
-        assert!(segment.pending_move.is_none() && segment.at != to, "a segment moves to one new place at a time");
-        segment.pending_move = Some((to, permissions, requester));
+        assert!(
+            segment.rare().pending_move.is_none() && segment.at != to,
+            "a segment moves to one new place at a time"
+        );
+        segment.rare_mut().pending_move = Some((to, permissions, requester));
         segment.lock_queue.begin_move();
         let from = segment.at;
         (record.at, record.permissions) = (to, permissions);
@@ -456,7 +335,7 @@ impl Segments {
     pub(crate) fn end_move(&mut self, id: SegmentId, made: bool, deadline_us: u64) -> Option<MoveOutcome> {
         let index = self.index.slot_of(id)?;
         let segment = self.get_mut(id).ok()?;
-        let (to, permissions, requester) = segment.pending_move.take()?;
+        let (to, permissions, requester) = segment.take_pending_move()?;
         segment.lock_queue.end_move();
         let (spec, bytes) = (segment.spec, segment.pool_bytes());
         if !made {
@@ -464,7 +343,7 @@ impl Segments {
         }
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
-        let readers = std::mem::take(&mut segment.window_holders);
+        let readers = segment.take_window_holders();
         let holder = segment.lock_queue.first_holder().filter(|holder| !holder.shared);
         let holder = holder.map_or(LockToken::default(), |holder| holder.token);
         let waiting_for = readers.clone();
@@ -478,7 +357,7 @@ impl Segments {
     /// Restores a segment of the daemon's previous run.
     pub(crate) fn restore(&mut self, record: &Record, version: Version, timestamp: Timestamp) -> Result<(), Failure> {
         let Record { segment: id, known_as, at, name, spec, permissions } = *record;
-        let index = usize::from(id.index());
+        let index = id.index() as usize;
         self.admits(&name)?;
         if !self.index.is_own(id) || self.is_taken(&name) || self.slots.get(index).is_some_and(|s| s.segment.is_some())
         {
@@ -492,12 +371,16 @@ impl Segments {
             return Err(Failure::Malformed);
         }
         self.make_room_for(id);
-        self.free.retain(|&free| usize::from(free) != index);
+        // Free slots are in order of their index until the first segment is made.
+        if let Ok(place) = self.free.binary_search(&id.index()) {
+            self.free.remove(place);
+        }
         self.accounts.take(permissions.owner.uid, &spec);
-        let segment = Segment::new(record, (version, timestamp));
+        let text: Arc<str> = name.as_str().into();
+        let segment = Segment::new(record, text.clone(), (version, timestamp));
         self.replicated += usize::from(segment.replication.is_some());
         self.slots[index] = Slot { generation: id.generation(), segment: Some(Box::new(segment)) };
-        self.names.insert(name, id.index());
+        self.names.insert(text, id.index());
         if known_as != id {
             self.index.insert(known_as, id.index());
         }
@@ -507,13 +390,13 @@ impl Segments {
     /// Restores the last id of a free slot.
     pub(crate) fn restore_free(&mut self, last: SegmentId) {
         self.make_room_for(last);
-        let slot = &mut self.slots[usize::from(last.index())];
+        let slot = &mut self.slots[last.index() as usize];
         slot.generation = slot.generation.max(last.generation());
     }
 
     fn make_room_for(&mut self, id: SegmentId) {
-        while self.slots.len() <= usize::from(id.index()) {
-            self.free.push(self.slots.len() as u16);
+        while self.slots.len() <= id.index() as usize {
+            self.free.push_back(self.slots.len() as u32);
             self.slots.push(Slot { generation: self.first_generation, segment: None });
         }
     }
@@ -523,16 +406,16 @@ impl Segments {
     pub(crate) fn release(&mut self, id: SegmentId, deadline_us: u64) -> Result<Vec<NodeId>, Failure> {
         self.get(id)?;
         let index = self.index.slot_of(id).ok_or(Failure::NotFound)?;
-        let slot = &mut self.slots[usize::from(index)];
-        let segment = slot.segment.take().ok_or(Failure::NotFound)?;
-        self.names.remove(&segment.name);
+        let slot = &mut self.slots[index as usize];
+        let mut segment = slot.segment.take().ok_or(Failure::NotFound)?;
+        self.names.remove(&segment.text);
         self.index.remove(segment.id);
         self.replicated -= usize::from(segment.replication.is_some());
         self.accounts.give(segment.permissions.owner.uid, &segment.spec);
         let (holders, waiting) = (segment.lock_queue.holders(), segment.lock_queue.waiting());
         assert!(holders + waiting == 0, "all that waited for a released segment is answered");
         let bytes = segment.pool_bytes();
-        let readers = segment.window_holders;
+        let readers = segment.take_window_holders();
         let (at, waiting_for) = (segment.at, readers.clone());
         self.released.add(ReleasedSegment { id, index, at, bytes, moved: false, waiting_for, deadline_us });
         Ok(readers)
@@ -543,7 +426,7 @@ impl Segments {
         self.released.forget(node, which);
         if which.is_none() {
             for segment in self.slots.iter_mut().filter_map(|slot| slot.segment.as_mut()) {
-                segment.window_holders.retain(|&reader| reader != node);
+                segment.remove_window_holder(node);
             }
         }
     }
@@ -559,7 +442,7 @@ impl Segments {
         let early = planted!(self, EarlyReclaim);
         let gone = self.released.take(early)?;
         if !gone.moved {
-            self.free.push(gone.index);
+            self.free.push_back(gone.index);
         }
         Some((gone.at, gone.bytes))
     }

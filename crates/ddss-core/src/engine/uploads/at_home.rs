@@ -151,7 +151,7 @@ impl Home<'_> {
         let (version, timestamp) = segment.next_stamp(self.clock, now.wall_us);
         let segment = self.segments.get_mut(id)?;
         segment.lock_queue.begin_commit();
-        segment.large_commit = Some(Box::new(LargeCommit { requester, from, version, timestamp }));
+        segment.set_large_commit(LargeCommit { requester, from, version, timestamp });
         self.segments.mark_busy(id);
         self.output.push(Action::CommitLarge { segment: id, at, offset, bytes, from, version, timestamp });
         Ok(true)
@@ -161,9 +161,9 @@ impl Home<'_> {
     /// has happened.
     pub(crate) fn large_committed(&mut self, now: Now, id: SegmentId, made: bool) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
-        let Some(commit) = segment.large_commit.take() else { return };
+        let Some(commit) = segment.take_large_commit() else { return };
         segment.lock_queue.end_commit();
-        let LargeCommit { requester, from, version, timestamp } = *commit;
+        let LargeCommit { requester, from, version, timestamp } = commit;
         if made {
             segment.advance((version, timestamp));
             self.counters.commits += 1;

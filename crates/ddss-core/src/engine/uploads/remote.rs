@@ -8,7 +8,7 @@ use crate::engine::state::pending::WaitState;
 use crate::engine::state::segments::check_range;
 use crate::model::segment::Access;
 use crate::request::operation::{ArenaRange, Part, Payload, PutConditions, UploadId};
-use crate::{ClientId, Failure, Message, SegmentId};
+use crate::{ClientId, Failure, Limit, Message, SegmentId};
 
 impl Remote<'_> {
     /// Sends a part of a large put to the home.
@@ -37,7 +37,7 @@ impl Remote<'_> {
             return Ok(());
         }
         let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
-        let ticket = peer.staging.take(length).ok_or(Failure::Busy)?;
+        let ticket = peer.staging.take(length).ok_or(Failure::Busy(Limit::Staging))?;
         let begun = self.begin(caller, WaitState::Part { segment, ticket: Some(ticket) });
         let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
         let message = message(step, ticket.at);

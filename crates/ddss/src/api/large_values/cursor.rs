@@ -71,7 +71,7 @@ impl SegmentReader {
 }
 
 /// Returns the error of a read whose version may be gone.
-fn stale(error: Error, version: Version) -> io::Error {
+pub(super) fn stale(error: Error, version: Version) -> io::Error {
     match error.failure() {
         Some(ddss_core::Failure::VersionGone) => io::Error::new(
             io::ErrorKind::StaleNetworkFileHandle,
@@ -174,7 +174,7 @@ impl Seek for SegmentWriter {
 }
 
 /// Returns the place that a seek leads to.
-fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
+pub(super) fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
     let place = match to {
         SeekFrom::Start(place) => Some(place),
         SeekFrom::Current(distance) => at.checked_add_signed(distance),

@@ -1,5 +1,7 @@
-//! Values of more than one request. `transfers.rs` moves them in parts, `cursor.rs` serves code that streams.
+//! Values of more than one request. `transfers.rs` moves them in parts, `cursor.rs` and `async_cursor.rs` serve code that
+//! streams.
 
+pub(crate) mod async_cursor;
 pub(crate) mod cursor;
 pub(crate) mod transfers;
 mod upload_guard;

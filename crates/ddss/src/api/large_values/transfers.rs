@@ -164,7 +164,7 @@ calls! {
                 match wait!(self.client().run(time, self.location().plan_part(place, part))) {
                     Ok(begun) => parts.upload = begun,
                     // Other puts use the memory between the nodes.
-                    Err(error) if error.failure() == Some(Failure::Busy) && !time.remaining().is_zero() => {
+                    Err(error) if matches!(error.failure(), Some(Failure::Busy(_))) && !time.remaining().is_zero() => {
                         backoff.note(true);
                         if let Some(pause) = backoff.pause() {
                             wait!(self.pause(pause.min(time.remaining())));

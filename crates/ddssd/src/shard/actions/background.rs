@@ -159,7 +159,7 @@ mod tests {
 
     const LARGE: u64 = 16 * BackgroundTasks::SLICE_BYTES;
 
-    fn form(index: u16, at: u64, bytes: u64) -> BackgroundTask {
+    fn form(index: u32, at: u64, bytes: u64) -> BackgroundTask {
         let record = Record {
             segment: SegmentId::new(NodeId(1), index, 1),
             known_as: SegmentId::new(NodeId(1), index, 1),

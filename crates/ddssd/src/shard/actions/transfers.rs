@@ -8,7 +8,7 @@ use crate::status::Recorder;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use ddss_core::engine::{BufferId, Engine, MessageBody, ServedGetId, StepId};
-use ddss_core::{ArenaRange, ClientId, Failure, Message, NodeId, Payload};
+use ddss_core::{ArenaRange, ClientId, Failure, Limit, Message, NodeId, Payload};
 use ddss_verbs::{LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
 
 /// Parts of a shard that a transfer to or from another node needs.
@@ -128,7 +128,7 @@ impl Transfers<'_> {
             None => Message::Ended {
                 step,
                 // The segment may have been created by this very message.
-                outcome: ddss_core::Outcome::Indeterminate(Failure::Busy),
+                outcome: ddss_core::Outcome::Indeterminate(Failure::Busy(Limit::Windows)),
                 version: Default::default(),
                 timestamp: Default::default(),
                 word: 0,
@@ -141,7 +141,8 @@ impl Transfers<'_> {
 /// Maps a refused post to the failure that the client sees.
 pub(crate) fn failure_from_post(kind: PostErrorKind) -> Failure {
     match kind {
-        PostErrorKind::Busy | PostErrorKind::NotLocked => Failure::Busy,
+        PostErrorKind::Busy => Failure::Busy(Limit::Posts),
+        PostErrorKind::NotLocked => Failure::Busy(Limit::LockedMemory),
         PostErrorKind::UnknownPeer | PostErrorKind::NotConnected => Failure::NodeDown,
         _ => Failure::OutOfRange,
     }

@@ -5,7 +5,7 @@ use super::target::{Target, random_bytes};
 use crate::byzantine_client::{AttackResult, context, expect_failure};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
 use ddss_core::{
-    AtomicOp, Failure, LockRequest, LockToken, Message, Model, Name, NodeId, Outcome, Permissions, Principal,
+    AtomicOp, Failure, Limit, LockRequest, LockToken, Message, Model, Name, NodeId, Outcome, Permissions, Principal,
     PutConditions, ReadOptions, RemoteWindow, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -213,7 +213,7 @@ pub(super) fn names_absent_segments(target: &Target) -> AttackResult {
     for segment in [
         SegmentId::new(NodeId(3), index, generation),
         SegmentId::new(NodeId(1), index, generation.wrapping_sub(1)),
-        SegmentId::new(NodeId(1), u16::MAX, 1),
+        SegmentId::new(NodeId(1), u32::MAX, 1),
         SegmentId::from_bits(0),
         SegmentId::from_bits(u64::MAX),
     ] {
@@ -276,7 +276,7 @@ pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
         match member.receive()? {
             Received::Message(Message::Ended { outcome, .. }) => {
                 heard += 1;
-                busy += u64::from(outcome == Outcome::Failed(Failure::Busy));
+                busy += u64::from(outcome == Outcome::Failed(Failure::Busy(Limit::Waiters)));
             }
             Received::Cut => return Err("those in line were cut off".to_owned()),
             _ => {}

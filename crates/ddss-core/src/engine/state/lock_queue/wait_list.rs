@@ -19,14 +19,12 @@ pub(crate) struct WaitList<W> {
     arrivals: u64,
 }
 
-impl<W> Default for WaitList<W> {
-    fn default() -> Self {
-        let (deadlines, requesters) = (BTreeSet::new(), BTreeSet::new());
-        Self { waits: BTreeMap::new(), deadlines, requesters, arrivals: 0 }
-    }
-}
-
 impl<W: Wait> WaitList<W> {
+    /// Makes an empty list, which takes no memory of its own.
+    pub(crate) const fn new() -> Self {
+        Self { waits: BTreeMap::new(), deadlines: BTreeSet::new(), requesters: BTreeSet::new(), arrivals: 0 }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waits.is_empty()
     }
@@ -129,7 +127,7 @@ mod tests {
             let channel = ChannelId { client: ClientId { index, generation: 1 }, index: (request % 3) as u8 };
             Requester::Client(channel, RequestId(request))
         };
-        let mut list = WaitList::default();
+        let mut list = WaitList::new();
         for request in 0..30 {
             list.push(Plain(client(request as u32 % 2, request), 1000 - request));
         }

@@ -3,7 +3,7 @@
 use crate::engine::requester::Requester;
 use crate::limits::{TRANSFER_BYTES_MAX, UPLOAD_IDLE_US, UPLOADS_PER_CLIENT_MAX};
 use crate::request::operation::UploadId;
-use crate::{ClientId, Failure, NodeId, SegmentId, Timestamp, Version};
+use crate::{ClientId, Failure, Limit, NodeId, SegmentId, Timestamp, Version};
 use std::collections::BTreeMap;
 
 /// Owner of an upload: a client, and the node that it is attached to.
@@ -68,7 +68,11 @@ impl Uploads {
         let own = self.by_id.values().filter(|upload| upload.owner == owner);
         let (count, own_bytes) = own.fold((0, 0), |(count, sum), upload| (count + 1, sum + u64::from(upload.bytes)));
         let has_room = self.bytes + bytes <= self.bytes_max && own_bytes + bytes <= self.bytes_max / 2;
-        if has_room && count < UPLOADS_PER_CLIENT_MAX { Ok(()) } else { Err(Failure::UploadsFull) }
+        match has_room {
+            false => Err(Failure::UploadsFull),
+            true if count >= UPLOADS_PER_CLIENT_MAX => Err(Failure::Busy(Limit::Uploads)),
+            true => Ok(()),
+        }
     }
 
     /// Adds an upload without parts, whose bytes will be at that place.
@@ -210,6 +214,6 @@ mod tests {
             uploads.admit(owner(4), 1).unwrap();
             uploads.begin(5, owner(4), SEGMENT, (1 << 20 | part << 12, 1));
         }
-        assert_eq!(uploads.admit(owner(4), 1), Err(Failure::UploadsFull));
+        assert_eq!(uploads.admit(owner(4), 1), Err(Failure::Busy(Limit::Uploads)));
     }
 }

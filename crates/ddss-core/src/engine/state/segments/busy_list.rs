@@ -12,9 +12,9 @@ impl Segments {
 
     /// Adds a segment to those that need attention. The next tick finds out when.
     pub(crate) fn mark_busy(&mut self, id: SegmentId) {
-        if let Ok(segment) = self.get_mut(id) {
-            let is_listed = std::mem::replace(&mut segment.is_marked_busy, true);
-            let is_due = std::mem::replace(&mut segment.due_us, 0) == 0;
+        if let Some(watched) = self.watched(id) {
+            let is_listed = std::mem::replace(watched.is_marked_busy, true);
+            let is_due = std::mem::replace(watched.due_us, 0) == 0;
             if !is_listed {
                 self.busy.push(id);
             }
@@ -35,10 +35,10 @@ impl Segments {
         self.visited.clear();
         while let Some(&Reverse((due_us, id))) = self.due.peek().filter(|Reverse((due_us, _))| *due_us <= now_us) {
             self.due.pop();
-            if let Ok(segment) = self.get_mut(id)
-                && segment.due_us == due_us
+            if let Some(watched) = self.watched(id)
+                && *watched.due_us == due_us
             {
-                segment.due_us = u64::MAX;
+                *watched.due_us = u64::MAX;
                 self.visited.push(id);
             }
         }
@@ -51,15 +51,15 @@ impl Segments {
 
     /// Ends the visit of a due segment: schedules its next one.
     pub(crate) fn schedule(&mut self, id: SegmentId) {
-        let Ok(segment) = self.get_mut(id) else { return };
+        let Some(watched) = self.watched(id) else { return };
         // The right to act as the home of a replicated segment changes with time.
-        let due_us = match segment.replication {
-            _ if segment.lock_queue.is_idle() => u64::MAX,
-            Some(_) => 0,
-            None => segment.lock_queue.due_us(),
+        let due_us = match watched.is_replicated {
+            _ if watched.lock_queue.is_idle() => u64::MAX,
+            true => 0,
+            false => watched.lock_queue.due_us(),
         };
-        if due_us < segment.due_us {
-            segment.due_us = due_us;
+        if due_us < *watched.due_us {
+            *watched.due_us = due_us;
             self.due.push(Reverse((due_us, id)));
             self.scheduled += 1;
         }
@@ -73,12 +73,12 @@ impl Segments {
         let (mut busy, mut due) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.due));
         due.clear();
         busy.retain(|&id| {
-            let Ok(segment) = self.get_mut(id) else { return false };
-            segment.is_marked_busy = segment.due_us != u64::MAX || !segment.lock_queue.is_idle();
-            if segment.due_us != u64::MAX {
-                due.push(Reverse((segment.due_us, id)));
+            let Some(watched) = self.watched(id) else { return false };
+            *watched.is_marked_busy = *watched.due_us != u64::MAX || !watched.lock_queue.is_idle();
+            if *watched.due_us != u64::MAX {
+                due.push(Reverse((*watched.due_us, id)));
             }
-            segment.is_marked_busy
+            *watched.is_marked_busy
         });
         (self.busy, self.due, self.scheduled) = (busy, due, 0);
     }

@@ -11,24 +11,25 @@ impl Segments {
     /// Returns the segment of that name; a replica has none.
     pub(crate) fn by_name(&self, name: &Name) -> Option<SegmentId> {
         self.names
-            .get(name)
+            .get(name.as_str())
             .map(|&index| self.id_of(index))
             .filter(|&id| self.get(id).is_ok_and(|segment| !segment.is_replica()))
     }
 
     /// Returns true if the name is taken, also by a segment in creation.
     pub(crate) fn is_taken(&self, name: &Name) -> bool {
-        self.names.contains_key(name)
+        self.names.contains_key(name.as_str())
     }
 
     /// Returns all names, also those in creation, each with whether another node was the first home.
     pub(crate) fn names(&self) -> Vec<(Name, bool)> {
-        self.names.iter().map(|(&name, &index)| (name, self.is_adopted(self.id_of(index)))).collect()
+        let names = self.names.iter().filter_map(|(name, &index)| Some((Name::new(name).ok()?, index)));
+        names.map(|(name, index)| (name, self.is_adopted(self.id_of(index)))).collect()
     }
 
     /// Returns the segment or replica of that name.
     pub(crate) fn named(&self, name: &Name) -> Option<SegmentId> {
-        self.names.get(name).map(|&index| self.id_of(index))
+        self.names.get(name.as_str()).map(|&index| self.id_of(index))
     }
 
     /// Returns the segments whose names come after that one, in order.

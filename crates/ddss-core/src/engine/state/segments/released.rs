@@ -6,7 +6,7 @@ use crate::{NodeId, SegmentId};
 #[derive(Debug)]
 pub(super) struct ReleasedSegment {
     pub(super) id: SegmentId,
-    pub(super) index: u16,
+    pub(super) index: u32,
     pub(super) at: u64,
     pub(super) bytes: u64,
     /// Only the old place of a moved segment.

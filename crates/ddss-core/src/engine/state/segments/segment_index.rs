@@ -8,7 +8,7 @@ use std::collections::HashMap;
 pub(crate) struct SegmentIndex {
     /// Bits that all ids of this shard share.
     own: SegmentId,
-    slots: HashMap<SegmentId, u16>,
+    slots: HashMap<SegmentId, u32>,
     /// Number of entries with an id of this shard.
     returned: usize,
 }
@@ -24,7 +24,7 @@ impl SegmentIndex {
     }
 
     /// Returns the slot of a segment, if it is here.
-    pub(crate) fn slot_of(&self, id: SegmentId) -> Option<u16> {
+    pub(crate) fn slot_of(&self, id: SegmentId) -> Option<u32> {
         if self.is_own(id) && self.returned == 0 {
             return Some(id.index());
         }
@@ -36,7 +36,7 @@ impl SegmentIndex {
         self.slots.contains_key(&id)
     }
 
-    pub(crate) fn insert(&mut self, id: SegmentId, slot: u16) {
+    pub(crate) fn insert(&mut self, id: SegmentId, slot: u32) {
         if self.slots.insert(id, slot).is_none() {
             self.returned += usize::from(self.is_own(id));
         }

@@ -78,25 +78,29 @@ impl Segment {
     /// Starts over with bytes of that stamp and without history; a timestamp of 0 means that they are incomplete.
     pub(crate) fn start_over(&mut self, stamp: (Version, Timestamp)) {
         (self.version, self.timestamp) = stamp;
-        self.oldest = self.version;
+        if self.has_history() {
+            self.rare_mut().oldest = self.version;
+        }
     }
 
     /// Returns true if older versions are saved.
     #[inline(always)]
     pub(crate) fn has_history(&self) -> bool {
-        !self.history_timestamps.is_empty()
+        !self.rare().history_timestamps.is_empty()
     }
 
     /// Records the timestamp of the current version for as long as the history holds it.
     pub(crate) fn record_timestamp(&mut self) {
-        if let Some(place) = self.version.0.checked_rem(self.history_timestamps.len() as u64) {
-            self.history_timestamps[place as usize] = self.timestamp;
+        let timestamp = self.timestamp;
+        if let Some(place) = self.version.0.checked_rem(self.rare().history_timestamps.len() as u64) {
+            self.rare_mut().history_timestamps[place as usize] = timestamp;
         }
     }
 
     /// Returns the timestamp of a version that the history holds.
     pub(super) fn recorded_timestamp(&self, version: Version) -> Timestamp {
-        self.history_timestamps[(version.0 % self.history_timestamps.len() as u64) as usize]
+        let timestamps = &self.rare().history_timestamps;
+        timestamps[(version.0 % timestamps.len() as u64) as usize]
     }
 }
 

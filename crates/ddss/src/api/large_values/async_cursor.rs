@@ -1,0 +1,343 @@
+//! Cursors over a segment for tasks. With the feature `futures-io` they implement the traits of that crate; tokio's
+//! traits follow from these by `tokio_util::compat`.
+
+use crate::api::large_values::cursor::{stale, target};
+use crate::async_client::AsyncSegment;
+use crate::error::Error;
+use crate::value::{Stamp, Value};
+use ddss_core::Version;
+use ddss_core::limits::{TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
+use std::future::{Future, poll_fn};
+use std::io::{self, SeekFrom};
+use std::ops::RangeBounds;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// Reads a range of a segment as a stream of one version: the asynchronous form of
+/// [`SegmentReader`](crate::SegmentReader).
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let notes = client.to_async()?.allocate("notes", ddss::Spec::new(64)).await?;
+/// notes.put(0, b"first line").await?;
+/// let mut reader = notes.reader(6..)?;
+/// let mut word = [0; 4];
+/// assert_eq!(reader.read(&mut word).await?, 4);
+/// assert_eq!(&word, b"line");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct AsyncSegmentReader {
+    segment: AsyncSegment,
+    /// Offset of the range in the segment, and its length.
+    begin: u64,
+    bytes: u64,
+    /// Place of the cursor in the range.
+    at: u64,
+    stamp: Option<Stamp>,
+    /// Bytes from `loaded_at` in the range on.
+    loaded: Vec<u8>,
+    loaded_at: u64,
+    /// The read in flight, and its place.
+    loading: Option<(u64, Boxed<Value>)>,
+}
+
+impl std::fmt::Debug for AsyncSegmentReader {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = out.debug_struct("AsyncSegmentReader");
+        out.field("segment", &self.segment).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl AsyncSegmentReader {
+    /// Returns version and timestamp of the bytes; `None` before the first read.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
+    /// Moves to the start of the range and follows the newest version from there.
+    pub fn restart(&mut self) {
+        (self.at, self.stamp, self.loading) = (0, None, None);
+        self.loaded.clear();
+    }
+
+    /// Reads some bytes; 0 at the end. Dropping the future loses no byte.
+    pub async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_bytes(context, into)).await
+    }
+
+    /// Moves the cursor in the range.
+    pub fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = target(to, self.at, self.bytes)?;
+        Ok(self.at)
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.at >= self.bytes || into.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let is_loaded = self.at >= self.loaded_at && self.at < self.loaded_at + self.loaded.len() as u64;
+        if !is_loaded {
+            ready!(self.poll_load(context))?;
+        }
+        let from = &self.loaded[(self.at - self.loaded_at) as usize..];
+        let length = from.len().min(into.len());
+        into[..length].copy_from_slice(&from[..length]);
+        self.at += length as u64;
+        Poll::Ready(Ok(length))
+    }
+
+    /// Loads the bytes from the cursor on.
+    fn poll_load(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A read of another place, which a seek has left, is dropped.
+        let asked = self.loading.take().filter(|&(at, _)| at == self.at);
+        let (at, mut asked) = asked.unwrap_or_else(|| (self.at, self.load()));
+        let Poll::Ready(loaded) = asked.as_mut().poll(context) else {
+            self.loading = Some((at, asked));
+            return Poll::Pending;
+        };
+        let value = loaded.map_err(|error| match self.stamp {
+            Some(Stamp { version, .. }) => stale(error, version),
+            None => io::Error::other(error),
+        })?;
+        (self.stamp, self.loaded_at) = (Some(value.stamp()), at);
+        self.loaded.clear();
+        self.loaded.extend_from_slice(&value);
+        Poll::Ready(Ok(()))
+    }
+
+    fn load(&self) -> Boxed<Value> {
+        let end = self.bytes.min(self.at + TRANSFER_BYTES_MAX as u64);
+        let (segment, range) = (self.segment.clone(), self.begin + self.at..self.begin + end);
+        match self.stamp {
+            None => Box::pin(async move { segment.get(range).await }),
+            Some(Stamp { version, .. }) => Box::pin(async move { segment.get_at(version, range).await }),
+        }
+    }
+}
+
+/// Collects a value in the memory of this process and puts it with one version: the asynchronous form of
+/// [`SegmentWriter`](crate::SegmentWriter).
+///
+/// Nothing is written before [`finish`](Self::finish), or before the writer is closed by way of the trait.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let notes = client.to_async()?.allocate("notes", ddss::Spec::new(64)).await?;
+/// let mut writer: ddss::AsyncSegmentWriter = notes.writer(0);
+/// writer.write(b"first line\n")?;
+/// assert_eq!(writer.finish().await?.version.0, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is written before `finish`"]
+pub struct AsyncSegmentWriter {
+    segment: AsyncSegment,
+    offset: u64,
+    value: Vec<u8>,
+    /// Place of the cursor in the value.
+    at: u64,
+    /// The put in flight.
+    putting: Option<Boxed<Stamp>>,
+    /// Result of the put.
+    stamp: Option<Stamp>,
+}
+
+impl std::fmt::Debug for AsyncSegmentWriter {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = out.debug_struct("AsyncSegmentWriter");
+        out.field("segment", &self.segment).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl AsyncSegmentWriter {
+    /// Takes some bytes at the cursor. It never waits.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.putting.is_some() || self.stamp.is_some() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the writer is closed: its value is put"));
+        }
+        let room = self.segment.bytes().saturating_sub(self.offset).min(VALUE_BYTES_MAX as u64);
+        let length = usize::try_from(room.saturating_sub(self.at)).unwrap_or(usize::MAX).min(bytes.len());
+        if length == 0 && !bytes.is_empty() {
+            let what = format!("{} has no more than {room} bytes from {} on", self.segment.name(), self.offset);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+        }
+        let at = self.at as usize;
+        let end = at + length;
+        if self.value.len() < end {
+            self.value.resize(end, 0);
+        }
+        self.value[at..end].copy_from_slice(&bytes[..length]);
+        self.at += length as u64;
+        Ok(length)
+    }
+
+    /// Moves the cursor in the value.
+    pub fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = target(to, self.at, self.value.len() as u64)?;
+        Ok(self.at)
+    }
+
+    /// Returns version and timestamp of the value, once it is put.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
+    /// Puts all bytes that were written.
+    pub async fn finish(mut self) -> Result<Stamp, Error> {
+        poll_fn(|context| self.poll_put(context)).await
+    }
+
+    /// Puts all bytes that were written if the segment still has that version, like [`AsyncSegment::put_if`].
+    pub async fn finish_if(self, version: Version) -> Result<Stamp, Error> {
+        self.segment.put_if(version, self.offset, &self.value).await
+    }
+
+    /// Puts the value once.
+    fn poll_put(&mut self, context: &mut Context<'_>) -> Poll<Result<Stamp, Error>> {
+        if let Some(stamp) = self.stamp {
+            return Poll::Ready(Ok(stamp));
+        }
+        let (segment, offset, value) = (&self.segment, self.offset, &mut self.value);
+        let put = || {
+            let (segment, value) = (segment.clone(), std::mem::take(value));
+            Box::pin(async move { segment.put(offset, &value).await }) as Boxed<Stamp>
+        };
+        let put = ready!(self.putting.get_or_insert_with(put).as_mut().poll(context));
+        self.putting = None;
+        self.stamp = put.as_ref().ok().copied();
+        Poll::Ready(put)
+    }
+}
+
+impl AsyncSegment {
+    /// Returns a reader of a range for tasks: [`Segment::reader`](crate::Segment::reader).
+    pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<AsyncSegmentReader, Error> {
+        let (begin, bytes) = self.location().place_of_stream(range)?;
+        let (segment, loaded) = (self.clone(), Vec::new());
+        Ok(AsyncSegmentReader { segment, begin, bytes, at: 0, stamp: None, loaded, loaded_at: 0, loading: None })
+    }
+
+    /// Returns a writer of a value that begins at `offset` for tasks: [`Segment::writer`](crate::Segment::writer).
+    pub fn writer(&self, offset: u64) -> AsyncSegmentWriter {
+        let segment = self.clone();
+        AsyncSegmentWriter { segment, offset, value: Vec::new(), at: 0, putting: None, stamp: None }
+    }
+}
+
+#[cfg(feature = "futures-io")]
+mod traits {
+    use super::*;
+    use futures_io::{AsyncRead, AsyncSeek, AsyncWrite};
+
+    impl AsyncRead for AsyncSegmentReader {
+        fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+            self.poll_bytes(context, into)
+        }
+    }
+
+    impl AsyncSeek for AsyncSegmentReader {
+        fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
+            Poll::Ready(self.seek(to))
+        }
+    }
+
+    /// Closing the writer puts its value; a writer that is dropped before has no effect.
+    impl AsyncWrite for AsyncSegmentWriter {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(self.write(bytes))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_put(context).map(|put| put.map(|_| ()).map_err(io::Error::other))
+        }
+    }
+
+    impl AsyncSeek for AsyncSegmentWriter {
+        fn poll_seek(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
+            Poll::Ready(self.seek(to))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spec;
+    use crate::testing::{TestNode, block_on, poll_once};
+
+    #[test]
+    fn async_reader_returns_one_version_and_reports_the_next() {
+        // If this broke, a task that streams a segment would mix two values without an error.
+        let node = TestNode::start_with(|config| config.pool_bytes = 64 << 20);
+        let bytes = 2 * TRANSFER_BYTES_MAX + 5;
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("stream", Spec::new(bytes as u64)).await.unwrap();
+            let mut writer = segment.writer(1);
+            assert_eq!(writer.write(&vec![7; bytes - 1]).unwrap(), bytes - 1);
+            assert_eq!(writer.write(&[1]).unwrap_err().kind(), io::ErrorKind::StorageFull);
+            writer.seek(SeekFrom::Start(3)).unwrap();
+            writer.write(&[8]).unwrap();
+            assert_eq!(segment.get(0..8).await.unwrap().version().0, 0, "nothing is written before the end");
+            let stamp = writer.finish().await.unwrap();
+            let mut reader = segment.reader(1..).unwrap();
+            let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
+            // A read that is given up takes no byte away.
+            drop(poll_once(&mut Box::pin(reader.read(&mut [0; 8][..0]))));
+            loop {
+                match reader.read(&mut part).await.unwrap() {
+                    0 => break,
+                    length => all.extend_from_slice(&part[..length]),
+                }
+            }
+            assert!(all.len() == bytes - 1 && all[3] == 8);
+            assert!(all.iter().filter(|&&byte| byte == 7).count() == bytes - 2);
+            assert_eq!((reader.stamp(), reader.seek(SeekFrom::End(-2)).unwrap()), (Some(stamp), bytes as u64 - 3));
+            assert_eq!(reader.read(&mut [0; 8]).await.unwrap(), 2);
+            segment.put(0, &[1]).await.unwrap();
+            reader.seek(SeekFrom::Start(0)).unwrap();
+            let stale = reader.read(&mut [0; 8]).await.unwrap_err();
+            assert_eq!(stale.kind(), io::ErrorKind::StaleNetworkFileHandle);
+            reader.restart();
+            assert_eq!((reader.read(&mut [0; 8]).await.unwrap(), reader.stamp().unwrap().version.0), (8, 2));
+        });
+    }
+
+    #[cfg(feature = "futures-io")]
+    #[test]
+    fn writer_that_is_closed_puts_once() {
+        // If this broke, a copy of a stream into a segment would be lost, or there twice.
+        use futures_io::{AsyncRead, AsyncWrite};
+        let node = TestNode::start();
+        let client = node.client().to_async().unwrap();
+        block_on(async {
+            let segment = client.allocate("stream", Spec::new(64)).await.unwrap();
+            let mut writer = segment.writer(0);
+            let mut write = |bytes: &'static [u8]| {
+                poll_once(&mut Box::pin(poll_fn(|context| Pin::new(&mut writer).poll_write(context, bytes))))
+            };
+            assert!(matches!(write(b"hello"), Poll::Ready(Ok(5))));
+            for _ in 0..2 {
+                poll_fn(|context| Pin::new(&mut writer).poll_close(context)).await.unwrap();
+            }
+            assert_eq!(writer.stamp().unwrap().version.0, 1);
+            assert_eq!(writer.write(b"more").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            let (mut reader, mut word) = (segment.reader(..5).unwrap(), [0; 8]);
+            let read = poll_fn(|context| Pin::new(&mut reader).poll_read(context, &mut word)).await;
+            assert_eq!((read.unwrap(), &word[..5]), (5, &b"hello"[..]));
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! Watches of names across nodes, of which one is killed, and limits of segments that survive a restart.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, Limit, NameEvent, NameIter, NodeId, Placement, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, retry};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+/// Returns the text of the next event; errors of a node that is away are skipped.
+fn next(names: &mut NameIter) -> String {
+    let event = names.find_map(Result::ok).expect("it is endless");
+    match event {
+        NameEvent::Made(listing) => format!("+{} on {}", listing.name, listing.home.0),
+        NameEvent::Released(name) => format!("-{name}"),
+        other => panic!("an unknown event: {other:?}"),
+    }
+}
+
+// If this failed, a watcher would miss the work of another node, or drop its work while that node restarts.
+#[test]
+fn watch_follows_names_of_a_node_that_is_killed_and_returns() {
+    let (first, second) = (DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap());
+    let first = first.peer(&second);
+    let second = second.peer(&first);
+    let [mut first, second] = [first.start().unwrap(), second.start().unwrap()];
+    let spec = |node| Spec { placement: Placement::Node(NodeId(node)), ..Spec::new(64) };
+    let near = client(&second);
+    let a = retry(|| near.allocate("job/a", spec(1)));
+    let mut names = near.watch_names("job/").unwrap();
+    assert_eq!(next(&mut names), "+job/a on 1");
+    // Made by the other node itself, and by this one.
+    client(&first).allocate("job/b", spec(1)).unwrap();
+    assert_eq!(next(&mut names), "+job/b on 1");
+    near.allocate("job/c", spec(2)).unwrap();
+    assert_eq!(next(&mut names), "+job/c on 2");
+    first.kill().unwrap();
+    let d = near.allocate("other", spec(2)).unwrap();
+    d.release().unwrap();
+    assert!(!matches!(names.next_within(Duration::from_millis(500)), Ok(Some(_))), "its names stay while it is away");
+    first.restart().unwrap();
+    retry(|| client(&first).allocate("job/d", spec(1)));
+    assert_eq!(next(&mut names), "+job/d on 1");
+    retry(|| a.clone().release());
+    assert_eq!(next(&mut names), "-job/a");
+}
+
+// If this failed, an operator could not tell which limit a client has met, or a restart would lose segments beyond it.
+#[test]
+fn limit_of_segments_is_named_and_a_lower_one_keeps_what_exists() {
+    let daemon = DaemonOptions::new(1).unwrap().argument("--segments").argument("40");
+    let mut daemon = daemon.start().unwrap();
+    let node = client(&daemon);
+    let names: Vec<String> = (0..41).map(|number| format!("small/{number}")).collect();
+    let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(64))).collect();
+    let mut made = node.allocate_many(&wanted);
+    let error = made.pop().unwrap().unwrap_err();
+    assert_eq!(
+        (error.failure(), error.limit(), error.limit_value()),
+        (Some(Failure::SegmentsFull), Some(Limit::Segments), Some(40))
+    );
+    assert!(error.to_string().contains("--segments") && error.to_string().contains("40"), "{error}");
+    let made: Vec<_> = made.into_iter().collect::<Result<_, _>>().unwrap();
+    assert_eq!(node.allocate("small/3", Spec::new(64)).unwrap_err().failure(), Some(Failure::AlreadyExists));
+    made[39].put(0, b"kept").unwrap();
+    daemon.kill().unwrap();
+    daemon.restart().unwrap();
+    let node = client(&daemon);
+    assert_eq!(node.list("small/").unwrap().count(), 40);
+    let last = node.open("small/39").unwrap();
+    assert_eq!(&last.get(0..4).unwrap()[..], b"kept");
+    assert_eq!(node.allocate("more", Spec::new(64)).unwrap_err().limit(), Some(Limit::Segments));
+    last.release().unwrap();
+    node.allocate("more", Spec::new(64)).unwrap();
+}

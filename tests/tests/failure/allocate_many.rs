@@ -1,0 +1,55 @@
+//! A client that is killed while it allocates many segments: each name stands for a whole segment, or is free.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Spec};
+use ddss_testkit::{Daemon, DaemonOptions, ScriptedClient, retry};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+const PATIENCE: Duration = Duration::from_secs(60);
+const COUNT: usize = 200;
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+fn pair() -> [Daemon; 2] {
+    let (first, second) = (DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap());
+    let first = first.peer(&second);
+    let second = second.peer(&first);
+    [first.start().unwrap(), second.start().unwrap()]
+}
+
+// If this failed, a killed client would leave names that nobody can use, or segments that are half made.
+#[test]
+fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
+    let alone = [DaemonOptions::new(1).unwrap().start().unwrap()];
+    for daemons in [&alone[..], &pair()[..]] {
+        let (own, other) = (client(&daemons[0]), client(&daemons[daemons.len() - 1]));
+        retry(|| own.allocate("first", Spec::new(8)));
+        let names: Vec<String> = (0..COUNT).map(|number| format!("many/{number}")).collect();
+        for round in 0..6 {
+            let mut victim = ScriptedClient::start(CLIENT, daemons[0].folder(), "auto").unwrap();
+            assert_eq!(victim.ask(&format!("allocate-churn many {COUNT}")).unwrap(), "ok allocating");
+            std::thread::sleep(Duration::from_millis(7 * round + 1));
+            victim.kill().unwrap();
+            // Claims that were on their way end first: then a name is listed, or it is free.
+            for name in &names {
+                let segment = retry(|| own.open_or_allocate(name, Spec::new(64)));
+                let put = segment.put(0, name.as_bytes()).unwrap();
+                let seen = other.open(name).unwrap().get(0..name.len() as u64).unwrap();
+                assert_eq!((&seen[..], seen.version()), (name.as_bytes(), put.version), "{name} is whole");
+                assert_eq!(put.version.0, 1, "{name} is new");
+            }
+            let listed: BTreeSet<String> =
+                other.list("many/").unwrap().map(|listing| listing.unwrap().name.to_string()).collect();
+            assert_eq!(listed, names.iter().cloned().collect());
+            let all: Vec<_> = names.iter().map(|name| own.open(name).unwrap()).collect();
+            for released in own.release_many(all) {
+                released.unwrap();
+            }
+            assert_eq!(other.list("many/").unwrap().count(), 0, "nothing is left behind");
+        }
+    }
+}
