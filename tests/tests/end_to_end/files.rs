@@ -260,7 +260,7 @@ fn truncated_segment_file_is_refused_by_name() {
     let register = folder.join("register");
     let length = register.metadata().unwrap().len();
     let mut whole = Vec::new();
-    std::fs::File::open(&register).unwrap().take(1 << 16).read_to_end(&mut whole).unwrap();
+    File::open(&register).unwrap().take(1 << 16).read_to_end(&mut whole).unwrap();
     for bytes in [0, 64, 4096] {
         cut(&register, bytes);
         assert!(daemon.restart().is_err());
