@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
 use super::endpoint::Endpoint;
+use super::readiness::Latched;
 use crate::limits::{SPIN_MAX_NS, SPIN_MIN_NS};
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
 
@@ -84,13 +85,24 @@ impl Endpoint {
         Instant::now().checked_add(timeout)
     }
 
-    /// Waits until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
-    pub(crate) fn wait(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
+    /// Returns true if the stream has what is wanted before this thread has spun for as long as it may.
+    pub(crate) fn spin(&self, want: Want) -> bool {
+        let Some(link) = self.local().link() else { return true };
+        Spin::until(|| self.has(link, want).then_some(())).is_some()
+    }
+
+    /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.
+    pub(crate) fn awaits_ring(&self, bytes: usize) -> bool {
+        let local = self.local();
+        bytes > 0
+            && local.latched.load(Ordering::Relaxed) & Latched::END == 0
+            && local.error.load(Ordering::Relaxed) == 0
+            && local.link().is_some_and(|link| self.has_reached_ring(link) && !self.has_ring_data(link))
+    }
+
+    /// Sleeps until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
+    pub(crate) fn rest_until(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         let Some(link) = self.local().link() else { return Ok(()) };
-        let look = || self.has(link, want).then_some(());
-        if Spin::until(look).is_some() {
-            return Ok(());
-        }
         let blocked = &self.own_side(link).blocked[want as usize];
         blocked.fetch_add(1, Ordering::SeqCst);
         let slept = self.sleep(socket, link, want, deadline);
