@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
 use super::endpoint::Endpoint;
-use super::readiness::Latched;
 use crate::limits::{SPIN_MAX_NS, SPIN_MIN_NS};
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
 
@@ -89,15 +88,6 @@ impl Endpoint {
     pub(crate) fn spin(&self, want: Want) -> bool {
         let Some(link) = self.local().link() else { return true };
         Spin::until(|| self.has(link, want).then_some(())).is_some()
-    }
-
-    /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.
-    pub(crate) fn awaits_ring(&self, bytes: usize) -> bool {
-        let local = self.local();
-        bytes > 0
-            && local.latched.load(Ordering::Relaxed) & Latched::END == 0
-            && local.error.load(Ordering::Relaxed) == 0
-            && local.link().is_some_and(|link| self.has_reached_ring(link) && !self.has_ring_data(link))
     }
 
     /// Sleeps until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).

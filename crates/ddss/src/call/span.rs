@@ -1,6 +1,5 @@
 //! Spans of calls, for programs that trace: the feature `tracing`.
 
-use crate::call::call_group::GroupResults;
 use crate::error::Error;
 use crate::plan::CallPlan;
 use tracing::{Span, debug_span, field};
@@ -23,7 +22,7 @@ pub(crate) fn record_error(span: &Span, error: Option<&Error>) {
 }
 
 /// Records why the first call of a group failed, or the whole group.
-pub(crate) fn record_group_error(span: &Span, (results, error): &GroupResults) {
+pub(crate) fn record_group_error<T>(span: &Span, (results, error): &(Vec<Result<T, Error>>, Option<Error>)) {
     record_error(span, error.as_ref().or_else(|| results.iter().find_map(|result| result.as_ref().err())));
 }
 
