@@ -152,7 +152,9 @@ mod tests {
     fn failed_renewal_loses_the_lock_only_when_the_home_says_so() {
         // If this broke, a slow network would depose a leader, or a deposed leader would go on.
         let lease = Lease::granted(Duration::from_secs(600), Instant::now());
-        for failure in [Failure::NodeDown, Failure::TimedOut, Failure::Busy(crate::Limit::Operations), Failure::GoingDown] {
+        for failure in
+            [Failure::NodeDown, Failure::TimedOut, Failure::Busy(crate::Limit::Operations), Failure::GoingDown]
+        {
             lease.record(Instant::now(), Renewal::of_failure(failure));
             assert!(!lease.is_lost(), "{failure}");
         }

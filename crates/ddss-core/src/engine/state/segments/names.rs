@@ -1,10 +1,11 @@
-//! Segments by name.
+//! Segments by name, and the watch of their names.
 
 use crate::engine::state::replication::Replicas;
+use crate::engine::state::segments::names_watch::Watched;
 use crate::engine::state::segments::{Segment, Segments};
 use crate::model::segment::Name;
 use crate::peer::message::SegmentInfo;
-use crate::{OpenedSegment, SegmentId};
+use crate::{OpenedSegment, SegmentId, Version};
 use std::ops::Bound;
 
 impl Segments {
@@ -67,5 +68,38 @@ impl Segments {
         // A replicated segment is read through its home's engine, which knows whether it is still the home.
         let at = at.filter(|segment| segment.replication.is_none()).map(|segment| segment.at);
         OpenedSegment { segment: info.segment, bytes: info.bytes, at, model: info.model, row_bytes: info.row_bytes }
+    }
+}
+
+impl Segments {
+    /// Returns true if the id stands for the names here.
+    pub(crate) fn is_names(&self, id: SegmentId) -> bool {
+        id == self.names_watch.id
+    }
+
+    /// Returns the id that stands for the names here, and its version.
+    pub(crate) fn names_version(&self) -> (SegmentId, Version) {
+        (self.names_watch.id, self.names_watch.version)
+    }
+
+    /// Returns true if names may have changed since that version.
+    pub(crate) fn have_names_changed(&self, since: Version) -> bool {
+        self.names_watch.has_changed(since)
+    }
+
+    /// Advances the version of the names.
+    pub(crate) fn advance_names(&mut self) {
+        self.names_watch.version.0 += 1;
+    }
+
+    /// Returns what may be watched under that id: a live segment, or the names here.
+    pub(crate) fn watched(&mut self, id: SegmentId) -> Option<Watched<'_>> {
+        if self.is_names(id) {
+            return Some(self.names_watch.watched());
+        }
+        let segment = self.get_mut(id).ok()?;
+        let is_replicated = segment.replication.is_some();
+        let (is_marked_busy, due_us) = (&mut segment.is_marked_busy, &mut segment.due_us);
+        Some(Watched { lock_queue: &mut segment.lock_queue, is_marked_busy, due_us, is_replicated })
     }
 }
