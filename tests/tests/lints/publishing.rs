@@ -30,6 +30,7 @@ const CLIENT_DEPENDENCIES: &[(&str, &str)] = &[
     ("atomic-waker", "one waker a call without a lock; its races are hard to get right"),
     ("crossbeam-utils", "padding to the lines that a processor fetches together"),
     ("futures-core", "the trait `Stream`, and nothing else of futures"),
+    ("futures-io", "an optional feature: the traits of cursors for tasks, without a runtime"),
     ("libc", "System V queues and what a signal handler may call, which rustix does not offer"),
     ("memmap2", "mappings whose life and thread rules are safe code"),
     ("nix", "credentials of a peer without a process id here, and `sigaction`"),

@@ -4,10 +4,11 @@ use crate::engine::action::{Action, MessageBody};
 use crate::engine::config::Now;
 use crate::engine::home::handler::Home;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
+use crate::engine::state::lock_queue::Watcher;
 use crate::engine::state::segments::{MoveOutcome, Segment};
 use crate::model::segment::{Access, PermissionUpdate, Permissions, Principal};
 use crate::request::listing::{ListQuery, Listing, LockHolder, ReplicationInfo};
-use crate::{Failure, Message, NodeId, Outcome, SegmentId};
+use crate::{Failure, Message, NodeId, Outcome, SegmentId, Timestamp};
 use arrayvec::ArrayVec;
 
 type PageBytes = ArrayVec<u8, { Listing::PAGE_BYTES }>;
@@ -215,5 +216,28 @@ impl Home<'_> {
             self.output.push(Action::GrantWindow { node, message, at, bytes });
         }
         Ok(())
+    }
+}
+
+// Watches of the names of the segments here. A watcher learns that names have changed and asks for the list, which shows
+// each user only what that user may know.
+impl Home<'_> {
+    /// Watches for a change of the names after `watcher.above`, or answers at once.
+    pub(crate) fn await_names(&mut self, watcher: Watcher) -> Result<(), Failure> {
+        let (id, version) = self.segments.names_version();
+        if self.segments.have_names_changed(watcher.above) {
+            let fields = ReplyFields::of((version, Timestamp(0)), 0);
+            self.output.answer(watcher.requester, Outcome::Done, fields);
+            return Ok(());
+        }
+        self.watch(id, watcher)
+    }
+
+    /// Tells the watchers of names that a list may have changed: a segment was made, released or given to other users,
+    /// or a node came or went.
+    pub(crate) fn announce_names(&mut self) {
+        self.segments.advance_names();
+        let (id, version) = self.segments.names_version();
+        self.notify_watchers(id, version, Timestamp(0));
     }
 }

@@ -10,7 +10,6 @@ pub(crate) mod lifecycle;
 pub(crate) mod lock_ops;
 pub(crate) mod metadata;
 pub(crate) mod name_claims;
-pub(crate) mod name_watch;
 pub(crate) mod quota_checks;
 pub(crate) mod records;
 pub(crate) mod served_get;
