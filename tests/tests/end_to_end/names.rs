@@ -39,8 +39,6 @@ fn watch_follows_names_of_a_node_that_is_killed_and_returns() {
     near.allocate("job/c", spec(2)).unwrap();
     assert_eq!(next(&mut names), "+job/c on 2");
     first.kill().unwrap();
-    let d = near.allocate("other", spec(2)).unwrap();
-    d.release().unwrap();
     assert!(!matches!(names.next_within(Duration::from_millis(500)), Ok(Some(_))), "its names stay while it is away");
     first.restart().unwrap();
     retry(|| client(&first).allocate("job/d", spec(1)));
