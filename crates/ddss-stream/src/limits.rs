@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Bytes of one ring. Small enough that the rings of many streams stay in the cache.
-pub const RING_BYTES: usize = 64 << 10;
+pub const RING_BYTES: usize = 256 << 10;
 /// Bytes before the rings.
 pub const HEADER_BYTES: usize = 4096;
 /// Bytes of a stream's shared memory.

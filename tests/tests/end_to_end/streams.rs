@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use ddss_testkit::{binary, preload_library, skipped};
 
 mod bypass;
+mod calls;
 mod campaign;
 mod wire;
 

@@ -18,7 +18,7 @@ const SILENT_MIN: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A tracer that ends with this value and leaves the traced process running.
-struct Tracer(Child);
+pub(crate) struct Tracer(Child);
 
 impl Drop for Tracer {
     fn drop(&mut self) {
@@ -37,7 +37,7 @@ fn progress_thread(pid: u32) -> Option<String> {
 }
 
 /// Traces a thread into a file; why not, if that cannot be.
-fn trace(pid: u32, thread: &str, into: &Path) -> Result<Tracer, String> {
+pub(crate) fn trace(pid: u32, thread: &str, into: &Path) -> Result<Tracer, String> {
     let mut command = Command::new("strace");
     command.args(["-qq", "-o"]).arg(into).args(["-p", thread]).stderr(Stdio::null()).stdout(Stdio::null());
     let mut tracer = Tracer(command.spawn().map_err(|error| format!("cannot run strace ({error})"))?);

@@ -186,6 +186,15 @@ impl Endpoint {
         is_on_ring && own.space(RING_BYTES).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
     }
 
+    /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.
+    pub(crate) fn awaits_ring(&self, bytes: usize) -> bool {
+        let local = self.local();
+        bytes > 0
+            && local.latched.load(Ordering::Relaxed) & Latched::END == 0
+            && local.error.load(Ordering::Relaxed) == 0
+            && local.link().is_some_and(|link| self.has_reached_ring(link) && !self.has_ring_data(link))
+    }
+
     /// Returns the number of bytes that a read can take from the ring now.
     #[must_use]
     pub fn unread(&self, socket: Descriptor) -> Option<usize> {

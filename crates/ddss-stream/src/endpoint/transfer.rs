@@ -20,6 +20,11 @@ impl Endpoint {
         let (mut done, mut deadline) = (0, None);
         let is_peek = flags & libc::MSG_PEEK != 0;
         loop {
+            // Bytes that come soon cost no system call but the one that says whether this call may wait.
+            let has_spun = self.awaits_ring(to.bytes() - done) && !is_nonblocking(socket, flags);
+            if has_spun {
+                self.spin(Want::Data);
+            }
             match self.try_read(socket, to, done, flags) {
                 Ok(0) => return Ok(done),
                 Ok(bytes) => {
@@ -32,8 +37,11 @@ impl Endpoint {
                     return some_or(done, Errno::AGAIN);
                 }
                 Err(Errno::AGAIN) => {
+                    if !has_spun && self.spin(Want::Data) {
+                        continue;
+                    }
                     let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
-                    match self.wait(socket, Want::Data, until) {
+                    match self.rest_until(socket, Want::Data, until) {
                         Ok(()) => (),
                         Err(Errno::INTR) if done == 0 && crate::signals::are_calls_restarted() => (),
                         Err(error) => return some_or(done, error),
@@ -72,8 +80,11 @@ impl Endpoint {
                 return some_or(done, Errno::AGAIN);
             }
             self.local().is_full.store(1, Ordering::Relaxed);
+            if self.spin(Want::Space) {
+                continue;
+            }
             let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Space));
-            match self.wait(socket, Want::Space, until) {
+            match self.rest_until(socket, Want::Space, until) {
                 Ok(()) => (),
                 Err(Errno::INTR) if done == 0 && crate::signals::are_calls_restarted() => (),
                 Err(error) => return some_or(done, error),

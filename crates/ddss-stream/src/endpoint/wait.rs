@@ -84,13 +84,15 @@ impl Endpoint {
         Instant::now().checked_add(timeout)
     }
 
-    /// Waits until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
-    pub(crate) fn wait(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
+    /// Returns true if the stream has what is wanted before this thread has spun for as long as it may.
+    pub(crate) fn spin(&self, want: Want) -> bool {
+        let Some(link) = self.local().link() else { return true };
+        Spin::until(|| self.has(link, want).then_some(())).is_some()
+    }
+
+    /// Sleeps until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
+    pub(crate) fn rest_until(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         let Some(link) = self.local().link() else { return Ok(()) };
-        let look = || self.has(link, want).then_some(());
-        if Spin::until(look).is_some() {
-            return Ok(());
-        }
         let blocked = &self.own_side(link).blocked[want as usize];
         blocked.fetch_add(1, Ordering::SeqCst);
         let slept = self.sleep(socket, link, want, deadline);

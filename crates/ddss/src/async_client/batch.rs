@@ -5,6 +5,8 @@ use super::segment::AsyncSegment;
 use crate::api::batches::batch_call::BatchCall;
 use crate::call::call_group::GroupResults;
 use crate::call::channels::NoCompletion;
+#[cfg(feature = "tracing")]
+use crate::call::span;
 use crate::deadline::Deadline;
 use crate::plan::{CallPlan, Reply};
 use ddss_core::Completion;
@@ -58,11 +60,14 @@ impl AsyncClient {
     /// Runs planned calls, each on its shard, and waits for the last one.
     pub(crate) async fn run_group(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
         #[cfg(feature = "tracing")]
-        let span = crate::call::span::of_group(plans.len());
-        let results = self.run_plans(time, plans);
+        let span = span::of_group(plans.len());
+        let running = self.run_plans(time, plans);
         #[cfg(feature = "tracing")]
-        let results = tracing::Instrument::instrument(results, span);
-        results.await
+        let running = tracing::Instrument::instrument(running, span.clone());
+        let results = running.await;
+        #[cfg(feature = "tracing")]
+        span::record_group_error(&span, &results);
+        results
     }
 
     async fn run_plans(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {

@@ -5,6 +5,8 @@ use super::pause::Pause;
 use super::reactor::Reactor;
 use super::tasks::TaskChannel;
 use crate::call::channels::NoCompletion;
+#[cfg(feature = "tracing")]
+use crate::call::span;
 use crate::client::Client;
 use crate::deadline::{Deadline, TIMEOUT_MAX};
 use crate::error::Error;
@@ -120,31 +122,22 @@ impl AsyncClient {
     }
 
     /// Runs a planned call, of a batch that may still gather; also returns the reactor that served it.
-    #[cfg(feature = "tracing")]
     pub(super) async fn run_gathered<T: Send>(
         &self,
         time: Deadline,
         call: PlannedCall<'_, impl Decoder<T>>,
         gathering: Option<&AtomicBool>,
     ) -> Result<(T, Arc<Reactor>), Error> {
-        use crate::call::span;
-        use tracing::Instrument;
         // The span of a group stands for its calls.
+        #[cfg(feature = "tracing")]
         let span = if gathering.is_some() { tracing::Span::none() } else { span::of_call(&call.plan) };
-        let result = self.run_planned(time, call, gathering).instrument(span.clone()).await;
+        let running = self.run_planned(time, call, gathering);
+        #[cfg(feature = "tracing")]
+        let running = tracing::Instrument::instrument(running, span.clone());
+        let result = running.await;
+        #[cfg(feature = "tracing")]
         span::record_error(&span, result.as_ref().err());
         result
-    }
-
-    /// Runs a planned call, of a batch that may still gather; also returns the reactor that served it.
-    #[cfg(not(feature = "tracing"))]
-    pub(super) async fn run_gathered<T: Send>(
-        &self,
-        time: Deadline,
-        call: PlannedCall<'_, impl Decoder<T>>,
-        gathering: Option<&AtomicBool>,
-    ) -> Result<(T, Arc<Reactor>), Error> {
-        self.run_planned(time, call, gathering).await
     }
 
     async fn run_planned<T: Send>(

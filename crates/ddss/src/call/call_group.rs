@@ -3,6 +3,8 @@
 use crate::call::channels::NoCompletion;
 use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
 use crate::call::priority::Priority;
+#[cfg(feature = "tracing")]
+use crate::call::span;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -17,7 +19,7 @@ impl Client {
     /// Runs planned calls, each on its shard, and waits for the last one.
     pub(crate) fn run_group(&self, time: Deadline, plans: Vec<(u8, CallPlan<'_>)>) -> GroupResults {
         #[cfg(feature = "tracing")]
-        let _span = crate::call::span::of_group(plans.len()).entered();
+        let span = span::of_group(plans.len()).entered();
         let mut results: Vec<_> = plans.iter().map(|_| None).collect();
         let (mut parts, error) = by_shard(self, &plans);
         let error = error.or_else(|| run_parts(&mut parts, time).err());
@@ -28,7 +30,10 @@ impl Client {
         }
         let unsent = |(_, plan): (u8, CallPlan<'_>)| Err(self.explain(NoCompletion::NotSent, plan.action, plan.target));
         let results = results.into_iter().zip(plans).map(|(result, plan)| result.unwrap_or_else(|| unsent(plan)));
-        (results.collect(), error)
+        let results = (results.collect(), error);
+        #[cfg(feature = "tracing")]
+        span::record_group_error(&span, &results);
+        results
     }
 }
 

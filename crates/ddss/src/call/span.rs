@@ -11,7 +11,7 @@ pub(crate) fn of_call(plan: &CallPlan<'_>) -> Span {
 
 /// Creates the span of calls that are in flight together.
 pub(crate) fn of_group(calls: usize) -> Span {
-    debug_span!("ddss_calls", calls)
+    debug_span!("ddss_calls", calls, error = field::Empty)
 }
 
 /// Records why a call failed.
@@ -19,6 +19,11 @@ pub(crate) fn record_error(span: &Span, error: Option<&Error>) {
     if let Some(error) = error {
         span.record("error", field::display(error));
     }
+}
+
+/// Records why the first call of a group failed, or the whole group.
+pub(crate) fn record_group_error<T>(span: &Span, (results, error): &(Vec<Result<T, Error>>, Option<Error>)) {
+    record_error(span, error.as_ref().or_else(|| results.iter().find_map(|result| result.as_ref().err())));
 }
 
 #[cfg(test)]
@@ -72,10 +77,14 @@ mod tests {
             batch.put(&segment, 0, &[4; 8]).unwrap();
             batch.put(&segment, 0, &[5; 8]).unwrap();
             batch.run().unwrap();
+            let mut batch = node.client().batch();
+            batch.put_if(&segment, Version(9), 0, &[6; 8]).unwrap();
+            assert!(batch.run().unwrap()[0].is_err());
         });
         let call = |action: &str, failed| ("ddss_call".to_owned(), action.to_owned(), failed);
-        let group = ("ddss_calls".to_owned(), String::new(), false);
-        let wanted = [call("put", false), call("put", true), call("open", false), call("put", false), group];
+        let group = |failed| ("ddss_calls".to_owned(), String::new(), failed);
+        let wanted =
+            [call("put", false), call("put", true), call("open", false), call("put", false), group(false), group(true)];
         assert_eq!(lines.spans(), wanted);
     }
 }

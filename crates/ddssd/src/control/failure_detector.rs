@@ -1,7 +1,8 @@
 //! Periodic checks of the control plane: liveness of the nodes, choice of the voters, registration of this node, and
 //! reconciliation of the names that it owns with the directory.
 
-use super::owned_names::OwnedNames;
+use super::owned_names::{ComparisonSchedule, OwnedNames};
+use super::raft::directory::Directory;
 use super::raft::types::{Command, CommandResult};
 use super::rpc::types::{Call, Reply};
 use crate::control::rpc::context::Context;
@@ -30,12 +31,16 @@ const LEADER_ROUND_MAX: Duration = Duration::from_secs(5);
 /// A node that has not heard from a leader for this time asks whether it is still a member. Also the interval of this
 /// question.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// Fewest entries between two snapshots.
+const SNAPSHOT_ENTRIES_MIN: u64 = 2_000;
+/// Most entries between two snapshots: a start reads and applies so many.
+const SNAPSHOT_ENTRIES_MAX: u64 = 50_000;
 /// Maximum number of names that are corrected in one round.
 const RECONCILE_NAMES_MAX: usize = 64;
 
 /// Runs the periodic checks until the runtime ends.
 pub(crate) async fn run_periodic_checks(context: Context, run: u32, owned_names: OwnedNames, pages: Vec<StatusPage>) {
-    let mut leading_since = None;
+    let (mut leading_since, mut comparisons) = (None, ComparisonSchedule::default());
     let began = Instant::now();
     let mut probed = began;
     loop {
@@ -74,7 +79,8 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, owned_names:
             }
         }
         context.announce_self(run).await;
-        context.reconcile_names(&owned_names).await;
+        context.reconcile_names(&owned_names, &mut comparisons).await;
+        context.build_snapshot_when_due().await;
     }
 }
 
@@ -111,7 +117,7 @@ impl Context {
         let leader = self.raft.metrics().borrow().current_leader.unwrap_or(0);
         page.set_gauge(Gauge::Leader, leader);
         page.set_gauge(Gauge::Members, self.members().len() as u64);
-        page.set_gauge(Gauge::Names, self.state_machine.read(|directory| directory.names().count()) as u64);
+        page.set_gauge(Gauge::Names, self.state_machine.read(Directory::name_count) as u64);
     }
 
     /// Returns true if a node answers the leader and has not reported a stall. A new leader first gives all nodes
@@ -223,13 +229,18 @@ impl Context {
 
     /// Disclaims names that the directory holds for this node and that it does not have, as after a crash between a
     /// claim and the creation of its segment. Claims names that it has and that the directory does not know.
-    async fn reconcile_names(&self, owned_names: &OwnedNames) {
+    async fn reconcile_names(&self, owned_names: &OwnedNames, schedule: &mut ComparisonSchedule) {
         let node = self.node;
         // A later start of this node may own names that this start does not know.
         if !self.is_registered() {
             return;
         }
+        let (changes, began) = ((self.state_machine.changes(), owned_names.changes()), Instant::now());
+        if !schedule.is_due(began, changes) {
+            return;
+        }
         let stale = self.state_machine.read(|directory| owned_names.reconcile(directory, node, RECONCILE_NAMES_MAX));
+        schedule.record(began, changes, stale.is_empty());
         for command in stale {
             let name = match &command {
                 Command::Claim { name, .. } | Command::Disclaim { name, .. } | Command::Yield { name, .. } => {
@@ -256,9 +267,34 @@ impl Context {
     }
 }
 
+/// Returns the number of applied entries after which a snapshot of so many names is due. A snapshot contains every name, so its cost
+/// for each entry does not grow with the directory.
+fn snapshot_interval(names: usize) -> u64 {
+    (names as u64 / 2).clamp(SNAPSHOT_ENTRIES_MIN, SNAPSHOT_ENTRIES_MAX)
+}
+
+impl Context {
+    /// Asks for a snapshot once enough entries were applied since the last one.
+    async fn build_snapshot_when_due(&self) {
+        let last = self.raft.metrics().borrow().snapshot.map_or(0, |id| id.index);
+        let due = last + snapshot_interval(self.state_machine.read(Directory::name_count));
+        if self.state_machine.applied_index() >= due
+            && let Err(error) = self.raft.trigger().snapshot().await
+        {
+            tracing::debug!(%error, "cannot build a snapshot yet");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_cost_the_same_for_each_entry() {
+        // If this broke, a large directory would be written again for every few names, or the log would grow without bound.
+        assert_eq!([0, 4_000, 4_002, 1 << 24].map(snapshot_interval), [2_000, 2_000, 2_001, 50_000]);
+    }
 
     #[test]
     fn voter_count_is_odd_and_answering_nodes_are_preferred() {

@@ -5,6 +5,7 @@ use super::raft::types::Command;
 use ddss_core::Name;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -12,6 +13,8 @@ pub(super) struct Names {
     claims: HashMap<String, Option<u64>>,
     /// Segments of other homes, found at the start: owned if the directory says so.
     adopted: HashSet<String>,
+    /// Incremented with each change that the directory may not know.
+    changes: u64,
 }
 
 /// The names that this node owns or is about to own. Clones share the set.
@@ -26,6 +29,7 @@ impl OwnedNames {
     /// Adds the names of the segments that were found at the start.
     pub(super) fn add_recovered(&self, found: &[(Name, bool)]) {
         let mut names = self.names();
+        names.changes += 1;
         for (name, is_adopted) in found {
             let name = name.as_str().to_owned();
             if *is_adopted {
@@ -37,17 +41,27 @@ impl OwnedNames {
     }
 
     pub(super) fn insert(&self, name: &str, claim: u64) {
-        self.names().claims.insert(name.to_owned(), Some(claim));
+        let mut names = self.names();
+        names.changes += 1;
+        names.claims.insert(name.to_owned(), Some(claim));
     }
 
     pub(super) fn remove(&self, name: &str) -> Option<Option<u64>> {
-        self.names().claims.remove(name)
+        let mut names = self.names();
+        names.changes += 1;
+        names.claims.remove(name)
+    }
+
+    /// Returns a number that changes with the names.
+    pub(super) fn changes(&self) -> u64 {
+        self.names().changes
     }
 
     /// Removes a name if its claim is still the given one.
     pub(super) fn remove_claim(&self, name: &str, claim: u64) {
         let mut names = self.names();
         if names.claims.get(name) == Some(&Some(claim)) {
+            names.changes += 1;
             names.claims.remove(name);
         }
     }
@@ -59,7 +73,7 @@ impl OwnedNames {
     /// Returns the commands that make the directory and this node agree, at most `max`.
     pub(super) fn reconcile(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
         let mut names = self.names();
-        let Names { claims, adopted } = &mut *names;
+        let Names { claims, adopted, .. } = &mut *names;
         let mut commands = Vec::new();
         for (name, NameOwner { claim, roles, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
             if adopted.remove(name) {
@@ -91,6 +105,31 @@ impl OwnedNames {
     }
 }
 
+/// Times at which the names are compared with the directory. Both may hold a million names, so they are not compared while neither
+/// changes, and the comparisons take a twentieth of the time at most.
+#[derive(Debug, Default)]
+pub(super) struct ComparisonSchedule {
+    /// Changes of the directory and of the names when the two last agreed.
+    agreed: Option<(u64, u64)>,
+    not_before: Option<Instant>,
+}
+
+impl ComparisonSchedule {
+    const PAUSE_FACTOR: u32 = 20;
+
+    /// Returns true if a comparison is due, for these numbers of changes.
+    pub(super) fn is_due(&self, now: Instant, changes: (u64, u64)) -> bool {
+        self.agreed != Some(changes) && self.not_before.is_none_or(|time| now >= time)
+    }
+
+    /// Records a comparison that began at a time, before these changes were exceeded.
+    pub(super) fn record(&mut self, began: Instant, changes: (u64, u64), agrees: bool) {
+        let ended = Instant::now();
+        self.agreed = agrees.then_some(changes);
+        self.not_before = ended.checked_add(ended.duration_since(began) * Self::PAUSE_FACTOR);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +152,22 @@ mod tests {
         assert_eq!(commands, [disclaim("lost", 6), disclaim("older", 7), claim("unknown")]);
         assert_eq!(owned.names().claims["found"], Some(9), "adopts the claim of the directory");
         assert_eq!(owned.reconcile(&directory, 1, 1).len(), 1, "bounded");
+    }
+
+    #[test]
+    fn names_are_compared_after_changes_and_for_part_of_the_time() {
+        // If this broke, a node with a million names would do nothing but compare them, or keep a lost name for ever.
+        let (mut schedule, began) = (ComparisonSchedule::default(), Instant::now());
+        assert!(schedule.is_due(began, (1, 1)));
+        schedule.record(began, (1, 1), true);
+        let later = began + std::time::Duration::from_secs(3600);
+        assert!(!schedule.is_due(later, (1, 1)), "nothing changed");
+        assert!(schedule.is_due(later, (2, 1)) && schedule.is_due(later, (1, 2)));
+        schedule.record(began, (1, 1), false);
+        assert!(schedule.is_due(later, (1, 1)), "the names still differ");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        schedule.record(began, (1, 1), false);
+        assert!(!schedule.is_due(Instant::now(), (2, 2)), "the last comparison was long");
     }
 
     #[test]

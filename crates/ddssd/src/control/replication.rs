@@ -42,7 +42,7 @@ pub(crate) async fn renew_leases(context: Context, run: u32, events: EventSender
             tokio::time::sleep(RENEW_INTERVAL).await;
             continue;
         }
-        let is_needed = asked.is_none() || context.state_machine.read(|directory| directory.has_replicas(context.node));
+        let is_needed = asked.is_none() || context.state_machine.has_replicas(context.node);
         if is_needed && asked.is_none_or(|asked| asked.elapsed() >= RENEW_INTERVAL) {
             let began = Instant::now();
             if context.request_lease(run).await {

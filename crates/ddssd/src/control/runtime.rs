@@ -183,7 +183,8 @@ fn group_config() -> Result<Config, ControlError> {
         election_timeout_max: 1000,
         install_snapshot_timeout: 2000,
         max_payload_entries: 64,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(2000),
+        // The periodic checks ask for snapshots, by the size of the directory.
+        snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: 500,
         snapshot_max_chunk_size: 256 << 10,
         ..Config::default()

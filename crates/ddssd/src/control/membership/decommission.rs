@@ -215,8 +215,8 @@ impl Context {
 
     /// Returns true if a node certainly serves no replicated segment any more.
     fn has_lease_expired(&self, node: u16) -> bool {
-        let needs_fence =
-            self.state_machine.read(|directory| directory.node_status(node).alive && directory.has_replicas(node));
+        let needs_fence = self.state_machine.read(|directory| directory.node_status(node).alive)
+            && self.state_machine.has_replicas(node);
         let term = self.raft.metrics().borrow().current_term;
         !needs_fence || self.decommissioning.has_lease_expired(&self.fenced_nodes, node, term, Instant::now())
     }

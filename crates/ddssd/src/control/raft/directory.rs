@@ -1,66 +1,12 @@
 //! The replicated directory: names and their homes, nodes and their epochs.
 
+pub(crate) use super::records::{DirectoryChange, NameOwner, NodeStatus, ReplicaRecord};
+use super::replicated_counts::ReplicatedCounts;
 use super::types::{Command, CommandResult};
 use crate::control::member::Registration;
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The owner of a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct NameOwner {
-    pub(crate) home: u16,
-    /// The home's id of this claim; a name that is created again has another claim.
-    pub(crate) claim: u64,
-    /// The replica of the segment, if the cluster knows one.
-    #[serde(default, rename = "mirrored")]
-    pub(crate) roles: Option<ReplicaRecord>,
-}
-
-/// Decided roles of a replicated segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct ReplicaRecord {
-    pub(crate) segment: u64,
-    #[serde(rename = "mirror")]
-    pub(crate) replica: u16,
-    /// Number of the home: each takeover increments it.
-    pub(crate) epoch: u32,
-    /// Number of decisions that this home has proposed.
-    pub(crate) turn: u64,
-    /// True if the replica may take over.
-    pub(crate) paired: bool,
-    /// True if the home has lost the segment.
-    pub(crate) vacant: bool,
-}
-
-/// Agreed status of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct NodeStatus {
-    /// Incremented each time that the node is found alive again: a death is declared once in each epoch.
-    pub(crate) epoch: u64,
-    pub(crate) alive: bool,
-    pub(crate) run: u32,
-}
-
-/// A change of the directory, for its subscribers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum DirectoryChange {
-    Name {
-        name: String,
-        home: Option<u16>,
-    },
-    Dead(u16),
-    Alive(u16),
-    RoleAssigned {
-        home: u16,
-        roles: ReplicaRecord,
-    },
-    RoleReleased {
-        segment: u64,
-    },
-    /// A node was removed.
-    Removed(u16),
-}
 
 /// The directory of names and nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -79,6 +25,8 @@ pub(crate) struct Directory {
     /// Newest registration of each node.
     #[serde(default)]
     registrations: BTreeMap<u16, Registration>,
+    #[serde(skip)]
+    replicated: ReplicatedCounts,
 }
 
 impl Directory {
@@ -88,6 +36,11 @@ impl Directory {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, NameOwner)> {
         self.names.iter().map(|(name, &holder)| (name.as_str(), holder))
+    }
+
+    /// Returns the number of names of all homes.
+    pub(crate) fn name_count(&self) -> usize {
+        self.names.len()
     }
 
     /// Returns the number of names of a home.
@@ -105,7 +58,28 @@ impl Directory {
     }
 
     /// Applies a command, and reports each change.
-    pub(crate) fn apply(&mut self, command: &Command, mut on_change: impl FnMut(DirectoryChange)) -> CommandResult {
+    pub(crate) fn apply(&mut self, command: &Command, on_change: impl FnMut(DirectoryChange)) -> CommandResult {
+        let name = match command {
+            Command::Disclaim { name, .. } | Command::Pair { name, .. } | Command::TakeOver { name, .. } => Some(name),
+            _ => None,
+        };
+        let home = |directory: &Self| name.and_then(|name| directory.replicated_home(name));
+        let before = home(self);
+        let result = self.apply_command(command, on_change);
+        if let Command::Gone { .. } = command {
+            self.replicated = ReplicatedCounts::default();
+        }
+        let after = home(self);
+        self.replicated.record(before, after);
+        result
+    }
+
+    /// Returns the home of a name if its segment is replicated.
+    fn replicated_home(&self, name: &str) -> Option<u16> {
+        self.names.get(name).filter(|owner| owner.roles.is_some()).map(|owner| owner.home)
+    }
+
+    fn apply_command(&mut self, command: &Command, mut on_change: impl FnMut(DirectoryChange)) -> CommandResult {
         if command.target_nodes().into_iter().flatten().any(|node| self.is_removed(node)) {
             return CommandResult::Refused;
         }
@@ -314,8 +288,9 @@ impl Directory {
     }
 
     /// Returns true if a node is the home of a replicated segment.
-    pub(crate) fn has_replicas(&self, node: u16) -> bool {
-        self.names.values().any(|holder| holder.home == node && holder.roles.is_some())
+    pub(crate) fn has_replicas(&mut self, node: u16) -> bool {
+        let homes = || self.names.values().filter(|owner| owner.roles.is_some()).map(|owner| owner.home);
+        self.replicated.count(node, homes) > 0
     }
 
     /// Returns true if the directory has a status or names that would go with a node.
@@ -430,6 +405,37 @@ mod tests {
     fn declare_dead(directory: &mut Directory, node: u16) {
         let epoch = directory.node_status(node).epoch;
         directory.apply(&Command::Dead { node, epoch }, |_| {});
+    }
+
+    #[test]
+    fn homes_of_replicated_names_are_counted_like_the_names() {
+        // If this broke, a home would let its lease end while others rely on it, or renew it for nothing.
+        let mut directory = with_replica();
+        let agree = |directory: &mut Directory, step: &str| {
+            for node in 1..=3 {
+                let found = directory.names().any(|(_, owner)| owner.home == node && owner.roles.is_some());
+                assert_eq!(directory.has_replicas(node), found, "{step}: {node}");
+            }
+            let bytes = serde_json::to_vec(directory).unwrap();
+            let mut stored: Directory = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(stored.has_replicas(1), directory.has_replicas(1), "{step}: from a snapshot");
+        };
+        agree(&mut directory, "plain");
+        directory.apply(&pair(11, 1, 1), |_| {});
+        assert!(directory.has_replicas(1));
+        agree(&mut directory, "paired");
+        directory.apply(&pair(11, 1, 1), |_| {});
+        directory.apply(&part(2), |_| {});
+        agree(&mut directory, "parted");
+        directory.apply(&pair(11, 1, 3), |_| {});
+        declare_dead(&mut directory, 1);
+        directory.apply(&take_over(2, 1), |_| {});
+        assert!(directory.has_replicas(2) && !directory.has_replicas(1));
+        agree(&mut directory, "taken over");
+        directory.apply(&Command::Gone { node: 2 }, |_| {});
+        agree(&mut directory, "removed");
+        directory.apply(&Command::Disclaim { name: "x".to_owned(), claim: 99 }, |_| {});
+        agree(&mut directory, "disclaimed");
     }
 
     #[test]

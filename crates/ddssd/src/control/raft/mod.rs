@@ -6,6 +6,8 @@
 pub(crate) mod directory;
 pub(crate) mod log;
 pub(crate) mod network;
+mod records;
+mod replicated_counts;
 pub(crate) mod snapshot;
 pub(crate) mod state_machine;
 pub(crate) mod types;

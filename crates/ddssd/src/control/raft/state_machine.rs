@@ -24,6 +24,8 @@ struct Inner {
     applied: Option<LogId>,
     membership: Membership,
     directory: Directory,
+    /// Incremented with each change of the directory.
+    changes: u64,
 }
 
 /// The state machine; clones share it.
@@ -41,6 +43,7 @@ impl StateMachine {
             applied: stored.meta.last_log_id,
             membership: stored.meta.last_membership,
             directory: stored.directory,
+            changes: 0,
         };
         inner.send_all();
         Ok(Self(Arc::new(Mutex::new(inner))))
@@ -54,6 +57,21 @@ impl StateMachine {
     /// Reads the directory.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Directory) -> T) -> T {
         read(&self.inner().directory)
+    }
+
+    /// Returns true if a node is the home of a replicated segment.
+    pub(crate) fn has_replicas(&self, node: u16) -> bool {
+        self.inner().directory.has_replicas(node)
+    }
+
+    /// Returns a number that changes with the directory.
+    pub(crate) fn changes(&self) -> u64 {
+        self.inner().changes
+    }
+
+    /// Returns the position of the last entry that was applied.
+    pub(crate) fn applied_index(&self) -> u64 {
+        self.inner().applied.map_or(0, |id| id.index)
     }
 
     /// Returns the members that this node knows.
@@ -104,6 +122,7 @@ impl Inner {
         match entry.payload {
             EntryPayload::Blank => CommandResult::Done,
             EntryPayload::Normal(command) => {
+                self.changes += 1;
                 let events = &self.events;
                 self.directory.apply(&command, |change| match change {
                     DirectoryChange::Name { name, home } => match Name::new(&name) {
@@ -151,18 +170,24 @@ impl RaftSnapshotBuilder<Group> for StateMachine {
             let inner = self.inner();
             (inner.snapshot(), inner.folder.clone())
         };
+        let stored = Arc::new(stored);
         let built = loop {
-            match write_snapshot(&folder, &stored) {
+            // A large directory takes longer than heartbeats may be late.
+            let (folder, writing) = (folder.clone(), Arc::clone(&stored));
+            let write =
+                move || write_snapshot(&folder, &writing).and_then(|()| Ok(serde_json::to_vec(&writing.directory)?));
+            let written = tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+            match written {
                 // As with the log: the Raft library would stop for good.
                 Err(error) if is_full(&error) => {
                     tracing::warn!(%error, "no disk space for a snapshot of the cluster's directory: waiting");
                     tokio::time::sleep(LogStore::RETRY_INTERVAL * 10).await;
                 }
-                written => break written.and_then(|()| Ok(serde_json::to_vec(&stored.directory)?)),
+                written => break written,
             }
         };
         let bytes = built.map_err(|error| StorageIOError::write_snapshot(Some(stored.meta.signature()), &error))?;
-        Ok(Snapshot { meta: stored.meta, snapshot: Box::new(Cursor::new(bytes)) })
+        Ok(Snapshot { meta: stored.meta.clone(), snapshot: Box::new(Cursor::new(bytes)) })
     }
 }
 
@@ -204,6 +229,7 @@ impl RaftStateMachine<Group> for StateMachine {
         inner.applied = meta.last_log_id;
         inner.membership = meta.last_membership.clone();
         inner.directory = stored.directory;
+        inner.changes += 1;
         inner.send_all();
         Ok(())
     }
