@@ -1,8 +1,8 @@
 //! Operations on segments whose home is this node. `handler.rs` names the state that they borrow. `home_ops.rs` decides
-//! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `records.rs`
-//! decides the same for tables, and `entries.rs` changes of a map's entries. The other files cover creation, names, metadata, gets for other nodes, and shutdown.
+//! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `rows/`
+//! decides the same for tables and maps. The other files cover creation, names, metadata, gets for other nodes, and
+//! shutdown.
 
-pub(crate) mod entries;
 pub(crate) mod fast_path;
 pub(crate) mod handler;
 pub(crate) mod home_ops;
@@ -12,11 +12,9 @@ pub(crate) mod lock_ops;
 pub(crate) mod metadata;
 pub(crate) mod name_claims;
 pub(crate) mod quota_checks;
-pub(crate) mod records;
+pub(crate) mod rows;
 pub(crate) mod served_get;
 pub(crate) mod shutdown;
 
-#[cfg(test)]
-mod entry_tests;
 #[cfg(test)]
 mod tests;

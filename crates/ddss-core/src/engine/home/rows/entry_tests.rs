@@ -1,7 +1,7 @@
 //! Tests of changes of a map's entries: the daemon's search is an argument.
 
-use super::tests::{A, NOW, Parts};
 use crate::engine::action::{Action, CommitSource, RangeSet};
+use crate::engine::home::tests::{A, NOW, Parts};
 use crate::engine::state::lock_queue::PendingOp;
 use crate::request::entry_change::{EntryChange, EntryChangeKind, EntryState};
 use crate::request::operation::PutConditions;
