@@ -157,13 +157,14 @@ impl<F: Fabric> Endpoint<F> {
         &mut self.fabric
     }
 
-    /// Sends a message, after every write before it.
+    /// Sends a message, after every write before it, and waits until it has left.
     ///
     /// # Errors
     /// The message is too long, the connection ended, or its queue stays full for so long.
     pub fn send(&mut self, message: &[u8], max: Duration) -> Result<(), EndpointError> {
         let mode = SendMode { solicited: true, invalidate: None };
-        self.post(max, |peer, tag| Work::Send { peer, tag, message, mode })
+        // Until it is done the message is with the fabric, and lost if the caller drops the endpoint.
+        self.call(max, |peer, tag| Work::Send { peer, tag, message, mode }).map(drop)
     }
 
     /// Receives a message.

@@ -366,7 +366,7 @@ fn unmodified_curl_fetches_from_nginx_on_the_wire() {
 fn nginx_configuration(folder: &Path, port: u16) -> String {
     let folder = folder.display();
     format!(
-        "daemon off;\nworker_processes 1;\npid {folder}/pid;\nerror_log /dev/null;\nevents {{ worker_connections 64; }}\n\
+        "daemon off;\nmaster_process off;\nworker_processes 1;\npid {folder}/pid;\nerror_log /dev/null;\nevents {{ worker_connections 64; }}\n\
          http {{ access_log off; sendfile on; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
          fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
          server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
