@@ -3,6 +3,7 @@
 //! - `record`, `map`: a get of one record of a table, and of one key of a map, in place (`near`) and from another node
 //!   (`tcp-lo`), beside Redis on the same node. `outstanding` above 1 is one call with that many keys, or that many
 //!   commands sent together.
+//! - `map-insert`: a key of a map is written, which its home executes in one round trip, beside a set of Redis.
 //! - `get`, `put` of 1 MiB and 64 MiB from another node: the larger one is sent in parts and committed once.
 //! - `put` with `waits`: beside a client with that many parked waits.
 //! - `ping` with `tasks`: calls of that many tasks of one client.
@@ -146,6 +147,15 @@ fn map_get(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
     Figure::new("ddss", "map", VALUE_BYTES, path, repeated(cluster, get))
 }
 
+fn map_insert(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
+    let (mut next, map) = (numbers(), map.clone());
+    let insert = move || {
+        let is_new = map.insert(&key(next()), &[7; VALUE_BYTES]).expect("the home is there");
+        assert!(!is_new, "the key is there");
+    };
+    Figure::new("ddss", "map-insert", VALUE_BYTES, path, repeated(cluster, insert))
+}
+
 fn map_get_many(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
     let (mut next, map) = (numbers(), map.clone());
     let get = move || {
@@ -172,7 +182,20 @@ fn redis_gets(bench: &Bench) -> Vec<Figure> {
     for number in 0..KEYS {
         filler.set(&key(number), &[7; VALUE_BYTES]).expect("the server serves");
     }
-    [1, WINDOW].map(|together| redis_get(&server, connect(), together)).into()
+    let mut figures = Vec::from([1, WINDOW].map(|together| redis_get(&server, connect(), together)));
+    figures.push(redis_set(&server, filler));
+    figures
+}
+
+fn redis_set(server: &Rc<RefCell<RedisServer>>, mut client: RedisClient) -> Figure {
+    let (mut next, server) = (numbers(), Rc::clone(server));
+    let set = move || {
+        // The server lives as long as its figures.
+        let _ = &server;
+        client.set(&key(next()), &[7; VALUE_BYTES]).expect("the server serves");
+    };
+    let trip = Repeated { cluster: None, operations: 1, act: set };
+    Figure::new("redis", "map-insert", VALUE_BYTES, "tcp-lo/block/t1", trip)
 }
 
 fn redis_get(server: &Rc<RefCell<RedisServer>>, mut client: RedisClient, together: usize) -> Figure {
@@ -195,6 +218,7 @@ fn near_records(bench: &mut Bench) {
     let (table, map) = fill(&client, &client);
     let mut figures = vec![record_get(&cluster, table, "near/spin/t1"), map_get(&cluster, &map, "near/spin/t1")];
     figures.push(map_get_many(&cluster, &map, "near/spin/t1"));
+    figures.push(map_insert(&cluster, &map, "near/spin/t1"));
     figures.extend(redis_gets(bench));
     bench.family(seqlock_copy(VALUE_BYTES), figures);
 }
@@ -217,6 +241,7 @@ fn far_records(bench: &mut Bench) {
     let mut figures = vec![record_get(cluster, table.clone(), "tcp-lo/auto/t1").note(note)];
     figures.push(map_get(cluster, map, "tcp-lo/auto/t1"));
     figures.push(map_get_many(cluster, map, "tcp-lo/auto/t1"));
+    figures.push(map_insert(cluster, map, "tcp-lo/auto/t1"));
     figures.extend(redis_gets(bench));
     bench.family(tcp_ping_pong(bench.cores, Wait::Spin, VALUE_BYTES, 1), figures);
 }

@@ -12,13 +12,12 @@ use ddss::{Client, Strategy};
 use hdrhistogram::Histogram;
 
 use super::Cluster;
+use super::cluster::CALL_MAX;
 use super::many_clients::{Share, place, summary, thread_time};
 use crate::harness::{Cores, StandaloneResult};
 
 /// The argument that makes a program a member.
 const FLAG: &str = "--member";
-/// Deadline of calls: a slower call counts as lost.
-pub(super) const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// Clients to start.
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ const PORT: u16 = 7400;
 /// Bytes for segments of one daemon.
 const POOL_BYTES: u64 = 16 << 20;
 /// Deadline of calls, longer than any measured call: a call that ends by its deadline is no figure.
-const CALL_MAX: Duration = Duration::from_secs(60);
+pub(super) const CALL_MAX: Duration = Duration::from_secs(60);
 /// Time limit for two nodes to connect.
 const MEET_MAX: Duration = Duration::from_secs(20);
 

@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Cluster;
-use super::client_processes::CALL_MAX;
+use super::cluster::CALL_MAX;
 use crate::harness::{Cores, ExtraColumns, Sample, StandaloneResult, pin};
 
 /// Arena of one client: its calls carry no bytes.

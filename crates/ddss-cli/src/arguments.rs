@@ -112,12 +112,14 @@ pub(crate) enum Command {
     /// Measure this machine: calls under each strategy, local and remote gets and puts
     #[command(after_help = examples::BENCH)]
     Bench(BenchOptions),
-    /// Run a program whose connections inside this node use shared memory
+    /// Run a program whose connections use shared memory or the wire
     #[command(after_help = examples::RUN)]
     Run(RunOptions),
     /// List the streams of programs under `ddss run`, with transport and reason
     #[command(after_help = examples::STREAMS)]
     Streams,
+    #[command(hide = true)]
+    StreamPump(PumpOptions),
     /// Create a cluster, add nodes and remove them
     #[command(subcommand, after_help = examples::CLUSTER)]
     Cluster(ClusterCommand),
@@ -216,10 +218,18 @@ pub(crate) struct DaemonOptions {
     pub(crate) dir: Option<PathBuf>,
 }
 
+/// Options of the hidden command of the pump.
+#[derive(Args, Debug)]
+pub(crate) struct PumpOptions {
+    /// Start the pump as a process of its own, and end
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
 /// Program to run with the preload library.
 #[derive(Args, Debug)]
 pub(crate) struct RunOptions {
-    /// File with rules: which connections use shared memory
+    /// File with rules: which connections use shared memory, TCP or the wire
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Longest spin before a thread sleeps, in microseconds; 0 never spins

@@ -149,7 +149,8 @@ Examples:
   ddss run --rules streams.rules -- nginx
 
 A connection uses shared memory if both of its programs run so, under one user.
-All others stay plain TCP. Static, setuid and Go programs stay on TCP.";
+All others stay plain TCP, or go on the wire if a rule of both sides says so.
+Static, setuid and Go programs stay on TCP.";
 
 pub(crate) const STREAMS: &str = "\
 Examples:

@@ -110,6 +110,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Run(_) if json => Err(CommandError::NoJsonOutput),
         Command::Run(options) => commands::streams::run(options),
         Command::Streams => commands::streams::list(json),
+        Command::StreamPump(options) => commands::streams::pump(options),
         Command::Trace(options) => commands::trace::run(options, json),
         Command::Status(place) => commands::status::run(place, json),
         Command::Nodes(place) => commands::cluster::nodes(place, json),

@@ -6,6 +6,7 @@ use crate::model::coherence::Model;
 use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
 use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
+use crate::request::entry_change::EntryChange;
 use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{ClientId, SegmentId, Version};
 use arrayvec::ArrayVec;
@@ -156,7 +157,16 @@ impl Reader<'_> {
     }
     pub(crate) fn conditions(&mut self) -> Result<PutConditions, Failure> {
         let (version, token) = (self.option()?.map(Version), self.option()?.map(LockToken));
-        Ok(PutConditions { version, token, requested_model: self.model()? })
+        Ok(PutConditions { version, token, requested_model: self.model()?, entry: None })
+    }
+    /// Reads the conditions of a put of one segment, which may change an entry of a map.
+    pub(crate) fn put_conditions(&mut self) -> Result<PutConditions, Failure> {
+        let conditions = self.conditions()?;
+        let entry = match (self.u8()?, self.u16()?, self.u32()?) {
+            (0, 0, 0) => None,
+            (kind, key_bytes, value_bytes) => Some(EntryChange::from_parts(kind, key_bytes, value_bytes)?),
+        };
+        Ok(PutConditions { entry, ..conditions })
     }
     pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
         match self.u8()? {

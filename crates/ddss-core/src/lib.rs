@@ -48,6 +48,7 @@ pub use failure::{Failure, Outcome};
 pub use ids::{ChannelId, ClientId, NodeId, RequestId, SegmentId, Timestamp, Version};
 pub use limit::Limit;
 pub use model::address::{OWN_AREA, area_of, offset_of};
+pub use model::bucket::{BucketLayout, BucketLink, BucketSearch, SlotWord};
 pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
 pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};
@@ -56,6 +57,7 @@ pub use model::table::{RecordPlace, TableLayout};
 pub use peer::hello::{HelloError, PeerHello};
 pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, SegmentInfo};
 pub use request::completion::{Completion, OpenedSegment};
+pub use request::entry_change::{EntryChange, EntryChangeKind, EntryState};
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,

@@ -7,9 +7,9 @@ use ddss_stream::{Decision, Descriptor, Endpoint, Native, Reason, UserMemory};
 use rustix::io::Errno;
 use rustix::net::{SocketType, ipproto, sockopt};
 
-use crate::rules::{self, End};
+use crate::rules::{self, Choice, End};
 use crate::sys::errno;
-use crate::{descriptor_table, epoll, io_uring};
+use crate::{descriptor_table, epoll, io_uring, wire};
 
 /// Flags of `recv` and `send` that concern the kernel's own queues.
 const KERNEL_ONLY: i32 = libc::MSG_OOB | libc::MSG_ERRQUEUE;
@@ -99,17 +99,38 @@ pub(crate) fn stay_on_tcp(endpoint: &Endpoint, socket: RawFd) -> bool {
     is_plain
 }
 
+/// Returns true for a TCP socket.
+fn is_tcp(socket: Descriptor) -> bool {
+    sockopt::socket_type(socket) == Ok(SocketType::STREAM) && sockopt::socket_protocol(socket) == Ok(Some(ipproto::TCP))
+}
+
 /// Prepares a connection before the kernel connects it.
-pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
-    if io_uring::is_used() {
-        return false;
-    }
+pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> Preparation {
     let descriptor = Descriptor(socket);
-    let is_tcp = sockopt::socket_type(descriptor) == Ok(SocketType::STREAM)
-        && sockopt::socket_protocol(descriptor) == Ok(Some(ipproto::TCP));
-    if !is_tcp || !is_own_address(destination.ip()) || !rules::allow(End::Connect, destination) {
-        return false;
+    match rules::choice(End::Connect, destination) {
+        Choice::Wire if is_tcp(descriptor) => return Preparation::Wire,
+        Choice::SameNode if !io_uring::is_used() => {}
+        _ => return Preparation::None,
     }
+    if is_tcp(descriptor) && is_own_address(destination.ip()) && prepare_same_node(socket, destination) {
+        return Preparation::SameNode;
+    }
+    Preparation::None
+}
+
+/// Preparation of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preparation {
+    /// The connection is the kernel's.
+    None,
+    /// It may leave TCP for shared memory.
+    SameNode,
+    /// Once it is there, the pump carries it.
+    Wire,
+}
+
+fn prepare_same_node(socket: RawFd, destination: SocketAddr) -> bool {
+    let descriptor = Descriptor(socket);
     let Some(endpoint) = Endpoint::connecting(descriptor, destination) else { return false };
     epoll::learn(socket, &endpoint);
     descriptor_table::insert_stream(socket, endpoint)
@@ -117,14 +138,16 @@ pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> bool {
 
 /// Prepares an accepted connection.
 pub(crate) fn after_accept(socket: RawFd) {
-    if io_uring::is_used() {
-        return;
-    }
     let descriptor = Descriptor(socket);
     let own = rustix::net::getsockname(descriptor).ok().and_then(|own| SocketAddr::try_from(own).ok());
-    let is_allowed = own.is_some_and(|own| rules::allow(End::Listen, own));
-    if is_allowed && let Some(endpoint) = Endpoint::accepted(descriptor) {
-        descriptor_table::insert_stream(socket, endpoint);
+    match own.map(|own| rules::choice(End::Listen, own)) {
+        Some(Choice::Wire) if is_tcp(descriptor) => wire::carry(socket, End::Listen),
+        Some(Choice::SameNode) if !io_uring::is_used() => {
+            if let Some(endpoint) = Endpoint::accepted(descriptor) {
+                descriptor_table::insert_stream(socket, endpoint);
+            }
+        }
+        _ => (),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Rules of the administrator: the first match decides.
 //!
 //! ```text
-//! # use auto|same|tcp  listen|connect  PROGRAM  ADDRESS[/PREFIX]:PORTS
+//! # use auto|same|tcp|wire  listen|connect  PROGRAM  ADDRESS[/PREFIX]:PORTS
 //! use tcp   connect  *            *:5432
 //! use auto  listen   redis-*      127.0.0.0/8:6379-6389
+//! use wire  connect  curl         10.0.0.0/8:*
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,9 +22,19 @@ pub(crate) enum End {
     Connect,
 }
 
+/// Transport that a rule chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    /// Shared memory if both ends have the library and are on this node, else TCP.
+    SameNode,
+    Tcp,
+    /// The Sockets Direct Protocol on TCP, carried by the pump.
+    Wire,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rule {
-    uses_memory: bool,
+    choice: Choice,
     end: End,
     program: String,
     network: Option<(IpAddr, u8)>,
@@ -47,15 +58,15 @@ pub(crate) fn load() {
         // A rule that is not understood may be one that forbids: nothing is shared then.
         crate::sys::report(&format!("ddss-preload: rules: {wrong}; every connection stays on tcp\n"));
         vec![
-            Rule { uses_memory: false, end: End::Listen, program: "*".into(), network: None, ports: (0, u16::MAX) },
-            Rule { uses_memory: false, end: End::Connect, program: "*".into(), network: None, ports: (0, u16::MAX) },
+            Rule { choice: Choice::Tcp, end: End::Listen, program: "*".into(), network: None, ports: (0, u16::MAX) },
+            Rule { choice: Choice::Tcp, end: End::Connect, program: "*".into(), network: None, ports: (0, u16::MAX) },
         ]
     });
     let _ = RULES.set(rules.into_iter().filter(|rule| matches(&rule.program, &program)).collect());
 }
 
-/// Returns true if a connection may use shared memory.
-pub(crate) fn allow(end: End, address: SocketAddr) -> bool {
+/// Returns the transport of a connection.
+pub(crate) fn choice(end: End, address: SocketAddr) -> Choice {
     let rules = RULES.get().map(Vec::as_slice).unwrap_or_default();
     let ip = address.ip().to_canonical();
     let found = rules.iter().find(|rule| {
@@ -63,7 +74,7 @@ pub(crate) fn allow(end: End, address: SocketAddr) -> bool {
             && (rule.ports.0..=rule.ports.1).contains(&address.port())
             && rule.network.is_none_or(|(network, prefix)| is_inside(ip, network, prefix))
     });
-    found.is_none_or(|rule| rule.uses_memory)
+    found.map_or(Choice::SameNode, |rule| rule.choice)
 }
 
 fn parse(text: &str) -> Result<Vec<Rule>, String> {
@@ -77,9 +88,10 @@ fn parse_rule(line: &str) -> Option<Rule> {
     if words.next()? != "use" {
         return None;
     }
-    let uses_memory = match words.next()? {
-        "auto" | "same" => true,
-        "tcp" => false,
+    let choice = match words.next()? {
+        "auto" | "same" => Choice::SameNode,
+        "tcp" => Choice::Tcp,
+        "wire" => Choice::Wire,
         _ => return None,
     };
     let end = match words.next()? {
@@ -109,7 +121,7 @@ fn parse_rule(line: &str) -> Option<Rule> {
             (first.parse().ok()?, last.parse().ok()?)
         }
     };
-    Some(Rule { uses_memory, end, program, network, ports })
+    Some(Rule { choice, end, program, network, ports })
 }
 
 fn is_inside(ip: IpAddr, network: IpAddr, prefix: u8) -> bool {

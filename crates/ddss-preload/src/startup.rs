@@ -4,13 +4,16 @@ use std::os::fd::RawFd;
 
 use ddss_stream::{Descriptor, Endpoint};
 
-use crate::{descriptor_table, rules, sys};
+use crate::{descriptor_table, rules, sys, wire};
 
 /// Longest spin in microseconds.
 const SPIN_VARIABLE: &str = "DDSS_STREAMS_SPIN_US";
 
 /// Calls before an offer; tests set it to 1.
 const OFFER_VARIABLE: &str = "DDSS_STREAMS_OFFER_AFTER";
+
+/// Name of the pump that carries connections on the wire.
+const PUMP_VARIABLE: &str = "DDSS_STREAMS_PUMP";
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
@@ -26,6 +29,9 @@ pub(crate) fn start() {
         ddss_stream::set_offer_after(calls);
     }
     rules::load();
+    if let Ok(name) = std::env::var(PUMP_VARIABLE) {
+        wire::find_pump(&name);
+    }
     adopt_inherited();
     ddss_stream::init();
 }

@@ -27,7 +27,8 @@ mod round_trips;
 
 pub use capacity_model::{Costs, Load, LoadResult, simulate_load};
 pub use check::{
-    CriticalSection, History, MutexChecker, Observation, OperationKind, Step, TimestampChecker, find_linear_order,
+    BucketView, CriticalSection, EntryCall, History, MapChecker, MutexChecker, Observation, OperationKind, Step,
+    TimestampChecker, find_linear_order,
 };
 pub use cluster::simulator::run;
 pub use load::scenario::{EnginePath, Report, Scenario};

@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 23] {
+fn numbers(report: &Report) -> [(&'static str, u64); 25] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -56,6 +56,8 @@ fn numbers(report: &Report) -> [(&'static str, u64); 23] {
         ("under_lock", report.sections),
         ("large_puts", report.large_puts),
         ("large_puts_undone", report.large_puts_undone),
+        ("row_calls", report.row_calls),
+        ("entry_changes", report.entry_changes),
         ("windows_searched", report.searched),
     ]
 }

@@ -3,9 +3,9 @@
 
 use crate::cluster::network::Event;
 use crate::cluster::simulator::Simulator;
-use crate::load::calls::{HeldLock, Kind, Target};
+use crate::load::calls::{Content, HeldLock, Kind, Target};
 use crate::load::scenario::Scenario;
-use ddss_core::{Completion, LockToken, Model, Outcome};
+use ddss_core::{Completion, EntryChangeKind, EntryState, LockToken, Model, Outcome};
 
 const HOP_US: u64 = 100;
 const PATIENCE_US: u32 = 100_000_000;
@@ -74,7 +74,7 @@ fn remote_calls_take_the_minimum_of_round_trips() {
         if model != Model::Version {
             assert_eq!(ask(&mut world, node, 0, Kind::PutMany, target).1, 2, "several puts under {model:?}");
         }
-        let newest = world.newest(target.id);
+        let newest = world.newest(&target);
         assert_eq!(ask(&mut world, node, 0, Kind::PutIf(newest), target).1, 2);
         assert_eq!(ask(&mut world, node, 0, Kind::Stat, target).1, 2);
         let counter = world.targets[0];
@@ -83,6 +83,61 @@ fn remote_calls_take_the_minimum_of_round_trips() {
         let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
         let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
         assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
+    }
+}
+
+#[test]
+fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
+    // If this broke, each insert from another node would read the bucket first.
+    let mut world = world(2, 2);
+    let map = *world.targets.iter().find(|target| target.content == Content::Bucket).expect("one table is a map");
+    let home = usize::from(map.id.home().0) - 1;
+    let (target, far) = (map.with_row(1), 1 - home);
+    for (node, hops) in [(far, 2), (home, 0)] {
+        for (kind, state) in [
+            (EntryChangeKind::Insert, EntryState::Absent),
+            (EntryChangeKind::Insert, EntryState::Present),
+            (EntryChangeKind::Write, EntryState::Present),
+            (EntryChangeKind::Remove, EntryState::Present),
+            (EntryChangeKind::Remove, EntryState::Absent),
+            (EntryChangeKind::Write, EntryState::Absent),
+            (EntryChangeKind::Remove, EntryState::Present),
+        ] {
+            let (completion, took) = ask(&mut world, node, 0, Kind::ChangeEntry(kind, 3), target);
+            let word = u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]));
+            assert_eq!((EntryState::of_word(word), took), (state, hops), "{kind:?} at node {node}");
+        }
+    }
+    assert_eq!(world.newest(&target), 10, "each node made five changes");
+    // The slots of a bucket, and one key more.
+    let slots = Target::bucket_layout().slots as u64;
+    for key in 0..=slots {
+        let change = Kind::ChangeEntry(EntryChangeKind::Insert, 3 * key);
+        let (completion, took) = ask(&mut world, far, 0, change, target);
+        let state = if key < slots { EntryState::Absent } else { EntryState::Elsewhere };
+        assert_eq!((completion.data[0], took), (state as u8, 2), "key {key}");
+    }
+    assert_eq!(world.newest(&target), 10 + slots, "a full bucket is not changed");
+    assert_eq!(world.maps.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn calls_of_a_row_take_one_round_trip() {
+    for model in [Model::Strict, Model::Write] {
+        let mut world = world(2, 2);
+        let is_it = |target: &&Target| target.row.is_some() && target.model == model;
+        let table = *world.targets.iter().find(is_it).expect("a table has that model");
+        let (row, far) = (table.with_row(2), usize::from(table.id.home().0) % 2);
+        // The first get fetches the metadata of the segment.
+        ask(&mut world, far, 0, Kind::Get, row);
+        for (version, kind) in [Kind::Put, Kind::PutMany, Kind::PutIf(2), Kind::Get, Kind::GetMany].iter().enumerate() {
+            let (completion, hops) = ask(&mut world, far, 0, *kind, row);
+            assert_eq!((completion.version.0, hops), ((version as u64 + 1).min(3), 2), "{kind:?} under {model:?}");
+        }
+        let counter = table.with_row(0);
+        assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).1, 2);
+        assert_eq!(ask(&mut world, far, 0, Kind::Await(0), counter).1, 2, "a version that is there already");
+        assert_eq!((world.newest(&row), world.newest(&counter)), (3, 1));
     }
 }
 
@@ -242,7 +297,7 @@ fn only_calls_that_respect_locks_wait_for_a_holder() {
             assert_eq!(asking, (!waits).then_some(far_hops), "a get that asks for as much as Write {told}");
             let asking = beside_a_holder(&mut world, holder, node, Kind::GetAsking(Model::Strict), target);
             assert_eq!(asking, None, "a get that asks for Strict {told}");
-            let named = Kind::PutIf(world.newest(target.id));
+            let named = Kind::PutIf(world.newest(&target));
             let put = if model == Model::Version { named } else { Kind::Put };
             let put = beside_a_holder(&mut world, holder, node, put, target);
             let free = matches!(model, Model::Null | Model::Read);
@@ -257,7 +312,7 @@ fn waiting_for_a_version_costs_one_request_and_one_reply() {
     let (target, far) = remote(&world, Model::Write);
     let home = 1 - far;
     ask(&mut world, far, 0, Kind::Get, target);
-    let newest = world.newest(target.id);
+    let newest = world.newest(&target);
     assert_eq!(world.network.under_way(), 0);
     world.ask_for(far, 0, Kind::Await(newest), target, PATIENCE_US);
     assert_eq!(world.network.under_way(), 1, "one there");
@@ -288,7 +343,7 @@ fn late_reply_is_dropped_and_counted() {
         let counters = world.nodes[far].engine.counters();
         (counters.timeouts, counters.stale)
     };
-    let ((timeouts, stale), version) = (counters(&world), world.newest(counter.id));
+    let ((timeouts, stale), version) = (counters(&world), world.newest(&counter));
     // The reply takes two hops; the clock is checked before.
     world.ask_for(far, 0, Kind::Add, counter, HOP_US as u32 * 3 / 2);
     let asked_us = world.now_us;
@@ -301,7 +356,7 @@ fn late_reply_is_dropped_and_counted() {
     while world.now_us < asked_us + 3 * HOP_US {
         assert!(world.step());
     }
-    assert_eq!((counters(&world), world.newest(counter.id)), ((timeouts + 1, stale + 1), version + 1));
+    assert_eq!((counters(&world), world.newest(&counter)), ((timeouts + 1, stale + 1), version + 1));
     // The next call gets its own reply.
     assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).0.version.0, version + 2);
     assert_eq!(counters(&world), (timeouts + 1, stale + 1));

@@ -67,6 +67,7 @@ each_bug_is_found! {
     deaf_clock_is_found: DeafClock,
     unmarked_commit_is_found: UnmarkedCommit,
     ungated_commit_is_found: UngatedCommit,
+    entry_twice_is_found: EntryTwice,
 }
 
 // Otherwise an abandoned lock could block its segment forever.

@@ -6,7 +6,7 @@
 //!
 //! The main types are [`Stream`] and [`Listener`], used as `TcpStream` and `TcpListener` are; a [`TransportPolicy`] chooses the transport, and
 //! [`Stream::reason`] explains it. The feature `tokio` adds `AsyncStream` and `AsyncListener`. [`Endpoint`] is one end by its descriptor; the
-//! preload library `ddss-preload` maps libc's calls to it. [`wire`] has the streams between nodes.
+//! preload library `ddss-preload` maps libc's calls to it. [`wire`] has the streams between nodes, [`pump`] those of unmodified programs.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -42,6 +42,8 @@ pub mod limits;
 mod loom_cell;
 #[cfg(loom)]
 pub mod loom_model;
+#[cfg(not(loom))]
+pub mod pump;
 #[cfg(not(loom))]
 mod reason;
 #[cfg(not(loom))]

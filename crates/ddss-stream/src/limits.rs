@@ -55,6 +55,33 @@ pub const LINGER_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of private data in a start frame of MPA.
 pub const PRIVATE_DATA_MAX: usize = 512;
 
+/// Silence of an accepted connection after which a pump takes its peer for one without the wire, once the program has something to say.
+pub const PUMP_HELLO_WAIT: Duration = Duration::from_secs(2);
+/// Longest time for the plain connection to a peer that does not speak the wire.
+pub const PUMP_CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Longest time in which a program takes the rest of a broken connection before it is reset.
+pub const PUMP_BREAK_MAX: Duration = Duration::from_secs(1);
+/// Longest time that a peer goes on after the program has closed its end, as TCP's.
+pub const PUMP_ORPHAN_MAX: Duration = Duration::from_secs(60);
+/// Longest connect of a non-blocking socket that a rule puts on the wire. Beyond it the connection stays on TCP.
+pub const PUMP_DIAL_MAX: Duration = Duration::from_secs(1);
+/// Moves of one connection before others get their turn.
+pub const PUMP_ROUNDS_MAX: usize = 16;
+/// Connections of a pump.
+pub const PUMP_CONNECTIONS_MAX: usize = 16_000;
+/// Program images of a pump.
+pub const PUMP_CONTROLS_MAX: usize = 4096;
+/// Connections that a pump takes from one program image in one turn.
+pub const PUMP_HANDOVERS_MAX: usize = 128;
+/// Events that one wait of a pump returns.
+pub const PUMP_EVENTS: usize = 256;
+/// Send buffer that a program's end asks for.
+pub const PUMP_SEND_BUFFER_BYTES: usize = 256 << 10;
+/// Send buffer below which a connection stays on TCP: a quarter of it is more than the largest piece of memory of one call.
+pub const PUMP_SEND_BUFFER_MIN: usize = 320 << 10;
+/// Bytes that a pump moves at once.
+pub const PUMP_SCRATCH_BYTES: usize = 64 << 10;
+
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(WRITABLE_BYTES <= RING_BYTES);
 const _: () = assert!(WIRE_READ_MAX <= WIRE_ADVERTISED_MAX && WIRE_ADVERTISED_MAX <= u32::MAX as usize);

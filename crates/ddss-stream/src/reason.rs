@@ -27,13 +27,19 @@ pub enum Reason {
     IoUring = 9,
     /// The program chose the Sockets Direct Protocol.
     Wire = 10,
+    /// A rule chose the Sockets Direct Protocol.
+    WireRule = 11,
+    /// A rule chose the Sockets Direct Protocol, and the peer does not speak it.
+    NoWire = 12,
+    /// A rule chose the Sockets Direct Protocol, and the program has no pump that could carry it.
+    NoPump = 13,
 }
 
 impl Reason {
     /// Returns the reason with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 11] = [
+        const ALL: [Reason; 14] = [
             Reason::Undecided,
             Reason::SharedMemory,
             Reason::Offered,
@@ -45,6 +51,9 @@ impl Reason {
             Reason::Bypassed,
             Reason::IoUring,
             Reason::Wire,
+            Reason::WireRule,
+            Reason::NoWire,
+            Reason::NoPump,
         ];
         ALL.get(number as usize).copied()
     }
@@ -64,6 +73,9 @@ impl Reason {
             Self::Bypassed => "reset: the peer wrote past its library",
             Self::IoUring => "the program uses io_uring",
             Self::Wire => "the program chose the wire",
+            Self::WireRule => "a rule chose the wire",
+            Self::NoWire => "the peer does not speak the wire",
+            Self::NoPump => "a rule says wire, and no pump is there",
         }
     }
 }

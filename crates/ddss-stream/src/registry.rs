@@ -13,6 +13,7 @@ use std::path::Path;
 
 use crate::endpoint;
 use crate::reason::Reason;
+use crate::stream::Transport;
 use crate::sys::{SLOTS, Shared};
 
 /// Link text of a memory file with a table.
@@ -30,8 +31,8 @@ pub struct StreamRow {
     pub connector: SocketAddr,
     /// Address of the accepting end.
     pub acceptor: SocketAddr,
-    /// True if this end uses shared memory.
-    pub is_shared: bool,
+    /// Transport at this moment.
+    pub transport: Transport,
     /// Reason for the transport.
     pub reason: Reason,
     /// Bytes received over TCP before the stream left it or stayed on it.
@@ -88,7 +89,11 @@ fn row(entry: &[u8]) -> Option<StreamRow> {
         is_acceptor: word(offset_of!(Shared, side))? == endpoint::ACCEPTOR,
         connector: address(0, ports >> 16)?,
         acceptor: address(1, ports & 0xffff)?,
-        is_shared: state == endpoint::SHARED,
+        transport: match state {
+            endpoint::SHARED => Transport::SameNode,
+            endpoint::WIRE => Transport::Wire,
+            _ => Transport::Tcp,
+        },
         reason: Reason::from_number(word(offset_of!(Shared, reason))?)?,
         tcp_read: long(offset_of!(Shared, tcp_read))?,
         tcp_written: long(offset_of!(Shared, tcp_written))?,

@@ -137,15 +137,20 @@ mod tests {
         assert_eq!(same_build_as(Path::new("/elsewhere/checked/deps/a")), ["--profile", "checked"]);
     }
 
-    /// Arguments with which `scripts/test` builds the workspace.
-    const WORKSPACE: &[&str] =
-        &["--workspace", "--bins", "--examples", "--lib", "--features", "ddss-cli/rdma,ddssd/rdma"];
+    /// Arguments with which `scripts/test` builds the workspace. With other features cargo would compile it all again.
+    fn workspace() -> Vec<String> {
+        let script = fs::read_to_string(workspace_root().join("scripts/features.sh")).unwrap();
+        let features = script.lines().find_map(|line| line.strip_prefix("features=(--features ")?.strip_suffix(')'));
+        ["--workspace", "--bins", "--examples", "--lib", "--features", features.unwrap()].map(str::to_owned).to_vec()
+    }
 
     // If this failed, no test could start a program of the workspace.
     #[test]
     fn cli_binary_is_built_and_found() {
         let is_prebuilt = env::var_os("DDSS_BIN_DIR").is_some();
-        let built = build(if is_prebuilt { WORKSPACE } else { PROGRAMS }).unwrap();
+        let workspace = workspace();
+        let workspace: Vec<&str> = workspace.iter().map(String::as_str).collect();
+        let built = build(if is_prebuilt { &workspace } else { PROGRAMS }).unwrap();
         let path = binary("ddss").unwrap();
         assert!(path.is_file() && built["ddss"] == path, "{} and {}", path.display(), built["ddss"].display());
         let missing = binary("no-such-program");

@@ -64,3 +64,11 @@ all_tests!(
         config.fence_reads = Some(!is_soft_iwarp());
     })
 );
+
+#[test]
+fn endpoint_carries_messages_and_borrowed_memory_over_adapters() {
+    let mut adapters = adapters!(|_| {});
+    let (here, there) = (adapters.fabric(), adapters.fabric());
+    let address = adapters.address();
+    suite::endpoint::endpoint_carries_messages_and_borrowed_memory(here, there, address);
+}

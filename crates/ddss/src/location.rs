@@ -79,7 +79,7 @@ impl SegmentLocation {
         // Delta and Temporal set no condition for a put.
         let requested_model =
             self.requested_model.filter(|model| !matches!(model, Model::Delta(_) | Model::Temporal(_)));
-        PutConditions { version, token, requested_model }
+        PutConditions { version, token, requested_model, entry: None }
     }
 
     /// Returns offset and length of a range to read.

@@ -32,6 +32,8 @@ pub(crate) struct CallPlan<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Outgoing<'a> {
     Bytes(&'a [u8]),
+    /// Pieces that go back to back.
+    Pieces(&'a [&'a [u8]]),
     /// A table of ranges and, from the next slot on, their bytes.
     Parts(&'a Ranges, &'a [(u64, &'a [u8])]),
 }
@@ -41,6 +43,7 @@ impl Outgoing<'_> {
     fn bytes(&self) -> usize {
         match self {
             Outgoing::Bytes(bytes) => bytes.len(),
+            Outgoing::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
             Outgoing::Parts(ranges, _) => list_bytes(ranges),
         }
     }
@@ -49,6 +52,13 @@ impl Outgoing<'_> {
         let write = |at, bytes| arena.write(at, bytes).expect(INSIDE);
         match self {
             Outgoing::Bytes(bytes) => write(at, bytes),
+            Outgoing::Pieces(pieces) => {
+                let mut at = at;
+                for piece in pieces {
+                    write(at, piece);
+                    at += piece.len();
+                }
+            }
             Outgoing::Parts(ranges, parts) => {
                 let table = ranges.encode();
                 write(at, &table);

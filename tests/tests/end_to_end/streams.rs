@@ -17,6 +17,7 @@ use ddss_testkit::{binary, preload_library, skipped};
 mod bypass;
 mod calls;
 mod campaign;
+mod pump;
 mod wire;
 
 /// Variable with the part that a child takes.
@@ -139,6 +140,9 @@ fn act(part: &str, mut stream: TcpStream) {
     let is_connector = std::env::var_os(PORT).is_some();
     if part != "resume" {
         exchange(&mut stream, is_connector);
+    }
+    if let Some(part) = part.strip_prefix("wire_") {
+        return pump::act(part, stream);
     }
     let shared = std::fs::read_to_string("/proc/self/maps").unwrap().contains("/memfd:ddss-stream ");
     match part {

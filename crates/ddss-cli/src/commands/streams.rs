@@ -1,17 +1,24 @@
-//! The commands `run` and `streams`: unmodified programs on streams in shared memory.
+//! The commands `run` and `streams`: unmodified programs on streams in shared memory and on the wire.
 
-use crate::arguments::RunOptions;
+use crate::arguments::{PumpOptions, RunOptions};
 use crate::commands::clients::program;
 use crate::error::CommandError;
 use crate::output::table::{Table, format_bytes};
+use ddss_stream::Transport;
+use ddss_stream::pump::Pump;
+use rustix::process::{Resource, Rlimit};
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// File name of the preload library.
 const LIBRARY: &str = "libddss_preload.so";
+/// Time without a program and a connection after which a pump ends: longer than a program needs to start.
+const PUMP_IDLE_MAX: Duration = Duration::from_secs(30);
 /// Variable with the libraries that the loader loads first.
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -30,6 +37,9 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), CommandError> {
     command.args(arguments).env(PRELOAD, preload);
     if let Some(rules) = &options.rules {
         let rules = rules.canonicalize().map_err(CommandError::file("read the rules in", rules))?;
+        if names_wire(&rules)? {
+            command.env("DDSS_STREAMS_PUMP", start_pump()?);
+        }
         command.env("DDSS_STREAMS_RULES", rules);
     }
     if let Some(spin) = options.spin {
@@ -37,6 +47,61 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), CommandError> {
     }
     let failed = command.exec();
     Err(CommandError::File { tried: "run", path: PathBuf::from(name), source: failed })
+}
+
+/// Returns true if a rule of the file chooses the wire.
+fn names_wire(rules: &Path) -> Result<bool, CommandError> {
+    let text = std::fs::read_to_string(rules).map_err(CommandError::file("read the rules in", rules))?;
+    Ok(text.lines().any(|line| line.split_whitespace().take(2).eq(["use", "wire"])))
+}
+
+/// Starts a pump that is no child of the program, and returns its name.
+fn start_pump() -> Result<String, CommandError> {
+    let own = std::env::current_exe().map_err(CommandError::system("find this program"))?;
+    let started = Command::new(own)
+        .args(["stream-pump", "--detach"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(CommandError::system("start the pump of the wire"))?;
+    let name = String::from_utf8(started.stdout).unwrap_or_default().trim_end().to_owned();
+    if !started.status.success() || name.is_empty() {
+        return Err(CommandError::Refused("the pump of the wire did not start: run without the rule".to_owned()));
+    }
+    Ok(name)
+}
+
+/// Carries streams of unmodified programs on the wire, or starts a process that does.
+pub(crate) fn pump(options: &PumpOptions) -> Result<(), CommandError> {
+    if options.detach {
+        return detach_pump();
+    }
+    // Signals of the program's terminal do not concern its pump: it ends with its last connection.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+    let limits = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
+    let mut pump = Pump::bind().map_err(CommandError::system("bind the pump of the wire"))?;
+    println!("{}", pump.name());
+    pump.run(PUMP_IDLE_MAX).map_err(CommandError::system("carry streams on the wire"))
+}
+
+/// Starts the pump below this process, which ends at once: the program gets no child that it does not know.
+fn detach_pump() -> Result<(), CommandError> {
+    let own = std::env::current_exe().map_err(CommandError::system("find this program"))?;
+    let mut pump = Command::new(own)
+        .arg("stream-pump")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(CommandError::system("start the pump of the wire"))?;
+    let mut name = String::new();
+    if let Some(output) = pump.stdout.take() {
+        BufReader::new(output).read_line(&mut name).map_err(CommandError::system("read the name of the pump"))?;
+    }
+    print!("{name}");
+    Ok(())
 }
 
 /// Returns the path of the preload library.
@@ -58,12 +123,16 @@ pub(crate) fn library(given: Option<&Path>) -> Result<PathBuf, CommandError> {
 pub(crate) fn list(json: bool) -> Result<(), CommandError> {
     let rows = ddss_stream::list();
     let end = |is_acceptor: bool| if is_acceptor { "accepted" } else { "connected" };
-    let transport = |is_shared: bool| if is_shared { "same-node" } else { "tcp" };
+    let transport = |transport: Transport| match transport {
+        Transport::SameNode => "same-node",
+        Transport::Wire => "wire",
+        _ => "tcp",
+    };
     if json {
         let rows = rows.iter().map(|row| {
             json!({ "pid": row.process, "program": program(row.process), "end": end(row.is_acceptor),
                 "connector": row.connector.to_string(), "acceptor": row.acceptor.to_string(),
-                "transport": transport(row.is_shared), "reason": row.reason.text(),
+                "transport": transport(row.transport), "reason": row.reason.text(),
                 "tcp_read": row.tcp_read, "tcp_written": row.tcp_written })
         });
         println!("{}", Value::Array(rows.collect()));
@@ -80,7 +149,7 @@ pub(crate) fn list(json: bool) -> Result<(), CommandError> {
             end(row.is_acceptor).to_owned(),
             row.connector.to_string(),
             row.acceptor.to_string(),
-            transport(row.is_shared).to_owned(),
+            transport(row.transport).to_owned(),
             row.reason.text().to_owned(),
             format_bytes(row.tcp_read),
             format_bytes(row.tcp_written),

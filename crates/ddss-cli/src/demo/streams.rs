@@ -185,7 +185,9 @@ fn measure_load(
     let (cpu_before, mut shared) = (server.cpu_seconds(), 0);
     let look = |elapsed: Duration| {
         if preload.is_some() && shared == 0 && elapsed > start_time {
-            let ours = |row: &&ddss_stream::StreamRow| row.is_shared && row.acceptor.port() == port;
+            let ours = |row: &&ddss_stream::StreamRow| {
+                row.transport == ddss_stream::Transport::SameNode && row.acceptor.port() == port
+            };
             shared = ddss_stream::list().iter().filter(ours).count();
         }
     };

@@ -6,6 +6,7 @@ use crate::model::record::Record;
 use crate::model::segment::{Header, Name};
 use crate::model::table::RecordPlace;
 use crate::peer::message::RemoteWindow;
+use crate::request::entry_change::EntryChange;
 use crate::request::operation::{ArenaRange, LockToken, Payload};
 use crate::{ChannelId, ClientId, Completion, Message, NodeId, SegmentId, Timestamp, Version};
 
@@ -261,6 +262,19 @@ pub enum Action {
         place: RecordPlace,
         /// Offset of the word, if one is wanted.
         word: Option<u64>,
+    },
+    /// Reads state word and timestamp of a bucket's record, and searches the bucket for the key that `source` begins
+    /// with. Answered with [`Engine::entry_found`](super::Engine::entry_found), before the next action. The source is
+    /// used again.
+    FindEntry {
+        /// Place of the record in the pool.
+        place: RecordPlace,
+        /// Offset of the bucket.
+        offset: u64,
+        /// Change whose entry is searched.
+        change: EntryChange,
+        /// Source of the slot's word and the key.
+        source: CommitSource,
     },
     /// Replaces bytes of one row of a table and advances its record's version, like [`Commit`](Self::Commit).
     CommitRecord {

@@ -64,6 +64,8 @@ pub enum Bug {
     StandingClock,
     /// A node ignores the clocks of its peers.
     DeafClock,
+    /// The home does not look for the key before it inserts one into a map.
+    EntryTwice,
     /// A get does not wait while the daemon writes a large value.
     UngatedCommit,
     /// A commit does not mark the segment before it writes; the executor of actions implements this bug.

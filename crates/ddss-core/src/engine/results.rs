@@ -3,7 +3,7 @@
 use crate::engine::config::Now;
 use crate::engine::engine::Engine;
 use crate::engine::ids::{ClaimId, ServedGetId, StepId};
-use crate::{Failure, Header, Message, NodeId, SegmentId, Timestamp};
+use crate::{BucketSearch, Failure, Header, Message, NodeId, SegmentId, Timestamp};
 
 impl Engine {
     /// Completes the creation of a segment: its memory is there, or cannot be had.
@@ -35,6 +35,13 @@ impl Engine {
     /// state word and timestamp, and the word that was asked for, or 0.
     pub fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
         self.home().record_read(state, timestamp, word);
+    }
+
+    /// Completes the change of an entry with what [`Action::FindEntry`](super::Action::FindEntry) found: the record's
+    /// state word and timestamp, and the result of the search; `None` if its source begins with no word of an entry. The
+    /// expiry of an entry is compared with `now`.
+    pub fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
+        self.home().entry_found(now, state, timestamp, found);
     }
 
     /// Handles the result of a claim.

@@ -206,7 +206,7 @@ pub enum Message {
         window: RemoteWindow,
     },
     /// Commits bytes: the tail, or what was written into staging memory before. With `ranges` the tail is their table,
-    /// and the bytes are staged.
+    /// and the bytes are staged. With the change of an entry the bytes go into a slot that the receiver finds.
     Put {
         /// Sender's number of the operation.
         step: u64,

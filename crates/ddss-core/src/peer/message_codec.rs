@@ -6,6 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::limits::{LIST_TEXT_BYTES_MAX, STAGING_BYTES};
 use crate::model::segment::PermissionUpdate;
 use crate::model::spec::Spec;
+use crate::request::entry_change::EntryChange;
 use crate::request::listing::Listing;
 use crate::request::operation::{AtomicOp, LockToken, Part, ReadOptions, UploadId};
 use crate::request::ranges::Ranges;
@@ -30,11 +31,13 @@ impl Message {
             }
             Message::Found { step, info, window } => out.u8(5).u64(step).info(&info).window(window),
             Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
+                let (kind, key_bytes, value_bytes) = conditions.entry.map_or((0, 0, 0), EntryChange::to_parts);
                 out.u8(6).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
                 out.u8(ranges)
                     .option(conditions.version.map(|version| version.0))
                     .option(conditions.token.map(|token| token.0));
-                out.model(conditions.requested_model).u32(timeout_us).bytes(tail)
+                out.model(conditions.requested_model).u8(kind).u16(key_bytes).u32(value_bytes);
+                out.u32(timeout_us).bytes(tail)
             }
             Message::Release { step, principal, segment } => {
                 out.u8(7).u64(step).identity(principal).u64(segment.to_bits())
@@ -149,7 +152,7 @@ impl Message {
                 length: input.u32()?,
                 staged: input.u64()?,
                 ranges: input.ranges()?,
-                conditions: input.conditions()?,
+                conditions: input.put_conditions()?,
                 timeout_us: input.u32()?,
             },
             7 => Message::Release { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
@@ -299,7 +302,9 @@ impl Message {
         let table = |ranges: u8| bytes == usize::from(ranges) * Ranges::ENTRY_BYTES;
         match *self {
             Message::Put { ranges: 0, staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
-            Message::Put { ranges, staged, length, .. } => table(ranges) && placed(staged, length),
+            Message::Put { ranges, staged, length, conditions, .. } => {
+                table(ranges) && placed(staged, length) && (ranges == 0 || conditions.entry.is_none())
+            }
             Message::UploadPart { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::UploadPart { staged, length, .. } => bytes == 0 && placed(staged, length),
             Message::Get { ranges, .. } => table(ranges),
@@ -322,6 +327,7 @@ mod tests {
     use crate::limits::MESSAGE_BYTES_MAX;
     use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
     use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
+    use crate::request::entry_change::EntryChangeKind;
     use crate::request::operation::{LockRequest, PutConditions};
     use crate::{Model, NodeId, SegmentId, Storage};
     use proptest::prelude::*;
@@ -348,7 +354,8 @@ mod tests {
         let in_a_file = SegmentInfo { copies: 1, storage: Storage::File, ..info };
         let table = SegmentInfo { copies: 1, history_len: 0, row_bytes: 512, ..info };
         let window = RemoteWindow { key: 1, base: 2, bytes: 3 };
-        let conditions = PutConditions { version: Some(Version(6)), token: None, requested_model: Some(Model::Strict) };
+        let conditions =
+            PutConditions { version: Some(Version(6)), token: None, requested_model: Some(Model::Strict), entry: None };
         let options = ReadOptions { requested_model: Some(Model::Delta(4)), version: Some(Version(8)) };
         let update = PermissionUpdate { mode: Some(0o640), owner: Some(principal) };
         let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
@@ -457,6 +464,22 @@ mod tests {
         let tail = [7; Message::PUT_BYTES_MAX];
         assert_eq!(Message::decode(&put.encode(CLOCK, &tail)), Ok((put, CLOCK, &tail[..])));
         assert_eq!(Message::decode(&put.encode(CLOCK, &tail[1..])), Err(Failure::Malformed));
+        let change = EntryChange { kind: EntryChangeKind::Remove, key_bytes: 1024, value_bytes: 65_536 };
+        let with_entry = |entry, ranges, staged| {
+            let conditions = PutConditions { entry, ..conditions };
+            Message::Put { step: 1, principal, segment, offset: 2, length, staged, ranges, conditions, timeout_us: 1 }
+        };
+        let entry_put = with_entry(Some(change), 0, staged);
+        assert_eq!(Message::decode(&entry_put.encode(CLOCK, &tail)), Ok((entry_put, CLOCK, &tail[..])));
+        let mut wrong = entry_put.encode(CLOCK, &tail);
+        let kind_at = wrong.len() - tail.len() - 11;
+        assert_eq!(wrong[kind_at], EntryChangeKind::Remove as u8);
+        wrong[kind_at] = 4;
+        assert_eq!(Message::decode(&wrong), Err(Failure::Malformed));
+        let table = [0; Ranges::ENTRY_BYTES];
+        assert!(Message::decode(&with_entry(None, 1, 4).encode(CLOCK, &table)).is_ok());
+        let several = with_entry(Some(change), 1, 4).encode(CLOCK, &table);
+        assert_eq!(Message::decode(&several), Err(Failure::Malformed), "an entry is one range");
     }
 
     proptest! {

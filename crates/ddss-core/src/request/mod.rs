@@ -1,8 +1,9 @@
 //! Protocol between a client and its daemon. `request.rs` and `completion.rs` define the ring entries, `operation.rs`
 //! the operations in them; `ranges.rs` and `listing.rs` define data in the arena. `inline_request.rs` recognises the
-//! most frequent entries.
+//! most frequent entries, and `entry_change.rs` defines changes of a map's entries.
 
 pub(crate) mod completion;
+pub(crate) mod entry_change;
 pub(crate) mod inline_request;
 pub(crate) mod listing;
 pub(crate) mod operation;

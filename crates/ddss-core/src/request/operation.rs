@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::coherence::Model;
 use crate::model::segment::PermissionUpdate;
+use crate::request::entry_change::EntryChange;
 use crate::{NodeId, RequestId, SegmentId, Version};
 
 /// Range of the requesting client's arena. The daemon checks it against the arena's size.
@@ -370,11 +371,17 @@ pub struct PutConditions {
     pub token: Option<LockToken>,
     /// Minimum strictness.
     pub requested_model: Option<Model>,
+    /// Change of one entry of a map. The offset of the put is then that of the bucket, and the home chooses the slot. A
+    /// request has no version or token beside it.
+    pub entry: Option<EntryChange>,
 }
 
 impl PutConditions {
-    /// Encodes as two words: version and token, zero where absent (flags say which).
+    /// Encodes as two words: the change of an entry, or version and token, zero where absent (flags say which).
     pub(crate) const fn to_words(self) -> (u64, u64) {
+        if let Some(change) = self.entry {
+            return (change.to_word(), 0);
+        }
         let version = if let Some(version) = self.version { version.0 } else { 0 };
         let token = if let Some(token) = self.token { token.0 } else { 0 };
         (version, token)
@@ -382,7 +389,7 @@ impl PutConditions {
 
     /// Returns true if the request has room for inline bytes beside them.
     pub const fn allow_inline(&self) -> bool {
-        self.version.is_none() && self.token.is_none()
+        self.version.is_none() && self.token.is_none() && self.entry.is_none()
     }
 }
 

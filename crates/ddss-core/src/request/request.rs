@@ -11,6 +11,7 @@
 //! `md` is the model that a get or put asks for, 0 if none. The bytes of a small put are in `first` and `second`. The
 //! entry is copied out of shared memory once. This module turns the copy into a valid [`Request`], or refuses it.
 
+use super::entry_change::EntryChange;
 use super::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,
 };
@@ -79,6 +80,8 @@ const FLAG_SHARED: u16 = 8;
 const FLAG_NO_WAIT: u16 = 16;
 /// A wait is to be parked, or a cancel names a parked wait.
 const FLAG_PARKED: u16 = 32;
+/// Change of an entry: in `first`.
+const FLAG_ENTRY: u16 = 64;
 /// Hint of a vectored get: the caller is on the service's core and continues to work there meanwhile.
 const FLAG_GOES_ON: u16 = 1 << 15;
 
@@ -287,7 +290,8 @@ impl Request {
             OP_GET => FLAG_INLINE | FLAG_VERSION,
             OP_GET_MANY => FLAG_VERSION | FLAG_GOES_ON,
             OP_PUT if inline => FLAG_INLINE,
-            OP_PUT | OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,
+            OP_PUT => FLAG_VERSION | FLAG_TOKEN | FLAG_ENTRY,
+            OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,
             OP_ATOMIC => FLAG_TOKEN,
             OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED,
             OP_AWAIT | OP_CANCEL => FLAG_PARKED,
@@ -387,7 +391,10 @@ fn put_conditions(entry: &mut Entry, conditions: PutConditions) {
     let (kind, _) = conditions.requested_model.map_or((0, 0), Model::to_parts);
     entry[0] |= u64::from(kind) << 40;
     (entry[6], entry[7]) = conditions.to_words();
+    let is_entry = conditions.entry.is_some();
+    debug_assert!(!is_entry || conditions.version.is_none() && conditions.token.is_none(), "there is no room for both");
     put_flags(entry, &[(conditions.version.is_some(), FLAG_VERSION), (conditions.token.is_some(), FLAG_TOKEN)]);
+    put_flags(entry, &[(is_entry, FLAG_ENTRY)]);
 }
 
 fn put_inline(entry: &mut Entry, conditions: &PutConditions, bytes: &[u8; INLINE_REQUEST_BYTES_MAX], length: u8) {
@@ -414,9 +421,17 @@ fn asked_of_a_put(kind: u8) -> Result<Option<Model>, Failure> {
 
 fn take_conditions(entry: &Entry) -> Result<PutConditions, Failure> {
     let flags = (entry[0] >> 48) as u16;
+    let requested_model = asked_of_a_put((entry[0] >> 40) as u8)?;
+    if flags & FLAG_ENTRY != 0 {
+        if flags & (FLAG_VERSION | FLAG_TOKEN) != 0 {
+            return Err(Failure::Malformed);
+        }
+        let change = EntryChange::from_word(entry[6])?;
+        return Ok(PutConditions { entry: Some(change), requested_model, ..PutConditions::default() });
+    }
     let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));
     let token = (flags & FLAG_TOKEN != 0).then_some(LockToken(entry[7]));
-    Ok(PutConditions { version, token, requested_model: asked_of_a_put((entry[0] >> 40) as u8)? })
+    Ok(PutConditions { version, token, requested_model, entry: None })
 }
 
 fn take_inline(entry: &Entry, bytes: u32) -> Result<Payload, Failure> {

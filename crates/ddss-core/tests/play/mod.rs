@@ -5,6 +5,7 @@
 //! the memory that the engine has allocated: no byte outside of it, no memory given away twice.
 
 mod input;
+mod maps;
 
 use ddss_core::engine::{
     Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId, offset_of,
@@ -307,7 +308,7 @@ impl World<'_> {
         let requested_model = self.input.one_in(4).then(|| self.input.model());
         let (options, conditions) = (
             ReadOptions { requested_model, version },
-            PutConditions { version, token: token.filter(|_| offset % 3 == 0), requested_model },
+            PutConditions { version, token: token.filter(|_| offset % 3 == 0), requested_model, entry: None },
         );
         let name = vec![b'a' + self.input.byte() % 6];
         let text = |text: &[u8]| ArenaRange { slot, bytes: text.len() as u32 };
@@ -319,7 +320,7 @@ impl World<'_> {
                 let word = self.input.word();
                 let plain = Spec { history, ..Spec::new(8 + word % 40_000) };
                 let is_table = word.is_multiple_of(3) && plain.history_len() == 0;
-                let size = if is_table { Spec::table(1 + word % 70, 1 + word as u32 % 600) } else { plain };
+                let size = if is_table { maps::random_table(word) } else { plain };
                 let spec = Spec { placement, model, mode: 0o664, ..size };
                 let text_of = self.text([&spec.encode()[..], &name].concat());
                 return (Operation::Allocate { spec_and_name: text(&text_of) }, text_of);
@@ -330,6 +331,7 @@ impl World<'_> {
             }
             3 => Operation::Release { segment },
             4..=5 => Operation::Get { segment, offset, into: range, inline: range.bytes <= 32, options },
+            6..=7 if offset.is_multiple_of(3) => maps::entry_put(segment, offset, range, requested_model),
             6..=7 => Operation::Put { segment, offset, from: Payload::Arena(range), conditions },
             8 => {
                 let from = Payload::inline(&[5; 16][..(offset % 17) as usize]).expect("so many fit");
@@ -437,6 +439,20 @@ impl World<'_> {
                 let (state, word) = (self.input.word(), self.input.word());
                 // A record's version never reaches the end of its range.
                 self.sides[side].engine.record_read(state >> 1, Timestamp(word), word);
+            }
+            Action::FindEntry { place, offset, change, source } => {
+                assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));
+                assert!(here.owns(place.data + offset, maps::bucket_bytes(change)), "{change:?} at {offset}");
+                if let CommitSource::Buffer(kept) = source {
+                    assert!(here.engine.buffer(kept).len() >= change.head_bytes() as usize);
+                }
+                let (state, word) = (self.input.word(), self.input.word());
+                self.sides[side].engine.entry_found(
+                    now,
+                    state >> 1,
+                    Timestamp(word),
+                    maps::random_search(change, word),
+                );
             }
             Action::CommitRecord { place, parts, source, .. } => {
                 assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));

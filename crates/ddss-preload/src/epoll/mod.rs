@@ -5,4 +5,4 @@ mod set;
 mod sets;
 
 pub(crate) use set::EpollSet;
-pub(crate) use sets::{convert, insert, learn, set};
+pub(crate) use sets::{convert, insert, learn, set, take_registrations};

@@ -147,6 +147,14 @@ impl EpollSet {
         }
     }
 
+    /// Removes a registration. `None`: the kernel has none of this descriptor.
+    pub(super) fn take_registration(&self, descriptor: RawFd) -> Option<(RawFd, epoll_event)> {
+        let mut inner = self.lock();
+        let (set, item) = (inner.descriptor, inner.items[inner.item(descriptor)? as usize]);
+        inner.remove(set, descriptor).ok()?;
+        Some((set, epoll_event { events: item.events, u64: item.data }))
+    }
+
     pub(super) fn convert(&self, endpoint: &Endpoint) {
         let mut inner = self.lock();
         let set = inner.descriptor;

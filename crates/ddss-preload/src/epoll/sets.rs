@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use ddss_stream::Endpoint;
+use libc::epoll_event;
 
 use super::set::EpollSet;
 use crate::descriptor_table;
@@ -42,4 +43,10 @@ pub(crate) fn convert(endpoint: &Endpoint) {
             set.convert(endpoint);
         }
     }
+}
+
+/// Takes the registrations of a descriptor out of the kernel, before the descriptor becomes another socket.
+pub(crate) fn take_registrations(descriptor: RawFd) -> Vec<(&'static EpollSet, RawFd, epoll_event)> {
+    let used = POOL.iter().enumerate().filter(|(index, _)| set_counts::is_used(*index)).map(|(_, set)| set);
+    used.filter_map(|set| set.take_registration(descriptor).map(|(number, event)| (set, number, event))).collect()
 }

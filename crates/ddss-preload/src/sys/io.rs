@@ -6,7 +6,7 @@ use ddss_stream::UserMemory;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{memory, real};
-use crate::{calls, descriptor_table};
+use crate::{calls, descriptor_table, wire};
 
 /// Replaces libc's `read`.
 #[unsafe(no_mangle)]
@@ -131,6 +131,9 @@ pub(super) unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size
         // SAFETY: as the program called it.
         return unsafe { send_stream(fd, from, bytes, flags) };
     }
+    if wire::is_urgent(fd, flags) {
+        return -1;
+    }
     // SAFETY: the program's arguments, unchanged.
     unsafe { real::send(fd, from, bytes, flags) }
 }
@@ -156,7 +159,16 @@ unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvfrom(fd, to, bytes, flags, name, length) };
-    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else {
+        if name.is_null() || wire::names(fd).is_none() {
+            return native();
+        }
+        // A TCP socket reports no name.
+        // SAFETY: the program passed a length to fill, or a wrong pointer.
+        unsafe { ddss_stream::store(length, 0) };
+        // SAFETY: the program's arguments, without the name.
+        return unsafe { real::recvfrom(fd, to, bytes, flags, std::ptr::null_mut(), std::ptr::null_mut()) };
+    };
     // SAFETY: the program passed a length to fill, or a wrong pointer; a TCP socket reports no name.
     if !length.is_null() && endpoint.is_shared() && !unsafe { ddss_stream::store(length, 0) } {
         super::errno::set(libc::EFAULT);
@@ -194,7 +206,16 @@ unsafe extern "C" fn sendto(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::sendto(fd, from, bytes, flags, name, length) };
-    let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
+    let Some(endpoint) = descriptor_table::stream(fd) else {
+        if wire::is_urgent(fd, flags) {
+            return -1;
+        }
+        if name.is_null() || wire::names(fd).is_none() {
+            return native();
+        }
+        // SAFETY: the program's arguments, without the name, which a connected TCP socket ignores.
+        return unsafe { real::sendto(fd, from, bytes, flags, std::ptr::null(), 0) };
+    };
     // SAFETY: the program promised the buffer.
     unsafe { memory::with_buffer(from, bytes, native, |memory| calls::write(&endpoint, fd, memory, flags, native)) }
 }
@@ -237,7 +258,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
             super::errno::set(libc::EINVAL);
             return -1;
         }
-        return native();
+        return if wire::is_urgent(fd, flags) { -1 } else { native() };
     };
     let act = |memory: &UserMemory<'_>| calls::write(&endpoint, fd, memory, flags, native);
     // SAFETY: the program promised its list.

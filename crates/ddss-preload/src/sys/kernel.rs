@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
+use ddss_stream::Descriptor;
 use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
 
 use super::{errno, real};
@@ -45,4 +46,12 @@ pub(crate) fn kernel_poll(list: &mut [pollfd], timeout: Option<Duration>, mask: 
     // SAFETY: the list is a slice, the time lives until the call returns, the mask is the program's.
     let found = unsafe { real::ppoll(list.as_mut_ptr(), list.len() as nfds_t, timeout, mask) };
     if found >= 0 { Ok(found as usize) } else { Err(errno::get()) }
+}
+
+/// Puts a socket of the library in the place of a descriptor of the program, which keeps its `FD_CLOEXEC`.
+pub(crate) fn replace_descriptor(new: c_int, place: c_int) {
+    let flags = rustix::io::fcntl_getfd(Descriptor(place)).unwrap_or(rustix::io::FdFlags::CLOEXEC);
+    let flags = if flags.contains(rustix::io::FdFlags::CLOEXEC) { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: the program waits in the call that made the connection; no other call uses the descriptor.
+    while unsafe { real::dup3(new, place, flags) } < 0 && [libc::EBUSY, libc::EINTR].contains(&errno::get()) {}
 }

@@ -83,6 +83,9 @@ real! {
     fn accept(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int = c"accept";
     fn shutdown(fd: c_int, how: c_int) -> c_int = c"shutdown";
     fn setsockopt(fd: c_int, level: c_int, option: c_int, value: *const c_void, length: socklen_t) -> c_int = c"setsockopt";
+    fn getsockopt(fd: c_int, level: c_int, option: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int = c"getsockopt";
+    fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int = c"getsockname";
+    fn getpeername(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int = c"getpeername";
     fn close(fd: c_int) -> c_int = c"close";
     fn close_range(first: u32, last: u32, flags: c_int) -> c_int = c"close_range";
     fn dup(fd: c_int) -> c_int = c"dup";

@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
 use super::{errno, memory, real};
-use crate::{calls, descriptor_table};
+use crate::calls::Preparation;
+use crate::{calls, descriptor_table, wire};
 
 /// Replaces libc's `connect`.
 #[unsafe(no_mangle)]
@@ -15,9 +16,16 @@ unsafe extern "C" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t
     // SAFETY: the program promised a name of this length.
     let destination = unsafe { memory::internet_address(name, length) };
     let Some(destination) = destination.filter(|_| !descriptor_table::is_known(fd)) else { return native() };
-    let is_prepared = calls::before_connect(fd, destination);
+    let preparation = calls::before_connect(fd, destination);
+    if preparation == Preparation::Wire {
+        return wire::connect(fd, native);
+    }
+    if wire::names(fd).is_some() {
+        errno::set(libc::EISCONN);
+        return -1;
+    }
     let result = native();
-    if is_prepared && result < 0 {
+    if preparation == Preparation::SameNode && result < 0 {
         let error = errno::get();
         if ![libc::EINPROGRESS, libc::EINTR, libc::EALREADY].contains(&error) {
             descriptor_table::remove(fd);
@@ -78,6 +86,69 @@ unsafe extern "C" fn setsockopt(
         errno::set(libc::EOPNOTSUPP);
         return -1;
     }
+    let is_send_buffer = level == libc::SOL_SOCKET && [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE].contains(&option);
+    if is_send_buffer && wire::names(fd).is_some() {
+        // The pump needs the size that the library chose.
+        return 0;
+    }
     // SAFETY: the program's arguments, unchanged.
-    unsafe { real::setsockopt(fd, level, option, value, length) }
+    let result = unsafe { real::setsockopt(fd, level, option, value, length) };
+    // Settings of TCP and of its packets are the pump's.
+    if result < 0 && is_internet(level) && wire::names(fd).is_some() {
+        return 0;
+    }
+    result
+}
+
+fn is_internet(level: c_int) -> bool {
+    [libc::IPPROTO_TCP, libc::IPPROTO_IP, libc::IPPROTO_IPV6].contains(&level)
+}
+
+/// Replaces libc's `getsockopt`: a socket of the pump answers as the TCP socket that it stands for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the program's arguments, unchanged.
+    let result = unsafe { real::getsockopt(fd, level, option, value, length) };
+    let is_kind = level == libc::SOL_SOCKET && [libc::SO_DOMAIN, libc::SO_PROTOCOL].contains(&option);
+    let is_switch = level == libc::IPPROTO_TCP && option == libc::TCP_NODELAY;
+    if !(is_kind && result == 0 || is_switch && result < 0) {
+        return result;
+    }
+    let Some(names) = wire::names(fd) else { return result };
+    let answer: c_int = match option {
+        _ if is_switch => 1,
+        libc::SO_PROTOCOL => libc::IPPROTO_TCP,
+        _ if names.own.is_ipv4() => libc::AF_INET,
+        _ => libc::AF_INET6,
+    };
+    // SAFETY: the program passed room for an `int` and its length, or wrong pointers.
+    unsafe { memory::put_option(value, length, answer) }
+}
+
+/// Replaces libc's `getsockname`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    match wire::names(fd) {
+        // SAFETY: the program passed room of this length, or wrong pointers.
+        Some(names) => unsafe { memory::put_internet_address(name, length, names.own) },
+        // SAFETY: the program's arguments, unchanged.
+        None => unsafe { real::getsockname(fd, name, length) },
+    }
+}
+
+/// Replaces libc's `getpeername`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpeername(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    match wire::names(fd) {
+        // SAFETY: as above.
+        Some(names) => unsafe { memory::put_internet_address(name, length, names.peer) },
+        // SAFETY: the program's arguments, unchanged.
+        None => unsafe { real::getpeername(fd, name, length) },
+    }
 }

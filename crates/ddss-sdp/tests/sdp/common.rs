@@ -1,6 +1,6 @@
 //! Streams, random numbers and a pattern of bytes.
 
-use ddss_sdp::{Addresses, FlowControl, Plan, StreamConfig, Terms, accept, connect, finish_connect};
+use ddss_sdp::{Addresses, FlowControl, Framing, Plan, StreamConfig, Terms, accept, connect, finish_connect};
 
 /// Splitmix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -56,4 +56,27 @@ pub(crate) fn terms(config: &StreamConfig, plan: Plan) -> [Terms; 2] {
     let hello = connect(config, plan, addresses()).unwrap();
     let (there, ack) = accept(config, plan, &hello).unwrap();
     [finish_connect(plan, &ack).unwrap(), there]
+}
+
+pub(crate) fn framing(markers: bool, crc: bool) -> Framing {
+    Framing { markers, checksum: if crc { Some(crc32c::crc32c_append) } else { None } }
+}
+
+/// Encodes a frame of MPA word for word, with a marker before each 512 bytes of the stream.
+pub(crate) fn plain_frame(position: usize, ulpdu: &[u8], markers: bool, crc: bool) -> Vec<u8> {
+    let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
+    frame.extend(ulpdu);
+    frame.resize(frame.len().next_multiple_of(4), 0);
+    let mut out: Vec<u8> = Vec::new();
+    for word in frame.chunks(4).map(Some).chain([None]) {
+        if markers && (position + out.len()).is_multiple_of(512) {
+            let distance = out.len() as u16;
+            out.extend([0, 0]);
+            out.extend(distance.to_be_bytes());
+        }
+        out.extend(word.unwrap_or_default());
+    }
+    let sum = if crc { crc32c::crc32c(&out) } else { 0 };
+    out.extend(sum.to_le_bytes());
+    out
 }

@@ -2,40 +2,20 @@
 
 use ddss_sdp::{FrameReader, FrameWriter, Framing, SdpError};
 
-use crate::common::{Random, pattern};
+use crate::common::{Random, framing, pattern, plain_frame};
 use crate::reading::PlainDecoder;
 
 const RING: usize = 128 << 10;
 const HEADER: [u8; 16] = *b"BSDH of 16 bytes";
 
-fn framing(markers: bool, crc: bool) -> Framing {
-    Framing { markers, checksum: if crc { Some(crc32c::crc32c_append) } else { None } }
-}
-
-/// Encodes a frame first without markers, then copies it with a marker before each 512 bytes of the stream.
-fn plain_frame(position: usize, number: u32, payload: &[u8], markers: bool, crc: bool) -> Vec<u8> {
-    let ulpdu = 18 + HEADER.len() + payload.len();
-    let mut frame = (ulpdu as u16).to_be_bytes().to_vec();
-    frame.extend([0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0]);
-    frame.extend(number.to_be_bytes());
-    frame.extend([0; 4]);
-    frame.extend(HEADER);
-    frame.extend(payload);
-    while !frame.len().is_multiple_of(4) {
-        frame.push(0);
-    }
-    let mut out: Vec<u8> = Vec::new();
-    for word in frame.chunks(4).map(Some).chain([None]) {
-        if markers && (position + out.len()).is_multiple_of(512) {
-            let distance = out.len() as u16;
-            out.extend([0, 0]);
-            out.extend(distance.to_be_bytes());
-        }
-        out.extend(word.unwrap_or_default());
-    }
-    let sum = if crc { crc32c::crc32c(&out) } else { 0 };
-    out.extend(sum.to_le_bytes());
-    out
+/// Encodes an untagged segment and a header before the payload.
+fn plain_message(position: usize, number: u32, payload: &[u8], markers: bool, crc: bool) -> Vec<u8> {
+    let mut ulpdu = vec![0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0];
+    ulpdu.extend(number.to_be_bytes());
+    ulpdu.extend([0; 4]);
+    ulpdu.extend(HEADER);
+    ulpdu.extend(payload);
+    plain_frame(position, &ulpdu, markers, crc)
 }
 
 fn take(writer: &mut FrameWriter) -> Vec<u8> {
@@ -52,7 +32,7 @@ fn writer_at(position: usize, framing: Framing) -> (FrameWriter, u32) {
         let left = position - at;
         // The last frame ends at the position, or leaves room for another one.
         let fits = |payload: &usize| {
-            let bytes = plain_frame(at, number + 1, &vec![0; *payload], framing.markers, false).len();
+            let bytes = plain_message(at, number + 1, &vec![0; *payload], framing.markers, false).len();
             bytes == left || bytes + 100 <= left
         };
         let payload = (0..=left).rev().step_by(4).find(fits).expect("frames of every length reach the position");
@@ -80,7 +60,7 @@ fn gap_writer_equals_the_plain_encoder_at_every_start_and_length() {
             let (first, second) = payload.split_at(length / 3);
             assert_eq!(writer.append(first) + writer.append(second), length);
             let bytes = take(&mut writer);
-            let plain = plain_frame(position, number, &payload, true, true);
+            let plain = plain_message(position, number, &payload, true, true);
             assert!(bytes == plain, "start {start}, position {position}, length {length}");
             position += bytes.len();
         }
@@ -96,7 +76,7 @@ fn every_length_at_one_start_equals_the_plain_encoder() {
             assert!(writer.open(&HEADER));
             let payload = pattern(2, 0, length);
             assert_eq!(writer.append(&payload), length);
-            assert!(take(&mut writer) == plain_frame(start, number + 1, &payload, true, true), "{start} {length}");
+            assert!(take(&mut writer) == plain_message(start, number + 1, &payload, true, true), "{start} {length}");
         }
     }
 }
@@ -119,7 +99,7 @@ fn appending_after_sealing_gives_the_same_frame() {
                     writer.consume(0);
                 }
             }
-            assert_eq!(take(&mut writer), plain_frame(0, 1, &payload, markers, crc));
+            assert_eq!(take(&mut writer), plain_message(0, 1, &payload, markers, crc));
             assert_eq!(writer.copied(), payload.len() as u64, "appending copies each byte once");
             assert_eq!(writer.open_payload(), None, "a frame that left is closed");
         }
@@ -142,7 +122,7 @@ fn frame_stays_open_until_its_first_byte_leaves() {
     let rest = writer.parts().concat();
     writer.consume(2);
     assert_eq!(writer.open_payload(), None);
-    assert_eq!(rest[1..], plain_frame(first, 2, b"second and more", true, true));
+    assert_eq!(rest[1..], plain_message(first, 2, b"second and more", true, true));
 }
 
 #[test]

@@ -1,36 +1,13 @@
 //! Frames of read requests and read responses against a plain encoder.
 
-use ddss_sdp::{FrameReader, FrameWriter, Framing, IncomingSegment, OutgoingSegment, ReadRequest, SdpError, Segment};
+use ddss_sdp::{FrameReader, FrameWriter, IncomingSegment, OutgoingSegment, ReadRequest, SdpError, Segment};
 
-use crate::common::{Random, pattern};
+use crate::common::{Random, framing, pattern, plain_frame};
 
 const RING: usize = 128 << 10;
 const HEADER: [u8; 16] = *b"BSDH of 16 bytes";
 const REQUEST: ReadRequest =
     ReadRequest { sink_key: 0x0102_0304, sink_offset: 5, len: 6, source_key: 7, source_address: 8 };
-
-fn framing(markers: bool, crc: bool) -> Framing {
-    Framing { markers, checksum: if crc { Some(crc32c::crc32c_append) } else { None } }
-}
-
-/// Encodes a frame word for word, with a marker before each 512 bytes of the stream.
-fn plain_frame(position: usize, ulpdu: &[u8], markers: bool, crc: bool) -> Vec<u8> {
-    let mut frame = (ulpdu.len() as u16).to_be_bytes().to_vec();
-    frame.extend(ulpdu);
-    frame.resize(frame.len().next_multiple_of(4), 0);
-    let mut out: Vec<u8> = Vec::new();
-    for word in frame.chunks(4).map(Some).chain([None]) {
-        if markers && (position + out.len()).is_multiple_of(512) {
-            let distance = out.len() as u16;
-            out.extend([0, 0]);
-            out.extend(distance.to_be_bytes());
-        }
-        out.extend(word.unwrap_or_default());
-    }
-    let sum = if crc { crc32c::crc32c(&out) } else { 0 };
-    out.extend(sum.to_le_bytes());
-    out
-}
 
 fn plain_segment(segment: Segment, payload: &[u8]) -> Vec<u8> {
     let mut ulpdu = vec![if segment.is_last { 0xc1 } else { 0x81 }, 0x42];

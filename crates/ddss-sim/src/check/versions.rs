@@ -187,11 +187,15 @@ impl History {
 }
 
 /// Newest version before each time.
-struct Newest(Vec<(u64, u64)>);
+pub(super) struct Newest(Vec<(u64, u64)>);
 
 impl Newest {
     fn of<'a>(seen: impl Iterator<Item = &'a Observation>) -> Self {
-        let mut ends: Vec<(u64, u64)> = seen.filter_map(|seen| Some((seen.ended_us, seen.version?))).collect();
+        Self::of_ends(seen.filter_map(|seen| Some((seen.ended_us, seen.version?))).collect())
+    }
+
+    /// Takes the end and the version of each operation.
+    pub(super) fn of_ends(mut ends: Vec<(u64, u64)>) -> Self {
         ends.sort_unstable();
         let mut newest = 0;
         for (_, version) in &mut ends {
@@ -201,7 +205,7 @@ impl Newest {
         Self(ends)
     }
 
-    fn before(&self, time_us: u64) -> u64 {
+    pub(super) fn before(&self, time_us: u64) -> u64 {
         let count = self.0.partition_point(|&(ended_us, _)| ended_us < time_us);
         count.checked_sub(1).map_or(0, |last| self.0[last].1)
     }

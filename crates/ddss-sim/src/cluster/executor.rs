@@ -156,6 +156,16 @@ impl Simulator {
                 let word = word.map_or(0, |offset| here.word(place.data + offset));
                 here.engine.record_read(state, timestamp, word);
             }
+            Action::FindEntry { place, offset, change, source } => {
+                let (state, timestamp) = here.record(place.header);
+                let (head, bucket) = (here.head(&source, change.head_bytes()), place.data + offset);
+                let layout = change.layout().expect("the engine has checked the sizes");
+                let found = layout.search(&head, |at, into| {
+                    into.copy_from_slice(&here.bytes(bucket + at as u64, into.len()));
+                });
+                let now = self.now(node);
+                self.nodes[node].engine.entry_found(now, state, timestamp, found);
+            }
             Action::CommitRecord { place, parts, source, version, timestamp } => {
                 let bytes = here.source(&source, parts.bytes());
                 self.read_meanwhile(node, place.header, |here, marks| {

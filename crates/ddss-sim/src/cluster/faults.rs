@@ -139,6 +139,14 @@ impl Simulator {
             self.gone.push(self.targets[index]);
             self.allocate(index, node);
         }
+        let first_table = self.plan.segments + self.plan.replicated;
+        for index in first_table..first_table + self.plan.tables {
+            if index % self.plan.nodes != node {
+                continue;
+            }
+            self.gone.push(self.targets[index]);
+            self.allocate(index, node);
+        }
         for index in std::mem::take(&mut self.to_allocate) {
             self.allocate(index, node);
         }

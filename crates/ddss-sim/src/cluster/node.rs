@@ -314,6 +314,16 @@ impl Node {
         }
     }
 
+    /// Returns the first bytes of a commit that follows.
+    pub(crate) fn head(&mut self, source: &CommitSource, length: u32) -> Vec<u8> {
+        let mut bytes = match source {
+            CommitSource::Buffer(kept) => self.engine.buffer(*kept).to_vec(),
+            other => self.source(other, length),
+        };
+        bytes.truncate(length as usize);
+        bytes
+    }
+
     /// Returns the body of a message.
     pub(crate) fn tail(&mut self, tail: &MessageBody) -> Vec<u8> {
         match tail {

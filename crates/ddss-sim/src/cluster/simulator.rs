@@ -3,7 +3,7 @@
 use super::decisions::RaftStub;
 use super::network::{Event, Network};
 use super::node::Node;
-use crate::check::{History, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
+use crate::check::{History, MapChecker, MutexChecker, OperationKind, Step, TimestampChecker, find_linear_order};
 use crate::load::calls::{Client, Kind, PendingCall, Target};
 use crate::load::permission_oracle::PermissionOracle;
 use crate::load::scenario::{Report, Scenario};
@@ -11,6 +11,7 @@ use crate::random::Random;
 use ddss_core::engine::{Now, StepId};
 use ddss_core::{
     ArenaRange, ChannelId, Completion, Header, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
+    TableLayout,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +61,7 @@ pub(crate) struct Simulator {
     pub(crate) history: History,
     pub(crate) sections: MutexChecker,
     pub(crate) stamps: TimestampChecker,
+    pub(crate) maps: MapChecker,
     pub(crate) report: Report,
     pub(crate) marks: u64,
     pub(crate) requests: u64,
@@ -146,6 +148,7 @@ impl Simulator {
             history: History::default(),
             sections: MutexChecker::default(),
             stamps: TimestampChecker::default(),
+            maps: MapChecker::default(),
             report: Report { seed, ..Report::default() },
             marks: Self::FRESH,
             requests: 0,
@@ -156,7 +159,7 @@ impl Simulator {
             last: None,
         };
         world.plant();
-        for index in 0..plan.segments + plan.replicated {
+        for index in 0..plan.segments + plan.replicated + plan.tables {
             world.allocate(index, index % plan.nodes);
         }
         world
@@ -199,6 +202,7 @@ impl Simulator {
             0 => 1,
             // A large segment, whose resync takes a while.
             _ if index == self.plan.segments => 700,
+            _ if self.table_index(index).is_some() => [1, 5, 40][self.random.below(3) as usize],
             _ => [1, 2, 5, 40, 700][self.random.below(5) as usize],
         };
         let text = Self::allocation(&self.spec_of(index, words), &format!("segment-{index}"));
@@ -300,7 +304,14 @@ impl Simulator {
     }
 
     /// Returns the newest version in the memory of a segment's home.
-    pub(crate) fn newest(&self, id: SegmentId) -> u64 {
+    pub(crate) fn newest(&self, target: &Target) -> u64 {
+        let id = target.id;
+        if let Some(row) = target.row {
+            let layout = TableLayout::new(target.length as u32).expect("a table has rows");
+            let place = layout.record(row);
+            let at = self.header_locations.get(&id);
+            return at.map_or(0, |&(node, at)| self.nodes[node].record(place.of_segment(at).header).0 >> 1);
+        }
         if self.replicated.contains(&id) {
             return self.newest_replicated(id);
         }
@@ -371,6 +382,7 @@ impl Simulator {
         self.report.violations.extend(self.history.violations());
         self.report.violations.extend(self.sections.violations());
         self.report.violations.extend(self.stamps.violations());
+        self.report.violations.extend(self.maps.violations());
         self.search();
         self.report
     }

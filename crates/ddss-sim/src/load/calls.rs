@@ -2,7 +2,7 @@
 
 use crate::check::OperationKind;
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, ClientId, LockToken, Model, SegmentId, UploadId};
+use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, UploadId};
 
 /// Bytes of a client's arena.
 pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
@@ -35,6 +35,9 @@ pub(crate) enum Kind {
     Renew,
     Unlock,
     Await(u64),
+    /// Changes the entry of a key, or reads the bucket.
+    ChangeEntry(EntryChangeKind, u64),
+    GetBucket,
     Stat,
     Permit(u16),
     List(u16),
@@ -46,15 +49,59 @@ pub(crate) enum Kind {
     GetGone,
 }
 
-/// A segment as the clients know it.
+/// Content of a segment, or of a row of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// Values of puts, each over all bytes.
+    Values,
+    /// Additions of 1 to the first word.
+    Counter,
+    /// Entries of a map.
+    Bucket,
+}
+
+/// A segment, or a row of a table, as the clients know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     pub(crate) id: SegmentId,
+    /// Row of a table.
+    pub(crate) row: Option<u64>,
+    pub(crate) content: Content,
+    /// Bytes of the segment, or of the row.
     pub(crate) length: usize,
     pub(crate) model: Model,
     pub(crate) history_len: u32,
     /// True if the segment has or had a replica.
     pub(crate) replicated: bool,
+}
+
+impl Target {
+    /// Number of rows of each table, below 32.
+    pub(crate) const ROWS: u64 = 4;
+    /// Layout of all maps.
+    pub(crate) fn bucket_layout() -> BucketLayout {
+        BucketLayout::new(8, 8).expect("sizes of a map")
+    }
+
+    /// Returns the number that stands for it in histories. The upper bits of an id are those of the shard, which is 0.
+    pub(crate) fn key(&self) -> u64 {
+        self.id.to_bits() | self.row.unwrap_or(0) << 59
+    }
+
+    /// Returns the offset of its first byte in the segment.
+    pub(crate) fn offset(&self) -> u64 {
+        self.row.unwrap_or(0) * self.length as u64
+    }
+
+    /// Returns a row of the same table. The first row of a table of values is a counter; that of a map has no bucket.
+    pub(crate) fn with_row(self, row: u64) -> Self {
+        let content = match self.content {
+            Content::Bucket => Content::Bucket,
+            _ if row == 0 => Content::Counter,
+            _ => Content::Values,
+        };
+        Self { row: Some(row), content, ..self }
+    }
 }
 
 /// A lock that a client holds.
@@ -99,6 +146,8 @@ pub(crate) struct PendingCall {
     pub(crate) began_us: u64,
     pub(crate) target: Target,
     pub(crate) mark: Option<u64>,
+    /// Value that the change of an entry writes.
+    pub(crate) value: u64,
     /// Destination of a get in the arena.
     pub(crate) range: ArenaRange,
     /// Newest version at the home at the time of the request.
@@ -138,7 +187,7 @@ pub(crate) struct Client {
     pub(crate) held: Option<HeldLock>,
     pub(crate) upload: Option<Upload>,
     /// Last segment that the client saw, and its version.
-    pub(crate) seen: Option<(SegmentId, u64)>,
+    pub(crate) seen: Option<(u64, u64)>,
 }
 
 impl Client {

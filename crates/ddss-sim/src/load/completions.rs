@@ -1,13 +1,13 @@
 //! Handling of replies: each is recorded and checked, and then the client chooses its next call.
 
-use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
-use crate::check::{CriticalSection, Observation};
+use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
+use crate::check::{BucketView, CriticalSection, EntryCall, Observation};
 use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;
 use crate::cluster::simulator::Simulator;
 use ddss_core::{
-    ChannelId, ClientId, Completion, Failure, ListPage, Listing, LockToken, Model, OpenedSegment, Operation, Outcome,
-    Request, SegmentId, UploadId,
+    ChannelId, ClientId, Completion, EntryState, Failure, ListPage, Listing, LockToken, Model, OpenedSegment,
+    Operation, Outcome, Request, SegmentId, SlotWord, UploadId,
 };
 
 fn first_word(completion: &Completion) -> u64 {
@@ -29,7 +29,7 @@ impl Simulator {
     ) {
         let Some(what) = asked.what() else { return };
         if asked.mark.is_some() || version.is_some() {
-            let (segment, began_us) = (asked.target.id.to_bits(), asked.began_us);
+            let (segment, began_us) = (asked.target.key(), asked.began_us);
             self.history.note(Observation { segment, node, began_us, ended_us, what, version, mark });
         }
     }
@@ -38,6 +38,7 @@ impl Simulator {
     pub(crate) fn record_unknown(&mut self, node: usize, asked: &PendingCall) {
         self.report.additions_unknown += u64::from(asked.adds() && asked.target.id == self.targets[0].id);
         self.note(node, asked, u64::MAX, None, asked.mark);
+        self.note_entry(asked, u64::MAX, None);
         if let Kind::Release(temp) = asked.kind {
             // The segment may still exist.
             self.forget_temp(temp);
@@ -79,8 +80,10 @@ impl Simulator {
         let held = client.held;
         client.held = Self::next_held(held, &asked, completion, now_us);
         client.upload = Self::next_upload(client.upload, &asked, completion);
-        if completion.outcome == Outcome::Done && asked.what().is_some() {
-            client.seen = Some((asked.target.id, completion.version.0));
+        let has_version =
+            asked.what().is_some() || asked.adds() || matches!(asked.kind, Kind::GetBucket | Kind::Await(_));
+        if completion.outcome == Outcome::Done && has_version {
+            client.seen = Some((asked.target.key(), completion.version.0));
         }
         self.report.done += u64::from(completion.outcome == Outcome::Done);
         match completion.outcome {
@@ -119,20 +122,36 @@ impl Simulator {
         let opened = OpenedSegment::decode(&completion.data);
         assert_eq!(completion.outcome, Outcome::Done, "the run begins with its segments");
         let index = (completion.request.0 - Self::FIRST_SETUP_REQUEST) as usize;
-        let spec = self.spec_of(index, opened.bytes / 8);
+        let spec = match opened.row_bytes {
+            0 => self.spec_of(index, opened.bytes / 8),
+            row_bytes => self.spec_of(index, u64::from(row_bytes) / 8),
+        };
         if spec.copies > 1 {
             self.replicated.insert(opened.segment);
         }
-        let (length, model, history_len, replicated) =
-            (opened.bytes as usize, spec.model, spec.history_len(), spec.copies > 1);
-        let target = Target { id: opened.segment, length, model, history_len, replicated };
-        self.history.model(opened.segment.to_bits(), model);
+        let (model, history_len, replicated) = (spec.model, spec.history_len(), spec.copies > 1);
+        let length = if opened.row_bytes > 0 { opened.row_bytes as usize } else { opened.bytes as usize };
+        let (row, content) = match self.table_index(index) {
+            Some(table) if table % 3 == 2 => (Some(0), Content::Bucket),
+            Some(_) => (Some(0), Content::Counter),
+            None if index == 0 => (None, Content::Counter),
+            None => (None, Content::Values),
+        };
+        let target = Target { id: opened.segment, row, content, length, model, history_len, replicated };
+        self.note_models(&target);
         if index == 0 {
             (self.additions, self.report.additions_unknown) = Default::default();
         }
         match self.targets.get_mut(index) {
             Some(place) => *place = target,
             None => self.targets.push(target),
+        }
+    }
+
+    /// Records the model of a segment, or of all rows of a table.
+    fn note_models(&mut self, target: &Target) {
+        for row in 0..if target.row.is_some() { Target::ROWS } else { 1 } {
+            self.history.model(Target { row: Some(row), ..*target }.key(), target.model);
         }
     }
 
@@ -152,15 +171,8 @@ impl Simulator {
         }
         self.check_allowed(index, asked);
         self.note(node, asked, now_us, Some(version), mark);
-        let is_stamped = matches!(asked.kind, Kind::Add | Kind::AddHeld | Kind::Await(_) | Kind::Lock { .. });
-        if is_stamped || asked.what().is_some() {
-            let timestamp = completion.timestamp.0;
-            self.stamps.told(segment, version, timestamp);
-            if asked.mark.is_some() {
-                self.stamps.made(segment, version, timestamp, asked.heard);
-            }
-            self.nodes[node].heard = self.nodes[node].heard.max(timestamp);
-        }
+        self.note_stamps(node, asked, completion);
+        self.report.row_calls += u64::from(target.row.is_some());
         self.report.older += u64::from(asked.what().is_some() && asked.mark.is_none() && version < asked.newest);
         let model = match asked.kind {
             Kind::GetAsking(requested_model) if requested_model == Model::Strict || requested_model == Model::Read => {
@@ -169,8 +181,11 @@ impl Simulator {
             _ => target.model,
         };
         let by = (node, index);
+        if asked.kind == Kind::GetBucket {
+            self.note_bucket(node, index, asked, version);
+        }
         match asked.kind {
-            Kind::Get | Kind::GetMany | Kind::GetAsking(_) => {
+            Kind::Get | Kind::GetMany | Kind::GetAsking(_) | Kind::GetBucket => {
                 self.sections.called(segment, by, false, model, (asked.began_us, now_us));
             }
             Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::CommitUpload(_) => {
@@ -182,7 +197,11 @@ impl Simulator {
                     self.sections.called(segment, by, true, Model::Strict, (asked.began_us, now_us));
                 }
                 self.report.sections += u64::from(asked.kind == Kind::AddHeld);
-                self.added(target.id, first_word(completion));
+                self.added(&target, version, first_word(completion));
+            }
+            Kind::ChangeEntry(..) => {
+                self.sections.called(segment, by, true, model, (asked.began_us, now_us));
+                self.note_entry(asked, now_us, Some((version, EntryState::of_word(first_word(completion)))));
             }
             Kind::PutHeld => self.put_held(held, version),
             Kind::Lock { .. } => self.granted(target.id, asked.began_us, first_word(completion)),
@@ -208,6 +227,25 @@ impl Simulator {
             }
             _ => {}
         }
+    }
+
+    /// Records the timestamp of the version that a call returned.
+    fn note_stamps(&mut self, node: usize, asked: &PendingCall, completion: &Completion) {
+        let is_stamped = match asked.kind {
+            // A table has no version of its own.
+            Kind::Lock { .. } => asked.target.row.is_none(),
+            Kind::Add | Kind::AddHeld | Kind::Await(_) | Kind::ChangeEntry(..) | Kind::GetBucket => true,
+            _ => asked.what().is_some(),
+        };
+        if !is_stamped {
+            return;
+        }
+        let (history, version, timestamp) = (asked.target.key(), completion.version.0, completion.timestamp.0);
+        self.stamps.told(history, version, timestamp);
+        if asked.mark.is_some() {
+            self.stamps.made(history, version, timestamp, asked.heard);
+        }
+        self.nodes[node].heard = self.nodes[node].heard.max(timestamp);
     }
 
     /// Returns true if the segment was certainly gone at the time of the request.
@@ -267,7 +305,7 @@ impl Simulator {
     }
 
     fn opened(&mut self, temp: usize, asked: &PendingCall, completion: &Completion) {
-        let OpenedSegment { segment: id, bytes, .. } = OpenedSegment::decode(&completion.data);
+        let OpenedSegment { segment: id, bytes, row_bytes, .. } = OpenedSegment::decode(&completion.data);
         if self.lost.get(&id).is_some_and(|&lost_us| lost_us < asked.began_us) {
             return self.violation(format!("{id} was opened after it was gone"));
         }
@@ -277,8 +315,13 @@ impl Simulator {
         let spec = Self::temp_spec(bytes / 8);
         let (model, history_len) = (spec.model, spec.history_len());
         if !self.is_gone(id) {
-            self.history.model(id.to_bits(), model);
-            self.temporary[temp] = Some(Target { id, length: bytes as usize, model, history_len, replicated: false });
+            let (length, row, content) = match row_bytes {
+                0 => (bytes as usize, None, Content::Values),
+                row_bytes => (row_bytes as usize, Some(0), Content::Counter),
+            };
+            let target = Target { id, row, content, length, model, history_len, replicated: false };
+            self.note_models(&target);
+            self.temporary[temp] = Some(target);
         }
     }
 
@@ -286,7 +329,7 @@ impl Simulator {
         let target = asked.target;
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
         let oldest = self.oldest.get(&target.id).copied().unwrap_or(0);
-        let kept_from = self.newest(target.id).saturating_sub(target.history_len.into()).max(oldest);
+        let kept_from = self.newest(&target).saturating_sub(target.history_len.into()).max(oldest);
         let wrong = match (failure, asked.kind) {
             (Failure::NotFound, _) => named && !self.is_gone(target.id),
             // Versions within the history exist, and committed versions are not in the future.
@@ -315,7 +358,7 @@ impl Simulator {
             _ => true,
         };
         if wrong {
-            self.violation(format!("{failure:?} is no answer to {asked:?} (newest {})", self.newest(target.id)));
+            self.violation(format!("{failure:?} is no answer to {asked:?} (newest {})", self.newest(&target)));
         }
         if let (Failure::NotFound, Kind::Release(temp)) = (failure, asked.kind) {
             self.forget_temp(temp);
@@ -379,9 +422,32 @@ impl Simulator {
     }
 
     /// Records the value that an addition found: each value is found once.
-    fn added(&mut self, counter: SegmentId, found: u64) {
-        if counter == self.targets[0].id && !self.additions.insert(found) {
+    fn added(&mut self, counter: &Target, version: u64, found: u64) {
+        if counter.id == self.targets[0].id && !self.additions.insert(found) {
             self.violation(format!("two additions found the same number {found}"));
         }
+        // Each change of the counter in a table is one addition.
+        if counter.row.is_some() && version != found + 1 {
+            self.violation(format!("version {version} of {counter:?} was made of {found}"));
+        }
+    }
+
+    /// Records a change of an entry.
+    fn note_entry(&mut self, asked: &PendingCall, ended_us: u64, result: Option<(u64, EntryState)>) {
+        let Kind::ChangeEntry(kind, key) = asked.kind else { return };
+        let PendingCall { target, value, began_us, .. } = *asked;
+        self.report.entry_changes += u64::from(result.is_some_and(|(_, state)| state != EntryState::Elsewhere));
+        self.maps.changed(EntryCall { bucket: target.key(), key, value, kind, began_us, ended_us, result });
+    }
+
+    /// Records the entries that a client has read.
+    fn note_bucket(&mut self, node: usize, index: usize, asked: &PendingCall, version: u64) {
+        let bytes = &self.nodes[node].clients[index].arena[asked.range.offset() as usize..];
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let layout = Target::bucket_layout();
+        let used = (0..layout.slots).filter(|&slot| word(layout.head_at(slot)) != 0);
+        let entries = used.map(|slot| (word(layout.head_at(slot) + SlotWord::BYTES), word(layout.value_at(slot))));
+        let (entries, bucket) = (entries.collect(), asked.target.key());
+        self.maps.viewed(BucketView { bucket, began_us: asked.began_us, ended_us: self.now_us, version, entries });
     }
 }

@@ -39,6 +39,8 @@ pub struct Scenario {
     pub faults: bool,
     /// Number of additional segments with a replica.
     pub replicated: usize,
+    /// Number of additional tables; every third one is a map.
+    pub tables: usize,
     /// Delay between two nodes in virtual microseconds; `None` means random.
     pub hop_us: Option<u64>,
     /// True if the reads of one batch are in flight together; `None` means that the seed decides.
@@ -61,6 +63,7 @@ impl Default for Scenario {
             hop_us: None,
             reads_overlap: None,
             replicated: 3,
+            tables: 3,
             engine_path: EnginePath::BySeed,
             #[cfg(feature = "planted")]
             bug: None,
@@ -117,6 +120,10 @@ pub struct Report {
     pub large_puts_undone: u64,
     /// Puts and additions made under a lock.
     pub sections: u64,
+    /// Calls of rows of tables, and changes of entries of maps.
+    pub row_calls: u64,
+    /// Changes of entries of maps that were made.
+    pub entry_changes: u64,
     /// Windows of a history that the linearizability checker searched.
     pub searched: u64,
     /// Calls that missed a long deadline.

@@ -1,6 +1,6 @@
 //! Workload of the simulated clients: chooses the calls and encodes them.
 
-use super::calls::{HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
+use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
 use super::permission_oracle::{MODE_OPEN, MODES, user_of};
 use crate::check::History;
 use crate::cluster::network::Event;
@@ -8,18 +8,29 @@ use crate::cluster::node::{Node, bytes_of};
 use crate::cluster::simulator::Simulator;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, AtomicOp, ListQuery, Listing, LockRequest, Model, Name, NodeId, Operation, Part, Payload,
-    PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions, Request, RequestId, SegmentId, Spec,
-    UploadId, Version,
+    ArenaRange, AtomicOp, BucketLayout, EntryChange, EntryChangeKind, ListQuery, Listing, LockRequest, Model, Name,
+    NodeId, Operation, Part, Payload, PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions, Request,
+    RequestId, SegmentId, SlotWord, Spec, UploadId, Version,
 };
 
 /// Placeholder target of calls without a segment.
-const NOTHING: Target =
-    Target { id: SegmentId::from_bits(0), length: 0, model: Model::Null, history_len: 0, replicated: false };
+const NOTHING: Target = Target {
+    id: SegmentId::from_bits(0),
+    row: None,
+    content: Content::Values,
+    length: 0,
+    model: Model::Null,
+    history_len: 0,
+    replicated: false,
+};
+/// Keys of the maps: more than the slots of all buckets, so that some are full.
+const KEYS: u64 = 60;
 
 impl Simulator {
     /// Maximum number of temporary segments.
     pub(crate) const TEMPORARY_MAX: usize = 3;
+    /// Size of the temporary tables; no plain temporary segment has it.
+    const TEMP_TABLE_WORDS: u64 = 20;
 
     pub(crate) fn ask(&mut self, node: usize, index: usize) {
         let waits = &self.nodes[node].clients[index];
@@ -43,7 +54,7 @@ impl Simulator {
             return (kind, held.target);
         }
         if let Some(upload) = client.upload {
-            let condition = self.random.one_in(3).then(|| seen.filter(|&(id, _)| id == upload.target.id));
+            let condition = self.random.one_in(3).then(|| seen.filter(|&(key, _)| key == upload.target.key()));
             let version = condition.flatten().map(|(_, version)| version);
             let is_complete = upload.next_part() == 0;
             return (if is_complete { Kind::CommitUpload(version) } else { Kind::UploadPart }, upload.target);
@@ -59,10 +70,21 @@ impl Simulator {
             },
             _ => self.targets[1 + self.random.below(self.targets.len() as u64 - 1) as usize],
         };
-        if target == self.targets[0] {
-            return (if self.random.one_in(6) { Kind::Lock { shared: false } } else { Kind::Add }, target);
+        let first_row = u64::from(target.content == Content::Bucket);
+        let target = match target.row {
+            Some(_) => target.with_row(first_row + self.random.below(Target::ROWS - first_row)),
+            None => target,
+        };
+        let seen = seen.filter(|&(key, _)| key == target.key()).map(|(_, version)| version);
+        match target.content {
+            Content::Counter if target.row.is_some() && self.random.one_in(6) => {
+                return (Kind::Await(seen.unwrap_or(0)), target);
+            }
+            Content::Counter if self.random.one_in(6) => return (Kind::Lock { shared: false }, target),
+            Content::Counter => return (Kind::Add, target),
+            Content::Bucket => return (self.choose_entry_call(&target, seen), target),
+            Content::Values => {}
         }
-        let seen = seen.filter(|&(id, _)| id == target.id).map(|(_, version)| version);
         let near = |random: &mut crate::Random, back: u64| {
             seen.map(|version| version.saturating_sub(random.below(back + 1))).unwrap_or_else(|| random.below(9))
         };
@@ -91,13 +113,29 @@ impl Simulator {
 
     /// Returns true if a put of the whole segment may be sent in parts.
     fn is_large(target: &Target) -> bool {
-        target.length > Node::COMMIT_AT_ONCE_MAX as usize && target.history_len == 0 && !target.replicated
+        let is_long = target.length > Node::COMMIT_AT_ONCE_MAX as usize;
+        is_long && target.row.is_none() && target.history_len == 0 && !target.replicated
+    }
+
+    /// Chooses a call of a bucket of a map; its keys are those that leave the number of the bucket as remainder.
+    fn choose_entry_call(&mut self, target: &Target, seen: Option<u64>) -> Kind {
+        let (buckets, row) = (Target::ROWS - 1, target.row.unwrap_or(1));
+        let key = self.random.below(KEYS / buckets) * buckets + row - 1;
+        match self.random.below(24) {
+            0 => Kind::Lock { shared: self.random.one_in(4) },
+            1 => Kind::Await(seen.unwrap_or(0)),
+            2..=6 => Kind::GetBucket,
+            7..=12 => Kind::ChangeEntry(EntryChangeKind::Write, key),
+            13..=17 => Kind::ChangeEntry(EntryChangeKind::Insert, key),
+            _ => Kind::ChangeEntry(EntryChangeKind::Remove, key),
+        }
     }
 
     fn choose_held(&mut self, held: &HeldLock) -> Kind {
         match held {
             HeldLock { over: true, .. } => Kind::Unlock,
-            held if held.target == self.targets[0] => Kind::AddHeld,
+            HeldLock { target: Target { content: Content::Counter, .. }, .. } => Kind::AddHeld,
+            HeldLock { target: Target { content: Content::Bucket, .. }, .. } => Kind::Unlock,
             HeldLock { version: None, .. } => Kind::GetHeld,
             HeldLock { shared: true, .. } => Kind::Unlock,
             _ => Kind::PutHeld,
@@ -145,12 +183,17 @@ impl Simulator {
             Kind::CommitUpload(_) => upload.map(|upload| upload.mark),
             _ => puts.then(|| self.next_mark()),
         };
-        let newest = self.newest(target.id);
+        let newest = self.newest(&target);
         let many = matches!(kind, Kind::PutMany | Kind::GetMany);
         let part = upload.filter(|_| kind == Kind::UploadPart);
-        let length = part.map_or(target.length, |upload| upload.next_part());
+        let value = if matches!(kind, Kind::ChangeEntry(..)) { self.next_mark() } else { 0 };
+        let text = self.encode_input(kind, target, value);
+        let length = match (kind, part) {
+            (Kind::ChangeEntry(..), _) => text.len(),
+            (_, Some(upload)) => upload.next_part(),
+            _ => target.length,
+        };
         let range = ArenaRange { slot: u32::from(many), bytes: length as u32 };
-        let text = self.encode_input(kind, target);
         let held = self.nodes[node].clients[index].held;
         let heard = self.nodes[node].heard;
         let (began_us, request) = (self.now_us, self.requests);
@@ -164,7 +207,7 @@ impl Simulator {
             let value = bytes_of(upload.mark, target.length);
             client.arena[range.offset() as usize..][..length].copy_from_slice(&value[upload.done..][..length]);
         }
-        client.asked = Some(PendingCall { kind, request, began_us, target, mark, range, newest, heard });
+        client.asked = Some(PendingCall { kind, request, began_us, target, mark, value, range, newest, heard });
         let channel = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = match (kind, upload) {
             (Kind::UploadPart | Kind::CommitUpload(_), Some(upload)) => Self::upload_operation(kind, &upload, range),
@@ -216,37 +259,42 @@ impl Simulator {
         held: Option<HeldLock>,
         text: &[u8],
     ) -> Operation {
-        let segment = target.id;
+        let (segment, offset) = (target.id, target.offset());
         let token = held.map(|held| held.token);
         let short = ArenaRange { slot: 0, bytes: text.len() as u32 };
         let get = |options: ReadOptions| {
             let inline = range.bytes <= 32 && options.requested_model.is_none();
-            Operation::Get { segment, offset: 0, into: range, inline, options }
+            Operation::Get { segment, offset: target.offset(), into: range, inline, options }
         };
         let put =
-            |conditions: PutConditions| Operation::Put { segment, offset: 0, from: Payload::Arena(range), conditions };
+            |conditions: PutConditions| Operation::Put { segment, offset, from: Payload::Arena(range), conditions };
         let list = ArenaRange { slot: 0, bytes: (ARENA_SLOT_BYTES + target.length) as u32 };
         let ranges = (text.len() / Ranges::ENTRY_BYTES) as u8;
         let held_version = held.and_then(|held| held.version).filter(|_| target.model == Model::Version);
         match kind {
-            Kind::Get | Kind::GetGone => get(ReadOptions::default()),
+            Kind::Get | Kind::GetGone | Kind::GetBucket => get(ReadOptions::default()),
             Kind::GetAsking(model) => get(ReadOptions { requested_model: Some(model), version: None }),
             Kind::GetHeld => get(ReadOptions { requested_model: Some(Model::Strict), version: None }),
             Kind::GetAt(version) => get(ReadOptions { requested_model: None, version: Some(Version(version)) }),
             Kind::GetMany => Operation::GetMany { segment, list, ranges, options: ReadOptions::default() },
             Kind::Put => put(PutConditions::default()),
             Kind::PutIf(version) => put(PutConditions { version: Some(Version(version)), ..PutConditions::default() }),
-            Kind::PutHeld => put(PutConditions { version: held_version.map(Version), token, requested_model: None }),
+            Kind::PutHeld => {
+                put(PutConditions { version: held_version.map(Version), token, ..PutConditions::default() })
+            }
+            Kind::ChangeEntry(kind, _) => {
+                put(PutConditions { entry: Some(Self::entry_change(kind)), ..PutConditions::default() })
+            }
             Kind::PutMany => Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() },
             Kind::UploadPart | Kind::CommitUpload(_) => unreachable!("a part belongs to a large put"),
-            Kind::Add => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: None },
-            Kind::AddHeld => Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token },
+            Kind::Add => Operation::Atomic { segment, offset, change: AtomicOp::Add(1), token: None },
+            Kind::AddHeld => Operation::Atomic { segment, offset, change: AtomicOp::Add(1), token },
             Kind::Lock { shared } => {
                 Operation::Lock { segment, lock_request: LockRequest { shared, no_wait: false, lease_us: LEASE_US } }
             }
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Renew => Operation::Renew { segment, token: token.unwrap_or_default(), lease_us: LEASE_US },
-            Kind::Await(above) => Operation::Await { segment, offset: 0, above: Version(above) },
+            Kind::Await(above) => Operation::Await { segment, offset, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit(mode) => {
                 Operation::Permit { segment, update: PermissionUpdate { mode: Some(mode), owner: None } }
@@ -273,7 +321,7 @@ impl Simulator {
     }
 
     /// Returns the input of an operation in the arena.
-    fn encode_input(&mut self, kind: Kind, target: Target) -> Vec<u8> {
+    fn encode_input(&mut self, kind: Kind, target: Target, value: u64) -> Vec<u8> {
         match kind {
             Kind::GetMany | Kind::PutMany => {
                 // Several ranges that cover the whole segment in order.
@@ -281,8 +329,17 @@ impl Simulator {
                 let mut cuts: Vec<u64> = (0..self.random.below(3)).map(|_| self.random.below(words + 1) * 8).collect();
                 cuts.extend([0, target.length as u64]);
                 cuts.sort_unstable();
-                let range = |pair: &[u64]| Range { offset: pair[0], bytes: (pair[1] - pair[0]) as u32 };
+                if target.row.is_some() {
+                    // An empty range behind the last byte belongs to the next row.
+                    cuts.dedup();
+                }
+                let range =
+                    |pair: &[u64]| Range { offset: target.offset() + pair[0], bytes: (pair[1] - pair[0]) as u32 };
                 Ranges::new(cuts.windows(2).map(range)).expect("few and small").encode().to_vec()
+            }
+            Kind::ChangeEntry(kind, key) => {
+                let payload = [SlotWord::new(key, 0).bytes(), key.to_le_bytes(), value.to_le_bytes()].concat();
+                payload[..Self::entry_change(kind).payload_bytes() as usize].to_vec()
             }
             Kind::List(_) => ListQuery::new("segment-", "").expect("a good query").encode().to_vec(),
             Kind::Open(temp) => format!("temp-{temp}").into_bytes(),
@@ -294,8 +351,13 @@ impl Simulator {
         }
     }
 
+    fn entry_change(kind: EntryChangeKind) -> EntryChange {
+        let BucketLayout { key_bytes, value_bytes, .. } = Target::bucket_layout();
+        EntryChange { kind, key_bytes: key_bytes as u16, value_bytes: value_bytes as u32 }
+    }
+
     fn random_spec(&mut self) -> Spec {
-        let words = [1, 5, 40, 700][self.random.below(4) as usize];
+        let words = [1, 5, 40, 700, Self::TEMP_TABLE_WORDS][self.random.below(5) as usize];
         let node = NodeId(1 + self.random.below(self.plan.nodes as u64) as u16);
         let header_locations = [Placement::Local, Placement::Node(node), Placement::RoundRobin, Placement::Hash];
         Spec { placement: header_locations[self.random.below(4) as usize], ..Self::temp_spec(words) }
@@ -303,6 +365,9 @@ impl Simulator {
 
     /// Returns the specification of a temporary segment, which a client can derive from its size.
     pub(crate) fn temp_spec(words: u64) -> Spec {
+        if words == Self::TEMP_TABLE_WORDS {
+            return Spec { mode: MODE_OPEN, ..Spec::table(Target::ROWS, 40) };
+        }
         let (model, history) = match words {
             1 => (Model::Strict, 0),
             5 => (Model::Write, 1),
@@ -320,6 +385,11 @@ impl Simulator {
 
     /// Returns the specification of a permanent segment.
     pub(crate) fn spec_of(&self, index: usize, words: u64) -> Spec {
+        if let Some(table) = self.table_index(index) {
+            let row_bytes = if table % 3 == 2 { Target::bucket_layout().row_bytes() as u32 } else { words as u32 * 8 };
+            let model = if table % 3 == 1 { Model::Write } else { Model::Strict };
+            return Spec { model, mode: MODE_OPEN, ..Spec::table(Target::ROWS, row_bytes) };
+        }
         if let Some(replicated) = index.checked_sub(self.plan.segments) {
             let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][replicated % 3];
             return Spec { model, history, copies: 2, ..Spec::new(words * 8) };
@@ -337,6 +407,11 @@ impl Simulator {
         ];
         let history = if index % models.len() == 8 { 4 } else { 0 };
         Spec { model: models[index % models.len()], history, mode: MODE_OPEN, ..Spec::new(words * 8) }
+    }
+
+    /// Returns the number of a table among the tables, or `None` for a plain segment.
+    pub(crate) fn table_index(&self, index: usize) -> Option<usize> {
+        index.checked_sub(self.plan.segments + self.plan.replicated)
     }
 
     /// Mark of a segment without a put.

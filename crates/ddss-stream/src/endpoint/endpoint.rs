@@ -16,6 +16,8 @@ pub(crate) const FREE: u32 = 0;
 pub(crate) const UNDECIDED: u32 = 1;
 pub(crate) const PLAIN: u32 = 2;
 pub(crate) const SHARED: u32 = 3;
+/// A stream that a pump carries on the wire.
+pub(crate) const WIRE: u32 = 4;
 
 /// Accepting end.
 pub(crate) const ACCEPTOR: u32 = 0;
@@ -263,7 +265,7 @@ impl Endpoint {
         }
     }
 
-    fn set_ends(&self, ends: &Ends) {
+    pub(super) fn set_ends(&self, ends: &Ends) {
         let shared = self.shared();
         let ports = u32::from(ends.connector.port()) << 16 | u32::from(ends.acceptor.port());
         shared.ports.store(ports, Ordering::Relaxed);

@@ -13,6 +13,7 @@
 mod endpoint;
 mod readiness;
 mod resume;
+mod row;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -20,7 +21,8 @@ mod undecided;
 mod wait;
 
 pub use endpoint::Endpoint;
-pub(crate) use endpoint::{ACCEPTOR, FREE, SHARED};
+pub(crate) use endpoint::{ACCEPTOR, FREE, SHARED, WIRE};
 pub use readiness::{Latched, Ready};
+pub(crate) use row::WireRow;
 pub use undecided::{Decision, Native, set_offer_after};
 pub use wait::{Spin, set_spin_max};

@@ -32,6 +32,18 @@ pub(super) struct WireState {
     pub(super) has_moved: bool,
     /// Memory that the last step of a call lent to the stream.
     pub(super) lent: Lent,
+    /// True while a call to read has the stream for itself: it may wait inside the socket, which saves two system calls.
+    pub(super) is_exclusive: bool,
+    /// System calls on the socket so far.
+    pub(super) calls: SystemCalls,
+}
+
+/// Counts of system calls, for tests.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct SystemCalls {
+    pub(super) sends: u32,
+    pub(super) receives: u32,
+    pub(super) waits: u32,
 }
 
 /// Memory that a call lends to the stream while it waits.
@@ -75,6 +87,8 @@ impl WireState {
             is_rung: false,
             has_moved: false,
             lent: Lent::Nothing,
+            is_exclusive: false,
+            calls: SystemCalls::default(),
         }
     }
 
@@ -130,6 +144,7 @@ impl WireState {
                 Ok(has_sent) => place(self)? || has_sent,
                 // The peer is gone, and the bytes that it sent before can still be read.
                 Err(error) if is_gone(&error) => {
+                    self.is_exclusive = false;
                     while place(self)? {}
                     true
                 }
@@ -279,6 +294,7 @@ impl WireState {
                 Outgoing::Frames(parts) => sendmsg(tcp, &parts.map(IoSlice::new), &mut control, flags),
                 Outgoing::Segment(slices) => sendmsg(tcp, &slices, &mut control, flags),
             };
+            self.calls.sends = self.calls.sends.wrapping_add(1);
             match result {
                 Ok(bytes) => {
                     engine.sent(bytes);
@@ -292,17 +308,27 @@ impl WireState {
         }
     }
 
+    /// Returns true if only bytes of the peer let the stream go on, and no other thread and no time does.
+    fn can_wait_in_socket(&mut self) -> bool {
+        self.is_exclusive && !self.is_nonblocking && self.read_max.is_none() && {
+            let Interest { flags, at } = self.interest(Lent::Nothing);
+            flags == PollFlags::IN && at.is_none()
+        }
+    }
+
     /// Receives what is there. Returns true if that was anything. `place` is the memory of the call, if a read fills it.
     pub(super) fn receive(&mut self, tcp: &TcpStream, mut place: Option<&mut [u8]>) -> io::Result<bool> {
-        let Phase::Open(engine) = &mut self.phase else { return Ok(false) };
         if self.has_ended {
             return Ok(false);
         }
+        let flags = if self.can_wait_in_socket() { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let Phase::Open(engine) = &mut self.phase else { return Ok(false) };
         let result = match engine.incoming(place.as_deref_mut()) {
             Incoming::Frames([]) => return Ok(false),
-            Incoming::Frames(room) => recv(tcp, room, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes),
+            Incoming::Frames(room) => recv(tcp, room, flags).map(|(bytes, _)| bytes),
             Incoming::Segment(mut slices) => receive_parts(tcp, &mut slices),
         };
+        self.calls.receives = self.calls.receives.wrapping_add(1);
         match result {
             Ok(0) => self.has_ended = true,
             Ok(bytes) => {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ddss_sdp::{CopyLedger, Plan};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use super::config::WireConfig;
 use super::negotiation::Negotiation;
@@ -172,15 +173,20 @@ impl WireStream {
     }
 
     /// Returns the events that let the stream go on after a call that would have waited.
-    #[cfg(feature = "tokio")]
     pub(crate) fn interest(&self) -> io::Result<Interest> {
         Ok(self.lock()?.interest(Lent::Nothing))
     }
 
     /// Returns true if a drop would wait: bytes have not left, or credits can arrive.
-    #[cfg(feature = "tokio")]
     pub(crate) fn is_drop_slow(&self) -> bool {
         self.lock().is_ok_and(|state| state.has_unsent() || state.has_credits())
+    }
+
+    /// Resets the connection: what was written and has not left is lost.
+    pub(crate) fn abort(self) {
+        // A failure means that the socket has none to reset.
+        let _ = sockopt::set_socket_linger(&self.tcp, Some(Duration::ZERO));
+        self.with(|state| state.fail(&io::ErrorKind::ConnectionAborted.into()));
     }
 
     /// Repeats a step until it has a result, and waits in between.
@@ -216,6 +222,7 @@ impl WireStream {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not move the stream in time"));
         }
         state.waiters += 1;
+        state.calls.waits = state.calls.waits.wrapping_add(1);
         drop(state);
         let until = [deadline, at].into_iter().flatten().min();
         let socket = PollFd::from_borrowed_fd(self.tcp.as_fd(), flags);
@@ -236,6 +243,18 @@ impl WireStream {
         if std::mem::take(&mut state.has_moved) && state.waiters > 0 && !state.is_rung {
             state.is_rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).is_ok();
         }
+    }
+
+    /// Notes that the calling thread is the only one with the stream.
+    fn set_exclusive(&mut self, is_set: bool) {
+        if let Ok(state) = self.state.get_mut() {
+            state.is_exclusive = is_set;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn system_calls(&self) -> super::state::SystemCalls {
+        self.lock().map(|state| state.calls).unwrap_or_default()
     }
 
     fn lock(&self) -> io::Result<MutexGuard<'_, WireState>> {
@@ -303,7 +322,10 @@ impl Write for &WireStream {
 
 impl Read for WireStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(out)
+        self.set_exclusive(true);
+        let result = (&*self).read(out);
+        self.set_exclusive(false);
+        result
     }
 }
 

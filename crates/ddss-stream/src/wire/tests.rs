@@ -110,6 +110,45 @@ fn enhanced_copies_each_byte_once_and_basic_twice() {
     }
 }
 
+// If this failed, each small answer would cost two system calls more than on TCP: a look that finds nothing, and a wait.
+#[test]
+fn small_exchange_costs_one_send_and_one_receive() {
+    const TRIPS: u32 = 200;
+    let config = WireConfig { handshake_max: PATIENCE, markers: false, checksums: false, ..WireConfig::default() };
+    let (mut here, mut there) = pair(&config, &config);
+    here.set_read_timeout(None);
+    there.set_read_timeout(None);
+    let before = here.system_calls();
+    let echo = thread::spawn(move || {
+        let mut message = [0; 64];
+        for _ in 0..TRIPS {
+            there.read_exact(&mut message).unwrap();
+            there.write_all(&message).unwrap();
+        }
+    });
+    let mut message = [1; 64];
+    for _ in 0..TRIPS {
+        here.write_all(&message).unwrap();
+        here.read_exact(&mut message).unwrap();
+    }
+    echo.join().unwrap();
+    let after = here.system_calls();
+    let counts = [after.sends - before.sends, after.receives - before.receives, after.waits - before.waits];
+    assert_eq!(counts, [TRIPS, TRIPS, 0]);
+}
+
+// If this failed, a call with the stream for itself would wait in the socket although it has a deadline.
+#[test]
+fn read_with_a_deadline_ends_without_bytes() {
+    let config = WireConfig { handshake_max: PATIENCE, ..WireConfig::default() };
+    let (mut here, there) = pair(&config, &config);
+    here.set_read_timeout(Some(Duration::from_millis(20)));
+    assert_eq!(here.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    here.set_nonblocking(true);
+    assert_eq!(here.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    drop(there);
+}
+
 // If this failed, a reader would take what a dead peer sent for the whole.
 #[test]
 fn dead_peer_gives_a_prefix_and_then_an_error() {

@@ -9,6 +9,7 @@ mod suite;
 
 mod acceptor;
 mod conformance;
+mod endpoint;
 mod exclusive_memory;
 mod many_connections;
 mod simulated_network;

@@ -48,6 +48,7 @@ macro_rules! all_tests {
 }
 
 mod access_rights;
+pub(crate) mod endpoint;
 mod limits;
 mod messages;
 mod stopped_client;

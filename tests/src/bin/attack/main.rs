@@ -14,6 +14,7 @@
 mod bare_baseline;
 mod byzantine_client;
 mod descriptors;
+mod entry_changes;
 mod handshake;
 mod interference;
 mod network;
@@ -73,6 +74,8 @@ attacks! {
     requests::sends_malformed_names: "a name that breaks lists and logs";
     requests::allocates_absurd_sizes: "more memory than there is";
     requests::sends_invalid_range_tables: "a range table reaches out of bounds";
+    requests::changes_entries_outside_of_buckets: "a map's entry is written over another row, or beside one";
+    requests::changes_payload_during_entry_change: "a key that changes after the search";
     requests::changes_range_tables_during_read: "a table that is checked and then another one is used";
     requests::lists_all_segments: "the names of closed segments";
     requests::floods_lock_queues: "queues without bound";

@@ -1,6 +1,7 @@
 //! Attacks by the content of requests.
 
 use crate::byzantine_client::{AttackResult, ByzantineClient, RCQ, Target, contains_secret, expect_failure};
+use crate::entry_changes::{self, WrongChange};
 use ddss_core::{
     ArenaRange, AtomicOp, ListQuery, LockRequest, LockToken, NodeId, OpenedSegment, Operation, Outcome, Payload,
     PermissionUpdate, PutConditions, Range, ReadOptions, Request, RequestId, SegmentId, Spec, Version,
@@ -123,7 +124,7 @@ pub(crate) fn names_memory_outside_the_arena(target: &Target) -> AttackResult {
 }
 
 /// All requests on a segment.
-fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 14] {
+fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 15] {
     let (options, conditions, none) = (ReadOptions::default(), PutConditions::default(), None);
     let under = PutConditions { token: Some(LockToken(token)), ..conditions };
     let into = ArenaRange { slot: 1, bytes: 64 };
@@ -142,6 +143,10 @@ fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 14]
         ),
         ("a put", Operation::Put { segment, offset: 0, from: held, conditions }),
         ("a put under a token", Operation::Put { segment, offset: 0, from: Payload::Arena(into), conditions: under }),
+        ("a change of an entry", {
+            let good = entry_changes::good_change();
+            entry_put(segment, &good, ArenaRange { slot: 1, bytes: good.payload.len() as u32 })
+        }),
         ("an atomic", Operation::Atomic { segment, offset: 0, change: AtomicOp::Swap(0), token: none }),
         ("a lock", Operation::Lock { segment, lock_request }),
         ("an unlock", Operation::Unlock { segment, token: LockToken(token) }),
@@ -331,6 +336,51 @@ pub(crate) fn sends_invalid_range_tables(target: &Target) -> AttackResult {
         }
     }
     liar.look_around()
+}
+
+fn entry_put(segment: SegmentId, wrong: &WrongChange, from: ArenaRange) -> Operation {
+    let conditions = PutConditions { entry: Some(wrong.change), ..PutConditions::default() };
+    Operation::Put { segment, offset: wrong.offset, from: Payload::Arena(from), conditions }
+}
+
+pub(crate) fn changes_entries_outside_of_buckets(target: &Target) -> AttackResult {
+    let mut liar = ByzantineClient::attach(target)?;
+    let map = make(&mut liar, &own_name("map"), entry_changes::map())?;
+    for wrong in entry_changes::wrong_changes() {
+        let from = text(&liar, &wrong.payload);
+        liar.is_denied(wrong.what, entry_put(map, &wrong, from))?;
+    }
+    let good = entry_changes::good_change();
+    let from = text(&liar, &good.payload);
+    liar.is_denied("a plain segment", entry_put(target.held, &good, from))?;
+    liar.is_denied("an arena that ends", entry_put(map, &good, ArenaRange { slot: u32::MAX, ..from }))?;
+    let made = liar.ask(entry_put(map, &good, from))?;
+    expect_failure("a good change is refused", made.outcome != Outcome::Done || made.version != Version(1))?;
+    liar.look_around()?;
+    liar.ask(Operation::Release { segment: map }).map(drop)
+}
+
+pub(crate) fn changes_payload_during_entry_change(target: &Target) -> AttackResult {
+    let mut liar = ByzantineClient::attach(target)?;
+    let map = make(&mut liar, &own_name("turning"), entry_changes::map())?;
+    let (stop, arena, good) = (AtomicBool::new(false), liar.arena(), entry_changes::good_change());
+    let from = text(&liar, &good.payload);
+    let asked = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for word in [0, u64::MAX, 1 << 63, 7] {
+                    let _ = arena.store(0, word, Ordering::Relaxed);
+                    let _ = arena.store(8, word, Ordering::Relaxed);
+                }
+            }
+        });
+        let asked = (0..2000).try_for_each(|_| liar.ask(entry_put(map, &good, from)).map(drop));
+        stop.store(true, Ordering::Relaxed);
+        asked
+    });
+    asked?;
+    liar.look_around()?;
+    liar.ask(Operation::Release { segment: map }).map(drop)
 }
 
 pub(crate) fn changes_range_tables_during_read(target: &Target) -> AttackResult {

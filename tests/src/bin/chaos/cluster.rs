@@ -2,7 +2,7 @@
 
 use crate::check::{self, Verdict};
 use crate::log::Log;
-use crate::worker::{BYTES, COUNTERS, Plan, VALUES, attach, home_of, name, open_all, whole};
+use crate::worker::{BYTES, COUNTERS, Place, Plan, TABLE_ROWS, VALUES, attach, home_of, is_row, name, open_all, whole};
 use ddss::{Placement, Spec, Strategy};
 use ddss_ipc::SharedMemory;
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode};
@@ -74,7 +74,11 @@ impl Cluster {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
         let begin = Instant::now();
         for index in 0..VALUES + COUNTERS {
-            let mut spec = Spec { copies, ..Spec::new(BYTES as u64) };
+            let mut spec = if is_row(index) && copies == 1 {
+                Spec::table(TABLE_ROWS, BYTES as u32)
+            } else {
+                Spec { copies, ..Spec::new(BYTES as u64) }
+            };
             spec.placement = Placement::Node(ddss::NodeId(home_of(index)));
             loop {
                 match client.allocate(&name(index), spec) {
@@ -144,9 +148,9 @@ impl Cluster {
     pub(crate) fn judge(&self) -> Result<Verdict, Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
         let mut last = Vec::new();
-        for (index, segment) in open_all(&client)?.into_iter().enumerate() {
+        for (index, Place { segment, offset }) in open_all(&client)?.into_iter().enumerate() {
             let mut bytes = [0; BYTES];
-            let stamp = segment.get_into(0, &mut bytes)?;
+            let stamp = segment.get_into(offset, &mut bytes)?;
             let word = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
             last.push((stamp.version.0, if index < VALUES { whole(&bytes) } else { word }));
         }

@@ -2,7 +2,7 @@
 
 use crate::cluster::NODES;
 use crate::log::{End, Kind, Log, Record, now_ns};
-use ddss::{Client, Segment, Stamp, Strategy};
+use ddss::{Client, Segment, Stamp, Strategy, Table};
 use ddss_ipc::SharedMemory;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a segment of values: one mark, again and again.
 pub(crate) const BYTES: usize = 64;
-/// Segments with values, and behind them those with a counter.
-pub(crate) const VALUES: usize = 6;
-pub(crate) const COUNTERS: usize = 3;
+/// Places of values, and behind them those of counters. The last `ROWS` of each are rows of tables.
+pub(crate) const VALUES: usize = 9;
+pub(crate) const COUNTERS: usize = 6;
+const ROWS: usize = 3;
+/// Rows of each table; its calls are those of row 1.
+pub(crate) const TABLE_ROWS: u64 = 3;
 /// A client slot, empty while no daemon runs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -48,9 +51,25 @@ fn patiently<T>(until: Instant, mut attempt: impl FnMut() -> Result<T, ddss::Err
     }
 }
 
-pub(crate) fn open_all(client: &Client) -> Result<Vec<Segment>, ddss::Error> {
+/// Returns true if a place is a row of a table. A table has one copy, so with copies it is a segment.
+pub(crate) fn is_row(index: usize) -> bool {
+    (VALUES - ROWS..VALUES).contains(&index) || index >= VALUES + COUNTERS - ROWS
+}
+
+/// A segment, or a row of a table.
+pub(crate) struct Place {
+    pub(crate) segment: Segment,
+    pub(crate) offset: u64,
+}
+
+pub(crate) fn open_all(client: &Client) -> Result<Vec<Place>, ddss::Error> {
     let until = Instant::now() + PATIENCE;
-    (0..VALUES + COUNTERS).map(|index| patiently(until, || client.open(&name(index)))).collect()
+    let place = |index| {
+        let segment = patiently(until, || client.open(&name(index)))?;
+        let offset = Table::new(segment.clone()).map_or(0, |table| table.row_bytes());
+        Ok(Place { segment, offset })
+    };
+    (0..VALUES + COUNTERS).map(place).collect()
 }
 
 pub(crate) fn attach(folder: &Path, strategy: Strategy, near: bool) -> Result<Client, ddss::Error> {
@@ -106,7 +125,7 @@ impl Plan {
 
 /// One call and its result.
 struct Call<'a> {
-    segment: &'a Segment,
+    place: &'a Place,
     /// Value of a put, or expected word of a swap.
     value: u64,
 }
@@ -114,20 +133,21 @@ struct Call<'a> {
 impl Call<'_> {
     /// Outcome; a swap that found another word counts as a read.
     fn make(&self, kind: Kind) -> (Kind, Result<(Stamp, u64), ddss::Error>) {
-        let Call { segment, value } = *self;
+        let Call { place: Place { segment, offset }, value } = *self;
+        let offset = *offset;
         let ended = match kind {
             Kind::Get => {
                 let mut bytes = [0; BYTES];
-                segment.get_into(0, &mut bytes).map(|stamp| (stamp, whole(&bytes)))
+                segment.get_into(offset, &mut bytes).map(|stamp| (stamp, whole(&bytes)))
             }
             Kind::Put => {
                 let mut bytes = [0; BYTES];
                 bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
-                segment.put(0, &bytes).map(|stamp| (stamp, value))
+                segment.put(offset, &bytes).map(|stamp| (stamp, value))
             }
-            Kind::Add => segment.fetch_add(0, 1).map(|changed| (changed.stamp, changed.before)),
+            Kind::Add => segment.fetch_add(offset, 1).map(|changed| (changed.stamp, changed.before)),
             Kind::Swap | Kind::Look => {
-                let swapped = segment.compare_swap(0, value, value + 1);
+                let swapped = segment.compare_swap(offset, value, value + 1);
                 let ended = swapped.map(|changed| (changed.stamp, changed.before));
                 let found_another = ended.as_ref().is_ok_and(|&(_, before)| before != value);
                 return (if found_another { Kind::Look } else { Kind::Swap }, ended);
@@ -149,7 +169,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     // Rings and queues, local reads and calls to the daemon.
     let strategy = if worker % 8 == 7 { Strategy::Rmq } else { Strategy::Auto };
     let client = attach(&PathBuf::from(folder), strategy, worker.is_multiple_of(2))?;
-    let segments = open_all(&client)?;
+    let places = open_all(&client)?;
     let mut dice = Dice(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
     let (values, counters) = (plan.among(0..VALUES), plan.among(VALUES..VALUES + COUNTERS));
     let mut seen = [0; VALUES + COUNTERS];
@@ -168,7 +188,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
         sequence += u32::from(kind == Kind::Put);
         let value = if kind == Kind::Put { mark(worker, life, sequence) } else { seen[segment] };
         let began_ns = now_ns();
-        let (kind, result) = Call { segment: &segments[segment], value }.make(kind);
+        let (kind, result) = Call { place: &places[segment], value }.make(kind);
         let ended_ns = now_ns();
         let (end, version, mut saw) = ended(&result);
         match kind {

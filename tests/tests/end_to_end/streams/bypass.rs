@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{DEADLINE, LEFT_BYTES, PORT, child, output_of, port_of, result};
 
 /// The C program, linked both ways.
-struct Programs {
+pub(super) struct Programs {
     folder: TempDir,
 }
 
@@ -28,11 +28,11 @@ impl Programs {
         Some(programs)
     }
 
-    fn dynamic(&self) -> PathBuf {
+    pub(super) fn dynamic(&self) -> PathBuf {
         self.folder.path().join("dynamic")
     }
 
-    fn fixed(&self) -> PathBuf {
+    pub(super) fn fixed(&self) -> PathBuf {
         self.folder.path().join("static")
     }
 
@@ -63,7 +63,7 @@ impl Programs {
     }
 }
 
-fn programs(name: &str) -> Option<Programs> {
+pub(super) fn programs(name: &str) -> Option<Programs> {
     let programs = Programs::compile();
     if programs.is_none() {
         skipped(name, "no C compiler that links statically");

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, SharedMap, Storage, Table};
+use ddss_core::status::Kind;
+use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, ScriptedClient, retry};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
@@ -52,6 +54,37 @@ fn keys_of_a_map_are_read_and_changed_on_both_nodes() {
     }
     assert_eq!((check(&here), check(&there)), (66, 66));
     there.release().unwrap();
+}
+
+/// Puts and gets of clients that a node has completed.
+fn requests(daemon: &Daemon) -> (u64, u64) {
+    let status = read_status(daemon.folder()).unwrap();
+    let ended = |kinds: [Kind; 2]| kinds.map(|kind| status.operation(kind).ended()).iter().sum();
+    (ended([Kind::Put, Kind::PutMany]), ended([Kind::Get, Kind::GetMany]))
+}
+
+// If this failed, each insert from another node would take a second round trip, to read the bucket.
+#[test]
+fn insert_and_removal_are_one_request_each() {
+    let [home, other] = Daemon::pair().unwrap();
+    let here = Map::allocate(&client(&home), "map", KEYS).unwrap();
+    let there_client = client(&other);
+    let there = retry(|| Map::open(&there_client, "map"));
+    for (daemon, map) in [(&home, &here), (&other, &there)] {
+        let before = requests(daemon);
+        for key in 0..10 {
+            assert!(map.insert(&key, &[1; 64]).unwrap() && !map.insert_new(&key, &[2; 64]).unwrap());
+            assert!(!map.insert_for(&key, &[3; 64], PATIENCE).unwrap());
+            assert!(map.remove(&key).unwrap() && !map.remove(&key).unwrap());
+        }
+        // The daemon counts a request after its answer.
+        let begin = Instant::now();
+        while requests(daemon).0 < before.0 + 50 {
+            assert!(begin.elapsed() < PATIENCE, "{:?} after {before:?}", requests(daemon));
+        }
+        let now = requests(daemon);
+        assert_eq!((now.0 - before.0, now.1 - before.1), (50, 0), "puts and gets of 50 calls");
+    }
 }
 
 // If this failed, the death of one application would leave half of an entry, or a key twice, to all others.

@@ -85,7 +85,7 @@ impl FastPath<'_> {
         (offset, from): (u64, &Payload),
         conditions: &PutConditions,
     ) -> Option<FastResult> {
-        if conditions.token.is_some() {
+        if conditions.token.is_some() || conditions.entry.is_some() {
             return None;
         }
         let bytes = from.length();

@@ -110,7 +110,11 @@ impl Home<'_> {
                 let is_unchecked = planted!(self.segments, UncheckedPermission);
                 let principal = if is_unchecked { segment.permissions.owner } else { principal };
                 check(principal, Access::Write, parts)?;
-                segment.check_names_version(conditions)?;
+                match conditions.entry {
+                    // The key decides, on the newest version.
+                    Some(change) => segment.check_entry_change(parts, change)?,
+                    None => segment.check_names_version(conditions)?,
+                }
                 Ok(conditions.token.is_none() && segment.spec.model.put_waits_for_lock(conditions.requested_model))
             }
             PendingOp::Atomic { offset, token, .. } => {

@@ -1,6 +1,7 @@
 //! Operations on segments whose home is this node. `handler.rs` names the state that they borrow. `home_ops.rs` decides
-//! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `records.rs`
-//! decides the same for tables. The other files cover creation, names, metadata, gets for other nodes, and shutdown.
+//! gets, puts and atomics, `lock_ops.rs` the locks; `fast_path.rs` and `inline_path.rs` shorten the common cases; `rows/`
+//! decides the same for tables and maps. The other files cover creation, names, metadata, gets for other nodes, and
+//! shutdown.
 
 pub(crate) mod fast_path;
 pub(crate) mod handler;
@@ -11,7 +12,7 @@ pub(crate) mod lock_ops;
 pub(crate) mod metadata;
 pub(crate) mod name_claims;
 pub(crate) mod quota_checks;
-pub(crate) mod records;
+pub(crate) mod rows;
 pub(crate) mod served_get;
 pub(crate) mod shutdown;
 

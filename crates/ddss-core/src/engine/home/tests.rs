@@ -19,11 +19,11 @@ use crate::{Failure, HybridClock, Message, NodeId, Outcome, SegmentId, Shard, Sp
 use std::collections::VecDeque;
 
 const OWNER: Principal = Principal { uid: 7, gid: 7 };
-const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
-const A: NodeId = NodeId(2);
+pub(super) const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
+pub(super) const A: NodeId = NodeId(2);
 const B: NodeId = NodeId(3);
 
-struct Parts {
+pub(super) struct Parts {
     segments: Segments,
     replicas: Replicas,
     peers: Peers,
@@ -34,12 +34,16 @@ struct Parts {
     directory: Option<NameClaims>,
     clock: HybridClock,
     counters: Counters,
-    output: Output,
+    pub(super) output: Output,
 }
 
 impl Parts {
     /// Makes the parts of a node with one segment and two connected peers.
     fn new() -> (Self, SegmentId) {
+        Self::with(Spec::new(64))
+    }
+
+    pub(super) fn with(spec: Spec) -> (Self, SegmentId) {
         let (node, shard, pool_bytes) = (NodeId(1), Shard::ONLY, 1 << 20);
         let config =
             EngineConfig { node, shard, pool_bytes, peers: vec![A, B], first_generation: 1, reads_overlap: true };
@@ -60,13 +64,13 @@ impl Parts {
         parts.peers.connect(B);
         let (name, permissions) = (Name::new("parts").expect("it is short"), Permissions { owner: OWNER, mode: 0o600 });
         let maker = Requester::Peer(A, 0);
-        let made = parts.segments.allocate(name, Spec::new(64), permissions, Timestamp(1), maker, None);
+        let made = parts.segments.allocate(name, spec, permissions, Timestamp(1), maker, None);
         let id = made.expect("the pool is empty").segment;
         parts.segments.formed(id).expect("it is in creation");
         (parts, id)
     }
 
-    fn home(&mut self) -> Home<'_> {
+    pub(super) fn home(&mut self) -> Home<'_> {
         Home {
             node: NodeId(1),
             segments: &mut self.segments,
@@ -83,11 +87,11 @@ impl Parts {
         }
     }
 
-    fn actions(&mut self) -> Vec<Action> {
+    pub(super) fn actions(&mut self) -> Vec<Action> {
         std::iter::from_fn(|| self.output.next_action()).collect()
     }
 
-    fn submit(&mut self, id: SegmentId, node: NodeId, step: u64, op: PendingOp) -> Result<(), Failure> {
+    pub(super) fn submit(&mut self, id: SegmentId, node: NodeId, step: u64, op: PendingOp) -> Result<(), Failure> {
         let (requester, deadline_us) = (Requester::Peer(node, step), NOW.steady_us + 100);
         self.home().submit_op(NOW, id, Waiter { requester, principal: OWNER, op, deadline_us })
     }

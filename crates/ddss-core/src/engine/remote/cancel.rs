@@ -22,13 +22,17 @@ impl Remote<'_> {
         let Some(&mut pending) = self.operations.get_mut(step) else { return };
         let waits_at_home = matches!(
             pending.wait,
-            WaitState::Answer { .. } | WaitState::Lock { .. } | WaitState::Home(_) | WaitState::Put { .. }
+            WaitState::Answer { .. }
+                | WaitState::Version { .. }
+                | WaitState::Lock { .. }
+                | WaitState::Home(_)
+                | WaitState::Put { .. }
         );
         let Some(segment) = pending.wait.segment().filter(|_| waits_at_home) else { return };
         if self.peers.reachable(pending.on).is_some() {
             self.output.send(pending.on, Message::Cancel { step: step.to_bits(), segment });
         }
-        if !matches!(pending.wait, WaitState::Answer { harmless: false, .. } | WaitState::Put { .. }) {
+        if !matches!(pending.wait, WaitState::Answer { .. } | WaitState::Put { .. }) {
             self.expire(step);
         }
     }

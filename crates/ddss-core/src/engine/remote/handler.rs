@@ -94,13 +94,13 @@ impl Remote<'_> {
             | WaitState::Allocate { .. }
             | WaitState::Unlock { .. }
             | WaitState::Renew { .. }
-            | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::TimedOut),
+            | WaitState::Answer { .. } => Outcome::Indeterminate(Failure::TimedOut),
             WaitState::Lookup
             | WaitState::Info { .. }
             | WaitState::Home(_)
             | WaitState::Page { .. }
             | WaitState::Part { .. }
-            | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::TimedOut),
+            | WaitState::Version { .. } => Outcome::Failed(Failure::TimedOut),
         };
         self.lookups.remove(&step);
         if let Some(pending) = self.end_pending(step) {

@@ -390,16 +390,18 @@ impl Remote<'_> {
             return None;
         };
         let wait = pending.wait;
-        let wants_more = matches!(
-            wait,
+        let is_no_end = match wait {
+            // These end well only with a description, bytes or a page.
             WaitState::Lookup
-                | WaitState::Allocate { .. }
-                | WaitState::Info { .. }
-                | WaitState::Home(_)
-                | WaitState::Page { .. }
-        );
-        if wants_more && outcome == Outcome::Done {
-            // These end well only with a description, bytes or a page: a peer that says otherwise breaks the protocol.
+            | WaitState::Allocate { .. }
+            | WaitState::Info { .. }
+            | WaitState::Home(_)
+            | WaitState::Page { .. } => true,
+            WaitState::Version { above, .. } => fields.version <= above,
+            _ => false,
+        };
+        if is_no_end && outcome == Outcome::Done {
+            // A peer that says so breaks the protocol.
             self.output.push(Action::Disconnect { node });
             return None;
         }
@@ -454,12 +456,12 @@ impl Remote<'_> {
             Operation::Atomic { segment, offset, change, token } => {
                 let home = self.reachable_home(segment)?;
                 self.check_own_lock(&caller, segment, token.is_none())?;
-                let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
+                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
                 self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
             }
             Operation::Await { segment, offset, above } => {
                 let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Answer { segment, harmless: true })?.to_bits();
+                let step = self.begin(&caller, WaitState::Version { segment, above })?.to_bits();
                 self.output.send(home, Message::Await { step, principal, segment, offset, above, timeout_us });
             }
             Operation::Lock { segment, lock_request } => {
@@ -486,12 +488,12 @@ impl Remote<'_> {
             }
             Operation::Permit { segment, update } => {
                 let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
+                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
                 self.output.send(home, Message::Permit { step, principal, segment, update });
             }
             Operation::Break { segment } => {
                 let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Answer { segment, harmless: false })?.to_bits();
+                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
                 self.output.send(home, Message::Break { step, principal, segment });
             }
             Operation::Release { segment } => self.release_remote(caller, segment)?,
@@ -531,13 +533,13 @@ impl Remote<'_> {
             | WaitState::Page { .. }
             | WaitState::Lock { .. }
             | WaitState::Part { .. }
-            | WaitState::Answer { harmless: true, .. } => Outcome::Failed(Failure::NodeDown),
+            | WaitState::Version { .. } => Outcome::Failed(Failure::NodeDown),
             WaitState::Allocate { .. }
             | WaitState::Release { .. }
             | WaitState::Put { .. }
             | WaitState::Unlock { .. }
             | WaitState::Renew { .. }
-            | WaitState::Answer { harmless: false, .. } => Outcome::Indeterminate(Failure::NodeDown),
+            | WaitState::Answer { .. } => Outcome::Indeterminate(Failure::NodeDown),
         };
         self.output.finish(&pending, outcome);
         None

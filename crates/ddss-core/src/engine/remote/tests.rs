@@ -17,6 +17,7 @@ use crate::model::spec::Placement;
 use crate::request::operation::{LockRequest, LockToken, Operation};
 use crate::{
     AtomicOp, ChannelId, ClientId, Failure, HybridClock, Message, NodeId, Outcome, RequestId, SegmentId, Shard, Spec,
+    Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,7 +112,7 @@ fn segment() -> SegmentId {
 fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
     // If this broke, a client would repeat a change that took effect, or wait for an answer that never comes.
     let change = Operation::Atomic { segment: segment(), offset: 0, change: AtomicOp::Add(1), token: None };
-    let wait = Operation::Await { segment: segment(), offset: 0, above: crate::Version(3) };
+    let wait = Operation::Await { segment: segment(), offset: 0, above: Version(3) };
     let (in_doubt, failed) = (Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::NodeDown));
     for (operation, outcome) in [(change, in_doubt), (wait, failed)] {
         let mut parts = Parts::new();
@@ -124,6 +125,32 @@ fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
         assert_eq!(parts.remote().request_remote(caller(), &operation), Err(Failure::NodeDown));
         assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0), "a refused call leaves nothing");
     }
+}
+
+#[test]
+fn home_that_ends_a_wait_with_an_old_version_is_disconnected() {
+    // If this broke, a hostile home could make a watcher of a row act on a version that it has seen, or spin.
+    for version in [0, 2, 3] {
+        let mut parts = Parts::new();
+        let wait = Operation::Await { segment: segment(), offset: 72, above: Version(3) };
+        assert_eq!(parts.remote().request_remote(caller(), &wait), Ok(()));
+        parts.actions();
+        let step = parts.only_step();
+        let old = ReplyFields { version: Version(version), ..ReplyFields::default() };
+        assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, old).is_none());
+        assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }], "version {version}");
+        assert_eq!(parts.operations.count(), 1, "the wait ends with the connection");
+        parts.peers.disconnect(HOME);
+        assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
+        assert_eq!(parts.outcomes(), [Outcome::Failed(Failure::NodeDown)]);
+    }
+    let mut parts = Parts::new();
+    let wait = Operation::Await { segment: segment(), offset: 72, above: Version(3) };
+    assert_eq!(parts.remote().request_remote(caller(), &wait), Ok(()));
+    parts.actions();
+    let (step, next) = (parts.only_step(), ReplyFields { version: Version(4), ..ReplyFields::default() });
+    assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, next).is_none());
+    assert_eq!(parts.outcomes(), [Outcome::Done]);
 }
 
 #[test]

@@ -56,8 +56,10 @@ pub(crate) enum WaitState {
     Home(Transfer),
     /// Page of a list, or of one segment's listing.
     Page { node: NodeId, into: ArenaRange, list: bool },
-    /// End of an atomic or a permission change, or a version (harmless: without an answer nothing happened).
-    Answer { segment: SegmentId, harmless: bool },
+    /// End of an atomic or a permission change.
+    Answer { segment: SegmentId },
+    /// Version above this one.
+    Version { segment: SegmentId, above: Version },
     /// Grant of a lock.
     Lock { segment: SegmentId, lease_us: u32 },
     /// Grant that no caller waits for any more: given back when it arrives.
@@ -95,7 +97,8 @@ impl WaitState {
             | WaitState::Home(transfer) => Some(transfer.segment),
             WaitState::Put { segment, .. }
             | WaitState::Part { segment, .. }
-            | WaitState::Answer { segment, .. }
+            | WaitState::Answer { segment }
+            | WaitState::Version { segment, .. }
             | WaitState::Lock { segment, .. }
             | WaitState::LateLock { segment }
             | WaitState::Unlock { segment, .. }
@@ -107,7 +110,7 @@ impl WaitState {
     /// Returns the segment that the operation may have changed.
     pub(crate) fn changes(&self) -> Option<SegmentId> {
         match *self {
-            WaitState::Put { segment, .. } | WaitState::Answer { segment, harmless: false } => Some(segment),
+            WaitState::Put { segment, .. } | WaitState::Answer { segment } => Some(segment),
             _ => None,
         }
     }

@@ -31,8 +31,12 @@ fn operations() -> impl Strategy<Value = Operation> {
         ),
         (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, any::<u64>()).prop_map(|(segment, slot, ranges, a)| {
             let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
-            let conditions =
-                PutConditions { version: Some(Version(a)), token: None, requested_model: Some(Model::Strict) };
+            let conditions = PutConditions {
+                version: Some(Version(a)),
+                token: None,
+                requested_model: Some(Model::Strict),
+                entry: None,
+            };
             Operation::PutMany { segment, list, ranges, conditions }
         }),
         (any::<u16>(), range(LIST_TEXT_BYTES_MAX))
@@ -51,10 +55,26 @@ fn operations() -> impl Strategy<Value = Operation> {
         }),
         (segment.clone(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(segment, offset, a, b)| {
             let from = Payload::Arena(ArenaRange { slot: 1, bytes: 9 });
-            let conditions =
-                PutConditions { version: Some(Version(a)), token: Some(LockToken(b)), requested_model: None };
+            let conditions = PutConditions {
+                version: Some(Version(a)),
+                token: Some(LockToken(b)),
+                requested_model: None,
+                entry: None,
+            };
             Operation::Put { segment, offset, from, conditions }
         }),
+        (segment.clone(), any::<u64>(), 1..=3u64, 1..=1024u64, 0..=65_536u64).prop_map(
+            |(segment, offset, kind, key, value)| {
+                let change = EntryChange::from_word(kind << 48 | key << 32 | value).expect("sizes of a map");
+                let from = Payload::Arena(ArenaRange { slot: 1, bytes: change.payload_bytes() });
+                Operation::Put {
+                    segment,
+                    offset,
+                    from,
+                    conditions: PutConditions { entry: Some(change), ..PutConditions::default() },
+                }
+            }
+        ),
         (segment.clone(), 0..1_000_000u64, 1..=5u8, any::<u64>(), any::<u64>()).prop_map(
             |(segment, word, kind, a, b)| {
                 let b = if kind == 3 { b } else { 0 };
@@ -88,8 +108,12 @@ fn operations() -> impl Strategy<Value = Operation> {
             }
         ),
         (segment.clone(), any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(segment, offset, upload, a)| {
-            let conditions =
-                PutConditions { version: Some(Version(a)), token: None, requested_model: Some(Model::Write) };
+            let conditions = PutConditions {
+                version: Some(Version(a)),
+                token: None,
+                requested_model: Some(Model::Write),
+                entry: None,
+            };
             Operation::CommitUpload { segment, offset, upload: UploadId(upload), conditions }
         }),
         (segment.clone(), any::<u32>())

@@ -1,13 +1,13 @@
 //! Searches and conditional puts of a [`SharedMap`], bucket by bucket.
 
-use crate::api::tables::bucket::{Bucket, BucketLayout, Link, SlotWord};
+use crate::api::tables::bucket::Bucket;
 use crate::api::tables::map_handle::{Attempt, Expiry, KeyHash, Place, SharedMap, attempt, now_ms};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::value::Stamp;
-use ddss_core::{Completion, Version};
+use ddss_core::{BucketLayout, BucketLink, Completion, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -127,12 +127,12 @@ calls! {
         /// Writes what `decide` makes of the present value, and returns true if there was one.
         pub(super) async fn change(
             &self,
-            action: &'static str,
+            (action, time): (&'static str, Deadline),
             key: &K,
             expiry: Expiry,
             decide: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
         ) -> Result<bool, Error> {
-            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
+            let name = self.table.segment().name();
             let (key, mut decide, mut is_cleaned) = (key.as_bytes(), decide, false);
             let hash = self.hash(key);
             loop {
@@ -162,6 +162,27 @@ calls! {
                             wait!(self.clean(time, (hash.bucket + distance) % self.buckets()))?;
                         }
                     }
+                }
+            }
+        }
+
+        /// Removes a key whose entry may lie in another bucket.
+        pub(super) async fn remove_by_buckets(&self, (action, time): (&'static str, Deadline), hash: KeyHash, key: &[u8])
+            -> Result<bool, Error>
+        {
+            let name = self.table.segment().name();
+            loop {
+                Self::check_time(action, name, time)?;
+                let (home, place) = wait!(self.find(time, hash, key))?;
+                let Some(place) = place else { return Ok(false) };
+                let image = place.image.as_ref().unwrap_or(&home);
+                let is_live = image.word(place.slot).is_some_and(|word| !word.is_expired(now_ms()));
+                if let Attempt::Done = wait!(self.free_slot(time, place.bucket, image, place.slot))? {
+                    if place.image.is_some() {
+                        // A link to a free slot does no harm. If this put fails, a later call removes it.
+                        wait!(self.remove_links(time, hash.bucket)).ok();
+                    }
+                    return Ok(is_live);
                 }
             }
         }
@@ -217,7 +238,7 @@ calls! {
                 if let Attempt::Changed = wait!(self.put_bucket(time, bucket, image.version, parts))? {
                     return Ok(Attempt::Changed);
                 }
-                let link = Link { tag: hash.tag, slot, distance }.encode();
+                let link = BucketLink { tag: hash.tag, slot, distance }.encode();
                 let linked =
                     wait!(self.put_bucket(time, hash.bucket, home.version, &[(self.layout.link_at(index), &link)]))?;
                 if let Attempt::Changed = linked {

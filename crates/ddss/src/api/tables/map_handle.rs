@@ -1,11 +1,11 @@
 //! Handle of a map: its types, sizes and seed, and the errors of its calls.
 
-use crate::api::tables::bucket::{Bucket, BucketLayout, Link};
+use crate::api::tables::bucket::Bucket;
 use crate::api::tables::table::Table;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
-use ddss_core::{BadArgument, Failure, Spec};
+use ddss_core::{BadArgument, BucketLayout, BucketLink, Failure, Spec};
 use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
@@ -49,12 +49,14 @@ const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP1");
 
 impl<K, V, S> SharedMap<K, V, S> {
     /// Maximum bytes of a key.
-    pub const KEY_BYTES_MAX: usize = 1024;
+    pub const KEY_BYTES_MAX: usize = BucketLayout::KEY_BYTES_MAX;
     /// Maximum bytes of a value.
-    pub const VALUE_BYTES_MAX: usize = 64 << 10;
+    pub const VALUE_BYTES_MAX: usize = BucketLayout::VALUE_BYTES_MAX;
 
     pub(super) fn layout() -> BucketLayout {
-        BucketLayout::new(size_of::<K>().min(Self::KEY_BYTES_MAX), size_of::<V>().min(Self::VALUE_BYTES_MAX))
+        // Other sizes are refused by name, by `check_types`.
+        let (key, value) = (size_of::<K>().clamp(1, Self::KEY_BYTES_MAX), size_of::<V>().min(Self::VALUE_BYTES_MAX));
+        BucketLayout::new(key, value).expect("these are sizes of a map")
     }
 
     pub(super) fn check_types(action: &'static str, name: &str) -> Result<(), Error> {
@@ -119,7 +121,7 @@ impl<K, V, S> SharedMap<K, V, S> {
         Some(V::read_from_bytes(bucket.value(slot)?).ok())
     }
 
-    pub(super) fn linked(&self, bucket: u64, link: Link) -> u64 {
+    pub(super) fn linked(&self, bucket: u64, link: BucketLink) -> u64 {
         (bucket + link.distance) % self.buckets()
     }
 
@@ -186,6 +188,14 @@ pub(super) enum Expiry {
 }
 
 impl Expiry {
+    /// Returns the expiry of an entry that is written; 0 for none.
+    pub(super) fn set_ms(self) -> u64 {
+        match self {
+            Self::Keep => 0,
+            Self::Set(expiry_ms) => expiry_ms,
+        }
+    }
+
     pub(super) fn after(time: Duration) -> Self {
         Self::Set(now_ms().saturating_add(time.as_millis().max(1) as u64))
     }

@@ -1,22 +1,22 @@
 //! Maps from keys to values on the rows of a table.
 //!
-//! Row 0 describes the map, each other row is a bucket. The version of its bucket decides each insert of a key: a
-//! client reads the bucket, and its conditional put fails if any other change of the bucket came first. So two clients
-//! never both insert one key.
+//! Row 0 describes the map, each other row is a bucket. The version of its bucket decides each change of a key. The home
+//! executes most of them on the bucket. Otherwise a client reads it, and its conditional put fails if any other change of
+//! the bucket came first. So two clients never both insert one key.
 //!
 //! An entry that finds no free slot in its bucket is written into a later bucket first, where no get finds it. A
 //! conditional put of a link into its own bucket then makes it visible. A client that dies between the two leaves an
 //! orphan. [`SharedMap::remove_expired`] frees it: it changes the bucket first, so that the put of the link fails if the
 //! client lives after all.
 
-use crate::api::tables::map_handle::{Attempt, Expiry, HEADER_BYTES, Place, SharedMap, attempt, now_ms};
+use crate::api::tables::map_handle::{Expiry, HEADER_BYTES, Place, SharedMap, attempt, now_ms};
 use crate::api::tables::table::Table;
 use crate::async_client::{AsyncClient, AsyncSegment};
 use crate::calls::calls;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use ddss_core::{Failure, Version};
+use ddss_core::{EntryChangeKind, Failure, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -162,29 +162,25 @@ calls! {
 
         /// Writes the value of a key, and returns true if the key is new. The entry does not expire.
         pub async fn insert(&self, key: &K, value: &V) -> Result<bool, Error> {
-            let copy = |_: Option<&[u8]>| Some(value.as_bytes().to_vec());
-            Ok(!wait!(self.change("insert into", key, Expiry::Set(0), copy))?)
+            wait!(self.insert_entry(key, value, EntryChangeKind::Write, Expiry::Set(0)))
         }
 
         /// Writes the value of a key that expires after this time, and returns true if the key is new. Readers compare
         /// the absolute expiry (in milliseconds) with the clock of their own node.
         pub async fn insert_for(&self, key: &K, value: &V, time: Duration) -> Result<bool, Error> {
-            let copy = |_: Option<&[u8]>| Some(value.as_bytes().to_vec());
-            Ok(!wait!(self.change("insert into", key, Expiry::after(time), copy))?)
+            wait!(self.insert_entry(key, value, EntryChangeKind::Write, Expiry::after(time)))
         }
 
         /// Writes the value of a key that is new. Returns false, and does nothing, if the key is present. Of several
         /// clients that insert one key, one gets true.
         pub async fn insert_new(&self, key: &K, value: &V) -> Result<bool, Error> {
-            let copy = |old: Option<&[u8]>| old.is_none().then(|| value.as_bytes().to_vec());
-            Ok(!wait!(self.change("insert into", key, Expiry::Set(0), copy))?)
+            wait!(self.insert_entry(key, value, EntryChangeKind::Insert, Expiry::Set(0)))
         }
 
         /// Writes the value of a key that is new, and that expires after this time: [`insert_new`](Self::insert_new) and
         /// [`insert_for`](Self::insert_for) in one call.
         pub async fn insert_new_for(&self, key: &K, value: &V, time: Duration) -> Result<bool, Error> {
-            let copy = |old: Option<&[u8]>| old.is_none().then(|| value.as_bytes().to_vec());
-            Ok(!wait!(self.change("insert into", key, Expiry::after(time), copy))?)
+            wait!(self.insert_entry(key, value, EntryChangeKind::Insert, Expiry::after(time)))
         }
 
         /// Changes the value of a key, and repeats until no other change of the key came between. Returns the new value,
@@ -198,28 +194,14 @@ calls! {
                 written = Some(value);
                 Some(bytes)
             };
-            let is_present = wait!(self.change("update", key, Expiry::Keep, apply))?;
+            let time = self.table.segment().time().started();
+            let is_present = wait!(self.change(("update", time), key, Expiry::Keep, apply))?;
             Ok(written.filter(|_| is_present))
         }
 
         /// Removes a key, and returns true if it was present.
         pub async fn remove(&self, key: &K) -> Result<bool, Error> {
-            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
-            let hash = self.hash(key.as_bytes());
-            loop {
-                Self::check_time("remove from", name, time)?;
-                let (home, place) = wait!(self.find(time, hash, key.as_bytes()))?;
-                let Some(place) = place else { return Ok(false) };
-                let image = place.image.as_ref().unwrap_or(&home);
-                let is_live = image.word(place.slot).is_some_and(|word| !word.is_expired(now_ms()));
-                if let Attempt::Done = wait!(self.free_slot(time, place.bucket, image, place.slot))? {
-                    if place.image.is_some() {
-                        // A link to a free slot does no harm. If this put fails, a later call removes it.
-                        wait!(self.remove_links(time, hash.bucket)).ok();
-                    }
-                    return Ok(is_live);
-                }
-            }
+            wait!(self.remove_entry(key))
         }
 
         /// Returns the entries whose keys belong to a bucket. Buckets are read one by one: a key that is inserted or

@@ -1,7 +1,7 @@
-use crate::api::tables::bucket::{BucketLayout, SlotWord};
 use crate::api::tables::map_handle::Attempt;
 use crate::testing::{TestNode, block_on};
 use crate::{Client, Error, Failure, SharedMap, Spec, Table};
+use ddss_core::{BucketLayout, SlotWord};
 use std::collections::HashMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -212,7 +212,7 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     let of = |error: Error| error.failure();
     assert_eq!(of(SharedMap::<u64, u64>::open(&client, "map").unwrap_err()), Some(Failure::Unsupported));
     assert_eq!(of(SharedMap::<[u64; 2], [u64; 7]>::open(&client, "map").unwrap_err()), Some(Failure::Unsupported));
-    let layout = BucketLayout::new(8, 64);
+    let layout = BucketLayout::new(8, 64).unwrap();
     let table = Table::allocate(&client, "table", Spec::table(10, layout.row_bytes() as u32)).unwrap();
     table.put(0, 0, b"something else").unwrap();
     assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), Some(Failure::Unsupported));

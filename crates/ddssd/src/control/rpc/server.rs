@@ -116,6 +116,7 @@ impl ListenerState {
 impl Context {
     /// Answers a call of any origin.
     pub(crate) async fn answer(&self, call: Call) -> Reply {
+        // The futures of rare calls are large and stand on the heap: each proposal copies the future of this function.
         match call {
             Call::Append(AppendEntriesRequest { vote, .. })
             | Call::Vote(VoteRequest { vote, .. })
@@ -125,20 +126,20 @@ impl Context {
                 tracing::error!(%vote, "another cluster takes this node for one of its own: if it was a node of that one, its state folder is lost");
                 Reply::Refused("this node has begun a cluster of its own".to_owned())
             }
-            Call::Append(request) => Reply::Append(self.raft.append_entries(request).await),
-            Call::Vote(request) => Reply::Vote(self.raft.vote(request).await),
-            Call::Snapshot(request) => Reply::Snapshot(self.raft.install_snapshot(request).await),
+            Call::Append(request) => Reply::Append(Box::pin(self.raft.append_entries(request)).await),
+            Call::Vote(request) => Reply::Vote(Box::pin(self.raft.vote(request)).await),
+            Call::Snapshot(request) => Reply::Snapshot(Box::pin(self.raft.install_snapshot(request)).await),
             Call::Propose(command) => self.propose(command).await,
             Call::Newest => self.newest().await,
             Call::HasMajority if self.is_leader() => Reply::Majority(self.has_majority()),
             Call::HasMajority => Reply::NotLeader(self.leader()),
-            Call::Batch(calls) => self.answer_batch(calls).await,
-            Call::Renew { node, run } => self.renew(node, run).await,
+            Call::Batch(calls) => Box::pin(self.answer_batch(calls)).await,
+            Call::Renew { node, run } => Box::pin(self.renew(node, run)).await,
             Call::Stalled { node, run } => self.record_stall(node, run),
             Call::WhoIs { node, registration } => self.registration_status(node, registration),
-            Call::Join { node, member } => self.as_leader(self.join(node, member)).await,
-            Call::Announce { node, member, run } => self.as_leader(self.announce(node, member, run)).await,
-            Call::Remove { node, force, leaves } => self.as_leader(self.remove(node, force, leaves)).await,
+            Call::Join { node, member } => Box::pin(self.as_leader(self.join(node, member))).await,
+            Call::Announce { node, member, run } => Box::pin(self.as_leader(self.announce(node, member, run))).await,
+            Call::Remove { node, force, leaves } => Box::pin(self.as_leader(self.remove(node, force, leaves))).await,
             Call::Probe => Reply::Done,
             Call::NotifyRemoved { node } => {
                 if node == self.node {

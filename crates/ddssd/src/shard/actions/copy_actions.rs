@@ -4,7 +4,10 @@ use crate::peers::links::Links;
 use crate::shard::client_arena::{CHECKED, ClientArenas};
 use crate::storage::memory::NodeMemory;
 use ddss_core::engine::{BufferId, CommitSource, Engine, RangeSet};
-use ddss_core::{ArenaRange, ClientId, NodeId, Payload, Range, RecordPlace, Timestamp, Version};
+use ddss_core::{
+    ArenaRange, BucketLayout, BucketSearch, ClientId, EntryChange, NodeId, Payload, Range, RecordPlace, SlotWord,
+    Timestamp, Version,
+};
 use ddss_ipc::SharedMemory;
 
 /// Parts of a shard whose bytes are copied. The engine holds the ranges, and short bytes of its own.
@@ -63,6 +66,33 @@ impl CopyActions<'_> {
         if let Some(arena) = self.arenas.of(client) {
             arena.memory.write(into.offset() as usize, self.engine.buffer(kept)).expect(CHECKED);
         }
+    }
+
+    /// Searches a bucket for the key behind the word that the source begins with.
+    pub(crate) fn find_entry(&self, bucket: u64, change: EntryChange, source: &CommitSource) -> Option<BucketSearch> {
+        let mut head = [0; SlotWord::BYTES + BucketLayout::KEY_BYTES_MAX];
+        let head = &mut head[..change.head_bytes() as usize];
+        self.read_head(source, head)?;
+        let (area, at) = self.memory.area_at(bucket);
+        change.layout().ok()?.search(head, |offset, into| area.read(at + offset, into).expect(CHECKED))
+    }
+
+    /// Copies the first bytes of a put, which its commit copies again; `None` if its client or peer is gone.
+    fn read_head(&self, source: &CommitSource, head: &mut [u8]) -> Option<()> {
+        match *source {
+            CommitSource::Buffer(kept) => head.copy_from_slice(self.engine.buffer(kept).get(..head.len())?),
+            CommitSource::Client(client, Payload::Arena(range)) => {
+                self.arenas.of(client)?.memory.read(range.offset() as usize, head).expect(CHECKED);
+            }
+            CommitSource::Staged { node, at } => {
+                self.links.staging_of(node)?.read(at as usize, head).expect(CHECKED);
+            }
+            CommitSource::Client(_, Payload::Inline { bytes, .. }) => {
+                head.copy_from_slice(bytes.get(..head.len())?);
+            }
+            CommitSource::Pool(_) | CommitSource::Word(_) => return None,
+        }
+        Some(())
     }
 
     pub(crate) fn commit(&mut self, at: u64, parts: &RangeSet, source: CommitSource, stamp: (Version, Timestamp)) {

@@ -3,6 +3,7 @@
 use super::member::{Member, PRINCIPAL, Received, plain};
 use super::target::{Target, random_bytes};
 use crate::byzantine_client::{AttackResult, context, expect_failure};
+use crate::entry_changes::{self, WrongChange};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
 use ddss_core::{
     AtomicOp, Failure, Limit, LockRequest, LockToken, Message, Model, Name, NodeId, Outcome, Permissions, Principal,
@@ -172,6 +173,39 @@ pub(super) fn requests_ranges_beyond_a_segment(target: &Target) -> AttackResult 
         )?;
     }
     member.release(segment)?;
+    member.ends_served()
+}
+
+fn entry_put(segment: SegmentId, wrong: &WrongChange) -> impl FnOnce(u64) -> Message {
+    let conditions = PutConditions { entry: Some(wrong.change), ..PutConditions::default() };
+    let (offset, length, timeout_us) = (wrong.offset, wrong.payload.len() as u32, TIMEOUT_US);
+    let staged = Message::NOT_STAGED;
+    move |step| Message::Put {
+        step,
+        principal: PRINCIPAL,
+        segment,
+        offset,
+        length,
+        staged,
+        ranges: 0,
+        conditions,
+        timeout_us,
+    }
+}
+
+pub(super) fn changes_entries_outside_of_buckets(target: &Target) -> AttackResult {
+    let mut member = Member::authenticate(target)?;
+    let (map, _) = member.make(entry_changes::map())?;
+    for wrong in entry_changes::wrong_changes() {
+        member.is_denied(entry_put(map, &wrong), &wrong.payload)?;
+    }
+    let good = entry_changes::good_change();
+    member.is_denied(entry_put(target.held, &good), &good.payload)?;
+    match member.ask(entry_put(map, &good), &good.payload)? {
+        Message::Ended { outcome: Outcome::Done, version: Version(1), .. } => {}
+        other => return Err(format!("a good change is refused: {other:?}")),
+    }
+    member.release(map)?;
     member.ends_served()
 }
 

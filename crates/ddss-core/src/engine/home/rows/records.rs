@@ -14,7 +14,14 @@ use crate::engine::state::pending::{PendingRecord, RecordOp};
 use crate::engine::state::segments::Segment;
 use crate::model::table::TableLayout;
 use crate::request::operation::PutConditions;
-use crate::{Failure, Outcome, SegmentId, Timestamp, Version};
+use crate::{BucketSearch, Failure, Outcome, SegmentId, Timestamp, Version};
+
+/// Content of a record that an operation asked for: a word of its row, or the result of a search in a bucket.
+#[derive(Clone, Copy, Debug)]
+enum RecordContent {
+    Word(u64),
+    Entry { found: Option<BucketSearch>, now_ms: u64 },
+}
 
 impl Home<'_> {
     /// Checks that ranges lie inside a segment, and inside one row of a table.
@@ -50,9 +57,15 @@ impl Home<'_> {
         let segment = self.segments.get(id)?;
         let row = self.output.row_of(layout, segment.spec.bytes, &parts)?;
         let place = layout.record(row).of_segment(segment.at);
+        let read = match op {
+            PendingOp::Put { source, conditions: PutConditions { entry: Some(change), .. }, .. } => {
+                Action::FindEntry { place, offset: layout.bounds(row).0, change, source }
+            }
+            _ => Action::ReadRecord { place, word },
+        };
         let op = RecordOp::Call(op);
         self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op });
-        self.output.push(Action::ReadRecord { place, word });
+        self.output.push(read);
         Ok(())
     }
 
@@ -75,9 +88,19 @@ impl Home<'_> {
 
     /// Completes an operation with what [`Action::ReadRecord`] found.
     pub(crate) fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
+        self.complete_record_op(state, timestamp, RecordContent::Word(word));
+    }
+
+    /// Completes the change of an entry with what [`Action::FindEntry`] found.
+    pub(crate) fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
+        let now_ms = now.wall_us / 1000;
+        self.complete_record_op(state, timestamp, RecordContent::Entry { found, now_ms });
+    }
+
+    fn complete_record_op(&mut self, state: u64, timestamp: Timestamp, content: RecordContent) {
         let pending = self.pending_records.pop_front().expect("each read of a record is answered once");
         let later = self.output.set_aside();
-        if let Err(failure) = self.decide_record_op(&pending, state, timestamp, word) {
+        if let Err(failure) = self.decide_record_op(&pending, state, timestamp, content) {
             if let RecordOp::Call(op) = &pending.op {
                 self.free_op_buffers(op);
             }
@@ -93,7 +116,7 @@ impl Home<'_> {
         pending: &PendingRecord,
         state: u64,
         timestamp: Timestamp,
-        word: u64,
+        content: RecordContent,
     ) -> Result<(), Failure> {
         let &PendingRecord { segment, requester, place, op, .. } = pending;
         self.segments.get(segment)?;
@@ -122,10 +145,17 @@ impl Home<'_> {
                 {
                     return Err(Failure::VersionMismatch);
                 }
-                self.commit_record(pending, version, (parts, source), 0);
+                match (conditions.entry, content) {
+                    (None, _) => self.commit_record(pending, version, (parts, source), 0),
+                    (Some(change), RecordContent::Entry { found: Some(found), now_ms }) => {
+                        self.change_entry(pending, (version, timestamp), (change, source), (found, now_ms))?;
+                    }
+                    (Some(_), _) => return Err(Failure::Malformed),
+                }
                 Ok(())
             }
             PendingOp::Atomic { offset, change, .. } => {
+                let RecordContent::Word(word) = content else { return Err(Failure::Malformed) };
                 match change.apply(word) {
                     Some(new) => {
                         let parts = RangeSet::One { offset, bytes: 8 };
@@ -140,7 +170,7 @@ impl Home<'_> {
     }
 
     /// Commits to a record and answers the requester.
-    fn commit_record(
+    pub(crate) fn commit_record(
         &mut self,
         pending: &PendingRecord,
         before: Version,

@@ -1,0 +1,278 @@
+//! Layout of a map's bucket: one row of a table with several entries.
+//!
+//! ```text
+//!  0         8                  80
+//! +---------+------------------+--------------------------+------------------+
+//! | counter | links, 18 × u32  | slots × (word, key)      | slots × value    |
+//! +---------+------------------+--------------------------+------------------+
+//!
+//!  word: 1 bit used | 15 bits of the hash | 48 bits: expiry in ms since 1970, 0 for none; 0 is a free slot
+//!  link: 1 bit used | 15 bits of the hash | 8 bits of slot | 8 bits of distance in buckets; 0 is a free link
+//! ```
+//!
+//! Keys and values are padded to 8 bytes. An entry that finds no free slot in the bucket of its key lies in a slot of a
+//! later bucket, and a link of its own bucket refers to it. Only clients follow links. The home of the map
+//! [searches](BucketLayout::search) one bucket.
+
+use super::table::TableLayout;
+
+/// Sizes of a map's buckets, from those of its types.
+///
+/// ```
+/// use ddss_core::BucketLayout;
+/// let layout = BucketLayout::new(8, 64).expect("sizes of a map");
+/// assert_eq!((layout.slots, layout.row_bytes()), (16, 80 + 16 * (16 + 64)));
+/// assert_eq!(BucketLayout::new(0, 64), None, "a map has keys");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BucketLayout {
+    /// Bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Number of slots.
+    pub slots: usize,
+}
+
+/// Reference to an entry in another bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BucketLink {
+    /// Bits of the key's hash.
+    pub tag: u64,
+    /// Slot of the entry.
+    pub slot: usize,
+    /// Distance of its bucket.
+    pub distance: u64,
+}
+
+impl BucketLink {
+    /// Bytes of a link.
+    pub const BYTES: usize = 4;
+
+    /// Encodes the link.
+    pub const fn encode(self) -> [u8; Self::BYTES] {
+        (1 << 31 | (self.tag as u32) << 16 | (self.slot as u32) << 8 | self.distance as u32).to_le_bytes()
+    }
+
+    /// Decodes a link; `None` for a free one.
+    pub fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
+        let word = u32::from_le_bytes(bytes);
+        let tag = u64::from(word >> 16 & 0x7fff);
+        (word != 0).then_some(Self { tag, slot: (word >> 8 & 0xff) as usize, distance: u64::from(word & 0xff) })
+    }
+}
+
+/// Word of a used slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotWord(u64);
+
+impl SlotWord {
+    /// Bytes of the word; the key follows it.
+    pub const BYTES: usize = 8;
+    const USED: u64 = 1 << 63;
+    const EXPIRY: u64 = (1 << 48) - 1;
+
+    /// Makes the word of an entry with those bits of the hash of its key. An expiry of 0 is none.
+    pub const fn new(tag: u64, expiry_ms: u64) -> Self {
+        let expiry_ms = if expiry_ms < Self::EXPIRY { expiry_ms } else { Self::EXPIRY };
+        Self(Self::USED | (tag & 0x7fff) << 48 | expiry_ms)
+    }
+
+    /// Returns the word of a slot that is used.
+    pub fn of(word: u64) -> Option<Self> {
+        (word != 0).then_some(Self(word))
+    }
+
+    /// Encodes the word.
+    pub const fn bytes(self) -> [u8; Self::BYTES] {
+        self.0.to_le_bytes()
+    }
+
+    /// Returns the bits of the key's hash.
+    pub const fn tag(self) -> u64 {
+        self.0 >> 48 & 0x7fff
+    }
+
+    /// Returns the expiry in milliseconds since 1970; 0 for none.
+    pub const fn expiry_ms(self) -> u64 {
+        self.0 & Self::EXPIRY
+    }
+
+    /// Returns true if the entry has expired.
+    pub const fn is_expired(self, now_ms: u64) -> bool {
+        self.expiry_ms() != 0 && self.expiry_ms() <= now_ms
+    }
+}
+
+/// Result of a search for a key in one bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BucketSearch {
+    /// Slot with the key, and its word.
+    pub entry: Option<(usize, SlotWord)>,
+    /// First free slot.
+    pub free: Option<usize>,
+    /// True if a link has the tag of the key, so that the entry may lie in another bucket.
+    pub is_linked: bool,
+}
+
+const fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(8)
+}
+
+impl BucketLayout {
+    /// Maximum bytes of a key.
+    pub const KEY_BYTES_MAX: usize = 1024;
+    /// Maximum bytes of a value.
+    pub const VALUE_BYTES_MAX: usize = 64 << 10;
+    /// Number of links of a bucket.
+    pub const LINKS: usize = 18;
+    /// Maximum distance of a link. Longer searches would read too many buckets for one insert.
+    pub const REACH: u64 = 64;
+    const LINKS_AT: usize = 8;
+    const HEADS_AT: usize = Self::LINKS_AT + BucketLink::BYTES * Self::LINKS;
+    /// A get reads a bucket of up to this size whole, and the value of a larger bucket by itself.
+    const WHOLE_BYTES_MAX: usize = 4096;
+    /// More slots level out the load of buckets, fewer make the bucket that a get reads smaller.
+    const SLOTS: (usize, usize) = (8, 16);
+
+    /// Makes the layout for keys and values of those sizes; `None` for sizes that no map has.
+    pub fn new(key_bytes: usize, value_bytes: usize) -> Option<Self> {
+        if key_bytes == 0 || key_bytes > Self::KEY_BYTES_MAX || value_bytes > Self::VALUE_BYTES_MAX {
+            return None;
+        }
+        let slot = SlotWord::BYTES + padded(key_bytes) + padded(value_bytes);
+        let wanted = ((Self::WHOLE_BYTES_MAX - Self::HEADS_AT) / slot).clamp(Self::SLOTS.0, Self::SLOTS.1);
+        let fitting = (TableLayout::ROW_BYTES_MAX as usize - Self::HEADS_AT) / slot;
+        Some(Self { key_bytes, value_bytes, slots: wanted.min(fitting) })
+    }
+
+    /// Returns the bytes of a bucket.
+    pub const fn row_bytes(&self) -> usize {
+        self.value_at(self.slots)
+    }
+
+    /// Returns the bytes that a lookup reads.
+    pub const fn read_bytes(&self) -> usize {
+        if self.row_bytes() <= Self::WHOLE_BYTES_MAX { self.row_bytes() } else { self.value_at(0) }
+    }
+
+    /// Returns the place of a link.
+    pub const fn link_at(&self, index: usize) -> usize {
+        Self::LINKS_AT + BucketLink::BYTES * index
+    }
+
+    /// Returns the place of a slot's word; the key follows it.
+    pub const fn head_at(&self, slot: usize) -> usize {
+        Self::HEADS_AT + slot * (SlotWord::BYTES + padded(self.key_bytes))
+    }
+
+    /// Returns the place of a slot's value.
+    pub const fn value_at(&self, slot: usize) -> usize {
+        self.head_at(self.slots) + slot * padded(self.value_bytes)
+    }
+
+    /// Searches a bucket for a key. `head` is the word of the entry and its key, and `read` copies bytes of the bucket.
+    /// `None` if `head` is not of a used slot of this layout.
+    pub fn search(&self, head: &[u8], mut read: impl FnMut(usize, &mut [u8])) -> Option<BucketSearch> {
+        let (word, key) = head.split_first_chunk::<{ SlotWord::BYTES }>()?;
+        let wanted = u64::from_le_bytes(*word);
+        if wanted & SlotWord::USED == 0 || key.len() != self.key_bytes {
+            return None;
+        }
+        let tag = SlotWord(wanted).tag();
+        let mut found = BucketSearch::default();
+        let mut links = [[0; BucketLink::BYTES]; Self::LINKS];
+        read(Self::LINKS_AT, links.as_flattened_mut());
+        found.is_linked = links.into_iter().filter_map(BucketLink::decode).any(|link| link.tag == tag);
+        let mut other = [0; Self::KEY_BYTES_MAX];
+        let other = &mut other[..self.key_bytes];
+        for slot in 0..self.slots {
+            let (at, mut word) = (self.head_at(slot), [0; SlotWord::BYTES]);
+            read(at, &mut word);
+            let Some(word) = SlotWord::of(u64::from_le_bytes(word)) else {
+                found.free = found.free.or(Some(slot));
+                continue;
+            };
+            if found.entry.is_none() && word.tag() == tag {
+                read(at + SlotWord::BYTES, other);
+                found.entry = (*other == *key).then_some((slot, word));
+            }
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_bucket_do_not_overlap_and_fit_a_row() {
+        // If this broke, an entry would overwrite another one.
+        for (key, value) in [(1, 0), (8, 64), (16, 240), (8, 4000), (1024, 65_536)] {
+            let layout = BucketLayout::new(key, value).unwrap();
+            assert!(layout.slots >= 7, "{layout:?}");
+            assert!(layout.row_bytes() <= TableLayout::ROW_BYTES_MAX as usize && layout.row_bytes().is_multiple_of(8));
+            assert_eq!(layout.link_at(BucketLayout::LINKS), layout.head_at(0));
+            assert!(layout.head_at(0) + 8 + key <= layout.head_at(1));
+            assert!(layout.head_at(layout.slots) <= layout.value_at(0));
+            assert!(layout.value_at(0) + value <= layout.value_at(1));
+        }
+        for (key, value) in [(0, 8), (1025, 8), (8, 65_537), (usize::MAX, usize::MAX)] {
+            assert_eq!(BucketLayout::new(key, value), None);
+        }
+    }
+
+    #[test]
+    fn words_and_links_keep_their_fields() {
+        // If this broke, an entry would expire at another time, or be looked for at another place.
+        let word = SlotWord::new(0x7fff, 1234);
+        assert_eq!((word.tag(), word.expiry_ms()), (0x7fff, 1234));
+        assert_eq!((word.is_expired(1233), word.is_expired(1234)), (false, true));
+        assert!(!SlotWord::new(0, 0).is_expired(u64::MAX));
+        let link = BucketLink { tag: 0x7ffe, slot: 15, distance: 64 };
+        assert_eq!(BucketLink::decode(link.encode()), Some(link));
+        assert_eq!(BucketLink::decode([0; 4]), None);
+    }
+
+    #[test]
+    fn bytes_of_a_map_are_at_most_one_and_a_half_of_its_data() {
+        // If this broke, a node would hold fewer keys than the limits of maps promise.
+        for (key, value) in [(8, 64), (16, 64), (8, 256), (32, 1000), (8, 65_536)] {
+            let layout = BucketLayout::new(key, value).unwrap();
+            let record = layout.row_bytes() as u64 + TableLayout::RECORD_HEADER_BYTES;
+            // At the load limit of 0.8, four of five slots are used: 2 · record / (0.8 · slots) <= 3 · data.
+            let data = (layout.slots * (key + value)) as u64;
+            assert!(10 * record <= 12 * data, "{layout:?}: {record} bytes for {data}");
+        }
+    }
+
+    #[test]
+    fn search_finds_the_key_the_first_free_slot_and_links_of_its_tag() {
+        // If this broke, a home would insert a key twice, or overwrite the entry of another key.
+        let layout = BucketLayout::new(12, 8).unwrap();
+        let mut bucket = vec![0; layout.row_bytes()];
+        let head = |tag, key: u8| [&SlotWord::new(tag, 77).bytes()[..], &[key; 12]].concat();
+        let search = |bucket: &[u8], head: &[u8]| {
+            layout.search(head, |at, into| into.copy_from_slice(&bucket[at..][..into.len()]))
+        };
+        assert_eq!(search(&bucket, &head(5, 1)), Some(BucketSearch { free: Some(0), ..BucketSearch::default() }));
+        for (slot, tag, key) in [(0, 5, 2), (1, 6, 1), (3, 5, 1)] {
+            bucket[layout.head_at(slot)..][..20].copy_from_slice(&head(tag, key));
+        }
+        let found = search(&bucket, &head(5, 1)).unwrap();
+        assert_eq!(found.entry, Some((3, SlotWord::new(5, 77))), "neither another key nor another tag");
+        assert_eq!((found.free, found.is_linked), (Some(2), false));
+        assert_eq!(search(&bucket, &head(7, 1)).unwrap().entry, None);
+        let link = BucketLink { tag: 5, slot: 0, distance: 1 }.encode();
+        bucket[layout.link_at(17)..][..4].copy_from_slice(&link);
+        assert!(search(&bucket, &head(5, 9)).unwrap().is_linked && !search(&bucket, &head(6, 9)).unwrap().is_linked);
+        for slot in 0..layout.slots {
+            bucket[layout.head_at(slot)..][..20].copy_from_slice(&head(5, slot as u8));
+        }
+        assert_eq!(search(&bucket, &head(5, 99)).unwrap().free, None);
+        for wrong in [&[][..], &[0; 20], &head(5, 1)[..19], &[&head(5, 1)[..], &[1]].concat()] {
+            assert_eq!(search(&bucket, wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Changes of a map's entries, with arbitrary results of the searches.
+
+use ddss_core::{
+    ArenaRange, BucketLayout, BucketSearch, EntryChange, EntryChangeKind, Model, Operation, Payload, PutConditions,
+    SegmentId, SlotWord, Spec,
+};
+
+/// Layout of the maps among the tables.
+fn layout() -> BucketLayout {
+    BucketLayout::new(8, 8).expect("sizes of a map")
+}
+
+/// Returns the specification of a table, which may be a map.
+pub(super) fn random_table(word: u64) -> Spec {
+    let row_bytes = if word.is_multiple_of(9) { layout().row_bytes() as u32 } else { 1 + word as u32 % 600 };
+    Spec::table(1 + word % 70, row_bytes)
+}
+
+/// Returns a change of an entry, mostly in a bucket and of the right size.
+pub(super) fn entry_put(segment: SegmentId, word: u64, range: ArenaRange, requested_model: Option<Model>) -> Operation {
+    let kind = match word / 3 % 3 {
+        0 => EntryChangeKind::Write,
+        1 => EntryChangeKind::Insert,
+        _ => EntryChangeKind::Remove,
+    };
+    let BucketLayout { key_bytes, value_bytes, .. } = layout();
+    let change = EntryChange { kind, key_bytes: key_bytes as u16, value_bytes: value_bytes as u32 };
+    let bytes = if range.slot == 7 { range.bytes } else { change.payload_bytes() };
+    let offset = if range.slot == 6 { word } else { word % 4 * layout().row_bytes() as u64 };
+    let conditions = PutConditions { entry: Some(change), requested_model, ..PutConditions::default() };
+    Operation::Put { segment, offset, from: Payload::Arena(ArenaRange { bytes, ..range }), conditions }
+}
+
+/// Returns the bytes that a search for an entry may read.
+pub(super) fn bucket_bytes(change: EntryChange) -> u64 {
+    change.layout().expect("the engine has checked the sizes").row_bytes() as u64
+}
+
+/// Returns any result of a search that a daemon may report.
+pub(super) fn random_search(change: EntryChange, word: u64) -> Option<BucketSearch> {
+    let slots = change.layout().expect("the engine has checked the sizes").slots;
+    let found = BucketSearch {
+        entry: SlotWord::of(word >> 3).map(|found| (word as usize % slots, found)).filter(|_| !word.is_multiple_of(2)),
+        free: (!word.is_multiple_of(3)).then_some(word as usize % slots),
+        is_linked: word.is_multiple_of(5),
+    };
+    (!word.is_multiple_of(7)).then_some(found)
+}

@@ -1,0 +1,242 @@
+//! Map checker: exact, by the versions of buckets.
+//!
+//! Each change of an entry, and each get of a bucket, returns a version of the bucket. So the changes of a bucket have
+//! one order, and the checker replays it: each result has to be the one that the state before it explains.
+
+use super::versions::Newest;
+use ddss_core::{EntryChangeKind, EntryState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Change of an entry as its client saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryCall {
+    /// Number of the bucket, unique in the run.
+    pub bucket: u64,
+    /// Key of the entry.
+    pub key: u64,
+    /// Value that it writes.
+    pub value: u64,
+    /// Kind of change.
+    pub kind: EntryChangeKind,
+    /// Time of the request.
+    pub began_us: u64,
+    /// Time of the reply.
+    pub ended_us: u64,
+    /// Version of the bucket, and the state of the entry before; `None` if the outcome is unknown.
+    pub result: Option<(u64, EntryState)>,
+}
+
+impl EntryCall {
+    /// Returns true if it made the version that it returned.
+    fn is_commit(&self) -> bool {
+        matches!(
+            (self.kind, self.result),
+            (EntryChangeKind::Write, Some((_, EntryState::Absent | EntryState::Present)))
+                | (EntryChangeKind::Insert, Some((_, EntryState::Absent)))
+                | (EntryChangeKind::Remove, Some((_, EntryState::Present)))
+        )
+    }
+}
+
+/// Entries of a bucket as a client read them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketView {
+    /// Number of the bucket.
+    pub bucket: u64,
+    /// Time of the request.
+    pub began_us: u64,
+    /// Time of the reply.
+    pub ended_us: u64,
+    /// Version of the bucket.
+    pub version: u64,
+    /// Keys and values.
+    pub entries: Vec<(u64, u64)>,
+}
+
+/// All changes and gets of one run.
+#[derive(Clone, Debug, Default)]
+pub struct MapChecker {
+    calls: Vec<EntryCall>,
+    views: Vec<BucketView>,
+}
+
+/// State of a bucket in the replay.
+#[derive(Default)]
+struct Replay {
+    entries: BTreeMap<u64, u64>,
+    /// Keys that a change with an unknown outcome may have changed.
+    doubtful: BTreeSet<u64>,
+}
+
+impl MapChecker {
+    /// Records a change.
+    pub fn changed(&mut self, call: EntryCall) {
+        self.calls.push(call);
+    }
+
+    /// Records a get of a bucket.
+    pub fn viewed(&mut self, view: BucketView) {
+        self.views.push(view);
+    }
+
+    /// Returns all violations.
+    pub fn violations(&self) -> Vec<String> {
+        let buckets: BTreeSet<u64> =
+            self.calls.iter().map(|call| call.bucket).chain(self.views.iter().map(|view| view.bucket)).collect();
+        let mut found = Vec::new();
+        for bucket in buckets {
+            let calls: Vec<&EntryCall> = self.calls.iter().filter(|call| call.bucket == bucket).collect();
+            let views: Vec<&BucketView> = self.views.iter().filter(|view| view.bucket == bucket).collect();
+            check_order(&calls, &views, &mut found);
+            check_results(&calls, &views, &mut found);
+        }
+        found
+    }
+}
+
+/// Checks that no call returned an older version than a call that had ended before.
+fn check_order(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<String>) {
+    let ends = calls.iter().filter_map(|call| Some((call.ended_us, call.result?.0)));
+    let newest = Newest::of_ends(ends.chain(views.iter().map(|view| (view.ended_us, view.version))).collect());
+    for call in calls {
+        let Some((version, _)) = call.result else { continue };
+        if version < newest.before(call.began_us) + u64::from(call.is_commit()) {
+            found.push(format!("an entry was changed at an older version: {call:?}"));
+        }
+    }
+    for view in views.iter().filter(|view| view.version < newest.before(view.began_us)) {
+        found.push(format!("an older version of a bucket was read: {view:?}"));
+    }
+}
+
+fn check_results(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<String>) {
+    let mut commits: BTreeMap<u64, &EntryCall> = BTreeMap::new();
+    let mut others: BTreeMap<u64, Vec<&EntryCall>> = BTreeMap::new();
+    for &call in calls {
+        let Some((version, _)) = call.result else { continue };
+        if !call.is_commit() {
+            others.entry(version).or_default().push(call);
+        } else if let Some(other) = commits.insert(version, call) {
+            found.push(format!("two changes made one version: {other:?} and {call:?}"));
+        }
+    }
+    let unknown: BTreeSet<u64> = calls.iter().filter(|call| call.result.is_none()).map(|call| call.key).collect();
+    let seen = commits.keys().chain(others.keys()).copied().chain(views.iter().map(|view| view.version));
+    let mut state = Replay::default();
+    for version in 0..=seen.max().unwrap_or(0) {
+        match commits.get(&version) {
+            Some(call) => state.commit(call, found),
+            None if version == 0 => {}
+            None if unknown.is_empty() => found.push(format!("version {version} of a bucket was made by no client")),
+            None => state.doubtful.extend(&unknown),
+        }
+        for call in others.get(&version).into_iter().flatten() {
+            state.check_state(call, found);
+        }
+        for view in views.iter().filter(|view| view.version == version) {
+            state.check_view(view, found);
+        }
+    }
+}
+
+impl Replay {
+    /// Checks the state of an entry that a call returned.
+    fn check_state(&self, call: &EntryCall, found: &mut Vec<String>) {
+        let is_present = self.entries.contains_key(&call.key);
+        let is_wrong = match call.result {
+            Some((_, EntryState::Present)) => !is_present,
+            Some((_, EntryState::Absent)) => is_present,
+            // The bucket was full.
+            Some((_, EntryState::Elsewhere)) => is_present || call.kind == EntryChangeKind::Remove,
+            None => false,
+        };
+        if is_wrong && !self.doubtful.contains(&call.key) {
+            found.push(format!("the key was {}: {call:?}", if is_present { "present" } else { "absent" }));
+        }
+    }
+
+    fn commit(&mut self, call: &EntryCall, found: &mut Vec<String>) {
+        self.check_state(call, found);
+        self.doubtful.remove(&call.key);
+        match call.kind {
+            EntryChangeKind::Remove => drop(self.entries.remove(&call.key)),
+            _ => drop(self.entries.insert(call.key, call.value)),
+        }
+    }
+
+    fn check_view(&self, view: &BucketView, found: &mut Vec<String>) {
+        let entries: BTreeMap<u64, u64> = view.entries.iter().copied().collect();
+        if entries.len() < view.entries.len() {
+            found.push(format!("a key is in a bucket twice: {view:?}"));
+        }
+        let keys: BTreeSet<&u64> = entries.keys().chain(self.entries.keys()).collect();
+        for key in keys.into_iter().filter(|key| !self.doubtful.contains(key)) {
+            let (read, wanted) = (entries.get(key), self.entries.get(key));
+            if read != wanted {
+                found.push(format!("key {key} was read as {read:?}, and is {wanted:?}: {view:?}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EntryState::{Absent, Elsewhere, Present};
+
+    fn call(kind: EntryChangeKind, key: u64, time: u64, version: u64, state: EntryState) -> EntryCall {
+        let result = Some((version, state));
+        EntryCall { bucket: 1, key, value: 10 * version, kind, began_us: time, ended_us: time + 5, result }
+    }
+
+    fn view(time: u64, version: u64, entries: &[(u64, u64)]) -> BucketView {
+        BucketView { bucket: 1, began_us: time, ended_us: time + 5, version, entries: entries.to_vec() }
+    }
+
+    fn violations(calls: &[EntryCall], views: &[BucketView]) -> usize {
+        MapChecker { calls: calls.to_vec(), views: views.to_vec() }.violations().len()
+    }
+
+    #[test]
+    fn results_that_the_order_of_versions_explains_pass_and_no_others() {
+        // If this broke, a key that is inserted twice would pass every run.
+        use EntryChangeKind::{Insert, Remove, Write};
+        let good = [
+            call(Insert, 7, 0, 1, Absent),
+            call(Insert, 7, 10, 1, Present),
+            call(Write, 8, 10, 2, Absent),
+            call(Write, 7, 20, 3, Present),
+            call(Remove, 8, 30, 4, Present),
+            call(Remove, 8, 40, 4, Absent),
+            call(Insert, 9, 50, 4, Elsewhere),
+        ];
+        assert_eq!(violations(&good, &[view(17, 2, &[(7, 10), (8, 20)]), view(60, 4, &[(7, 30)])]), 0);
+        let with = |call: EntryCall| violations(&[good.as_slice(), &[call]].concat(), &[]);
+        assert!(with(call(Insert, 7, 70, 5, Absent)) > 0, "inserted twice");
+        assert!(with(call(Remove, 9, 70, 5, Present)) > 0, "removed, and never inserted");
+        assert!(with(call(Write, 7, 70, 3, Present)) > 0, "two changes of one version");
+        assert!(with(call(Insert, 7, 70, 1, Present)) > 0, "at an older version");
+        assert!(with(call(Write, 5, 70, 6, Absent)) > 0, "nobody made version 5");
+        assert_eq!(violations(&good, &[view(60, 4, &[(7, 31)])]), 1, "another value");
+        assert_eq!(violations(&good, &[view(60, 4, &[])]), 1, "a lost key");
+        assert_eq!(violations(&good, &[view(60, 4, &[(7, 30), (9, 1)])]), 1, "a key from nowhere");
+        assert!(violations(&good, &[view(60, 4, &[(7, 30), (7, 30)])]) > 0, "a key twice");
+        assert!(violations(&good, &[view(60, 3, &[(7, 30), (8, 20)])]) > 0, "an older version");
+    }
+
+    #[test]
+    fn change_with_unknown_outcome_excuses_its_own_key_until_the_next_change_of_it() {
+        // If this broke, each fault would be a violation, or hide one.
+        let unknown = EntryCall { result: None, ..call(EntryChangeKind::Remove, 7, 12, 0, Absent) };
+        let calls = [
+            call(EntryChangeKind::Insert, 7, 0, 1, Absent),
+            unknown,
+            call(EntryChangeKind::Insert, 7, 30, 3, Absent),
+            call(EntryChangeKind::Insert, 8, 40, 4, Absent),
+        ];
+        assert_eq!(violations(&calls, &[view(20, 2, &[])]), 0);
+        assert_eq!(violations(&calls, &[view(20, 2, &[(7, 10)])]), 0);
+        assert_eq!(violations(&calls, &[view(50, 4, &[(8, 40)])]), 1, "key 7 was inserted again");
+        assert_eq!(violations(&calls, &[view(20, 2, &[(9, 1)])]), 1, "another key");
+    }
+}

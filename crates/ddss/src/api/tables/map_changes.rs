@@ -1,0 +1,85 @@
+//! Changes of a [`SharedMap`] that its home executes in one round trip.
+//!
+//! The home finds the entry in the bucket of its key. Where it may lie in another bucket, or finds no free slot, the home
+//! does nothing and says so. Then the client goes bucket by bucket, as `map_buckets.rs` describes.
+
+use crate::api::tables::map_handle::{Expiry, KeyHash, SharedMap};
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::location::SegmentLocation;
+use crate::plan::{Decoder, Outgoing, PlannedCall};
+use crate::value::first_word;
+use ddss_core::{ArenaRange, EntryChange, EntryChangeKind, EntryState, Operation, Payload, PutConditions, SlotWord};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+impl SegmentLocation {
+    /// Plans the change of an entry in the bucket at `offset`. The pieces are the slot's word, the key and the value.
+    fn plan_entry_change<'a>(
+        &'a self,
+        action: &'static str,
+        offset: u64,
+        change: EntryChange,
+        pieces: &'a [&'a [u8]],
+    ) -> PlannedCall<'a, impl Decoder<EntryState>> {
+        let conditions = PutConditions { entry: Some(change), ..self.put_conditions(None, None) };
+        let (segment, from) = (self.id, Payload::Arena(ArenaRange::NOWHERE));
+        let plan = self.plan(action, Operation::Put { segment, offset, from, conditions });
+        plan.sends(Outgoing::Pieces(pieces)).returns(|completion, _| EntryState::of_word(first_word(completion)))
+    }
+}
+
+calls! {
+    impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
+        SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
+    {
+        /// Lets the home change an entry, and returns the state of the key before.
+        async fn change_at_home(
+            &self,
+            (action, time): (&'static str, Deadline),
+            kind: EntryChangeKind,
+            (hash, key): (KeyHash, &[u8]),
+            (expiry_ms, value): (u64, Option<&[u8]>),
+        ) -> Result<EntryState, Error> {
+            let (key_bytes, value_bytes) = (self.layout.key_bytes as u16, self.layout.value_bytes as u32);
+            let change = EntryChange { kind, key_bytes, value_bytes };
+            let word = SlotWord::new(hash.tag, expiry_ms).bytes();
+            let pieces = [&word[..], key, value.unwrap_or_default()];
+            let (segment, offset) = (self.table.segment(), self.place(hash.bucket, 0));
+            let call = segment.location().plan_entry_change(action, offset, change, &pieces);
+            wait!(segment.client().run(time, call))
+        }
+
+        /// Writes an entry, whether its key is present or only if it is absent. Returns true if the key was absent.
+        pub(super) async fn insert_entry(&self, key: &K, value: &V, kind: EntryChangeKind, expiry: Expiry)
+            -> Result<bool, Error>
+        {
+            const ACTION: &str = "insert into";
+            let (time, expiry_ms) = (self.table.segment().time().started(), expiry.set_ms());
+            let hash = self.hash(key.as_bytes());
+            let content = (expiry_ms, Some(value.as_bytes()));
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key.as_bytes()), content))? {
+                EntryState::Absent => return Ok(true),
+                EntryState::Present => return Ok(false),
+                EntryState::Elsewhere => {}
+            }
+            let decide = |old: Option<&[u8]>| {
+                (kind == EntryChangeKind::Write || old.is_none()).then(|| value.as_bytes().to_vec())
+            };
+            Ok(!wait!(self.change((ACTION, time), key, expiry, decide))?)
+        }
+
+        /// Frees the slot of a key, and returns true if the key was present.
+        pub(super) async fn remove_entry(&self, key: &K) -> Result<bool, Error> {
+            const ACTION: &str = "remove from";
+            let (time, hash) = (self.table.segment().time().started(), self.hash(key.as_bytes()));
+            let kind = EntryChangeKind::Remove;
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key.as_bytes()), (0, None)))? {
+                EntryState::Absent => Ok(false),
+                EntryState::Present => Ok(true),
+                EntryState::Elsewhere => wait!(self.remove_by_buckets((ACTION, time), hash, key.as_bytes())),
+            }
+        }
+    }
+}
