@@ -153,14 +153,15 @@ impl Error {
     ///
     /// ```
     /// # let node = ddssd::EphemeralNode::start()?;
-    /// use ddss::{Client, Limit, Spec};
-    /// use std::time::Duration;
+    /// use ddss::{Client, Spec};
     ///
-    /// let client = Client::builder().folder(node.folder()).arena_bytes(1 << 20).timeout(Duration::from_millis(50)).connect()?;
-    /// let segment = client.allocate("frames", Spec::new(1 << 20))?;
-    /// let mut two = client.batch();
-    /// two.get(&segment, ..)?.get(&segment, ..)?;
-    /// # drop(two);
+    /// let client = Client::builder().folder(node.folder()).connect()?;
+    /// if let Err(error) = client.allocate("frames", Spec::new(1 << 20)) {
+    ///     if let Some(limit) = error.limit() {
+    ///         eprintln!("no more {limit}");
+    ///     }
+    ///     return Err(error.into());
+    /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn limit(&self) -> Option<Limit> {

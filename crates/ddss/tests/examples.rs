@@ -31,7 +31,8 @@ fn shown(text: &str) -> Vec<String> {
 
 /// Returns the doc comment of a type.
 fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>> {
-    let lines: Vec<&str> = text.lines().collect();
+    // A macro indents what it defines.
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let begins = |line: &str| {
         let rest = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
         rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
