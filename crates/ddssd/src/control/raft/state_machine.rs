@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 struct Inner {
-    folder: PathBuf,
     own_node: u16,
     events: EventSenders,
     applied: Option<LogId>,
@@ -26,6 +25,32 @@ struct Inner {
     directory: Directory,
     /// Incremented with each change of the directory.
     changes: u64,
+    on_disk: SnapshotFile,
+}
+
+/// The snapshot file. A snapshot is built beside the runtime, and one of the leader may be installed meanwhile: the newer one stays, because
+/// the log before it is gone.
+#[derive(Clone, Debug)]
+struct SnapshotFile {
+    folder: PathBuf,
+    newest: Arc<Mutex<Option<LogId>>>,
+}
+
+impl SnapshotFile {
+    fn new(folder: &Path, newest: Option<LogId>) -> Self {
+        Self { folder: folder.to_owned(), newest: Arc::new(Mutex::new(newest)) }
+    }
+
+    /// Replaces the file unless it holds a newer snapshot.
+    fn write(&self, snapshot: &StoredSnapshot) -> io::Result<()> {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if *newest > snapshot.meta.last_log_id {
+            return Ok(());
+        }
+        write_snapshot(&self.folder, snapshot)?;
+        *newest = snapshot.meta.last_log_id;
+        Ok(())
+    }
 }
 
 /// The state machine; clones share it.
@@ -37,9 +62,9 @@ impl StateMachine {
     pub(crate) fn open(folder: &Path, own_node: u16, events: EventSenders) -> io::Result<Self> {
         let stored = read_snapshot(folder)?.unwrap_or_default();
         let inner = Inner {
-            folder: folder.to_owned(),
             own_node,
             events,
+            on_disk: SnapshotFile::new(folder, stored.meta.last_log_id),
             applied: stored.meta.last_log_id,
             membership: stored.meta.last_membership,
             directory: stored.directory,
@@ -166,16 +191,15 @@ impl Inner {
 
 impl RaftSnapshotBuilder<Group> for StateMachine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Group>, StorageError> {
-        let (stored, folder) = {
+        let (stored, file) = {
             let inner = self.inner();
-            (inner.snapshot(), inner.folder.clone())
+            (inner.snapshot(), inner.on_disk.clone())
         };
         let stored = Arc::new(stored);
         let built = loop {
             // A large directory takes longer than heartbeats may be late.
-            let (folder, writing) = (folder.clone(), Arc::clone(&stored));
-            let write =
-                move || write_snapshot(&folder, &writing).and_then(|()| Ok(serde_json::to_vec(&writing.directory)?));
+            let (file, writing) = (file.clone(), Arc::clone(&stored));
+            let write = move || file.write(&writing).and_then(|()| Ok(serde_json::to_vec(&writing.directory)?));
             let written = tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(io::Error::other(error)));
             match written {
                 // As with the log: the Raft library would stop for good.
@@ -225,7 +249,7 @@ impl RaftStateMachine<Group> for StateMachine {
         let directory = serde_json::from_slice(snapshot.get_ref()).map_err(|error| wrong(&error.into()))?;
         let stored = StoredSnapshot { meta: meta.clone(), directory };
         let mut inner = self.inner();
-        write_snapshot(&inner.folder, &stored).map_err(|error| wrong(&error))?;
+        inner.on_disk.write(&stored).map_err(|error| wrong(&error))?;
         inner.applied = meta.last_log_id;
         inner.membership = meta.last_membership.clone();
         inner.directory = stored.directory;
@@ -235,12 +259,36 @@ impl RaftStateMachine<Group> for StateMachine {
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Group>>, StorageError> {
-        let folder = self.inner().folder.clone();
+        let folder = self.inner().on_disk.folder.clone();
         let read = read_snapshot(&folder).and_then(|stored| {
             let Some(stored) = stored else { return Ok(None) };
             let bytes = serde_json::to_vec(&stored.directory)?;
             Ok(Some(Snapshot { meta: stored.meta, snapshot: Box::new(Cursor::new(bytes)) }))
         });
         Ok(read.map_err(|error| StorageIOError::read_snapshot(None, &error))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft::CommittedLeaderId;
+
+    #[test]
+    fn older_snapshot_does_not_replace_a_newer_one() {
+        // If this broke, a node that restarts would lack the names between its snapshot and the start of its log.
+        let folder = std::env::temp_dir().join(format!("ddssd-snapshot-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = SnapshotFile::new(&folder, None);
+        let at = |index| {
+            let last_log_id = Some(LogId::new(CommittedLeaderId::new(1, 1), index));
+            StoredSnapshot { meta: SnapshotMeta { last_log_id, ..Default::default() }, ..Default::default() }
+        };
+        let stored = || read_snapshot(&folder).unwrap().unwrap().meta.last_log_id.unwrap().index;
+        for (written, expected) in [(5, 5), (9, 9), (7, 9), (9, 9), (10, 10)] {
+            file.write(&at(written)).unwrap();
+            assert_eq!(stored(), expected, "after {written}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
