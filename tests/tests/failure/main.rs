@@ -10,3 +10,4 @@ mod overload;
 mod partition;
 mod restart;
 mod shutdown;
+mod small_segments;
