@@ -55,7 +55,8 @@ pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permi
 pub use model::spec::{Placement, Spec, Storage};
 pub use model::table::{RecordPlace, TableLayout};
 pub use peer::hello::{HelloError, PeerHello};
-pub use peer::message::{Message, OfferReply, Refusal, RemoteWindow, ReplicaAck, SegmentInfo};
+pub use peer::message::{Message, RemoteWindow, SegmentInfo};
+pub use peer::replica_reply::{OfferReply, Refusal, ReplicaAck};
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::entry_change::{EntryChange, EntryChangeKind, EntryState};
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};

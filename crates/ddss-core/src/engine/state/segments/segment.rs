@@ -159,6 +159,17 @@ impl Segment {
         self.rare_mut().large_commit = Some(commit);
     }
 
+    /// Defers the drop of this replica to the end of its large commit; `false` if there is none.
+    pub(crate) fn defer_drop(&mut self) -> bool {
+        let commit = self.rare.as_mut().and_then(|rare| rare.large_commit.as_mut());
+        commit.map(|commit| commit.is_drop_deferred = true).is_some()
+    }
+
+    /// Returns true if it is dropped at the end of its large commit.
+    pub(crate) fn is_drop_deferred(&self) -> bool {
+        self.rare().large_commit.is_some_and(|commit| commit.is_drop_deferred)
+    }
+
     /// Takes the large value that the daemon has written.
     pub(crate) fn take_large_commit(&mut self) -> Option<LargeCommit> {
         let commit = self.rare.as_mut()?.large_commit.take();
