@@ -53,7 +53,7 @@ pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
 pub use model::segment::{Access, Audience, Header, Name, PermissionUpdate, Permissions, Principal, SnapshotCheck};
 pub use model::spec::{Placement, Spec, Storage};
-pub use model::table::{RecordPlace, TableLayout};
+pub use model::table::{ANY_ROW, RecordPlace, TableLayout};
 pub use peer::hello::{HelloError, PeerHello};
 pub use peer::message::{Message, RemoteWindow, SegmentInfo};
 pub use peer::replica_reply::{OfferReply, Refusal, ReplicaAck};
