@@ -105,6 +105,8 @@ pub const LEASE_MAX_US: u32 = 600_000_000;
 pub const LEASE_DEFAULT_US: u32 = 10_000_000;
 /// Waiters for one segment's lock, or watchers of its version.
 pub const WAITERS_PER_SEGMENT_MAX: usize = 1 << 16;
+/// Changes of a table's rows that its home records for watchers of all rows.
+pub const ROW_CHANGES_MAX: usize = 1024;
 /// Shared holders of one segment's lock.
 pub const HOLDERS_PER_SEGMENT_MAX: usize = 4096;
 

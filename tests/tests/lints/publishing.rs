@@ -35,6 +35,7 @@ const CLIENT_DEPENDENCIES: &[(&str, &str)] = &[
     ("libc", "System V queues and what a signal handler may call, which rustix does not offer"),
     ("memmap2", "mappings whose life and thread rules are safe code"),
     ("nix", "credentials of a peer without a process id here, and `sigaction`"),
+    ("postcard", "an optional feature: values of any type that serde knows, as compact bytes"),
     ("rustix", "system calls as safe functions"),
     ("thiserror", "error types with source and message; compile time only"),
     ("tracing", "events that the program's subscriber takes or that cost one load"),

@@ -23,6 +23,7 @@ mod names;
 pub(crate) mod names_watch;
 pub(crate) mod quotas;
 mod released;
+pub(crate) mod row_changes;
 mod segment;
 mod segment_index;
 mod versions;
