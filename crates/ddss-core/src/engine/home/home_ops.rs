@@ -9,6 +9,7 @@ use crate::engine::replication::forward::SegmentChange;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::engine::state::pending::PendingAtomic;
+use crate::engine::state::replication::RowCommit;
 use crate::engine::state::segments::Segment;
 use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, Principal};
@@ -140,7 +141,7 @@ impl Home<'_> {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
             PendingOp::Put { parts, source, conditions } => {
                 self.check_conditions(now, id, requester, conditions)?;
-                self.change(now, id, SegmentChange { requester, parts, source, word: 0, deadline_us })?;
+                self.change(now, id, SegmentChange { requester, parts, source, row: None, word: 0, deadline_us })?;
             }
             PendingOp::Atomic { offset, change, token } => {
                 self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
@@ -219,7 +220,7 @@ impl Home<'_> {
         &mut self,
         now: Now,
         id: SegmentId,
-        parts: RangeSet,
+        what: (RangeSet, Option<RowCommit>),
         source: CommitSource,
     ) -> Result<(Version, Timestamp), Failure> {
         let segment = self.segments.get(id)?;
@@ -232,7 +233,7 @@ impl Home<'_> {
             version = segment.version();
         }
         self.counters.commits += 1;
-        self.apply(id, parts, source, (version, timestamp))?;
+        self.apply(id, what, source, (version, timestamp))?;
         Ok((version, timestamp))
     }
 
@@ -240,7 +241,7 @@ impl Home<'_> {
     pub(crate) fn apply(
         &mut self,
         id: SegmentId,
-        parts: RangeSet,
+        (parts, row): (RangeSet, Option<RowCommit>),
         source: CommitSource,
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
@@ -253,6 +254,13 @@ impl Home<'_> {
             segment.advance(stamp)
         }
         let at = segment.at;
+        if let Some(RowCommit { place, version: row_version, .. }) = row {
+            // The row first: a daemon that dies between the two has a table that seems older than it is, and is copied
+            // again.
+            self.output.push(Action::CommitRecord { place, parts, source, version: row_version, timestamp });
+            self.output.push(Action::WriteVersion { at, version, timestamp });
+            return Ok(());
+        }
         let history = segment.history_offset(version);
         segment.record_timestamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
@@ -281,7 +289,7 @@ impl Home<'_> {
             Some(new) => {
                 let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
                 if let Err(failure) =
-                    self.change(now, id, SegmentChange { requester, parts, source, word, deadline_us })
+                    self.change(now, id, SegmentChange { requester, parts, source, row: None, word, deadline_us })
                 {
                     self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }

@@ -195,6 +195,9 @@ pub(crate) struct PendingRecord {
     /// Place of the record in the pool.
     pub(crate) place: RecordPlace,
     pub(crate) op: RecordOp,
+    pub(crate) deadline_us: u64,
+    /// No other operation on the segment may run before the record is read.
+    pub(crate) blocks: bool,
 }
 
 /// Operation on a record.
