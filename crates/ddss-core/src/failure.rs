@@ -262,9 +262,11 @@ impl Outcome {
     /// Decodes the two bytes; an unknown kind reads as indeterminate.
     #[inline]
     pub fn from_bytes(bytes: [u8; 2]) -> Self {
-        if bytes[0] == Self::DONE {
-            return Outcome::Done;
-        }
+        if bytes[0] == Self::DONE { Outcome::Done } else { Self::from_bytes_of_failure(bytes) }
+    }
+
+    #[cold]
+    fn from_bytes_of_failure(bytes: [u8; 2]) -> Self {
         let (kind, limit) = (bytes[0] & ((1 << Self::KIND_BITS) - 1), bytes[0] >> Self::KIND_BITS);
         match (kind, Failure::from_codes(bytes[1], limit)) {
             (Self::FAILED, Some(failure)) => Outcome::Failed(failure),

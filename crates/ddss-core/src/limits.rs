@@ -77,8 +77,10 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 40;
 pub const AREAS_MAX: usize = 256;
 /// Addresses of one area.
 pub const AREA_BYTES_MAX: u64 = 1 << 48;
-/// Unit of memory allocation for segments.
-pub const BLOCK_BYTES: usize = 4096;
+/// Unit of memory allocation for segments: two lines.
+pub const BLOCK_BYTES: usize = 128;
+/// Unit in which the kernel gives memory and takes it back.
+pub const PAGE_BYTES: usize = 4096;
 
 /// Pending operations on one node, all clients together.
 pub const OPERATIONS_MAX: usize = 1 << 16;

@@ -11,3 +11,4 @@ mod partition;
 mod replicated_large_values;
 mod restart;
 mod shutdown;
+mod small_segments;

@@ -113,8 +113,8 @@ impl MappedSegment {
         ours.then_some(Stamp { version: Version(state >> 1), timestamp: Timestamp(timestamp) })
     }
 
-    /// Reads bytes of one row, by the version of its record.
-    #[inline]
+    /// Reads bytes of one row, by the version of its record. Never inlined: plain segments are read at once.
+    #[inline(never)]
     fn get_row(
         &self,
         rules: LocalReadRules,
