@@ -43,8 +43,8 @@ impl RequestHandler for ActionExecutor {
 }
 
 impl ActionExecutor {
-    /// Handles a request that the engine decides. Never inlined: the loop over the rings stays small, and a null request
-    /// takes a third less time.
+    /// Handles a request that the engine decides. Never inlined: inside the loop over the rings it slows down the requests
+    /// above.
     #[inline(never)]
     fn decide(&mut self, channel: ChannelId, entry: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
         submit_request(self, channel, entry);
@@ -69,8 +69,8 @@ impl ActionExecutor {
         answered
     }
 
-    /// Counts a reply that does not end the request before it. A parked wait is counted once, when its own completion
-    /// goes out.
+    /// Counts a reply that does not end its request, or ends another one. A parked wait is counted once, when its own
+    /// completion goes out.
     #[cold]
     fn record_other_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
         let place = ChannelId::parked(channel.client);

@@ -1,6 +1,7 @@
 //! Searches and conditional puts of a map, bucket by bucket.
 
 use crate::api::tables::bucket::Bucket;
+use crate::api::tables::local_bucket::LocalBucket;
 use crate::api::tables::map_handle::{
     Attempt, ByteMap, Expiry, KeyHash, Place, SharedMap, attempt, check_time, now_ms,
 };
@@ -13,8 +14,8 @@ use ddss_core::{BucketLayout, BucketLink, Completion, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Bytes in front of the values of a bucket that a get in place copies to the stack.
-const HEADS_IN_PLACE_MAX: usize = 768;
+/// Attempts of a get in place beside changes of the bucket.
+const ATTEMPTS_IN_PLACE_MAX: usize = 4;
 /// Bytes of a value that a get in place reads to the stack.
 const VALUE_IN_PLACE_MAX: usize = 4096;
 
@@ -22,24 +23,22 @@ calls! {
     impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
         SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
     {
-        /// Reads the value of a key in place: the heads of the bucket, then the value. `None` if only
-        /// [`ByteMap::find`] can tell: the bucket is on another node, is large, or has changed meanwhile, or the entry
-        /// may lie in another bucket.
+        /// Reads the value of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
+        /// changes meanwhile, the value is large, or the entry may lie in another bucket.
+        #[inline]
         pub(super) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<V>> {
-            let mut heads = [0; HEADS_IN_PLACE_MAX];
-            let heads = heads.get_mut(..self.map.layout.value_at(0)).filter(|_| size_of::<V>() <= VALUE_IN_PLACE_MAX)?;
             let location = self.map.table.segment().location();
-            let version = location.read_locally(self.map.place(hash.bucket, 0), heads)?.version;
-            let home = Bucket::of_heads(self.map.layout, &*heads, version);
-            let Some(slot) = home.slot_of(hash.tag, key) else {
-                return (!home.is_linked(hash.tag)).then_some(None);
-            };
-            if home.word(slot).is_none_or(|word| word.expiry_ms() > 0 && word.is_expired(now_ms())) {
-                return Some(None);
+            if size_of::<V>() > VALUE_IN_PLACE_MAX {
+                return None;
             }
-            let (mut value, at) = (V::new_zeroed(), self.map.place(hash.bucket, self.map.layout.value_at(slot)));
-            let stamp = location.read_locally(at, value.as_mut_bytes())?;
-            (stamp.version == version).then_some(Some(value))
+            for _ in 0..ATTEMPTS_IN_PLACE_MAX {
+                let row = location.begin_row(hash.bucket + 1)?;
+                let found = LocalBucket { row, layout: self.map.layout }.value_of(hash.tag, key);
+                if row.is_whole() {
+                    return found;
+                }
+            }
+            None
         }
     }
 }
