@@ -148,14 +148,7 @@ impl Home<'_> {
                 let segment = self.segments.get_mut(id)?;
                 segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.pending_atomics.push_back(PendingAtomic {
-                    now,
-                    segment: id,
-                    requester,
-                    offset,
-                    change,
-                    deadline_us,
-                });
+                self.pending_atomics.push_back(PendingAtomic { now, segment: id, offset, change, waiter });
                 self.output.push(Action::ReadWord { at });
             }
             PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
@@ -276,14 +269,28 @@ impl Home<'_> {
         Ok(())
     }
 
+    /// Submits an operation again that was about to run, if a decision about the segment came in between.
+    #[cold]
+    pub(crate) fn submit_again(&mut self, now: Now, id: SegmentId, waiter: Waiter) {
+        if let Err(failure) = self.submit_op(now, id, waiter) {
+            self.free_op_buffers(&waiter.op);
+            self.output.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
     pub(crate) fn word_read(&mut self, word: u64) {
         let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
-        let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = pending;
+        let PendingAtomic { now, segment: id, offset, change, waiter } = pending;
+        let Waiter { requester, deadline_us, .. } = waiter;
         let Ok(segment) = self.segments.get_mut(id) else {
             return self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
         segment.lock_queue.end_word_read();
+        if segment.lock_queue.blocks_puts() {
+            self.submit_again(now, id, waiter);
+            return self.serve_lock_queue(now, id);
+        }
         let fields = ReplyFields::of(segment.stamp(), word);
         match change.apply(word) {
             Some(new) => {

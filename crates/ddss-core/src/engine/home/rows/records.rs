@@ -70,22 +70,13 @@ impl Home<'_> {
             }
             _ => Action::ReadRecord { place, word },
         };
-        let (op, deadline_us, changes) = (RecordOp::Call(op), waiter.deadline_us, !matches!(op, PendingOp::Get(_)));
+        let (op, changes) = (RecordOp::Call(op), !matches!(op, PendingOp::Get(_)));
         // A change of a replicated table may have to wait for the replica: no other begins before that is decided.
-        let waits = changes && segment.replication.is_some();
-        if waits {
+        let blocking = (changes && segment.replication.is_some()).then_some(*waiter);
+        if blocking.is_some() {
             self.segments.get_mut(id)?.lock_queue.begin_word_read();
         }
-        self.pending_records.push_back(PendingRecord {
-            now,
-            segment: id,
-            requester,
-            row,
-            place,
-            op,
-            deadline_us,
-            blocks: waits,
-        });
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking });
         self.output.push(read);
         Ok(())
     }
@@ -102,17 +93,7 @@ impl Home<'_> {
         let row = self.output.row_of(layout, segment.spec.bytes, &RangeSet::One { offset, bytes: 0 })?;
         let place = layout.record(row).of_segment(segment.at);
         let (requester, op) = (watcher.requester, RecordOp::Watch(Watcher { row, ..watcher }));
-        let (deadline_us, blocks) = (watcher.deadline_us, false);
-        self.pending_records.push_back(PendingRecord {
-            now,
-            segment: id,
-            requester,
-            row,
-            place,
-            op,
-            deadline_us,
-            blocks,
-        });
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking: None });
         self.output.push(Action::ReadRecord { place, word: None });
         Ok(())
     }
@@ -152,12 +133,16 @@ impl Home<'_> {
 
     fn complete_record_op(&mut self, state: u64, timestamp: Timestamp, content: RecordContent) {
         let pending = self.pending_records.pop_front().expect("each read of a record is answered once");
-        let later = self.output.set_aside();
-        if pending.blocks
+        if let Some(waiter) = pending.blocking
             && let Ok(segment) = self.segments.get_mut(pending.segment)
         {
             segment.lock_queue.end_word_read();
+            if segment.lock_queue.blocks_puts() {
+                self.submit_again(pending.now, pending.segment, waiter);
+                return self.serve_lock_queue(pending.now, pending.segment);
+            }
         }
+        let later = self.output.set_aside();
         if let Err(failure) = self.decide_record_op(&pending, state, timestamp, content) {
             if let RecordOp::Call(op) = &pending.op {
                 self.free_op_buffers(op);
@@ -167,7 +152,7 @@ impl Home<'_> {
         if let Some(later) = later {
             self.output.put_back(later);
         }
-        if pending.blocks {
+        if pending.blocking.is_some() {
             self.serve_lock_queue(pending.now, pending.segment);
         }
     }
@@ -238,9 +223,9 @@ impl Home<'_> {
         (parts, source): (RangeSet, CommitSource),
         word: u64,
     ) -> Result<(), Failure> {
-        let &PendingRecord { now, segment, requester, row, place, deadline_us, .. } = pending;
+        let &PendingRecord { now, segment, requester, row, place, blocking, .. } = pending;
         let version = Version(before.0 + 1);
-        if self.segments.get(segment)?.replication.is_some() {
+        if let Some(Waiter { deadline_us, .. }) = blocking {
             let row = Some(RowCommit { row, place, version });
             return self.change(now, segment, SegmentChange { requester, parts, source, row, word, deadline_us });
         }
