@@ -386,6 +386,8 @@ impl Home<'_> {
         let segment = self.segments.get(id)?;
         match segment.spec.layout() {
             Some(layout) if version.0 > 0 => {
+                let of_table = planted!(self.segments, RowVersionOfTable);
+                let version = if of_table { Version(segment.version().0 + 1) } else { version };
                 let row = self.output.row_of(layout, segment.spec.bytes, parts)?;
                 Ok(Some(RowCommit { row, place: layout.record(row).of_segment(segment.at), version }))
             }

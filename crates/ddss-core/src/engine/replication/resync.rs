@@ -3,6 +3,7 @@
 
 use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
+use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
 use crate::engine::state::replication::{ResyncProgress, Role, RowCommit, SyncState};
 use crate::model::segment::Header;
@@ -92,6 +93,9 @@ impl Home<'_> {
     /// Records the put of a row: its record is sent again with state word and timestamp.
     pub(crate) fn note_dirty_row(&mut self, now: Now, id: SegmentId, commit: &RowCommit) {
         let Ok(segment) = self.segments.get(id) else { return };
+        if planted!(self.segments, RowNotResent) {
+            return;
+        }
         let offset = commit.place.header - segment.at - Header::DATA_OFFSET;
         let bytes = TableLayout::RECORD_HEADER_BYTES as u32 + segment.spec.row_bytes;
         self.note_dirty_ranges(now, id, &[Range { offset, bytes }]);
