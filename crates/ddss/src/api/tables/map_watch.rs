@@ -15,6 +15,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use zerocopy::FromBytes;
 
 /// Change of one key of a map.
+///
+/// ```
+/// use ddss::{MapEvent, SharedMap};
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let stock: SharedMap<[u8; 4], u64> = SharedMap::allocate(&client, "stock", 100)?;
+/// let mut watch = stock.watch_prefix(b"nut");
+/// stock.insert(b"nut7", &12)?;
+/// assert_eq!(watch.next_event()?, MapEvent { key: *b"nut7", value: Some(12) });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapEvent<K, V> {
     /// The key.
@@ -27,6 +38,18 @@ pub struct MapEvent<K, V> {
 /// [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
 ///
 /// It holds the entries with the prefix in memory, to tell what has changed. The client does not poll.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// let stock: ddss::SharedMap<[u8; 4], u64> = ddss::SharedMap::allocate(&client, "stock", 100)?;
+/// stock.insert(b"nut7", &12)?;
+/// let mut watch = stock.watch_prefix(b"nut");
+/// assert_eq!(watch.next_event()?.value, Some(12), "first the entries that are there");
+/// stock.remove(b"nut7")?;
+/// assert_eq!(watch.next_event()?.value, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a watch does nothing until its next event is awaited"]
 pub struct PrefixWatch<K, V, S = Segment> {
