@@ -334,11 +334,11 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     let of = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
     let (here, there) = (of(&home), of(&other));
     let replicated = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
-    // 40960 bytes with the header, of 65536 that root may have on node 2.
+    // 40064 bytes with the header, of 65536 that root may have on node 2.
     let fits = here.allocate("fits", replicated(40_000)).unwrap();
     assert_eq!(in_sync(&home, "fits"), (1, 2));
     let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
-    assert!(matches!(error, Error::OverQuota { used: 40_960, allowed: 65_536, .. }), "{error}");
+    assert!(matches!(error, Error::OverQuota { used: 40_064, allowed: 65_536, .. }), "{error}");
     // One more replica does not fit: the segment exists without it.
     let refusals = || ddss(&other, &["counters", "quota*"]).to_string();
     let before = refusals();
