@@ -158,7 +158,7 @@ pub(super) fn decode(bytes: &[u8], message_bytes_max: usize) -> Option<(Frame<'_
     Some((frame, credits))
 }
 
-/// What a side says of itself while it connects.
+/// Facts that a side states while it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preamble {
     /// The side leaves atomics on its words to its adapter.
