@@ -138,7 +138,8 @@ impl Rdma {
             (Framing::Ddss, false) => frame::parse_request(&event.data, event.flow_control).map(|hello| (false, hello)),
         };
         peer.traffic.is_plain = ours.is_none();
-        let (atomics, hello) = ours.unwrap_or((false, &event.data));
+        // Without frames only the peer's adapter can change its words.
+        let (atomics, hello) = ours.unwrap_or((self.attributes.has_atomics, &event.data));
         peer.traffic.adapter_atomics = atomics;
         peer.resources = Some(resources);
         // Over iWARP revision 1 the peer states no read limits.
@@ -230,7 +231,7 @@ impl Rdma {
             let ours = frame::parse_preamble(data);
             // A peer that answers without the DDSS header gets plain messages.
             peer.traffic.is_plain |= ours.is_none();
-            let (atomics, words) = ours.unwrap_or((false, data));
+            let (atomics, words) = ours.unwrap_or((self.attributes.has_atomics, data));
             peer.traffic.adapter_atomics = atomics;
             hello = words;
         }
