@@ -1,8 +1,7 @@
 //! Segments and keys that a node holds: `cargo run --release -p ddss-benches --bin capacity`.
 //!
 //! Allocates segments by one client, in a node and in a cluster of three, one by one and many at a time, and says how
-//! much memory of the daemon each of them takes beside its block of 4096 bytes. Then fills a map, and says how many bytes
-//! a key takes. A million segments need 4 GiB of /dev/shm.
+//! much memory each of them takes beside its data. Then fills a map, and says how many bytes a key takes.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command prints to its user")]
 
@@ -18,8 +17,6 @@ const CALL_MAX: Duration = Duration::from_secs(60);
 /// Segments that are allocated one by one, for comparison.
 const SINGLE: usize = 500;
 const SEGMENT_BYTES: u64 = 64;
-/// Bytes of the pool that such a segment takes.
-const BLOCK_BYTES: usize = ddss_core::limits::BLOCK_BYTES;
 
 type Value = [u64; 8];
 
@@ -43,9 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Starts nodes with room for that many segments each.
 fn start(count: u16, segments: usize) -> Result<Vec<Daemon>, Box<dyn Error>> {
     let mut options = Vec::new();
-    let most = segments + SINGLE + 1;
+    let most = segments.max(SINGLE);
     for node in 1..=count {
-        let pool_bytes = (most * BLOCK_BYTES) as u64 + (1 << 30);
+        let pool_bytes = most as u64 * 2 * SEGMENT_BYTES + (1 << 30);
         options
             .push(DaemonOptions::new(node)?.pool_bytes(pool_bytes).argument("--segments").argument(most.to_string()));
     }
@@ -75,7 +72,7 @@ fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
     let client = client(&daemons[0])?;
     let first = retry(|| client.allocate("capacity", Spec::new(SEGMENT_BYTES)));
     first.release()?;
-    let names: Vec<String> = (0..count + SINGLE).map(|number| format!("capacity/{number}")).collect();
+    let names: Vec<String> = (0..count.max(SINGLE)).map(|number| format!("capacity/{number}")).collect();
     let before = memory_of(&daemons[0])?;
     let begin = Instant::now();
     let mut made = Vec::new();
@@ -86,13 +83,13 @@ fn allocate(daemons: &[Daemon], count: usize) -> Result<(), Box<dyn Error>> {
     let wanted: Vec<_> = names[SINGLE..].iter().map(|name| (&name[..], Spec::new(SEGMENT_BYTES))).collect();
     let begin = Instant::now();
     let many: Result<Vec<Segment>, _> = client.allocate_many(&wanted).into_iter().collect();
-    let rate = count as f64 / begin.elapsed().as_secs_f64();
+    let rate = wanted.len() as f64 / begin.elapsed().as_secs_f64();
     made.extend(many?);
     let after = memory_of(&daemons[0])?;
     let each = |index: usize| after[index].saturating_sub(before[index]) / made.len() as u64;
     println!("{} nodes: {single:.0} allocations a second one by one, {rate:.0} many at a time", daemons.len());
-    let shared = each(1).saturating_sub(BLOCK_BYTES as u64);
-    println!("  a segment beside its block: {} bytes of the daemon's own memory, {shared} shared", each(0));
+    let shared = each(1).saturating_sub(SEGMENT_BYTES);
+    println!("  a segment beside its data: {} bytes of the daemon's own memory, {shared} shared", each(0));
     let (total, begin) = (made.len(), Instant::now());
     let opened = client.open_many(&names.iter().map(|name| &name[..]).collect::<Vec<_>>());
     let failed = opened.iter().filter(|opened| opened.is_err()).count();

@@ -20,7 +20,8 @@ pub(crate) fn open(named: &SegmentOptions) -> Result<Segment, CommandError> {
     Ok(connect(&named.place)?.open(&named.name)?)
 }
 
-fn describe(segment: &Segment, json: bool) {
+/// Prints a segment that was allocated.
+pub(crate) fn describe(segment: &Segment, json: bool) {
     let (name, bytes, home) = (segment.name(), segment.bytes(), segment.id().home());
     if json {
         println!("{}", json!({ "name": name, "bytes": bytes, "home": home.0, "id": segment.id().to_bits() }));

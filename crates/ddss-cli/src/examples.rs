@@ -161,6 +161,55 @@ pub(crate) const NODES: &str = "\
 Examples:
   ddss nodes   leader, voters and live nodes";
 
+pub(crate) const MAP: &str = "\
+Examples:
+  ddss map allocate users 1000 --key-bytes 16 --value-bytes 64
+  ddss map put users alice 'likes tea'
+  ddss map get users alice
+  ddss map ls users
+
+A map that a program allocated is shown, too: give the formats of its types,
+as in `ddss map get stock 4711 --key-as u64 --as u32`.";
+
+pub(crate) const MAP_ALLOCATE: &str = "\
+Examples:
+  ddss map allocate users 1000 --key-bytes 16 --value-bytes 64
+  ddss map allocate stock 1M --key-bytes 8 --value-bytes 8 --home 2
+
+It is a table: `ddss stat`, `ddss chmod` and `ddss release` take its name.";
+
+pub(crate) const MAP_GET: &str = "\
+Examples:
+  ddss map get users alice
+  ddss map get stock 4711 --key-as u64 --as u64   numbers
+  ddss map get users alice --json                 hex, without --as";
+
+pub(crate) const MAP_PUT: &str = "\
+Examples:
+  ddss map put users alice 'likes tea'
+  ddss map put users bob hello --new          only if the key is absent
+  ddss map put sessions 17 ann --expire 600   gone after ten minutes
+  ddss map put stock 4711 12 --key-as u64 --as u64";
+
+pub(crate) const MAP_REMOVE: &str = "\
+Examples:
+  ddss map remove users alice   exit code 1 if there is no such key";
+
+pub(crate) const MAP_LS: &str = "\
+Examples:
+  ddss map ls users                one line an entry: key, tab, value
+  ddss map ls users --prefix al    keys that begin so
+  ddss map ls stock --key-as u64 --as u64 --json
+
+Entries that change meanwhile may be missing, or not.";
+
+pub(crate) const MAP_WATCH: &str = "\
+Examples:
+  ddss map watch users alice             a line for each value; Ctrl-C ends it
+  ddss map watch users alice --count 2   the present one and the next
+
+Values that follow each other quickly may be merged into one line.";
+
 pub(crate) const CLUSTER: &str = "\
 Examples:
   ddss cluster init                   on the first node, before ddssd starts

@@ -45,7 +45,7 @@ fn step_after(failure: Failure) -> Option<&'static str> {
         Failure::NotFound => "`ddss ls` lists the segments",
         Failure::AlreadyExists => "`ddss stat NAME` shows the existing segment, `ddss release NAME` frees the name",
         Failure::PermissionDenied => "the owner and root can grant access: `ddss chmod MODE NAME`",
-        Failure::TooLarge => "put it into a segment with one copy, or transfer it in parts (--offset, --length)",
+        Failure::TooLarge => "transfer it in parts (--offset, --length)",
         Failure::NoSpace => {
             "`ddss ls` shows the sizes of the segments; release some, or restart ddssd with more --pool-bytes"
         }

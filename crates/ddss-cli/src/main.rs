@@ -97,6 +97,7 @@ fn run(arguments: &Arguments) -> Result<(), CommandError> {
         Command::Export(options) => commands::data::export(options, json),
         Command::Import(options) => commands::data::import(options, json),
         Command::Chmod(options) => commands::segments::chmod(options, json),
+        Command::Map(command) => commands::map::run(command, json),
         Command::Locks(options) => commands::locks::locks(options, json),
         Command::Doctor(options) => commands::doctor::run(options, json),
         Command::Completions { .. } | Command::Man { .. } if json => Err(CommandError::NoJsonOutput),

@@ -5,7 +5,8 @@ use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BY
 use crate::model::coherence::Model;
 use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
-use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
+use crate::peer::message::{RemoteWindow, SegmentInfo};
+use crate::peer::replica_reply::{OfferReply, ReplicaAck};
 use crate::request::entry_change::EntryChange;
 use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{ClientId, SegmentId, Version};

@@ -32,9 +32,7 @@ pub enum Failure {
     #[error("busy, no room for more {0}: try again")]
     Busy(Limit) = 5,
     /// The transfer exceeds the maximum size.
-    #[error(
-        "more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX}, but no put with copies)"
-    )]
+    #[error("more than the {TRANSFER_BYTES_MAX} bytes of one request (one range: {VALUE_BYTES_MAX})")]
     TooLarge = 6,
     /// The node's pool has no free run of blocks.
     #[error("the node has no memory left for a segment of that size")]
@@ -264,9 +262,11 @@ impl Outcome {
     /// Decodes the two bytes; an unknown kind reads as indeterminate.
     #[inline]
     pub fn from_bytes(bytes: [u8; 2]) -> Self {
-        if bytes[0] == Self::DONE {
-            return Outcome::Done;
-        }
+        if bytes[0] == Self::DONE { Outcome::Done } else { Self::from_bytes_of_failure(bytes) }
+    }
+
+    #[cold]
+    fn from_bytes_of_failure(bytes: [u8; 2]) -> Self {
         let (kind, limit) = (bytes[0] & ((1 << Self::KIND_BITS) - 1), bytes[0] >> Self::KIND_BITS);
         match (kind, Failure::from_codes(bytes[1], limit)) {
             (Self::FAILED, Some(failure)) => Outcome::Failed(failure),

@@ -77,8 +77,10 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 40;
 pub const AREAS_MAX: usize = 256;
 /// Addresses of one area.
 pub const AREA_BYTES_MAX: u64 = 1 << 48;
-/// Unit of memory allocation for segments.
-pub const BLOCK_BYTES: usize = 4096;
+/// Unit of memory allocation for segments: two lines.
+pub const BLOCK_BYTES: usize = 128;
+/// Unit in which the kernel gives memory and takes it back.
+pub const PAGE_BYTES: usize = 4096;
 
 /// Pending operations on one node, all clients together.
 pub const OPERATIONS_MAX: usize = 1 << 16;
@@ -103,6 +105,8 @@ pub const LEASE_MAX_US: u32 = 600_000_000;
 pub const LEASE_DEFAULT_US: u32 = 10_000_000;
 /// Waiters for one segment's lock, or watchers of its version.
 pub const WAITERS_PER_SEGMENT_MAX: usize = 1 << 16;
+/// Changes of a table's rows that its home records for watchers of all rows.
+pub const ROW_CHANGES_MAX: usize = 1024;
 /// Shared holders of one segment's lock.
 pub const HOLDERS_PER_SEGMENT_MAX: usize = 4096;
 

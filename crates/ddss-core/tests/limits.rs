@@ -65,7 +65,7 @@ fn release(engine: &mut Engine, channel: ChannelId, segment: SegmentId) {
     engine.request(NOW, channel, &Request::new(RequestId(2), Operation::Release { segment }), &[]);
     while let Some(action) = engine.next_action() {
         match action {
-            Action::ZeroFill { at, bytes, .. } => engine.cleared(at, bytes),
+            Action::ZeroFill { at, bytes, .. } => drop(engine.cleared(at, bytes)),
             Action::Reply { completion, .. } => assert_eq!(completion.outcome, Outcome::Done),
             _ => {}
         }

@@ -68,6 +68,8 @@ each_bug_is_found! {
     unmarked_commit_is_found: UnmarkedCommit,
     ungated_commit_is_found: UngatedCommit,
     entry_twice_is_found: EntryTwice,
+    join_during_commit_is_found: JoinDuringCommit,
+    uncommitted_parts_are_found: UncommittedParts,
 }
 
 // Otherwise an abandoned lock could block its segment forever.

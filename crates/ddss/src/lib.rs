@@ -77,7 +77,10 @@ pub use api::large_values::cursor::{SegmentReader, SegmentWriter};
 pub use api::lock::{LockGuard, LockOptions};
 pub use api::metadata::SegmentList;
 pub use api::name_watch::{NameEvent, NameIter, NameStream};
-pub use api::tables::map_handle::SharedMap;
+#[cfg(feature = "postcard")]
+pub use api::postcard_value::PostcardValue;
+pub use api::tables::map_handle::{ByteMap, SharedMap};
+pub use api::tables::map_watch::{MapEvent, PrefixWatch};
 pub use api::tables::table::Table;
 pub use api::tables::typed_table::TypedTable;
 pub use api::typed::{Shared, SharedSlice, Typed};

@@ -1,6 +1,6 @@
 //! Identity and options of a segment handle, and the plans of its calls.
 
-use crate::api::local_read::{LocalReadRules, MappedSegment};
+use crate::api::local_read::{LocalReadRules, LocalRow, MappedSegment};
 use crate::error::Error;
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall};
 use crate::session::Inner;
@@ -67,6 +67,12 @@ impl SegmentLocation {
     pub(crate) fn read_locally(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
         let mapped = self.mapped.as_ref().filter(|_| into.len() <= VALUE_BYTES_MAX)?;
         mapped.get(self.rules, offset, into)
+    }
+
+    /// Begins to read a row of a table in place; `None` if the daemon has to serve the get.
+    #[inline]
+    pub(crate) fn begin_row(&self, row: u64) -> Option<LocalRow<'_>> {
+        self.mapped.as_ref()?.begin_row(self.rules, row)
     }
 
     /// Returns the read options of a get.

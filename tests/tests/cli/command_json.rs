@@ -40,7 +40,7 @@ impl Held {
     /// Does the same for a command that ends with another code.
     fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
         let schema = match words {
-            ["cluster", part, ..] => format!("cluster-{part}"),
+            [group @ ("cluster" | "map"), part, ..] => format!("{group}-{part}"),
             ["locks", .., "--yes"] => "locks-break".to_owned(),
             ["demo", "streams", ..] => "demo-streams".to_owned(),
             _ => words[0].to_owned(),
@@ -55,7 +55,7 @@ impl Held {
             let complaints = schema_complaints(&file, line);
             assert!(complaints.is_empty(), "{words:?}:\n{}", complaints.join("\n"));
         }
-        let command = if words[0] == "cluster" { &words[..2] } else { &words[..1] };
+        let command = if ["cluster", "map"].contains(&words[0]) { &words[..2] } else { &words[..1] };
         self.commands.borrow_mut().insert(command.iter().map(|word| (*word).to_owned()).collect());
         self.lines.borrow_mut().extend(lines.iter().map(|line| (schema.clone(), line.clone())));
         self.schemas.borrow_mut().insert(schema);
@@ -129,6 +129,16 @@ fn bytes_and_segments(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     of(&["chmod", "644", "b"]);
     of(&["export", "b", file]);
     of(&["import", "c", file]);
+    of(&["map", "allocate", "m", "20", "--key-bytes", "8", "--value-bytes", "16"]);
+    assert_eq!(of(&["map", "put", "m", "ann", "likes tea"])[0]["new"], true);
+    of(&["map", "put", "m", "7", "1 2", "--key-as", "u64", "--as", "u64", "--expire", "600"]);
+    assert_eq!(of(&["map", "get", "m", "ann", "--as", "utf8"])[0]["value"], "likes tea");
+    of(&["map", "get", "m", "ann"]);
+    assert_eq!(of(&["map", "ls", "m"]).len(), 2);
+    of(&["map", "ls", "m", "--key-as", "utf8", "--as", "utf8", "--prefix", "a"]);
+    of(&["map", "watch", "m", "ann", "--count", "1"]);
+    of(&["map", "watch", "m", "nobody", "--count", "1"]);
+    of(&["map", "remove", "m", "ann"]);
     of(&["doctor"]);
     of(&["status"]);
     of(&["nodes"]);

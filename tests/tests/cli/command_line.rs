@@ -31,6 +31,11 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["top"] => &["--once", "--interval-ms", "100"],
         ["cluster", "join"] => &["127.0.0.1:7", "no-such-token"],
         ["cluster", "remove"] => &["9"],
+        ["map", "allocate"] => &["m", "8", "--key-bytes", "8", "--value-bytes", "8"],
+        ["map", "get" | "remove"] => &["m", "key"],
+        ["map", "put"] => &["m", "key", "value"],
+        ["map", "ls"] => &["m"],
+        ["map", "watch"] => &["m", "key", "--count", "1"],
         ["demo"] => &["--measure-ms", "nothing"],
         ["ping" | "ls" | "locks" | "doctor" | "status" | "counters" | "clients" | "nodes"] => &[],
         ["run"] => &["--library", "/nowhere/library", "no-such-program"],
@@ -96,6 +101,7 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
     assert_eq!(refused(node.path(), &[]), 2);
     assert_eq!(refused(node.path(), &["\u{1b}[2J"]), 2);
     assert_eq!(refused(node.path(), &["cluster"]), 2);
+    assert_eq!(refused(node.path(), &["map"]), 2);
 }
 
 // If this failed, a number that is too large would be taken for a small one, or end the program, where there is a daemon to ask.

@@ -1,9 +1,10 @@
 //! The commands as people and scripts use them, against real daemons.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
+use ddss::{Client, SharedMap, Spec};
 use ddss_testkit::{Daemon, DaemonOptions, binary};
 use serde_json::Value;
 
@@ -77,6 +78,59 @@ fn table_shows_its_rows_and_gives_one_at_a_time() {
     assert!(code == 1 && why.contains("`ddss get users --offset 64 --length 64`"), "{code}: {why}");
     let (code, _, why) = output_parts(&ddss(&daemon, &["allocate", "odd", "100", "--row", "64"], b""));
     assert!(code == 2 && why.contains("a multiple of the row's 64"), "{code}: {why}");
+}
+
+// If this failed, a user could not see or repair the entries of a map, or would take a mistake for an answer.
+#[test]
+fn map_commands_read_and_write_entries() {
+    let daemon = Daemon::start(1).unwrap();
+    let map = |words: &[&str]| output_parts(&ddss(&daemon, &[&["map"], words].concat(), b""));
+    let done = |words: &[&str]| {
+        let (code, out, why) = map(words);
+        assert_eq!(code, 0, "{words:?}: {why}");
+        out
+    };
+    done(&["allocate", "users", "100", "--key-bytes", "16", "--value-bytes", "32"]);
+    assert_eq!(done(&["put", "users", "alice", "likes tea"]), "alice: a new key\n");
+    assert_eq!(done(&["put", "users", "alice", "likes coffee"]), "alice: replaced\n");
+    assert_eq!(done(&["get", "users", "alice"]), "likes coffee\n");
+    done(&["put", "users", "bob", "hello", "--expire", "600"]);
+    assert_eq!(done(&["ls", "users", "--prefix", "al"]), "alice\tlikes coffee\n");
+    assert_eq!(done(&["ls", "users"]).lines().count(), 2);
+    assert_eq!(done(&["watch", "users", "nobody", "--count", "1"]), "(absent)\n");
+    assert_eq!(done(&["remove", "users", "bob"]), "bob: removed\n");
+    for (words, code, part) in [
+        (&["get", "users", "bob"][..], 1, "`ddss map ls users` lists the entries"),
+        (&["remove", "users", "bob"], 1, "there is no key bob in users"),
+        (&["put", "users", "alice", "x", "--new"], 1, "omit --new to replace its value"),
+        (&["put", "users", "a key that is too long", "x"], 2, "bytes of the key is 22, and may be 16"),
+        (&["put", "users", "7", "x", "--key-as", "u64"], 2, "bytes of the key is 8, and may be 16"),
+        (&["get", "users", "seven", "--key-as", "u64"], 1, "is not a valid u64"),
+        (&["get", "nothing", "key"], 1, "there is no such segment"),
+    ] {
+        let (found, _, why) = map(words);
+        assert!(found == code && why.contains(part), "{words:?}: {found} {why}");
+    }
+    // A map that a program has made of its types, and a segment that is no map.
+    let client = Client::builder().folder(daemon.folder()).connect().unwrap();
+    let stock: SharedMap<u64, [u32; 2]> = SharedMap::allocate(&client, "stock", 100).unwrap();
+    stock.insert(&4711, &[10, 3]).unwrap();
+    assert_eq!(done(&["get", "stock", "4711", "--key-as", "u64", "--as", "u32"]), "10 3\n");
+    assert_eq!(done(&["get", "stock", "4711", "--key-as", "u64"]), "0a00000003000000\n");
+    done(&["put", "stock", "5", "1 2", "--key-as", "u64", "--as", "u32"]);
+    assert_eq!(stock.get(&5).unwrap(), Some([1, 2]));
+    client.allocate("plain", Spec::new(64)).unwrap();
+    let (code, _, why) = map(&["ls", "plain"]);
+    assert!(code == 2 && why.contains("is a plain segment"), "{code}: {why}");
+    // The watcher prints the present value, and the next one when it comes.
+    let mut watcher = Command::new(binary("ddss").unwrap());
+    let watcher = watcher.args(["map", "watch", "users", "alice", "--count", "2", "--dir"]).arg(daemon.folder());
+    let mut watcher = watcher.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "likes coffee");
+    done(&["remove", "users", "alice"]);
+    assert_eq!(lines.next().unwrap().unwrap(), "(absent)");
+    assert!(watcher.wait().unwrap().success());
 }
 
 // If this failed, a mistyped command would give no message, or a wrong one.

@@ -254,3 +254,52 @@ fn leader_without_majority_is_reported_by_itself_and_its_learners() {
     until("allocate", || leader.allocate("in vain", Spec::new(64)).map_err(|error| error.to_string()));
     until("release", || leader.open("far").and_then(ddss::Segment::release).map_err(|error| error.to_string()));
 }
+
+/// Returns the snapshot that a node has on its disk, if there is one.
+fn snapshot_of(folder: &Path) -> Option<Value> {
+    std::fs::read_dir(folder).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return snapshot_of(&path);
+        }
+        let is_snapshot = path.file_name().is_some_and(|name| name == "directory.json");
+        is_snapshot.then(|| serde_json::from_slice(&std::fs::read(&path).unwrap()).expect("a snapshot is whole"))
+    })
+}
+
+// If this failed, a node that dies while it takes over the directory would lack names for ever, or not start again.
+#[test]
+fn node_killed_while_it_installs_a_snapshot_learns_all_names() {
+    const NAMES: usize = 6000;
+    const ROUNDS: u64 = 12;
+    let mut daemons = cluster(3, |_, options| options);
+    let first = client(&daemons[0]);
+    first.allocate("before", Spec::new(8)).unwrap();
+    daemons[2].kill().unwrap();
+    let names: Vec<String> = (0..NAMES).map(|number| format!("names/{number}")).collect();
+    let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(8))).collect();
+    for made in first.allocate_many(&wanted) {
+        made.unwrap();
+    }
+    // The leader has dropped the start of its log: only a snapshot brings the third node up to date.
+    let last_of =
+        |snapshot: Option<Value>| snapshot.map_or(0, |found| found["meta"]["last_log_id"]["index"].as_u64().unwrap());
+    let before = last_of(snapshot_of(daemons[2].folder()));
+    until("a snapshot", || {
+        let made = last_of(snapshot_of(daemons[0].folder()));
+        if made > before + 1000 { Ok(()) } else { Err(format!("the last is of entry {made}")) }
+    });
+    for round in 0..ROUNDS {
+        daemons[2].restart().unwrap();
+        std::thread::sleep(Duration::from_millis(round * 23));
+        daemons[2].kill().unwrap();
+    }
+    daemons[2].restart().unwrap();
+    until_alive(&daemons[0], &[1, 2, 3]);
+    let third = client(&daemons[2]);
+    for name in names.iter().step_by(97) {
+        until(name, || third.open(name).map_err(|error| error.to_string()));
+    }
+    let installed = last_of(snapshot_of(daemons[2].folder()));
+    assert!(installed > before, "the third node got no snapshot: {installed} after {before}");
+}

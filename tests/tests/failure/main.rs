@@ -8,5 +8,7 @@ mod half_open;
 mod large_values;
 mod overload;
 mod partition;
+mod replicated_large_values;
 mod restart;
 mod shutdown;
+mod small_segments;

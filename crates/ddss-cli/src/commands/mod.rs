@@ -1,4 +1,4 @@
-//! The commands of `ddss`, one file for each subject. `segments`, `data` and `locks` act on segments; `status`, `clients`,
+//! The commands of `ddss`, one file for each subject. `segments`, `data`, `map` and `locks` act on segments; `status`, `clients`,
 //! `counters` and `trace` read the daemon's status page; `offline` inspects a node without a daemon.
 
 pub(crate) mod clients;
@@ -7,6 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod locks;
+pub(crate) mod map;
 pub(crate) mod offline;
 pub(crate) mod segment_query;
 pub(crate) mod segments;

@@ -224,7 +224,7 @@ pub enum Action {
         from: u64,
         /// Length in bytes.
         bytes: u32,
-        /// The [`Message::Got`], [`Message::Piece`] or [`Message::Forward`].
+        /// The [`Message::Got`], [`Message::Piece`], [`Message::Forward`] or [`Message::ForwardPart`].
         message: Message,
         /// Table of its ranges, if it has one.
         table: Option<BufferId>,

@@ -68,6 +68,10 @@ pub enum Bug {
     EntryTwice,
     /// A get does not wait while the daemon writes a large value.
     UngatedCommit,
+    /// A replica counts as complete while its home writes a large value.
+    JoinDuringCommit,
+    /// A replica acknowledges a large put when it has all parts, and commits nothing.
+    UncommittedParts,
     /// A commit does not mark the segment before it writes; the executor of actions implements this bug.
     UnmarkedCommit,
 }

@@ -190,6 +190,7 @@ impl Engine {
             | Message::Piece { .. }
             | Message::Whole { .. }
             | Message::Forward { .. }
+            | Message::ForwardPart { .. }
             | Message::Replicated { .. } => {
                 self.home().replica_message(now, node, message, tail);
                 Ok(())

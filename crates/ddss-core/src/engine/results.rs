@@ -21,9 +21,10 @@ impl Engine {
         self.home().large_committed(now, segment, made);
     }
 
-    /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill).
-    pub fn cleared(&mut self, at: u64, bytes: u64) {
-        self.segments.cleared(at, bytes);
+    /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill). Returns the pages of its first
+    /// and last byte that no segment uses any more; they are to be cleared as a whole before the next call of the engine.
+    pub fn cleared(&mut self, at: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        self.segments.cleared(at, bytes)
     }
 
     /// Completes an atomic with the word that [`Action::ReadWord`](super::Action::ReadWord) asked for.

@@ -15,6 +15,9 @@
 use super::segment::Header;
 use crate::request::ranges::Range;
 
+/// Offset of a wait for the change of any row. It lies in no row.
+pub const ANY_ROW: u64 = u64::MAX;
+
 /// Layout of a table's records, for a checked row size.
 ///
 /// ```

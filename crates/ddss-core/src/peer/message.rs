@@ -10,6 +10,7 @@ use crate::model::segment::{Header, Name, PermissionUpdate, Permissions, Princip
 use crate::model::spec::Spec;
 use crate::model::spec::Storage;
 use crate::model::table::TableLayout;
+use crate::peer::replica_reply::{OfferReply, ReplicaAck};
 use crate::request::operation::{AtomicOp, LockRequest, LockToken, Part, PutConditions, ReadOptions, UploadId};
 use crate::{ClientId, SegmentId, Timestamp, Version};
 
@@ -71,92 +72,6 @@ impl SegmentInfo {
             None => Header::bytes_with(self.bytes, self.history_len),
         }
     }
-}
-
-/// Answer of a node to an offered replica.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OfferReply {
-    /// The node has exactly that version.
-    Whole,
-    /// The node has no valid copy: send the bytes.
-    Empty,
-    /// The node cannot have a replica now.
-    No(Refusal),
-    /// The sender of the offer is no longer the home.
-    Fenced,
-}
-
-impl OfferReply {
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::Whole => 1,
-            Self::Empty => 2,
-            Self::No(Refusal::NotReady) => 3,
-            Self::Fenced => 4,
-            Self::No(Refusal::NoRoom) => 5,
-            Self::No(Refusal::OverQuota) => 6,
-            Self::No(Refusal::NoFiles) => 7,
-            Self::No(Refusal::NoAnswer) => 8,
-        }
-    }
-
-    pub(crate) const fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            1 => Self::Whole,
-            2 => Self::Empty,
-            3 => Self::No(Refusal::NotReady),
-            4 => Self::Fenced,
-            5 => Self::No(Refusal::NoRoom),
-            6 => Self::No(Refusal::OverQuota),
-            7 => Self::No(Refusal::NoFiles),
-            8 => Self::No(Refusal::NoAnswer),
-            _ => return None,
-        })
-    }
-}
-
-/// Reason why a node cannot be the replica of a segment now.
-///
-/// ```
-/// assert_eq!(ddss_core::Refusal::NoRoom.as_str(), "no room");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The node has yet to learn its role for that segment, or still has another segment of that name.
-    NotReady,
-    /// The pool or the file storage of the node is full.
-    NoRoom,
-    /// The segment's owner has reached its quota on that node.
-    OverQuota,
-    /// The node stores no segments in files.
-    NoFiles,
-    /// The node did not answer in time.
-    NoAnswer,
-}
-
-impl Refusal {
-    /// Returns the text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotReady => "not ready yet",
-            Self::NoRoom => "no room",
-            Self::OverQuota => "over its owner's quota",
-            Self::NoFiles => "no segments in files there",
-            Self::NoAnswer => "no answer",
-        }
-    }
-}
-
-/// Acknowledgement of a replica.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum ReplicaAck {
-    /// A piece of the copy is stored.
-    Piece = 1,
-    /// A put is stored, or a token is recorded.
-    Put = 2,
 }
 
 /// Message between engines. `step` is the sender's number for a pending operation and returns in the answer.
@@ -537,7 +452,31 @@ pub enum Message {
         /// Number of ranges in the table; 0 for none.
         ranges: u8,
     },
-    /// Acknowledges a piece, a put or a token.
+    /// Sends a part of a large put to the replica: the tail, or in the receiver's staging memory. The replica commits the
+    /// put when it has all parts.
+    ForwardPart {
+        /// Segment of the operation.
+        segment: SegmentId,
+        /// Epoch of the sender.
+        epoch: u32,
+        /// Version that the put makes.
+        version: Version,
+        /// Its timestamp.
+        timestamp: Timestamp,
+        /// Offset of the value in the segment.
+        offset: u64,
+        /// Place of the part in the value.
+        at: u32,
+        /// Bytes of the value.
+        total: u32,
+        /// Length of the part in bytes.
+        length: u32,
+        /// Offset in the staging memory; `u64::MAX` if the bytes are the tail.
+        staged: u64,
+        /// Home's number of that place.
+        number: u64,
+    },
+    /// Acknowledges a piece, a part, a put or a token.
     Replicated {
         /// Segment of the operation.
         segment: SegmentId,

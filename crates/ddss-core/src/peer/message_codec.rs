@@ -120,6 +120,10 @@ impl Message {
                 out.u8(28).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0);
                 out.u64(offset).u32(length).u64(staged).u64(number).u8(ranges).bytes(tail)
             }
+            Message::ForwardPart { segment, epoch, version, timestamp, offset, at, total, length, staged, number } => {
+                out.u8(31).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).u64(offset);
+                out.u32(at).u32(total).u32(length).u64(staged).u64(number).bytes(tail)
+            }
             Message::Replicated { segment, epoch, ack, version, timestamp, number } => {
                 out.u8(29).u64(segment.to_bits()).u32(epoch).u8(ack as u8);
                 out.u64(version.0).u64(timestamp.0).u64(number)
@@ -264,6 +268,18 @@ impl Message {
                 timestamp: Timestamp(input.u64()?),
                 number: input.u64()?,
             },
+            31 => Message::ForwardPart {
+                segment: input.segment()?,
+                epoch: input.u32()?,
+                version: Version(input.u64()?),
+                timestamp: Timestamp(input.u64()?),
+                offset: input.u64()?,
+                at: input.u32()?,
+                total: input.u32()?,
+                length: input.u32()?,
+                staged: input.u64()?,
+                number: input.u64()?,
+            },
             50 => Message::Renew {
                 step: input.u64()?,
                 segment: input.segment()?,
@@ -311,8 +327,11 @@ impl Message {
             Message::Got { staged: Self::NOT_STAGED, length, .. } => bytes == length as usize,
             Message::Got { staged, length, .. } => bytes == 0 && placed(staged, length),
             Message::Piece { staged: Self::NOT_STAGED, length, .. }
+            | Message::ForwardPart { staged: Self::NOT_STAGED, length, .. }
             | Message::Forward { staged: Self::NOT_STAGED, length, ranges: 0, .. } => bytes == length as usize,
-            Message::Piece { staged, length, .. } => bytes == 0 && placed(staged, length),
+            Message::Piece { staged, length, .. } | Message::ForwardPart { staged, length, .. } => {
+                bytes == 0 && placed(staged, length)
+            }
             Message::Forward { staged, length, ranges, .. } => table(ranges) && placed(staged, length),
             Message::Listed { .. } => bytes <= Listing::PAGE_BYTES,
             Message::List { .. } => bytes <= LIST_TEXT_BYTES_MAX,
@@ -326,7 +345,8 @@ mod tests {
     use super::*;
     use crate::limits::MESSAGE_BYTES_MAX;
     use crate::model::segment::{Name, PermissionUpdate, Permissions, Principal};
-    use crate::peer::message::{OfferReply, RemoteWindow, ReplicaAck, SegmentInfo};
+    use crate::peer::message::{RemoteWindow, SegmentInfo};
+    use crate::peer::replica_reply::{OfferReply, ReplicaAck};
     use crate::request::entry_change::EntryChangeKind;
     use crate::request::operation::{LockRequest, PutConditions};
     use crate::{Model, NodeId, SegmentId, Storage};
@@ -436,6 +456,18 @@ mod tests {
                 staged: 4,
                 number: 5,
                 ranges: 0,
+            },
+            Message::ForwardPart {
+                segment,
+                epoch: 1,
+                version,
+                timestamp,
+                offset: 2,
+                at: 3,
+                total: 9,
+                length: 4,
+                staged: 5,
+                number: 6,
             },
             Message::Replicated { segment, epoch: 1, ack: ReplicaAck::Put, version, timestamp, number: 7 },
         ];

@@ -171,7 +171,7 @@ pub enum Operation {
     Await {
         /// Segment to watch.
         segment: SegmentId,
-        /// Offset in the row; 0 for a plain segment.
+        /// Offset in the row; 0 for a plain segment, [`ANY_ROW`](crate::ANY_ROW) for the changes of all rows.
         offset: u64,
         /// Last version that the client has seen.
         above: Version,

@@ -10,7 +10,7 @@ mod maps;
 use ddss_core::engine::{
     Action, CommitSource, Engine, EngineConfig, FetchTarget, MessageBody, Now, RangeSet, StepId, offset_of,
 };
-use ddss_core::limits::{ARENA_SLOT_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
+use ddss_core::limits::{ARENA_SLOT_BYTES, PAGE_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
 use ddss_core::{
     ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest, LockToken, Message,
     NodeId, Operation, Outcome, Part, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
@@ -426,7 +426,8 @@ impl World<'_> {
             Action::ZeroFill { at, bytes } => {
                 here.live.retain(|&(from, length)| from < at || from + length > at + bytes);
                 assert!(!here.overlaps(at, bytes), "memory was taken from a segment");
-                here.engine.cleared(at, bytes);
+                let pages: Vec<u64> = here.engine.cleared(at, bytes).collect();
+                assert!(pages.iter().all(|&page| !here.overlaps(page, PAGE_BYTES as u64)), "a page has a segment");
             }
             Action::ReadWord { at } => {
                 assert!(here.owns(at, 8));

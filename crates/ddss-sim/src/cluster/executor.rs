@@ -5,6 +5,7 @@ use super::network::{Event, Fetch, Staged};
 use super::node::{LargeCommit, Node};
 use super::simulator::Simulator;
 use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
+use ddss_core::limits::PAGE_BYTES;
 use ddss_core::{
     ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RecordPlace, RemoteWindow, SegmentId,
 };
@@ -82,7 +83,9 @@ impl Simulator {
             }
             Action::ZeroFill { at, bytes } => {
                 here.clear(at, bytes as usize);
-                here.engine.cleared(at, bytes);
+                for page in here.engine.cleared(at, bytes) {
+                    here.clear(page, PAGE_BYTES);
+                }
             }
             Action::EraseHeader { at } => {
                 let id = SegmentId::from_bits(here.header(at).segment);

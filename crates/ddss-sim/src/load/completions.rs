@@ -189,7 +189,9 @@ impl Simulator {
                 self.sections.called(segment, by, false, model, (asked.began_us, now_us));
             }
             Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::CommitUpload(_) => {
-                self.report.large_puts += u64::from(matches!(asked.kind, Kind::CommitUpload(_)));
+                let is_large = matches!(asked.kind, Kind::CommitUpload(_));
+                self.report.large_puts += u64::from(is_large);
+                self.report.large_puts_with_copies += u64::from(is_large && target.replicated);
                 self.sections.called(segment, by, true, model, (asked.began_us, now_us));
             }
             Kind::Add | Kind::AddHeld => {

@@ -116,6 +116,8 @@ pub struct Report {
     pub released: u64,
     /// Puts that were sent in parts.
     pub large_puts: u64,
+    /// Large puts into segments with a replica.
+    pub large_puts_with_copies: u64,
     /// Large puts that a crash interrupted and the next daemon undid.
     pub large_puts_undone: u64,
     /// Puts and additions made under a lock.

@@ -114,7 +114,7 @@ impl Simulator {
     /// Returns true if a put of the whole segment may be sent in parts.
     fn is_large(target: &Target) -> bool {
         let is_long = target.length > Node::COMMIT_AT_ONCE_MAX as usize;
-        is_long && target.row.is_none() && target.history_len == 0 && !target.replicated
+        is_long && target.row.is_none() && target.history_len == 0
     }
 
     /// Chooses a call of a bucket of a map; its keys are those that leave the number of the bucket as remainder.

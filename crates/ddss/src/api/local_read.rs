@@ -113,8 +113,8 @@ impl MappedSegment {
         ours.then_some(Stamp { version: Version(state >> 1), timestamp: Timestamp(timestamp) })
     }
 
-    /// Reads bytes of one row, by the version of its record.
-    #[inline]
+    /// Reads bytes of one row, by the version of its record. Never inlined: plain segments are read at once.
+    #[inline(never)]
     fn get_row(
         &self,
         rules: LocalReadRules,
@@ -137,6 +137,26 @@ impl MappedSegment {
             LocalReadRules::Whole => self.get_row_whole(record, false, into),
             LocalReadRules::Unlocked => self.get_row_whole(record, true, into),
         }
+    }
+
+    /// Begins to read a row piece by piece. `None`: the daemon has to serve it, or it is being written.
+    #[inline]
+    pub(crate) fn begin_row(&self, rules: LocalReadRules, row: u64) -> Option<LocalRow<'_>> {
+        let (layout, rows) = self.table.filter(|_| rules != LocalReadRules::None)?;
+        if row >= rows {
+            return None;
+        }
+        let header = usize::try_from(layout.record(row).header - Header::DATA_OFFSET).ok()?;
+        let state_at = header + Header::STATE_OFFSET as usize;
+        // Acquire: as for a whole row.
+        let state = self.framed.payload_word(state_at, Ordering::Acquire)?;
+        let is_held = rules == LocalReadRules::Unlocked && self.framed.word::<LOCKED>(Ordering::Relaxed) != 0;
+        if state & 1 != 0 || is_held {
+            return None;
+        }
+        let (from, to) = layout.bounds(0);
+        let data_at = header + TableLayout::RECORD_HEADER_BYTES as usize;
+        Some(LocalRow { mapped: self, state_at, data_at, row_bytes: (to - from) as usize, state })
     }
 
     #[inline]
@@ -212,6 +232,46 @@ impl MappedSegment {
             std::hint::spin_loop();
         }
         None
+    }
+}
+
+/// Row of a table that is read in place, piece by piece. All that was read is of one version if [`is_whole`](Self::is_whole)
+/// says so at the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalRow<'a> {
+    mapped: &'a MappedSegment,
+    /// Places in the payload: of the record's state word, and of the row's first byte.
+    state_at: usize,
+    data_at: usize,
+    row_bytes: usize,
+    state: u64,
+}
+
+impl LocalRow<'_> {
+    /// Returns an aligned word of the row; `None` outside of it.
+    #[inline(always)]
+    pub(crate) fn word(&self, at: usize) -> Option<u64> {
+        if at >= self.row_bytes {
+            return None;
+        }
+        self.mapped.framed.payload_word(self.data_at + at, Ordering::Relaxed).map(u64::from_le)
+    }
+
+    /// Copies bytes of the row; `None` outside of it.
+    #[inline(always)]
+    pub(crate) fn read(&self, at: usize, into: &mut [u8]) -> Option<()> {
+        let is_inside = into.len() <= self.row_bytes && at <= self.row_bytes - into.len();
+        (is_inside && self.mapped.framed.read(self.data_at + at, into)).then_some(())
+    }
+
+    /// Returns true if nothing has changed since the row was begun, so that all pieces belong together.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self) -> bool {
+        // Acquire fence: pairs with the daemon's fence behind the odd state word, as for a whole segment.
+        fence(Ordering::Acquire);
+        let Self { mapped, state_at, state, .. } = *self;
+        mapped.framed.word::<SEGMENT>(Ordering::Relaxed) == mapped.segment
+            && mapped.framed.payload_word(state_at, Ordering::Relaxed) == Some(state)
     }
 }
 

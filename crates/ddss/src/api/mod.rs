@@ -15,6 +15,8 @@ pub(crate) mod lock;
 pub(crate) mod mapped_areas;
 pub(crate) mod metadata;
 pub(crate) mod name_watch;
+#[cfg(feature = "postcard")]
+pub(crate) mod postcard_value;
 pub(crate) mod tables;
 pub(crate) mod typed;
 pub(crate) mod vectored;

@@ -6,7 +6,7 @@ use crate::cpu_placement;
 use crate::start_error::StartError;
 use ddss_admin::storage::shard_folder;
 use ddss_admin::{ClusterKey, CoreChoice, FabricChoice, HostPort, PeerAddress, Settings, UncleanFiles};
-use ddss_core::limits::{BLOCK_BYTES, PLANES_MAX, SEGMENTS_PER_NODE_DEFAULT, WAITS_PER_CLIENT_DEFAULT};
+use ddss_core::limits::{PAGE_BYTES, PLANES_MAX, SEGMENTS_PER_NODE_DEFAULT, WAITS_PER_CLIENT_DEFAULT};
 use ddss_core::{NodeId, Shard};
 use ddss_runtime::{IdleConfig, allowed_cores};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -161,7 +161,7 @@ impl Config {
             return Err(StartError::ProgressThreads(self.progress_threads));
         }
         cpu_placement::check(&self.core, self.progress_threads)?;
-        let least = u64::from(self.progress_threads) * BLOCK_BYTES as u64;
+        let least = u64::from(self.progress_threads) * PAGE_BYTES as u64;
         if self.pool_bytes < least {
             return Err(StartError::PoolBytes { bytes: self.pool_bytes, threads: self.progress_threads, least });
         }

@@ -28,6 +28,25 @@ impl RequestHandler for ActionExecutor {
         if let Some(answered) = self.try_inline_put(channel, entry) {
             return Some(answered);
         }
+        self.decide(channel, entry, traced)
+    }
+
+    /// Counts the reply after it is visible, so that the client does not wait for the count.
+    #[inline(always)]
+    fn after_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
+        // The reply to a collecting request has the id of a parked wait.
+        if Completion::is_parked(reply) || entry[1] != reply[1] {
+            return self.record_other_reply(channel, entry, reply, traced);
+        }
+        self.recorder.record_reply(channel, entry, reply, traced);
+    }
+}
+
+impl ActionExecutor {
+    /// Handles a request that the engine decides. Never inlined: inside the loop over the rings it slows down the requests
+    /// above.
+    #[inline(never)]
+    fn decide(&mut self, channel: ChannelId, entry: &Entry, traced: Option<TracedRequest>) -> Option<Entry> {
         submit_request(self, channel, entry);
         self.execute_first_commit();
         // The last action is nearly always the reply to this very request, and often the only one.
@@ -50,25 +69,19 @@ impl RequestHandler for ActionExecutor {
         answered
     }
 
-    /// Counts the reply after it is visible, so that the client does not wait for the count.
-    #[inline(always)]
-    fn after_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
-        if Completion::is_parked(reply) || Request::is_collect(entry) {
-            return self.record_parked(channel, entry, reply);
-        }
-        self.recorder.record_reply(channel, entry, reply, traced);
-    }
-}
-
-impl ActionExecutor {
-    /// Counts a parked wait once, when its own completion goes out.
+    /// Counts a reply that does not end its request, or ends another one. A parked wait is counted once, when its own
+    /// completion goes out.
     #[cold]
-    fn record_parked(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry) {
+    fn record_other_reply(&mut self, channel: ChannelId, entry: &Entry, reply: &Entry, traced: Option<TracedRequest>) {
         let place = ChannelId::parked(channel.client);
         if Request::is_collect(entry) {
             self.recorder.complete(place, reply);
-        } else {
+        } else if Completion::is_parked(reply) {
             self.recorder.begin_wait(place, entry, None);
+        } else {
+            // The reply belongs to an older request of the same channel.
+            self.recorder.begin_wait(channel, entry, traced);
+            self.recorder.complete(channel, reply);
         }
     }
 

@@ -9,7 +9,7 @@ use super::page::StatusPage;
 use super::top_segments::{AccessKind, TopSegments};
 use ddss_core::engine::Counters;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, Location, PeerRow, SampleRow, Step, Tally as Column};
-use ddss_core::{ChannelId, ClientId, Entry, Message, NodeId, Outcome, SegmentId};
+use ddss_core::{ChannelId, ClientId, Entry, Failure, Message, NodeId, Outcome, SegmentId};
 use ddss_ipc::{ServerCounts, Session, Strategy, TracedRequest, clock_ns};
 
 /// Row of a client, and a flag for its next write.
@@ -191,7 +191,7 @@ impl Recorder {
 
     // Requests.
 
-    /// Records a request with an immediate reply.
+    /// Records a request with an immediate reply of its own.
     #[inline]
     pub(crate) fn record_reply(
         &mut self,
@@ -200,28 +200,12 @@ impl Recorder {
         reply: &Entry,
         traced: Option<TracedRequest>,
     ) {
-        if request[1] != reply[1] {
-            return self.record_other_reply(channel, request, reply, traced);
-        }
         let subject = RequestSubject::of(request);
         let outcome = outcome_of(reply);
         self.count_outcome(channel.client, &subject, outcome, 0);
         if let Some(traced) = traced {
             self.record_local_trace(channel, request[1], &subject, outcome, traced);
         }
-    }
-
-    /// The reply belongs to an older request of the same channel.
-    #[cold]
-    fn record_other_reply(
-        &mut self,
-        channel: ChannelId,
-        request: &Entry,
-        reply: &Entry,
-        traced: Option<TracedRequest>,
-    ) {
-        self.begin_wait(channel, request, traced);
-        self.complete(channel, reply);
     }
 
     /// Records a request that has to wait.
@@ -254,49 +238,59 @@ impl Recorder {
 
     #[inline]
     fn count_outcome(&mut self, client: ClientId, subject: &RequestSubject, outcome: Outcome, waited: u64) {
-        let counts = &mut self.operations[subject.kind.index()];
-        let (done, failure) = match outcome {
-            Outcome::Done => {
-                counts[Column::Done.index()] += 1;
-                counts[Column::Bytes.index()] += subject.bytes;
-                (true, None)
-            }
-            Outcome::Failed(failure) => {
-                counts[Column::Failed.index()] += 1;
-                (false, Some(failure))
-            }
+        match outcome {
+            Outcome::Done => self.count_done(client, subject, waited),
+            Outcome::Failed(failure) => self.count_failed(client, subject.kind, (Column::Failed, failure), waited),
             Outcome::Indeterminate(failure) => {
-                counts[Column::Indeterminate.index()] += 1;
-                (false, Some(failure))
+                self.count_failed(client, subject.kind, (Column::Indeterminate, failure), waited);
             }
-        };
-        if let Some(failure) = failure {
-            self.failures[usize::from(failure.code()) % Layout::FAILURES] += 1;
         }
+    }
+
+    #[inline]
+    fn count_done(&mut self, client: ClientId, subject: &RequestSubject, waited: u64) {
+        let counts = &mut self.operations[subject.kind.index()];
+        counts[Column::Done.index()] += 1;
+        counts[Column::Bytes.index()] += subject.bytes;
         let access = match subject.kind {
             Kind::Get | Kind::GetMany => AccessKind::Get,
             Kind::Put | Kind::PutMany | Kind::Atomic => AccessKind::Put,
             _ => AccessKind::Other,
         };
-        if done && subject.kind == Kind::Release {
+        if subject.kind == Kind::Release {
             self.top_segments.remove(SegmentId::from_bits(subject.segment));
-        } else if done && subject.segment != 0 {
+        } else if subject.segment != 0 {
             self.top_segments.count(subject.segment, access, subject.bytes);
         }
-        let Some(Some(client_state)) = self.clients.get_mut(client.index as usize) else { return };
-        let row = &mut client_state.row;
+        let Some(row) = self.changed_row(client) else { return };
         row.operations += 1;
-        row.failed += u64::from(!done);
         row.under_way = row.under_way.saturating_sub(waited);
         match access {
-            AccessKind::Get if done => row.bytes_got += subject.bytes,
-            AccessKind::Put if done => row.bytes_put += subject.bytes,
-            _ => {}
+            AccessKind::Get => row.bytes_got += subject.bytes,
+            AccessKind::Put => row.bytes_put += subject.bytes,
+            AccessKind::Other => {}
         }
+    }
+
+    #[cold]
+    fn count_failed(&mut self, client: ClientId, kind: Kind, (column, failure): (Column, Failure), waited: u64) {
+        self.operations[kind.index()][column.index()] += 1;
+        self.failures[usize::from(failure.code()) % Layout::FAILURES] += 1;
+        let Some(row) = self.changed_row(client) else { return };
+        row.operations += 1;
+        row.failed += 1;
+        row.under_way = row.under_way.saturating_sub(waited);
+    }
+
+    /// Returns the row of a client, which will be published.
+    #[inline]
+    fn changed_row(&mut self, client: ClientId) -> Option<&mut ClientRow> {
+        let Some(Some(client_state)) = self.clients.get_mut(client.index as usize) else { return None };
         if !client_state.dirty {
             client_state.dirty = true;
             self.dirty.push(client.index);
         }
+        Some(&mut client_state.row)
     }
 
     // Traced requests.

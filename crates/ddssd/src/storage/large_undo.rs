@@ -11,7 +11,7 @@
 //! odd. `saved` bytes from `offset` on are in the log; only those may have been replaced. The memory is reserved before
 //! the commit, so that no commit fails in the middle, and given back after it.
 
-use ddss_core::limits::{BLOCK_BYTES, VALUE_BYTES_MAX};
+use ddss_core::limits::{PAGE_BYTES, VALUE_BYTES_MAX};
 use ddss_core::{Header, Version, engine::offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl LargeUndo {
     const OFFSET_AT: usize = 16;
     const BYTES_AT: usize = 24;
     const SAVED_AT: usize = 32;
-    const DATA_AT: usize = BLOCK_BYTES;
+    const DATA_AT: usize = PAGE_BYTES;
 
     /// Opens the log at `path`, or creates it; it takes memory only during a commit.
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
@@ -56,12 +56,12 @@ impl LargeUndo {
 
     /// Reserves memory for `length` old bytes, `done` bytes behind the first one.
     pub(crate) fn reserve(&self, done: u64, length: u64) -> Result<(), MemoryError> {
-        self.memory.reserve(Self::DATA_AT + done as usize, (length as usize).next_multiple_of(BLOCK_BYTES))
+        self.memory.reserve(Self::DATA_AT + done as usize, (length as usize).next_multiple_of(PAGE_BYTES))
     }
 
     /// Gives the memory of `length` old bytes back.
     pub(crate) fn clear(&self, done: u64, length: u64) -> Result<(), MemoryError> {
-        self.memory.clear(Self::DATA_AT + done as usize, (length as usize).next_multiple_of(BLOCK_BYTES))
+        self.memory.clear(Self::DATA_AT + done as usize, (length as usize).next_multiple_of(PAGE_BYTES))
     }
 
     fn set(&self, at: usize, value: u64, ordering: Ordering) {

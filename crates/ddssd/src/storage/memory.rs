@@ -11,7 +11,7 @@ use super::segment_folder::{LARGE_UNDO_NAME, UNDO_NAME, check_registry};
 use super::undo_log::UndoLog;
 use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
 use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
-use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, VALUE_BYTES_MAX};
+use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use ddss_core::{
     Completion, Header, LockToken, NodeId, Outcome, Range, Record, RecordPlace, RequestId, SegmentId, Storage,
     Timestamp, Version,
@@ -65,7 +65,7 @@ impl NodeMemory {
         let anonymous =
             |name, bytes| SharedMemory::create(name, bytes).map_err(|source| PoolError::Anonymous { bytes, source });
         let scratch = anonymous("ddss-scratch", OPERATIONS_MAX * LINE_BYTES)?;
-        let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(BLOCK_BYTES);
+        let area_bytes = usize::try_from(pool_bytes).unwrap_or(usize::MAX / 2).next_multiple_of(PAGE_BYTES);
         let own = Area { storage: Storage::Memory, memory: anonymous("ddss-own", area_bytes)? };
         let (areas, files) = (vec![Some(own)], None);
         Ok(Self { folder: folder.to_owned(), areas, area_bytes, registry, undo, large_undo, files, scratch })
@@ -95,7 +95,7 @@ impl NodeMemory {
         match (storage, &self.files) {
             (Storage::File, Some(files)) => {
                 let bytes = usize::try_from(files.bytes()).unwrap_or(usize::MAX / 2);
-                (files.area_path(area), bytes.next_multiple_of(BLOCK_BYTES))
+                (files.area_path(area), bytes.next_multiple_of(PAGE_BYTES))
             }
             _ => (area_path(&self.folder, area), self.area_bytes),
         }

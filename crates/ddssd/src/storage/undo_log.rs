@@ -11,7 +11,7 @@
 //! One record is enough: only the progress thread commits, one put at a time. The record is written before the state
 //! word turns odd, and is valid only while that word is odd.
 
-use ddss_core::limits::{BLOCK_BYTES, LINE_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
+use ddss_core::limits::{LINE_BYTES, PAGE_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
 use ddss_core::{Header, Range, Version, engine::offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::Path;
@@ -34,7 +34,7 @@ impl UndoLog {
     const RANGE_WORDS: usize = 16;
     /// Each range starts at a word boundary.
     const BYTES: usize =
-        (Self::BYTES_AT + TRANSFER_BYTES_MAX + RANGES_MAX * (Self::RANGE_WORDS + 8)).next_multiple_of(BLOCK_BYTES);
+        (Self::BYTES_AT + TRANSFER_BYTES_MAX + RANGES_MAX * (Self::RANGE_WORDS + 8)).next_multiple_of(PAGE_BYTES);
 
     /// Opens the log at `path`, or creates it.
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {

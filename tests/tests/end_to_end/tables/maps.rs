@@ -162,3 +162,57 @@ fn map_without_description_is_completed_by_the_next_client() {
     assert!(map.insert(&1, &[1; 64]).unwrap());
     assert_eq!(Map::open(&client(&daemon), "map").unwrap().get(&1).unwrap(), Some([1; 64]));
 }
+
+// If this failed, a watcher on another node would poll, miss a change, or end with the daemon of the home.
+#[test]
+fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
+    let [mut home, other] = Daemon::pair().unwrap();
+    let here = Map::allocate(&client(&home), "map", KEYS).unwrap();
+    let there_client = client(&other);
+    let there = retry(|| Map::open(&there_client, "map"));
+    // Keys whose first byte is 3; the others are not reported.
+    let key_of = |number: u64| number << 8 | 3;
+    let mut watch = there.watch_prefix(&[3]);
+    let before = requests(&other);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..40 {
+                assert!(here.insert(&key_of(number), &[number; 64]).unwrap());
+                assert!(here.insert(&(number << 8 | 4), &[number; 64]).unwrap());
+            }
+            for number in 0..20 {
+                assert!(here.remove(&key_of(number)).unwrap());
+            }
+        });
+        let mut seen = std::collections::BTreeMap::new();
+        while seen.len() != 40 || seen.values().filter(|value: &&Option<[u64; 64]>| value.is_none()).count() != 20 {
+            let event = watch.next_event().unwrap();
+            assert_eq!(event.key & 0xff, 3);
+            seen.insert(event.key, event.value);
+        }
+        writer.join().unwrap();
+        assert!(seen.iter().all(|(key, value)| value.is_none_or(|value| value == [key >> 8; 64])));
+    });
+    // An idle watcher asks for nothing.
+    let gets = requests(&other).1;
+    let idle = there.table().segment().with_timeout(Duration::from_millis(300));
+    let quiet = Map::view(Table::new(idle).unwrap()).unwrap();
+    let mut quiet = quiet.watch_prefix(&[9]);
+    assert!(quiet.next_event().unwrap_err().is_timeout());
+    let asked = requests(&other).1 - gets;
+    assert!(quiet.next_event().unwrap_err().is_timeout());
+    // The daemon counts a request after its answer.
+    assert!(requests(&other).1 - gets <= asked + 1 && gets >= before.1, "{asked} gets while nothing changes");
+    // The next daemon knows nothing of the changes before, and the watcher reads the map again.
+    home.kill().unwrap();
+    home.restart().unwrap();
+    retry(|| here.insert(&key_of(5), &[77; 64]));
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match watch.next_event() {
+            Ok(event) if event.value == Some([77; 64]) => break,
+            Ok(event) => panic!("{:?} has not changed", event.key),
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+    }
+}

@@ -12,6 +12,7 @@ use crate::engine::state::pending::PendingAtomic;
 use crate::engine::state::segments::Segment;
 use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, Principal};
+use crate::model::table::ANY_ROW;
 use crate::request::operation::{LockRequest, PutConditions, ReadOptions};
 use crate::{Completion, Failure, Limit, Outcome, SegmentId, Timestamp, Version};
 
@@ -305,7 +306,7 @@ impl Home<'_> {
     }
 
     /// Watches for a version above `watcher.above`, or answers at once. In a table the version is that of the row at
-    /// `offset`.
+    /// `offset`, or the number of the newest change of its rows.
     pub(crate) fn await_at_home(
         &mut self,
         now: Now,
@@ -323,6 +324,9 @@ impl Home<'_> {
         let segment = self.segments.get_mut(id)?;
         segment.permissions.allow(principal, Access::Read)?;
         if let Some(layout) = segment.spec.layout() {
+            if offset == ANY_ROW {
+                return self.await_any_row(now, id, watcher);
+            }
             return self.begin_record_watch(now, id, (layout, offset), watcher);
         }
         let fields = ReplyFields::of(segment.stamp(), 0);

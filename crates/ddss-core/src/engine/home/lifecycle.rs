@@ -30,6 +30,9 @@ impl Home<'_> {
             return Err(Failure::Unsupported);
         }
         self.drop_spare_replica_named(now, &name);
+        if self.segments.named(&name).is_some_and(|id| self.is_drop_deferred(id)) {
+            return Err(Failure::InProgress);
+        }
         if self.refuse_new(requester, principal, &name, &spec) {
             return Ok(());
         }
@@ -113,7 +116,7 @@ impl Home<'_> {
             // Its bytes are being moved or written: their place could be given to another segment meanwhile.
             return Err(Failure::InProgress);
         }
-        self.end_replication(id);
+        self.end_replication(now, id);
         let slot = self.segments.slot_of(id)?;
         let segment = self.segments.get(id)?;
         let (at, history) = (segment.at, segment.history_offsets());

@@ -73,7 +73,9 @@ impl Home<'_> {
     /// Handles bytes that could not be sent: the requester is told that there was no room.
     pub(crate) fn served_get_failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
         self.served_get_sent(served_get);
-        if let Message::Forward { number, .. } | Message::Piece { number, .. } = *message {
+        if let Message::Forward { number, .. } | Message::ForwardPart { number, .. } | Message::Piece { number, .. } =
+            *message
+        {
             // The replica will never get it and has to resynchronise.
             self.free_staging_place(node, number);
             self.output.push(Action::Disconnect { node });

@@ -141,6 +141,7 @@ impl Home<'_> {
 
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
     fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
+        self.drop_incoming(id);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (at, stamp) = (segment.at, segment.timestamp());
         let Some(replication) = segment.replication.as_deref_mut() else { return };
@@ -154,7 +155,7 @@ impl Home<'_> {
 
     /// Demotes this home: no pending operation takes effect here any more.
     fn demote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
-        self.end_forward(id, Outcome::Indeterminate(Failure::NodeDown));
+        self.end_forward(now, id, Outcome::Indeterminate(Failure::NodeDown));
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let Some(replication) = segment.replication.as_deref_mut() else { return };

@@ -33,7 +33,10 @@ impl Home<'_> {
         let SegmentChange { requester, parts, source, word, .. } = change;
         let replication = self.segments.get(id)?.replication.as_deref();
         if replication.is_some_and(|replication| replication.needs_acknowledgement()) {
-            return self.forward_put(now, id, change);
+            return match self.is_large_change(&change) {
+                true => self.forward_large(now, id, change),
+                false => self.forward_put(now, id, change),
+            };
         }
         let is_replicated = replication.is_some();
         if self.begin_large_commit(now, id, &change)? {
@@ -84,6 +87,9 @@ impl Home<'_> {
         };
         let timestamp = self.clock.next(now.wall_us);
         self.output.push(Action::CopyAside { source, bytes, to: at });
+        if let CommitSource::Pool(upload) = source {
+            self.free_upload_at(upload);
+        }
         let place = (bytes > 0).then_some((at, bytes.into()));
         let what = ForwardKind::Put(parts);
         let forward = PendingForward {
@@ -118,7 +124,7 @@ impl Home<'_> {
     }
 
     /// Records the operation that waits for the replica; returns the epoch.
-    fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
+    pub(crate) fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
         let Some(replication) = self.replication_of(id) else { return 0 };
         let epoch = replication.begin_forward(forward);
         self.update_lock_gate(now, id);
@@ -199,7 +205,10 @@ impl Home<'_> {
         }
         let (ack, timestamp) = what;
         if ack == ReplicaAck::Piece {
-            return self.piece_stored(now, id);
+            if !self.part_stored(id, timestamp) {
+                self.piece_stored(now, id);
+            }
+            return;
         }
         match replication.role {
             Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
@@ -241,6 +250,7 @@ impl Home<'_> {
                     }
                 }
             }
+            ForwardKind::PutLarge(upload) => self.commit_forwarded(id, &forward, upload),
             ForwardKind::Done => {}
         }
         if !matches!(what, ForwardKind::Put(_)) || !planted!(self.segments, EarlyAcknowledgement) {
@@ -266,11 +276,13 @@ impl Home<'_> {
     }
 
     /// Abandons the operation that waited for the replica.
-    pub(crate) fn end_forward(&mut self, id: SegmentId, outcome: Outcome) {
+    pub(crate) fn end_forward(&mut self, now: Now, id: SegmentId, outcome: Outcome) {
         let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
         self.free_place(&forward);
-        if let ForwardKind::Put(parts) = forward.what {
-            self.output.free_table(&parts);
+        match forward.what {
+            ForwardKind::Put(parts) => self.output.free_table(&parts),
+            ForwardKind::PutLarge(upload) => self.abandon_forwarded(now, upload),
+            ForwardKind::Grant(_) | ForwardKind::Done => {}
         }
         if let Some(requester) = forward.requester {
             self.output.answer(requester, outcome, ReplyFields::default());
@@ -387,8 +399,9 @@ impl Home<'_> {
     }
 
     /// Answers everything that waits for the replica of a segment that is being released.
-    pub(crate) fn end_replication(&mut self, id: SegmentId) {
-        self.end_forward(id, Outcome::Failed(Failure::NotFound));
+    pub(crate) fn end_replication(&mut self, now: Now, id: SegmentId) {
+        self.end_forward(now, id, Outcome::Failed(Failure::NotFound));
+        self.drop_incoming(id);
         let deferred_updates = self
             .replication_of(id)
             .map(|replication| std::mem::take(&mut replication.deferred_updates))

@@ -8,6 +8,7 @@ use crate::engine::home::handler::Home;
 use crate::engine::ids::BufferId;
 use crate::engine::requester::Requester;
 use crate::engine::state::replication::{ReplicatedSegment, Role};
+use crate::engine::state::segments::Segment;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::model::segment::{Name, Permissions};
 use crate::model::spec::{Spec, Storage};
@@ -24,12 +25,26 @@ struct ReplicaOffer {
     name: Name,
 }
 
-/// Part of a copy that a home sends.
+/// Bytes that a home sends: where they belong, and the home's number of their place in the staging memory.
 #[derive(Clone, Copy, Debug)]
-struct ReplicaPiece {
-    id: SegmentId,
-    epoch: u32,
-    number: u64,
+pub(crate) struct ReplicaPiece {
+    pub(crate) id: SegmentId,
+    pub(crate) epoch: u32,
+    pub(crate) number: u64,
+}
+
+/// A part of a large put that a home sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForwardedPart {
+    pub(crate) stamp: (Version, Timestamp),
+    /// Offset of the value in the segment.
+    pub(crate) offset: u64,
+    /// Place of the part in the value.
+    pub(crate) at: u32,
+    /// Bytes of the value.
+    pub(crate) total: u32,
+    /// Bytes of the part.
+    pub(crate) length: u32,
 }
 
 impl Home<'_> {
@@ -59,6 +74,21 @@ impl Home<'_> {
                 let bytes = if ranges == 0 { tail } else { &[] };
                 self.store_forwarded(now, node, sent, (version, timestamp), parts, (staged, bytes));
             }
+            Message::ForwardPart {
+                segment: id,
+                epoch,
+                version,
+                timestamp,
+                offset,
+                at,
+                total,
+                length,
+                staged,
+                number,
+            } => {
+                let part = ForwardedPart { stamp: (version, timestamp), offset, at, total, length };
+                self.handle_forwarded_part(now, node, ReplicaPiece { id, epoch, number }, part, (staged, tail));
+            }
             Message::Replicated { segment, epoch, ack, timestamp, number, .. } => {
                 if number != Message::NOT_STAGED {
                     self.free_staging_place(node, number);
@@ -69,7 +99,7 @@ impl Home<'_> {
         }
     }
 
-    fn send_offer_reply(&mut self, node: NodeId, segment: SegmentId, epoch: u32, reply: OfferReply) {
+    pub(crate) fn send_offer_reply(&mut self, node: NodeId, segment: SegmentId, epoch: u32, reply: OfferReply) {
         self.output.send(node, Message::OfferAnswer { segment, epoch, reply });
     }
 
@@ -91,14 +121,15 @@ impl Home<'_> {
         let Ok(segment) = self.segments.get(id) else { return self.create_replica(now, node, handle_offer) };
         let is_same = Spec { placement: spec.placement, ..segment.spec } == spec && segment.name() == name;
         let same_readers = segment.permissions.audience() == permissions.audience();
-        if !segment.is_replica() {
-            // This node has yet to learn its role.
+        if !segment.is_replica() || segment.has_large_commit() {
+            // This node has yet to learn its role, or its version is about to change.
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
         if !is_same || !same_readers {
             self.drop_replica(now, id);
             return self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NotReady));
         }
+        self.drop_incoming(id);
         let is_stale = planted!(self.segments, StaleCopy);
         // The replica exists: this cannot fail.
         let _ = self.segments.set_permissions(id, permissions);
@@ -194,9 +225,12 @@ impl Home<'_> {
         }
     }
 
-    /// Drops a replica.
+    /// Drops a replica; while the daemon writes a large value into it, at the end of that.
     pub(crate) fn drop_replica(&mut self, now: Now, id: SegmentId) {
         self.fail_all_waiters(id, Failure::NodeDown);
+        if self.segments.get_mut(id).is_ok_and(|segment| segment.defer_drop()) {
+            return;
+        }
         // The replica exists: its removal cannot fail.
         let _ = self.take_away(now, id);
     }
@@ -211,9 +245,10 @@ impl Home<'_> {
 
     /// Returns the pool offset of the replica that a home writes to; tells the home if there is none or it has another
     /// home.
-    fn replica_for(&mut self, node: NodeId, sent: &ReplicaPiece) -> Option<u64> {
+    pub(crate) fn replica_for(&mut self, node: NodeId, sent: &ReplicaPiece) -> Option<u64> {
         let newest = self.epoch_of(sent.id);
-        let segment = self.segments.get(sent.id).ok().filter(|segment| segment.is_replica());
+        let is_open = |segment: &&Segment| segment.is_replica() && !segment.has_large_commit();
+        let segment = self.segments.get(sent.id).ok().filter(is_open);
         let at = segment.map(|segment| segment.at);
         let replication = segment.and_then(|segment| segment.replication.as_deref());
         if at.is_some()
@@ -221,19 +256,25 @@ impl Home<'_> {
         {
             return at;
         }
-        if sent.number != Message::NOT_STAGED {
-            self.output.send(node, Message::Taken { number: sent.number });
-        }
         if newest > sent.epoch {
-            self.send_offer_reply(node, sent.id, newest, OfferReply::Fenced);
+            let current = ReplicaPiece { epoch: newest, ..*sent };
+            self.refuse_piece(node, &current, OfferReply::Fenced);
         } else {
-            self.send_offer_reply(node, sent.id, sent.epoch, OfferReply::Empty);
+            self.refuse_piece(node, sent, OfferReply::Empty);
         }
         None
     }
 
+    /// Refuses bytes that a home has sent, and frees their place in the staging memory.
+    pub(crate) fn refuse_piece(&mut self, node: NodeId, sent: &ReplicaPiece, reply: OfferReply) {
+        if sent.number != Message::NOT_STAGED {
+            self.output.send(node, Message::Taken { number: sent.number });
+        }
+        self.send_offer_reply(node, sent.id, sent.epoch, reply);
+    }
+
     /// Returns the source of bytes from a message or from staging memory. Message bytes stay in a buffer until used.
-    fn source_of(&mut self, node: NodeId, staged: u64, tail: &[u8]) -> CommitSource {
+    pub(crate) fn source_of(&mut self, node: NodeId, staged: u64, tail: &[u8]) -> CommitSource {
         if staged == Message::NOT_STAGED {
             let buffer: BufferId = self.output.store(tail);
             return CommitSource::Buffer(buffer);
@@ -241,7 +282,13 @@ impl Home<'_> {
         CommitSource::Staged { node, at: staged }
     }
 
-    fn acknowledge(&mut self, node: NodeId, sent: &ReplicaPiece, ack: ReplicaAck, stamp: (Version, Timestamp)) {
+    pub(crate) fn acknowledge(
+        &mut self,
+        node: NodeId,
+        sent: &ReplicaPiece,
+        ack: ReplicaAck,
+        stamp: (Version, Timestamp),
+    ) {
         let (ReplicaPiece { id: segment, epoch, number }, (version, timestamp)) = (*sent, stamp);
         self.output.send(node, Message::Replicated { segment, epoch, ack, version, timestamp, number });
     }
@@ -297,10 +344,7 @@ impl Home<'_> {
         let (is_next, is_token) = (segment.is_followed_by(stamp), version == segment.version() && parts.bytes() == 0);
         if !segment.is_whole() || !is_next && !is_token {
             self.output.free_table(&parts);
-            if sent.number != Message::NOT_STAGED {
-                self.output.send(node, Message::Taken { number: sent.number });
-            }
-            return self.send_offer_reply(node, sent.id, sent.epoch, OfferReply::Empty);
+            return self.refuse_piece(node, &sent, OfferReply::Empty);
         }
         if let Some(replication) = segment.replication.as_deref_mut() {
             replication.floor = replication.floor.max(timestamp);

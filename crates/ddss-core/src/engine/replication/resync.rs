@@ -1,7 +1,7 @@
 //! Resynchronisation: the first copy of a segment to its replica, in pieces with a few in flight, while puts continue.
 //! Ranges that puts change behind the cursor are sent again. A put that would run too far ahead waits.
 
-use crate::engine::action::{Action, MessageBody, RangeSet};
+use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
 use crate::engine::home::handler::Home;
 use crate::engine::state::replication::{ResyncProgress, Role, SyncState};
@@ -37,6 +37,7 @@ impl Home<'_> {
 
     /// Handles the answer to an offer.
     pub(crate) fn offer_answered(&mut self, now: Now, node: NodeId, id: SegmentId, epoch: u32, reply: OfferReply) {
+        let is_being_written = self.is_being_written(id);
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let (stamp, answer_us) = (segment.stamp(), now.steady_us + self.replicas.answer_us());
         let Some(replication) = segment.replication.as_deref_mut().filter(|replication| replication.node == node)
@@ -52,7 +53,9 @@ impl Home<'_> {
             return;
         }
         match (&mut replication.role, reply) {
-            (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) if copying.is_offer_of(stamp) => {
+            (Role::Home(SyncState::Offered(copying)), OfferReply::Whole)
+                if copying.is_offer_of(stamp) && !is_being_written =>
+            {
                 self.join(now, id)
             }
             (Role::Home(SyncState::Offered(copying)), OfferReply::Whole) => {
@@ -92,7 +95,8 @@ impl Home<'_> {
 
     /// Sends as many pieces as may be in flight.
     pub(crate) fn continue_resync(&mut self, now: Now, id: SegmentId) {
-        let piece_bytes = self.replicas.piece_bytes();
+        let (piece_bytes, answer_us) = (self.replicas.piece_bytes(), now.steady_us + self.replicas.answer_us());
+        let is_being_written = self.is_being_written(id);
         loop {
             let Ok(segment) = self.segments.get_mut(id) else { return };
             let (size, data) = (segment.spec.bytes, segment.at + Header::DATA_OFFSET);
@@ -103,8 +107,11 @@ impl Home<'_> {
                 break;
             }
             let Some((offset, bytes)) = copying.begin_piece(size, piece_bytes) else {
-                if copying.is_acknowledged() {
+                if copying.is_acknowledged() && !is_being_written {
                     self.finish_resync(now, id);
+                } else if is_being_written {
+                    // The end of the large commit continues it.
+                    replication.retry_us = answer_us;
                 }
                 break;
             };
@@ -123,31 +130,15 @@ impl Home<'_> {
     /// Sends one piece; `false` if there is no room in flight.
     fn send_piece(&mut self, node: NodeId, segment: SegmentId, epoch: u32, data: u64, piece: (u64, u32)) -> bool {
         let (offset, length) = piece;
-        if length as usize <= Message::PUT_BYTES_MAX {
-            let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
-            let message = Message::Piece { segment, epoch, offset, length, staged, number };
-            let tail = MessageBody::Pool(data, RangeSet::One { offset, bytes: length });
-            self.output.push(Action::Send { node, message, tail });
-            return true;
-        }
-        let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(length)) else { return false };
         // The piece has the bytes of the moment when it goes out: later changes are sent again behind it.
-        let Some(served_get) = self.served_gets.insert(data + offset, 0, 1) else {
-            self.free_staging_place(node, ticket.number());
-            return false;
-        };
-        let (staged, number) = (ticket.at, ticket.number());
-        let message = Message::Piece { segment, epoch, offset, length, staged, number };
-        self.output.push(Action::SendStaged {
-            node,
-            served_get,
-            at: staged,
-            from: data + offset,
-            bytes: length,
-            message,
-            table: None,
-        });
-        true
+        self.send_pool_bytes(node, data + offset, length, |staged, number| Message::Piece {
+            segment,
+            epoch,
+            offset,
+            length,
+            staged,
+            number,
+        })
     }
 
     /// Handles the acknowledgement of a piece.

@@ -113,6 +113,12 @@ impl Watchers {
         Some(watcher)
     }
 
+    /// Takes a watcher of that row whose version is reached.
+    fn take_satisfied(&mut self, row: u64, version: Version) -> Option<Watcher> {
+        let &(.., number) = self.versions.range((row, Version(0), 0)..(row, version, 0)).next()?;
+        self.remove(number)
+    }
+
     fn drain(&mut self) -> Vec<Watcher> {
         self.versions.clear();
         self.list.drain()
@@ -447,10 +453,9 @@ impl LockQueue {
     }
 
     /// Takes a watcher of that row whose version is reached.
+    #[inline(always)]
     pub(crate) fn next_satisfied_watcher(&mut self, row: u64, version: Version) -> Option<Watcher> {
-        let watchers = &mut self.waits.as_mut()?.watchers;
-        let &(.., number) = watchers.versions.range((row, Version(0), 0)..(row, version, 0)).next()?;
-        watchers.remove(number)
+        self.waits.as_mut()?.watchers.take_satisfied(row, version)
     }
 
     /// Takes a watcher whose deadline has passed.

@@ -4,7 +4,8 @@ use crate::engine::state::memory::staging::Staging;
 use crate::limits::REMOTE_SEGMENTS_MAX;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::{NodeId, SegmentId};
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 
 /// Segment of another home, as its home described it.
 #[derive(Debug)]

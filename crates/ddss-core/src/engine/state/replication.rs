@@ -21,7 +21,7 @@ use crate::engine::state::peers::Peers;
 use crate::limits::{RESYNC_DIRTY_MAX, RESYNC_PIECES_MAX};
 use crate::model::segment::{PermissionUpdate, Principal};
 use crate::request::listing::{DegradedReason, ReplicationInfo};
-use crate::request::operation::LockRequest;
+use crate::request::operation::{LockRequest, UploadId};
 use crate::request::ranges::Range;
 use crate::{Failure, NodeId, Refusal, SegmentId, Timestamp, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -260,6 +260,8 @@ pub(crate) struct ReplicatedSegment {
     pub(crate) fenced: bool,
     /// Operation on its way to the replica.
     pub(crate) forward: Option<PendingForward>,
+    /// At a replica: the large put whose parts arrive, by its timestamp.
+    pub(crate) incoming: Option<(Timestamp, UploadId)>,
     /// Permission changes that wait until the home is alone.
     pub(crate) deferred_updates: Vec<(Principal, PermissionUpdate, Requester)>,
     /// Time to repeat an unanswered message.
@@ -432,9 +434,49 @@ pub(crate) struct PendingForward {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ForwardKind {
     Put(RangeSet),
+    PutLarge(ForwardedUpload),
     Grant(LockRequest),
     /// Already committed: an injected bug.
     Done,
+}
+
+/// Progress of a large put on its way to the replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForwardedUpload {
+    /// Offset of the value in the segment, and its length.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    /// Pool offset of the value.
+    pub(crate) from: u64,
+    /// Bytes that were sent.
+    pub(crate) sent: u32,
+    /// Parts that the replica has not acknowledged.
+    pub(crate) in_flight: usize,
+}
+
+impl ForwardedUpload {
+    /// Takes the next part of at most `part` bytes, its place and its length; it is in flight from now on.
+    pub(crate) fn begin_part(&mut self, part: u32) -> Option<(u32, u32)> {
+        let (at, length) = (self.sent, part.min(self.bytes - self.sent));
+        if length == 0 || self.in_flight == RESYNC_PIECES_MAX {
+            return None;
+        }
+        self.sent += length;
+        self.in_flight += 1;
+        Some((at, length))
+    }
+
+    /// Returns the newest part, which could not be sent.
+    pub(crate) fn return_part(&mut self, length: u32) {
+        assert!(self.in_flight > 0 && self.sent >= length, "only a part in flight is returned");
+        self.sent -= length;
+        self.in_flight -= 1;
+    }
+
+    /// Records the acknowledgement of a part. A replica may acknowledge more than it was sent.
+    pub(crate) fn end_part(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
 }
 
 /// Progress of a resync.

@@ -23,6 +23,7 @@ mod names;
 pub(crate) mod names_watch;
 pub(crate) mod quotas;
 mod released;
+pub(crate) mod row_changes;
 mod segment;
 mod segment_index;
 mod versions;
@@ -222,7 +223,7 @@ impl Segments {
 
     /// Frees memory outside segments.
     pub(crate) fn free_blocks(&mut self, at: u64, bytes: u64) {
-        self.areas.give(at, bytes);
+        let _ = self.areas.give(at, bytes);
     }
 
     /// Returns an id of this shard.
@@ -447,8 +448,8 @@ impl Segments {
         Some((gone.at, gone.bytes))
     }
 
-    /// Frees memory that was zeroed.
-    pub(crate) fn cleared(&mut self, at: u64, bytes: u64) {
-        self.areas.give(at, bytes);
+    /// Frees memory that was zeroed. Returns the pages at its ends that no segment uses any more.
+    pub(crate) fn cleared(&mut self, at: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        self.areas.give(at, bytes)
     }
 }

@@ -73,8 +73,8 @@ impl Home<'_> {
         }
         segment.permissions.allow(uploader.principal, Access::Write)?;
         check_range(segment.spec.bytes, 0, total)?;
-        if segment.replication.is_some() || segment.has_history() || segment.spec.layout().is_some() {
-            // A replica gets each put in one message, and the history each version in one copy.
+        if segment.has_history() || segment.spec.layout().is_some() {
+            // The history gets each version in one copy.
             return Err(Failure::TooLarge);
         }
         self.uploads.admit(owner, total)?;
@@ -134,6 +134,11 @@ impl Home<'_> {
         }
     }
 
+    /// Returns true if a change is written in slices.
+    pub(crate) fn is_large_change(&self, change: &SegmentChange) -> bool {
+        matches!(change.source, CommitSource::Pool(_)) && change.parts.bytes() > self.uploads.at_once_max
+    }
+
     /// Begins the commit of an upload; `false` if it is small enough for an ordinary commit.
     pub(crate) fn begin_large_commit(
         &mut self,
@@ -141,20 +146,35 @@ impl Home<'_> {
         id: SegmentId,
         change: &SegmentChange,
     ) -> Result<bool, Failure> {
-        let SegmentChange { requester, parts, source, .. } = *change;
-        let (CommitSource::Pool(from), RangeSet::One { offset, bytes }) = (source, parts) else { return Ok(false) };
-        if bytes <= self.uploads.at_once_max {
+        if !self.is_large_change(change) {
             return Ok(false);
         }
-        let segment = self.segments.get(id)?;
-        let at = segment.at;
-        let (version, timestamp) = segment.next_stamp(self.clock, now.wall_us);
+        let (requester, acknowledges) = (Some(change.requester), None);
+        let (CommitSource::Pool(from), RangeSet::One { offset, bytes }) = (change.source, change.parts) else {
+            return Err(Failure::Malformed);
+        };
+        let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
+        let is_drop_deferred = false;
+        let commit = LargeCommit { requester, offset, bytes, from, version, timestamp, acknowledges, is_drop_deferred };
+        self.start_large_commit(id, commit)?;
+        Ok(true)
+    }
+
+    /// Starts a commit in slices: until its end all other operations on the segment wait.
+    pub(crate) fn start_large_commit(&mut self, id: SegmentId, commit: LargeCommit) -> Result<(), Failure> {
+        let LargeCommit { offset, bytes, from, version, timestamp, .. } = commit;
         let segment = self.segments.get_mut(id)?;
+        let at = segment.at;
         segment.lock_queue.begin_commit();
-        segment.set_large_commit(LargeCommit { requester, from, version, timestamp });
+        segment.set_large_commit(commit);
         self.segments.mark_busy(id);
         self.output.push(Action::CommitLarge { segment: id, at, offset, bytes, from, version, timestamp });
-        Ok(true)
+        Ok(())
+    }
+
+    /// Returns true if a segment is dropped at the end of its large commit.
+    pub(crate) fn is_drop_deferred(&self, id: SegmentId) -> bool {
+        self.segments.get(id).is_ok_and(|segment| segment.is_drop_deferred())
     }
 
     /// Ends a large commit: its bytes are in the segment, or there was no memory to undo it after a crash, and nothing
@@ -163,16 +183,23 @@ impl Home<'_> {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let Some(commit) = segment.take_large_commit() else { return };
         segment.lock_queue.end_commit();
-        let LargeCommit { requester, from, version, timestamp } = commit;
+        let (storage, is_replicated) = (segment.spec.storage, segment.replication.is_some());
+        let LargeCommit { requester, from, version, timestamp, .. } = commit;
         if made {
             segment.advance((version, timestamp));
             self.counters.commits += 1;
-            self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
-        } else {
-            let failure = no_room(segment.spec.storage);
-            self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
         }
         self.free_upload_at(from);
+        if is_replicated {
+            return self.replicated_large_committed(now, id, &commit, made);
+        }
+        let (outcome, fields) = match made {
+            true => (Outcome::Done, ReplyFields { version, timestamp, word: 0 }),
+            false => (Outcome::Failed(no_room(storage)), ReplyFields::default()),
+        };
+        if let Some(requester) = requester {
+            self.output.answer(requester, outcome, fields);
+        }
         if made {
             self.notify_watchers(id, version, timestamp);
         }

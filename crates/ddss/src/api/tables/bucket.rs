@@ -1,13 +1,12 @@
 //! Copy of a map's bucket. `ddss-core` defines the layout.
 
 use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
-use std::ops::Deref;
 
 /// Copy of a bucket of one version: the whole, or the part in front of the values.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket<B = Vec<u8>> {
+pub(crate) struct Bucket {
     layout: BucketLayout,
-    bytes: B,
+    bytes: Vec<u8>,
     pub(crate) version: Version,
 }
 
@@ -16,17 +15,7 @@ impl Bucket {
         assert_eq!(bytes.len(), layout.read_bytes(), "the part that a lookup reads");
         Self { layout, bytes, version }
     }
-}
 
-impl<'a> Bucket<&'a [u8]> {
-    /// Views the part in front of the values.
-    pub(crate) fn of_heads(layout: BucketLayout, bytes: &'a [u8], version: Version) -> Self {
-        assert_eq!(bytes.len(), layout.value_at(0), "the part in front of the values");
-        Self { layout, bytes, version }
-    }
-}
-
-impl<B: Deref<Target = [u8]>> Bucket<B> {
     fn word_at(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
     }

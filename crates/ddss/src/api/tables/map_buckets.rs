@@ -1,7 +1,10 @@
-//! Searches and conditional puts of a [`SharedMap`], bucket by bucket.
+//! Searches and conditional puts of a map, bucket by bucket.
 
 use crate::api::tables::bucket::Bucket;
-use crate::api::tables::map_handle::{Attempt, Expiry, KeyHash, Place, SharedMap, attempt, now_ms};
+use crate::api::tables::local_bucket::LocalBucket;
+use crate::api::tables::map_handle::{
+    Attempt, ByteMap, Expiry, KeyHash, Place, SharedMap, attempt, check_time, now_ms,
+};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
@@ -11,8 +14,8 @@ use ddss_core::{BucketLayout, BucketLink, Completion, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Bytes in front of the values of a bucket that a get in place copies to the stack.
-const HEADS_IN_PLACE_MAX: usize = 768;
+/// Attempts of a get in place beside changes of the bucket.
+const ATTEMPTS_IN_PLACE_MAX: usize = 4;
 /// Bytes of a value that a get in place reads to the stack.
 const VALUE_IN_PLACE_MAX: usize = 4096;
 
@@ -20,48 +23,44 @@ calls! {
     impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
         SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
     {
-        /// Reads the value of a key in place: the heads of the bucket, then the value. `None` if only
-        /// [`find`](Self::find) can tell: the bucket is on another node, is large, or has changed meanwhile, or the entry
-        /// may lie in another bucket.
+        /// Reads the value of a key in place. `None` if only [`ByteMap::find`] can tell: the bucket is on another node or
+        /// changes meanwhile, the value is large, or the entry may lie in another bucket.
+        #[inline]
         pub(super) fn get_in_place(&self, hash: KeyHash, key: &[u8]) -> Option<Option<V>> {
-            let mut heads = [0; HEADS_IN_PLACE_MAX];
-            let heads = heads.get_mut(..self.layout.value_at(0)).filter(|_| size_of::<V>() <= VALUE_IN_PLACE_MAX)?;
-            let location = self.table.segment().location();
-            let version = location.read_locally(self.place(hash.bucket, 0), heads)?.version;
-            let home = Bucket::of_heads(self.layout, &*heads, version);
-            let Some(slot) = home.slot_of(hash.tag, key) else {
-                return (!home.is_linked(hash.tag)).then_some(None);
-            };
-            if home.word(slot).is_none_or(|word| word.expiry_ms() > 0 && word.is_expired(now_ms())) {
-                return Some(None);
+            let location = self.map.table.segment().location();
+            if size_of::<V>() > VALUE_IN_PLACE_MAX {
+                return None;
             }
-            let (mut value, at) = (V::new_zeroed(), self.place(hash.bucket, self.layout.value_at(slot)));
-            let stamp = location.read_locally(at, value.as_mut_bytes())?;
-            (stamp.version == version).then_some(Some(value))
+            for _ in 0..ATTEMPTS_IN_PLACE_MAX {
+                let row = location.begin_row(hash.bucket + 1)?;
+                let found = LocalBucket { row, layout: self.map.layout }.value_of(hash.tag, key);
+                if row.is_whole() {
+                    return found;
+                }
+            }
+            None
         }
     }
 }
 
 calls! {
-    impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
-        SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
-    {
+    impl ByteMap, ByteMap<AsyncSegment> {
         pub(super) async fn read_bucket(&self, time: Deadline, bucket: u64) -> Result<Bucket, Error> {
             let mut bytes = vec![0; self.layout.read_bytes()];
             let stamp = wait!(self.table.segment().get_by(time, self.place(bucket, 0), &mut bytes))?;
             Ok(Bucket::new(self.layout, bytes, stamp.version))
         }
 
-        /// Reads the buckets of keys at the same time. `None` stands for buckets that are read in place, one by one.
-        pub(super) async fn read_buckets(&self, keys: &[K]) -> Result<Vec<Option<Bucket>>, Error> {
+        /// Reads buckets at the same time. `None` stands for buckets that are read in place, one by one.
+        pub(super) async fn read_buckets(&self, buckets: &[u64]) -> Result<Vec<Option<Bucket>>, Error> {
             let segment = self.table.segment();
             let (location, length) = (segment.location(), self.layout.read_bytes());
             if location.can_read_locally() {
-                return Ok(keys.iter().map(|_| None).collect());
+                return Ok(buckets.iter().map(|_| None).collect());
             }
-            let mut plans = Vec::with_capacity(keys.len());
-            for key in keys {
-                let offset = self.place(self.hash(key.as_bytes()).bucket, 0);
+            let mut plans = Vec::with_capacity(buckets.len());
+            for &bucket in buckets {
+                let offset = self.place(bucket, 0);
                 plans.push((segment.client().shard(), location.plan_get(offset, length, None)));
             }
             let (results, _) = wait!(segment.client().run_group(segment.time(), plans));
@@ -103,7 +102,7 @@ calls! {
                     // The slot may have changed hands between the two reads, to an entry that is not linked yet.
                     if wait!(self.read_bucket(time, bucket))?.version != home.version {
                         time = time.started();
-                        Self::check_time("search", self.table.segment().name(), time)?;
+                        check_time("search", self.table.segment().name(), time)?;
                         continue 'again;
                     }
                     place = Some(Place { bucket: at, slot: link.slot, image: Some(image) });
@@ -128,15 +127,15 @@ calls! {
         pub(super) async fn change(
             &self,
             (action, time): (&'static str, Deadline),
-            key: &K,
+            key: &[u8],
             expiry: Expiry,
             decide: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
         ) -> Result<bool, Error> {
             let name = self.table.segment().name();
-            let (key, mut decide, mut is_cleaned) = (key.as_bytes(), decide, false);
+            let (mut decide, mut is_cleaned) = (decide, false);
             let hash = self.hash(key);
             loop {
-                Self::check_time(action, name, time)?;
+                check_time(action, name, time)?;
                 let (home, place) = wait!(self.find(time, hash, key))?;
                 let (mut old, mut kept_ms) = (None, 0);
                 if let Some(Place { bucket, slot, image }) = &place {
@@ -172,7 +171,7 @@ calls! {
         {
             let name = self.table.segment().name();
             loop {
-                Self::check_time(action, name, time)?;
+                check_time(action, name, time)?;
                 let (home, place) = wait!(self.find(time, hash, key))?;
                 let Some(place) = place else { return Ok(false) };
                 let image = place.image.as_ref().unwrap_or(&home);

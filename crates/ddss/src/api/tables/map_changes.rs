@@ -1,9 +1,9 @@
-//! Changes of a [`SharedMap`] that its home executes in one round trip.
+//! Changes of a map that its home executes in one round trip.
 //!
 //! The home finds the entry in the bucket of its key. Where it may lie in another bucket, or finds no free slot, the home
 //! does nothing and says so. Then the client goes bucket by bucket, as `map_buckets.rs` describes.
 
-use crate::api::tables::map_handle::{Expiry, KeyHash, SharedMap};
+use crate::api::tables::map_handle::{ByteMap, Expiry, KeyHash};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
@@ -12,7 +12,6 @@ use crate::location::SegmentLocation;
 use crate::plan::{Decoder, Outgoing, PlannedCall};
 use crate::value::first_word;
 use ddss_core::{ArenaRange, EntryChange, EntryChangeKind, EntryState, Operation, Payload, PutConditions, SlotWord};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 impl SegmentLocation {
     /// Plans the change of an entry in the bucket at `offset`. The pieces are the slot's word, the key and the value.
@@ -31,9 +30,7 @@ impl SegmentLocation {
 }
 
 calls! {
-    impl {K: FromBytes + IntoBytes + Immutable, V: FromBytes + IntoBytes + Immutable}
-        SharedMap<K, V>, SharedMap<K, V, AsyncSegment>
-    {
+    impl ByteMap, ByteMap<AsyncSegment> {
         /// Lets the home change an entry, and returns the state of the key before.
         async fn change_at_home(
             &self,
@@ -52,33 +49,32 @@ calls! {
         }
 
         /// Writes an entry, whether its key is present or only if it is absent. Returns true if the key was absent.
-        pub(super) async fn insert_entry(&self, key: &K, value: &V, kind: EntryChangeKind, expiry: Expiry)
+        pub(super) async fn insert_entry(&self, key: &[u8], value: &[u8], kind: EntryChangeKind, expiry: Expiry)
             -> Result<bool, Error>
         {
             const ACTION: &str = "insert into";
             let (time, expiry_ms) = (self.table.segment().time().started(), expiry.set_ms());
-            let hash = self.hash(key.as_bytes());
-            let content = (expiry_ms, Some(value.as_bytes()));
-            match wait!(self.change_at_home((ACTION, time), kind, (hash, key.as_bytes()), content))? {
+            let (hash, content) = (self.hash(key), (expiry_ms, Some(value)));
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), content))? {
                 EntryState::Absent => return Ok(true),
                 EntryState::Present => return Ok(false),
                 EntryState::Elsewhere => {}
             }
             let decide = |old: Option<&[u8]>| {
-                (kind == EntryChangeKind::Write || old.is_none()).then(|| value.as_bytes().to_vec())
+                (kind == EntryChangeKind::Write || old.is_none()).then(|| value.to_vec())
             };
             Ok(!wait!(self.change((ACTION, time), key, expiry, decide))?)
         }
 
         /// Frees the slot of a key, and returns true if the key was present.
-        pub(super) async fn remove_entry(&self, key: &K) -> Result<bool, Error> {
+        pub(super) async fn remove_entry(&self, key: &[u8]) -> Result<bool, Error> {
             const ACTION: &str = "remove from";
-            let (time, hash) = (self.table.segment().time().started(), self.hash(key.as_bytes()));
+            let (time, hash) = (self.table.segment().time().started(), self.hash(key));
             let kind = EntryChangeKind::Remove;
-            match wait!(self.change_at_home((ACTION, time), kind, (hash, key.as_bytes()), (0, None)))? {
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), (0, None)))? {
                 EntryState::Absent => Ok(false),
                 EntryState::Present => Ok(true),
-                EntryState::Elsewhere => wait!(self.remove_by_buckets((ACTION, time), hash, key.as_bytes())),
+                EntryState::Elsewhere => wait!(self.remove_by_buckets((ACTION, time), hash, key)),
             }
         }
     }

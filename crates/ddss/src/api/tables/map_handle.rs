@@ -1,4 +1,4 @@
-//! Handle of a map: its types, sizes and seed, and the errors of its calls.
+//! Handles of a map: its types, sizes and seed, and the errors of its calls.
 
 use crate::api::tables::bucket::Bucket;
 use crate::api::tables::table::Table;
@@ -31,27 +31,25 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// ```
 #[derive(Debug)]
 pub struct SharedMap<K, V, S = Segment> {
-    pub(super) table: Table<S>,
-    pub(super) layout: BucketLayout,
-    seed: [u64; 2],
+    pub(super) map: ByteMap<S>,
     kind: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K, V, S: Clone> Clone for SharedMap<K, V, S> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), layout: self.layout, seed: self.seed, kind: PhantomData }
+        Self::of_map(self.map.clone())
     }
 }
-
-/// Row 0 of a map: magic, sizes of key and value, slots of a bucket, seed.
-pub(super) const HEADER_BYTES: usize = 48;
-const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP1");
 
 impl<K, V, S> SharedMap<K, V, S> {
     /// Maximum bytes of a key.
     pub const KEY_BYTES_MAX: usize = BucketLayout::KEY_BYTES_MAX;
     /// Maximum bytes of a value.
     pub const VALUE_BYTES_MAX: usize = BucketLayout::VALUE_BYTES_MAX;
+
+    pub(super) fn of_map(map: ByteMap<S>) -> Self {
+        Self { map, kind: PhantomData }
+    }
 
     pub(super) fn layout() -> BucketLayout {
         // Other sizes are refused by name, by `check_types`.
@@ -60,25 +58,110 @@ impl<K, V, S> SharedMap<K, V, S> {
     }
 
     pub(super) fn check_types(action: &'static str, name: &str) -> Result<(), Error> {
-        let sizes = [
-            ("bytes of the key", size_of::<K>(), 1, Self::KEY_BYTES_MAX),
-            ("bytes of the value", size_of::<V>(), 0, Self::VALUE_BYTES_MAX),
-        ];
-        for (argument, bytes, least, most) in sizes {
-            if bytes < least || bytes > most {
-                let refused = BadArgument::new(argument, bytes, format_args!("{least} to {most}"), Failure::BadSize);
-                return Err(Error::BadArgument { action, target: name.to_owned(), refused });
-            }
-        }
-        Ok(())
+        checked_layout(action, name, size_of::<K>(), size_of::<V>()).map(drop)
     }
 
     /// Returns the specification of a map for that many keys; other fields may be set. The map then has slots for a
     /// quarter more: its load is at most 0.8.
     pub fn spec(keys: u64) -> Spec {
-        let layout = Self::layout();
-        let buckets = keys.saturating_mul(5).div_ceil(4 * layout.slots as u64).max(2);
-        Spec::table(buckets + 1, layout.row_bytes() as u32)
+        spec_of(Self::layout(), keys)
+    }
+
+    /// Returns the number of keys for which the map has room at a load of 0.8.
+    pub fn capacity(&self) -> u64 {
+        self.map.capacity()
+    }
+
+    /// Returns the number of buckets, for [`bucket_entries`](Self::bucket_entries).
+    pub fn buckets(&self) -> u64 {
+        self.map.buckets()
+    }
+
+    /// Returns the table behind the map, for its segment.
+    pub fn table(&self) -> &Table<S> {
+        &self.map.table
+    }
+
+    /// Looks a key up in the copy of its bucket. `None` if only further reads can tell.
+    pub(super) fn look_up(&self, bucket: Option<&Bucket>, key: &K) -> Option<Option<V>>
+    where
+        K: IntoBytes + Immutable,
+        V: FromBytes,
+    {
+        let (bucket, key) = (bucket?, key.as_bytes());
+        let KeyHash { tag, .. } = self.map.hash(key);
+        let Some(slot) = bucket.slot_of(tag, key) else {
+            return (!bucket.is_linked(tag)).then_some(None);
+        };
+        if bucket.word(slot).is_none_or(|word| word.is_expired(now_ms())) {
+            return Some(None);
+        }
+        Some(V::read_from_bytes(bucket.value(slot)?).ok())
+    }
+}
+
+/// A [`SharedMap`] whose keys and values are bytes: their sizes are fixed for a map, and known when the program runs.
+/// `S` is [`Segment`] or [`AsyncSegment`](crate::AsyncSegment).
+///
+/// It views every map, whatever the types of the program that allocated it.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// use ddss::{ByteMap, SharedMap};
+/// let stock: SharedMap<u64, u32> = SharedMap::allocate(&client, "stock", 1000)?;
+/// stock.insert(&4711, &10)?;
+/// let map = ByteMap::open(&client, "stock")?;
+/// assert_eq!((map.key_bytes(), map.value_bytes()), (8, 4));
+/// assert_eq!(map.get(&4711u64.to_le_bytes())?, Some(10u32.to_le_bytes().to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ByteMap<S = Segment> {
+    pub(super) table: Table<S>,
+    pub(super) layout: BucketLayout,
+    seed: [u64; 2],
+}
+
+/// Row 0 of a map: magic, sizes of key and value, slots of a bucket, seed.
+pub(super) const HEADER_BYTES: usize = 48;
+const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP1");
+
+/// Returns the layout of a map for keys and values of those sizes, or names the size that no map has.
+pub(super) fn checked_layout(
+    action: &'static str,
+    name: &str,
+    key_bytes: usize,
+    value_bytes: usize,
+) -> Result<BucketLayout, Error> {
+    let sizes = [
+        ("bytes of the key", key_bytes, 1, BucketLayout::KEY_BYTES_MAX),
+        ("bytes of the value", value_bytes, 0, BucketLayout::VALUE_BYTES_MAX),
+    ];
+    for (argument, bytes, least, most) in sizes {
+        if bytes < least || bytes > most {
+            let refused = BadArgument::new(argument, bytes, format_args!("{least} to {most}"), Failure::BadSize);
+            return Err(Error::BadArgument { action, target: name.to_owned(), refused });
+        }
+    }
+    Ok(BucketLayout::new(key_bytes, value_bytes).expect("these are sizes of a map"))
+}
+
+/// Returns the specification of a map for that many keys, at a load of 0.8.
+pub(super) fn spec_of(layout: BucketLayout, keys: u64) -> Spec {
+    let buckets = keys.saturating_mul(5).div_ceil(4 * layout.slots as u64).max(2);
+    Spec::table(buckets + 1, layout.row_bytes() as u32)
+}
+
+impl<S> ByteMap<S> {
+    /// Returns the bytes of each key.
+    pub fn key_bytes(&self) -> usize {
+        self.layout.key_bytes
+    }
+
+    /// Returns the bytes of each value.
+    pub fn value_bytes(&self) -> usize {
+        self.layout.value_bytes
     }
 
     /// Returns the number of keys for which the map has room at a load of 0.8.
@@ -104,21 +187,26 @@ impl<K, V, S> SharedMap<K, V, S> {
         KeyHash { bucket: bucket as u64, tag: hash & 0x7fff }
     }
 
-    /// Looks a key up in the copy of its bucket. `None` if only further reads can tell.
-    pub(super) fn look_up(&self, bucket: Option<&Bucket>, key: &K) -> Option<Option<V>>
-    where
-        K: IntoBytes + Immutable,
-        V: FromBytes,
-    {
-        let (bucket, key) = (bucket?, key.as_bytes());
-        let KeyHash { tag, .. } = self.hash(key);
-        let Some(slot) = bucket.slot_of(tag, key) else {
-            return (!bucket.is_linked(tag)).then_some(None);
-        };
-        if bucket.word(slot).is_none_or(|word| word.is_expired(now_ms())) {
-            return Some(None);
+    /// Checks that a key and a value have the sizes of this map.
+    pub(super) fn check_bytes(
+        &self,
+        action: &'static str,
+        name: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), Error> {
+        let BucketLayout { key_bytes, value_bytes, .. } = self.layout;
+        let sizes = [
+            ("bytes of the key", key.len(), key_bytes),
+            ("bytes of the value", value.map_or(value_bytes, <[u8]>::len), value_bytes),
+        ];
+        for (argument, bytes, wanted) in sizes {
+            if bytes != wanted {
+                let refused = BadArgument::new(argument, bytes, wanted, Failure::BadSize);
+                return Err(Error::BadArgument { action, target: name.to_owned(), refused });
+            }
         }
-        Some(V::read_from_bytes(bucket.value(slot)?).ok())
+        Ok(())
     }
 
     pub(super) fn linked(&self, bucket: u64, link: BucketLink) -> u64 {
@@ -129,33 +217,35 @@ impl<K, V, S> SharedMap<K, V, S> {
         (bucket + 1) * self.table.row_bytes() + at as u64
     }
 
-    pub(super) fn new_header() -> [u64; 6] {
+    pub(super) fn new_header(layout: BucketLayout) -> [u64; 6] {
         let random = || RandomState::new().build_hasher().finish();
-        let BucketLayout { key_bytes, value_bytes, slots } = Self::layout();
+        let BucketLayout { key_bytes, value_bytes, slots } = layout;
         [MAGIC, key_bytes as u64, value_bytes as u64, slots as u64, random(), random()]
     }
 
-    pub(super) fn of_header(table: Table<S>, name: &str, header: [u64; 6]) -> Result<Self, Error> {
-        let wanted = Self::new_header();
-        if header[..4] != wanted[..4] {
-            let found = if header[0] == MAGIC {
-                format!("a map of {} byte keys and {} byte values", header[1], header[2])
-            } else {
-                "another table".to_owned()
-            };
-            let range = format!("a map of {} byte keys and {} byte values", wanted[1], wanted[2]);
-            let refused = BadArgument::new("segment", found, range, Failure::Unsupported);
-            return Err(Error::BadArgument { action: "view as a map", target: name.to_owned(), refused });
+    /// Views a table by the description in its row 0. `wanted` is the layout that the map has to have; `None` for any.
+    pub(super) fn of_header(
+        table: Table<S>,
+        name: &str,
+        header: [u64; 6],
+        wanted: Option<BucketLayout>,
+    ) -> Result<Self, Error> {
+        let [magic, key_bytes, value_bytes, slots, ..] = header;
+        let sizes = usize::try_from(key_bytes).ok().zip(usize::try_from(value_bytes).ok());
+        let found = sizes.filter(|_| magic == MAGIC).and_then(|(key, value)| BucketLayout::new(key, value));
+        let is_whole = |layout: &BucketLayout| {
+            layout.slots as u64 == slots && layout.row_bytes() as u64 == table.row_bytes() && table.rows() >= 3
+        };
+        let is_wanted = |layout: &BucketLayout| wanted.is_none_or(|wanted| wanted == *layout);
+        if let Some(layout) = found.filter(is_whole).filter(is_wanted) {
+            return Ok(Self { table, layout, seed: [header[4], header[5]] });
         }
-        Ok(Self { table, layout: Self::layout(), seed: [header[4], header[5]], kind: PhantomData })
-    }
-
-    /// Refuses to begin one more attempt after the deadline.
-    pub(super) fn check_time(action: &'static str, name: &str, time: Deadline) -> Result<(), Error> {
-        if time.remaining() > Duration::ZERO {
-            return Ok(());
-        }
-        Err(Error::Failed { action, target: name.to_owned(), failure: Failure::TimedOut })
+        let sizes = |key, value| format!("a map of {key} byte keys and {value} byte values");
+        let found = if magic == MAGIC { sizes(key_bytes, value_bytes) } else { "another table".to_owned() };
+        let range =
+            wanted.map_or("a map".to_owned(), |layout| sizes(layout.key_bytes as u64, layout.value_bytes as u64));
+        let refused = BadArgument::new("segment", found, range, Failure::Unsupported);
+        Err(Error::BadArgument { action: "view as a map", target: name.to_owned(), refused })
     }
 
     pub(super) fn full(&self, name: &str) -> Error {
@@ -164,6 +254,14 @@ impl<K, V, S> SharedMap<K, V, S> {
             BadArgument::new("number of keys", "more than the buckets of this key hold", range, Failure::NoSpace);
         Error::BadArgument { action: "insert into", target: name.to_owned(), refused }
     }
+}
+
+/// Refuses to begin one more attempt after the deadline.
+pub(super) fn check_time(action: &'static str, name: &str, time: Deadline) -> Result<(), Error> {
+    if time.remaining() > Duration::ZERO {
+        return Ok(());
+    }
+    Err(Error::Failed { action, target: name.to_owned(), failure: Failure::TimedOut })
 }
 
 /// Hash of a key: its bucket, and the bits that words and links hold.

@@ -1,6 +1,6 @@
 use crate::api::tables::map_handle::Attempt;
 use crate::testing::{TestNode, block_on};
-use crate::{Client, Error, Failure, SharedMap, Spec, Table};
+use crate::{ByteMap, Client, Error, Failure, MapEvent, PrefixWatch, SharedMap, Spec, Table};
 use ddss_core::{BucketLayout, SlotWord};
 use std::collections::HashMap;
 use std::sync::Barrier;
@@ -12,7 +12,7 @@ const FOREVER: Duration = Duration::from_secs(60);
 
 /// Returns keys of bucket 0: as many as its slots, and some that lie in later buckets.
 fn crowd(map: &SharedMap<u64, [u64; 8]>, keys: usize) -> Vec<u64> {
-    (0..).filter(|key: &u64| map.hash(key.as_bytes()).bucket == 0).take(keys).collect()
+    (0..).filter(|key: &u64| map.map.hash(key.as_bytes()).bucket == 0).take(keys).collect()
 }
 
 #[test]
@@ -175,20 +175,20 @@ fn entry_of_a_client_that_died_before_the_link_is_not_visible_and_is_freed() {
         assert!(map.insert_new(key, &[1; 8]).unwrap());
     }
     let time = map.table().segment().time().started();
-    let (last, hash) = (keys[16], map.hash(keys[16].as_bytes()));
-    let home = map.read_bucket(time, 0).unwrap();
+    let (last, hash) = (keys[16], map.map.hash(keys[16].as_bytes()));
+    let home = map.map.read_bucket(time, 0).unwrap();
     // The first of the two puts of `write_elsewhere`.
-    let image = map.read_bucket(time, 1).unwrap();
+    let image = map.map.read_bucket(time, 1).unwrap();
     let word = SlotWord::new(hash.tag, 0).bytes();
-    let head = map.layout.head_at(3);
-    let put = map.put_bucket(time, 1, image.version, &[(head, &word), (head + 8, last.as_bytes())]).unwrap();
+    let head = map.map.layout.head_at(3);
+    let put = map.map.put_bucket(time, 1, image.version, &[(head, &word), (head + 8, last.as_bytes())]).unwrap();
     assert!(matches!(put, Attempt::Done));
     assert_eq!((map.get(&last).unwrap(), map.count().unwrap()), (None, 16));
     assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 1);
     // The client was only slow: its second put comes too late.
-    let late = map.put_bucket(time, 0, home.version, &[(map.layout.link_at(0), &[1; 4])]).unwrap();
+    let late = map.map.put_bucket(time, 0, home.version, &[(map.map.layout.link_at(0), &[1; 4])]).unwrap();
     assert!(matches!(late, Attempt::Changed));
-    assert!(map.read_bucket(time, 1).unwrap().word(3).is_none());
+    assert!(map.map.read_bucket(time, 1).unwrap().word(3).is_none());
     assert!(map.insert_new(&last, &[2; 8]).unwrap());
     assert_eq!((map.get(&last).unwrap(), map.count().unwrap()), (Some([2; 8]), 17));
     assert_eq!(map.remove_expired(0, u64::MAX).unwrap(), 0, "a linked entry stays");
@@ -307,4 +307,112 @@ fn watcher_of_a_key_sees_each_kind_of_change() {
     let hasty = SharedMap::<u64, [u64; 8]>::open(&node.short_timeout_client(), "map").unwrap();
     let same = hasty.wait_for_change(&keys[3], Some(&[1; 8])).unwrap_err();
     assert_eq!((same.failure(), same.is_timeout()), (Some(Failure::TimedOut), true));
+}
+
+#[test]
+fn bytes_of_a_map_are_those_of_its_types() {
+    // If this broke, a tool would show other values than the program has, or take any table for a map.
+    let node = TestNode::start();
+    let client = node.client();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&client, "map", 60).unwrap();
+    let keys = crowd(&map, 20);
+    for key in &keys {
+        map.insert(key, &[*key; 8]).unwrap();
+    }
+    let bytes = ByteMap::open(&node.local_read_client(), "map").unwrap();
+    assert_eq!((bytes.key_bytes(), bytes.value_bytes(), bytes.capacity()), (8, 64, map.capacity()));
+    for key in &keys {
+        assert_eq!(bytes.get(key.as_bytes()).unwrap().unwrap(), [*key; 8].as_bytes());
+    }
+    let entries: usize = (0..bytes.buckets()).map(|bucket| bytes.bucket_entries(bucket).unwrap().len()).sum();
+    assert_eq!((entries, bytes.count().unwrap()), (20, 20));
+    assert!(!bytes.insert(keys[19].as_bytes(), &[1; 64]).unwrap() && bytes.remove(keys[0].as_bytes()).unwrap());
+    assert!(bytes.insert_new(keys[0].as_bytes(), &[2; 64]).unwrap());
+    assert_eq!(map.get(&keys[19]).unwrap(), Some([0x0101_0101_0101_0101; 8]));
+    let of = |error: Error| error.failure();
+    assert_eq!(of(bytes.get(&[1; 7]).unwrap_err()), Some(Failure::BadSize));
+    assert_eq!(of(bytes.insert(&[1; 8], &[1; 65]).unwrap_err()), Some(Failure::BadSize));
+    assert_eq!(bytes.get(&[1; 8]).unwrap(), None);
+    // A table whose first row was never written is no map, nor is a plain segment.
+    Table::allocate(&client, "table", ByteMap::spec(10, 8, 64).unwrap()).unwrap();
+    assert_eq!(of(ByteMap::open(&client, "table").unwrap_err()), Some(Failure::Unsupported));
+    Table::allocate(&client, "small", Spec::table(10, 8)).unwrap();
+    assert_eq!(of(ByteMap::open(&client, "small").unwrap_err()), Some(Failure::Unsupported));
+    client.allocate("plain", Spec::new(64)).unwrap();
+    assert_eq!(of(ByteMap::open(&client, "plain").unwrap_err()), Some(Failure::Unsupported));
+    let made = ByteMap::allocate(&client, "made", 5, 3, 0).unwrap();
+    assert!(made.insert_for(b"abc", b"", FOREVER).unwrap() && !made.insert(b"abc", b"").unwrap());
+    assert_eq!(of(ByteMap::allocate(&client, "none", 5, 0, 8).unwrap_err()), Some(Failure::BadSize));
+    block_on(async {
+        let client = client.to_async().unwrap();
+        let map = ByteMap::open_async(&client, "made").await.unwrap();
+        assert_eq!((map.get(b"abc").await.unwrap(), map.get(b"abd").await.unwrap()), (Some(Vec::new()), None));
+    });
+}
+
+/// Applies events until the watcher's view equals the map.
+fn follow(
+    watch: &mut PrefixWatch<u64, [u64; 8]>,
+    seen: &mut HashMap<u64, [u64; 8]>,
+    map: &SharedMap<u64, [u64; 8]>,
+    keys: &[u64],
+) {
+    let values = map.get_many(keys).unwrap();
+    let wanted: HashMap<_, _> = keys.iter().zip(values).filter_map(|(&key, value)| Some((key, value?))).collect();
+    while *seen != wanted {
+        let event = watch.next_event().unwrap();
+        match event.value {
+            Some(value) => seen.insert(event.key, value),
+            None => Some(seen.remove(&event.key).expect("a key that was there")),
+        };
+    }
+}
+
+#[test]
+fn watcher_of_a_prefix_sees_every_key_wherever_its_entry_lies() {
+    // If this broke, a watcher would miss a key behind a link, or a change that came while it was busy.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    // Keys of one first byte; the last of them lie behind links. Others must not be reported.
+    let bucket_of = |key: &u64| map.map.hash(key.as_bytes()).bucket;
+    let keys: Vec<u64> = (0..1_000_000u64).map(|key| key << 8 | 7).filter(|key| bucket_of(key) == 0).take(22).collect();
+    let others: Vec<u64> =
+        (0..1_000_000u64).map(|key| key << 8 | 8).filter(|key| bucket_of(key) <= 1).take(6).collect();
+    map.insert(&keys[0], &[1; 8]).unwrap();
+    let watched = SharedMap::<u64, [u64; 8]>::open(&node.local_read_client(), "map").unwrap();
+    let (mut watch, mut seen) = (watched.watch_prefix(&[7]), HashMap::new());
+    assert_eq!(watch.next_event().unwrap(), MapEvent { key: keys[0], value: Some([1; 8]) });
+    seen.insert(keys[0], [1; 8]);
+    for (at, key) in keys.iter().enumerate() {
+        map.insert(&others[at % others.len()], &[at as u64; 8]).unwrap();
+        map.insert(key, &[at as u64; 8]).unwrap();
+        follow(&mut watch, &mut seen, &map, &keys);
+    }
+    for key in [keys[21], keys[3], keys[18]] {
+        map.update(&key, |value| value[2] += 1).unwrap();
+        follow(&mut watch, &mut seen, &map, &keys);
+        assert!(map.remove(&key).unwrap());
+        follow(&mut watch, &mut seen, &map, &keys);
+        assert!(map.insert_new(&key, &[9; 8]).unwrap());
+        follow(&mut watch, &mut seen, &map, &keys);
+    }
+    // More changes than the home records.
+    for round in 0..2 * ddss_core::limits::ROW_CHANGES_MAX as u64 {
+        map.insert(&keys[round as usize % 5], &[round; 8]).unwrap();
+    }
+    assert!(map.remove(&keys[20]).unwrap());
+    follow(&mut watch, &mut seen, &map, &keys);
+    let hasty = SharedMap::<u64, [u64; 8]>::open(&node.short_timeout_client(), "map").unwrap();
+    let mut idle = hasty.watch_prefix(&[9]);
+    assert!(idle.next_event().unwrap_err().is_timeout());
+    map.insert(&(1 << 8 | 9), &[1; 8]).unwrap();
+    assert_eq!(idle.next_event().unwrap().key, 1 << 8 | 9);
+    block_on(async {
+        let client = node.client().to_async().unwrap();
+        let bytes = ByteMap::open_async(&client, "map").await.unwrap();
+        let mut watch = bytes.watch_prefix(&[9]);
+        assert_eq!(watch.next_event().await.unwrap().value.unwrap(), [1u64; 8].as_bytes());
+        map.remove(&(1 << 8 | 9)).unwrap();
+        assert_eq!(watch.next_event().await.unwrap().value, None);
+    });
 }

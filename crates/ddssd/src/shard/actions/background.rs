@@ -5,7 +5,7 @@
 
 use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
-use ddss_core::limits::BLOCK_BYTES;
+use ddss_core::limits::PAGE_BYTES;
 use ddss_core::{Header, Record, SegmentId};
 use ddss_ipc::MemoryError;
 use std::collections::VecDeque;
@@ -93,7 +93,8 @@ impl BackgroundTasks {
             BackgroundTask::Clear { at, bytes } => (at, bytes),
             BackgroundTask::Commit { .. } | BackgroundTask::ClearUndo { .. } => return None,
         };
-        let slice = Self::SLICE_BYTES.min(bytes - done);
+        // Each slice ends with a page: of a page that two slices share the memory would not be given back.
+        let slice = (Self::SLICE_BYTES - (at + done) % PAGE_BYTES as u64).min(bytes - done);
         let ended = match task {
             BackgroundTask::Form { record, .. } => memory.reserve(at + done, record.spec.storage, slice),
             BackgroundTask::Move { record, from, .. } => memory.relocate(&record, from, done, slice),
@@ -150,7 +151,7 @@ impl BackgroundTasks {
     }
 }
 
-const _: () = assert!(BackgroundTasks::SLICE_BYTES.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(BackgroundTasks::SLICE_BYTES.is_multiple_of(PAGE_BYTES as u64));
 
 #[cfg(test)]
 mod tests {

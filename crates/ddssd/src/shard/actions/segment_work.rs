@@ -7,6 +7,7 @@ use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::{RegisteredAreas, format_with_cause};
 use ddss_core::engine::{Engine, Now, area_of};
+use ddss_core::limits::PAGE_BYTES;
 use ddss_core::status::Counter;
 use ddss_core::{Header, Record, SegmentId};
 use ddss_ipc::MemoryError;
@@ -81,7 +82,14 @@ impl SegmentWork<'_> {
 
     pub(crate) fn finish_clear(&mut self, at: u64, bytes: u64, ended: Result<(), MemoryError>) {
         match ended {
-            Ok(()) => self.engine.cleared(at, bytes),
+            Ok(()) => {
+                for page in self.engine.cleared(at, bytes) {
+                    if let Err(error) = self.memory.clear(page, PAGE_BYTES as u64) {
+                        let error = format_with_cause(&error);
+                        tracing::error!(page, error, "cannot give a page back: it stays with the daemon");
+                    }
+                }
+            }
             // Losing the memory for this run is better than leaking its bytes to the next segment.
             Err(error) => {
                 let error = format_with_cause(&error);

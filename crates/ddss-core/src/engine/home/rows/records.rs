@@ -12,7 +12,7 @@ use crate::engine::requester::ReplyFields;
 use crate::engine::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::engine::state::pending::{PendingRecord, RecordOp};
 use crate::engine::state::segments::Segment;
-use crate::model::table::TableLayout;
+use crate::model::table::{ANY_ROW, TableLayout};
 use crate::request::operation::PutConditions;
 use crate::{BucketSearch, Failure, Outcome, SegmentId, Timestamp, Version};
 
@@ -21,6 +21,11 @@ use crate::{BucketSearch, Failure, Outcome, SegmentId, Timestamp, Version};
 enum RecordContent {
     Word(u64),
     Entry { found: Option<BucketSearch>, now_ms: u64 },
+}
+
+/// Returns the field of an answer that names a changed row: one more than its number, or 0 if changes were missed.
+fn timestamp_of_row(row: Option<u64>) -> Timestamp {
+    Timestamp(row.map_or(0, |row| row + 1))
 }
 
 impl Home<'_> {
@@ -84,6 +89,28 @@ impl Home<'_> {
         self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op });
         self.output.push(Action::ReadRecord { place, word: None });
         Ok(())
+    }
+
+    /// Watches for the change of any row after the change of the number `watcher.above`, or answers at once.
+    pub(crate) fn await_any_row(&mut self, now: Now, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
+        // The clock never gives a number twice, not even after a restart.
+        let first = Version(self.clock.next(now.wall_us).0);
+        match self.segments.get_mut(id)?.row_changes(first).after(watcher.above) {
+            Some((version, row)) => {
+                let fields = ReplyFields { version, timestamp: timestamp_of_row(row), word: 0 };
+                self.output.answer(watcher.requester, Outcome::Done, fields);
+                Ok(())
+            }
+            None => self.watch(id, Watcher { row: ANY_ROW, ..watcher }),
+        }
+    }
+
+    /// Tells the watchers of all rows that a row has changed.
+    fn notify_watchers_of_all_rows(&mut self, id: SegmentId, row: u64) {
+        let number = self.segments.get_mut(id).ok().and_then(|segment| segment.note_row_change(row));
+        if let Some(number) = number {
+            self.notify_watchers_of_row(id, ANY_ROW, number, timestamp_of_row(Some(row)));
+        }
     }
 
     /// Completes an operation with what [`Action::ReadRecord`] found.
@@ -184,5 +211,6 @@ impl Home<'_> {
         self.output.free_table(&parts);
         self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
         self.notify_watchers_of_row(segment, row, version, timestamp);
+        self.notify_watchers_of_all_rows(segment, row);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::state::memory::extent_allocator::ExtentAllocator;
 use crate::failure::Failure;
-use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES};
+use crate::limits::{AREA_BYTES_MAX, AREAS_MAX, BLOCK_BYTES, PAGE_BYTES};
 use crate::model::address::start_of;
 use crate::model::segment::Audience;
 use crate::model::spec::Storage;
@@ -124,14 +124,17 @@ impl Areas {
         taken
     }
 
-    /// Frees what `allocate` returned for the same `bytes`.
-    pub(crate) fn give(&mut self, place: u64, bytes: u64) {
-        let area = &mut self.areas[area_of(place)];
-        area.blocks.give(offset_of(place), bytes);
+    /// Frees what `allocate` returned for the same `bytes`. Returns the pages at its two ends that are now free, and of
+    /// which a part was free before or belonged to another segment.
+    pub(crate) fn give(&mut self, place: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        let (index, at) = (area_of(place), offset_of(place));
+        let area = &mut self.areas[index];
+        let run = area.blocks.give(at, bytes);
         let storage = area.storage;
         let pool = self.pool(storage);
         pool.free += Self::rounded(bytes);
         assert!(pool.free <= pool.bytes_max, "no more memory is freed than was taken");
+        shared_pages((at, at + Self::rounded(bytes)), run).map(move |page| start_of(index) | page)
     }
 
     /// Returns the free bytes, in runs of any length.
@@ -146,6 +149,15 @@ impl Areas {
     pub(crate) fn allows_files(&self) -> bool {
         self.files.bytes_max > 0
     }
+}
+
+/// Returns the pages that contain a part of `freed` but not only that, and that lie in `run`.
+fn shared_pages((start, end): (u64, u64), (from, to): (u64, u64)) -> impl Iterator<Item = u64> {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let (first, last) = (start / PAGE * PAGE, (end - 1) / PAGE * PAGE);
+    let first = (start > first || end < first + PAGE).then_some(first);
+    let last = (end < last + PAGE && first != Some(last)).then_some(last);
+    first.into_iter().chain(last).filter(move |&page| from <= page && page + PAGE <= to)
 }
 
 #[cfg(test)]
@@ -176,9 +188,24 @@ mod tests {
         let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
         let first = areas.take(audience(1, 0o600), Storage::Memory, 5 * BLOCK_BYTES as u64).unwrap();
         assert_eq!(areas.take(audience(2, 0o600), Storage::Memory, 4 * BLOCK_BYTES as u64), Err(Failure::NoSpace));
-        areas.give(first, 5 * BLOCK_BYTES as u64);
+        drop(areas.give(first, 5 * BLOCK_BYTES as u64));
         assert!(areas.take(audience(2, 0o600), Storage::Memory, 8 * BLOCK_BYTES as u64).is_ok());
         assert_eq!(areas.free_bytes(Storage::Memory), 0);
+    }
+
+    #[test]
+    fn page_is_given_back_with_its_last_segment() {
+        // If this broke, the memory of many small segments would stay with the daemon after their release, or a page
+        // would be taken from a segment that lives.
+        let (mut areas, page) = (Areas::new(1 << 20), PAGE_BYTES as u64);
+        let mut take = |bytes| areas.take(audience(1, 0o600), Storage::Memory, bytes).unwrap();
+        let (half, large, rest, whole) = (take(page / 2), take(3 * page), take(page / 2), take(page));
+        let last = take(1);
+        assert_eq!(areas.give(large, 3 * page).collect::<Vec<_>>(), [], "others use both pages at its ends");
+        assert_eq!(areas.give(half, page / 2).collect::<Vec<_>>(), [half]);
+        assert_eq!(areas.give(rest, page / 2).collect::<Vec<_>>(), [half + 3 * page]);
+        assert_eq!(areas.give(whole, page).collect::<Vec<_>>(), [], "it was cleared as a whole");
+        assert_eq!(areas.give(last, 1).collect::<Vec<_>>(), [last]);
     }
 
     #[test]
@@ -192,7 +219,7 @@ mod tests {
         let in_file = areas.take(mine, Storage::File, 100).unwrap();
         assert_ne!(area_of(in_memory), area_of(in_file));
         assert_eq!(areas.take(mine, Storage::File, 4 * BLOCK_BYTES as u64), Err(Failure::NoFileSpace));
-        areas.give(in_file, 100);
+        drop(areas.give(in_file, 100));
         assert_eq!((areas.free_bytes(Storage::File), areas.free_bytes(Storage::Memory)), (4 * BLOCK_BYTES as u64, 0));
         // After a boot the file is where it was, and the area numbers before it are free.
         let mut areas = Areas::new(8 * BLOCK_BYTES as u64);
@@ -212,7 +239,7 @@ mod tests {
         assert!(!areas.retake(start_of(2) | 65536, audience(2, 0o600), Storage::Memory, 100), "another audience");
         assert!(!areas.retake(place + 1, audience(1, 0o600), Storage::Memory, 100), "no block begins there");
         assert!(!areas.retake(start_of(AREAS_MAX), audience(1, 0o600), Storage::Memory, 100));
-        areas.give(place, 5000);
+        drop(areas.give(place, 5000));
         assert_eq!(areas.free_bytes(Storage::Memory), 1 << 20);
     }
 }

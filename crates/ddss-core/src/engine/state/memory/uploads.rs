@@ -13,6 +13,16 @@ pub(crate) struct UploadOwner {
     pub(crate) client: ClientId,
 }
 
+impl UploadOwner {
+    /// No client has this id.
+    const NO_CLIENT: ClientId = ClientId { index: u32::MAX, generation: u32::MAX };
+
+    /// Returns the owner of the large puts that a home sends to its replica here.
+    pub(crate) fn of_home(node: NodeId) -> Self {
+        Self { node, client: Self::NO_CLIENT }
+    }
+}
+
 /// One large put whose parts arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Upload {
@@ -32,11 +42,19 @@ pub(crate) struct Upload {
 /// A large commit that the daemon executes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargeCommit {
-    pub(crate) requester: Requester,
+    /// `None` at a replica, and after the deadline of the put.
+    pub(crate) requester: Option<Requester>,
+    /// Offset of the first byte in the segment, and the length.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
     /// Pool offset of the new bytes.
     pub(crate) from: u64,
     pub(crate) version: Version,
     pub(crate) timestamp: Timestamp,
+    /// At a replica: the home that waits for it, and the epoch of that home.
+    pub(crate) acknowledges: Option<(NodeId, u32)>,
+    /// The replica is dropped at the end.
+    pub(crate) is_drop_deferred: bool,
 }
 
 /// All uploads of this node, with bounds over their memory.
@@ -73,6 +91,11 @@ impl Uploads {
             true if count >= UPLOADS_PER_CLIENT_MAX => Err(Failure::Busy(Limit::Uploads)),
             true => Ok(()),
         }
+    }
+
+    /// Returns true if the memory of all uploads has room for `bytes` bytes more.
+    pub(crate) fn has_room(&self, bytes: u32) -> bool {
+        self.bytes + u64::from(bytes) <= self.bytes_max
     }
 
     /// Adds an upload without parts, whose bytes will be at that place.
@@ -133,6 +156,14 @@ impl Uploads {
     fn open_upload(&mut self, id: UploadId, owner: UploadOwner, segment: SegmentId) -> Result<&mut Upload, Failure> {
         let upload = self.by_id.get_mut(&id).filter(|upload| upload.owner == owner && upload.segment == segment);
         upload.filter(|upload| !upload.is_committing).ok_or(Failure::UploadGone)
+    }
+
+    /// Leaves the upload at that place without an owner, to be dropped after some time.
+    pub(crate) fn abandon(&mut self, now_us: u64, at: u64) {
+        if let Some(upload) = self.by_id.values_mut().find(|upload| upload.at == at) {
+            upload.owner = UploadOwner::of_home(NodeId::NONE);
+            (upload.is_committing, upload.expires_us) = (false, now_us.saturating_add(UPLOAD_IDLE_US));
+        }
     }
 
     /// Removes the upload whose bytes are at that place; returns its length.
@@ -215,5 +246,20 @@ mod tests {
             uploads.begin(5, owner(4), SEGMENT, (1 << 20 | part << 12, 1));
         }
         assert_eq!(uploads.admit(owner(4), 1), Err(Failure::Busy(Limit::Uploads)));
+    }
+
+    #[test]
+    fn abandoned_upload_is_kept_for_a_while_and_belongs_to_nobody() {
+        // If this broke, the memory of a put on its way to a replica would be given to another, or never be free again.
+        let mut uploads = Uploads::new(4000);
+        assert!(uploads.has_room(2000) && !uploads.has_room(2001));
+        let id = uploads.begin(0, owner(1), SEGMENT, (4096, 1000));
+        assert_eq!(uploads.append(0, id, (owner(1), SEGMENT), (0, 1000)), Ok(4096));
+        uploads.commit(id, owner(1), SEGMENT).unwrap();
+        uploads.abandon(7, 4096);
+        assert_eq!(uploads.commit(id, owner(1), SEGMENT), Err(Failure::UploadGone));
+        assert!(uploads.take_first(|_, upload| upload.owner == owner(1)).is_none());
+        assert!(uploads.take_expired(6 + UPLOAD_IDLE_US).is_none() && !uploads.has_room(1001));
+        assert!(uploads.take_expired(7 + UPLOAD_IDLE_US).is_some() && uploads.has_room(2000));
     }
 }

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(accounts.exceeded_by(5, &Spec::new(1 << 40)), None);
         let quota = |bytes, segments| Quota { bytes, segments };
         accounts.quotas = Quotas { everybody: quota(3 * 4096, 2), users: BTreeMap::from([(7, quota(u64::MAX, 1))]) };
-        let (page, two) = (Spec::new(4096 - 64), Spec::new(4096));
+        let (page, two) = (Spec::new(4096 - 64), Spec::new(8192 - 64));
         for uid in [0, 5, 7] {
             accounts.take(uid, &two);
         }

@@ -4,6 +4,7 @@ use crate::engine::requester::Requester;
 use crate::engine::state::lock_queue::LockQueue;
 use crate::engine::state::memory::uploads::LargeCommit;
 use crate::engine::state::replication::{ReplicatedSegment, Role};
+use crate::engine::state::segments::row_changes::RowChanges;
 use crate::model::record::Record;
 use crate::model::segment::{Header, Name, Permissions};
 use crate::model::spec::Spec;
@@ -51,6 +52,8 @@ pub(super) struct RareState {
     pub(super) pending_move: Option<(u64, Permissions, Requester)>,
     /// Large value that the daemon writes.
     pub(super) large_commit: Option<LargeCommit>,
+    /// Newest changes of its rows, while watchers of all rows exist.
+    row_changes: Option<RowChanges>,
 }
 
 static NO_RARE_STATE: RareState = RareState::new();
@@ -64,6 +67,7 @@ impl RareState {
             forming: None,
             pending_move: None,
             large_commit: None,
+            row_changes: None,
         }
     }
 
@@ -73,6 +77,7 @@ impl RareState {
             && self.forming.is_none()
             && self.pending_move.is_none()
             && self.large_commit.is_none()
+            && self.row_changes.is_none()
     }
 }
 
@@ -159,11 +164,38 @@ impl Segment {
         self.rare_mut().large_commit = Some(commit);
     }
 
+    /// Defers the drop of this replica to the end of its large commit; `false` if there is none.
+    pub(crate) fn defer_drop(&mut self) -> bool {
+        let commit = self.rare.as_mut().and_then(|rare| rare.large_commit.as_mut());
+        commit.map(|commit| commit.is_drop_deferred = true).is_some()
+    }
+
+    /// Returns true if it is dropped at the end of its large commit.
+    pub(crate) fn is_drop_deferred(&self) -> bool {
+        self.rare().large_commit.is_some_and(|commit| commit.is_drop_deferred)
+    }
+
     /// Takes the large value that the daemon has written.
     pub(crate) fn take_large_commit(&mut self) -> Option<LargeCommit> {
         let commit = self.rare.as_mut()?.large_commit.take();
         self.shrink_rare();
         commit
+    }
+
+    /// Returns the changes of its rows. They are recorded from the first call on, behind that number.
+    pub(crate) fn row_changes(&mut self, first: Version) -> &mut RowChanges {
+        self.rare_mut().row_changes.get_or_insert_with(|| RowChanges::new(first))
+    }
+
+    /// Records a change of a row; returns its number if watchers of all rows want to know.
+    pub(crate) fn note_row_change(&mut self, row: u64) -> Option<Version> {
+        let rare = self.rare.as_mut()?;
+        let number = rare.row_changes.as_mut()?.note(row);
+        if number.is_none() {
+            rare.row_changes = None;
+            self.shrink_rare();
+        }
+        number
     }
 
     /// Returns the peers with a window over it.

@@ -1,7 +1,7 @@
 //! Index from segment ids to slots: ids of this shard name their own slot, all other ids are looked up.
 
 use crate::SegmentId;
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// Slots of segments with an id of another slot: of another node's, or of this node's before it lost its memory.
 #[derive(Debug)]
@@ -15,19 +15,24 @@ pub(crate) struct SegmentIndex {
 
 impl SegmentIndex {
     pub(crate) fn new(own: SegmentId) -> Self {
-        Self { own, slots: HashMap::new(), returned: 0 }
+        Self { own, slots: HashMap::default(), returned: 0 }
     }
 
     /// Returns true if this shard of this node gave the id.
+    #[inline(always)]
     pub(crate) fn is_own(&self, id: SegmentId) -> bool {
         id.is_of(self.own)
     }
 
     /// Returns the slot of a segment, if it is here.
+    #[inline(always)]
     pub(crate) fn slot_of(&self, id: SegmentId) -> Option<u32> {
-        if self.is_own(id) && self.returned == 0 {
-            return Some(id.index());
-        }
+        if self.is_own(id) && self.returned == 0 { Some(id.index()) } else { self.adopted_slot_of(id) }
+    }
+
+    /// Returns the slot of a segment that may have an id of another slot.
+    #[inline(never)]
+    fn adopted_slot_of(&self, id: SegmentId) -> Option<u32> {
         let adopted = if self.slots.is_empty() { None } else { self.slots.get(&id).copied() };
         adopted.or_else(|| self.is_own(id).then(|| id.index()))
     }

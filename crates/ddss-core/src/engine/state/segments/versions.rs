@@ -90,7 +90,14 @@ impl Segment {
     }
 
     /// Records the timestamp of the current version for as long as the history holds it.
+    #[inline(always)]
     pub(crate) fn record_timestamp(&mut self) {
+        if self.has_history() {
+            self.record_timestamp_in_history();
+        }
+    }
+
+    fn record_timestamp_in_history(&mut self) {
         let timestamp = self.timestamp;
         if let Some(place) = self.version.0.checked_rem(self.rare().history_timestamps.len() as u64) {
             self.rare_mut().history_timestamps[place as usize] = timestamp;

@@ -1,0 +1,62 @@
+//! Search for a key in a map's bucket that this process has mapped. No copy of the bucket is made: a get reads the words of
+//! its slots, the key of the slot with the right tag, and the value.
+
+use crate::api::local_read::LocalRow;
+use crate::api::tables::map_handle::now_ms;
+use ddss_core::{BucketLayout, BucketLink, SlotWord};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bucket in this node's memory. The daemon may change it at any time, so no answer counts before the row was
+/// [whole](LocalRow::is_whole).
+pub(super) struct LocalBucket<'a> {
+    pub(super) row: LocalRow<'a>,
+    pub(super) layout: BucketLayout,
+}
+
+impl LocalBucket<'_> {
+    /// Returns the value of a key, or that the key is absent; `None` if the entry may lie in another bucket.
+    #[inline]
+    pub(super) fn value_of<V: FromBytes + IntoBytes>(&self, tag: u64, key: &[u8]) -> Option<Option<V>> {
+        for slot in 0..self.layout.slots {
+            let at = self.layout.head_at(slot);
+            let Some(word) = SlotWord::of(self.row.word(at)?) else { continue };
+            if word.tag() != tag || !self.has_key(at + SlotWord::BYTES, key)? {
+                continue;
+            }
+            if word.expiry_ms() > 0 && word.is_expired(now_ms()) {
+                return Some(None);
+            }
+            let mut value = V::new_zeroed();
+            self.row.read(self.layout.value_at(slot), value.as_mut_bytes())?;
+            return Some(Some(value));
+        }
+        if self.is_linked(tag)? { None } else { Some(None) }
+    }
+
+    /// Compares a key word by word.
+    #[inline]
+    fn has_key(&self, at: usize, key: &[u8]) -> Option<bool> {
+        let (words, rest) = key.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            if self.row.word(at + 8 * index)? != u64::from_le_bytes(*word) {
+                return Some(false);
+            }
+        }
+        // Keys are padded to whole words.
+        let last = if rest.is_empty() { [0; 8] } else { self.row.word(at + 8 * words.len())?.to_le_bytes() };
+        Some(last[..rest.len()] == *rest)
+    }
+
+    /// Returns true if an entry with that tag may lie in another bucket.
+    fn is_linked(&self, tag: u64) -> Option<bool> {
+        const { assert!(BucketLayout::LINKS.is_multiple_of(2), "two links are one word") };
+        for index in (0..BucketLayout::LINKS).step_by(2) {
+            let two = self.row.word(self.layout.link_at(index))?.to_le_bytes();
+            let (links, _) = two.as_chunks::<{ BucketLink::BYTES }>();
+            if links.iter().any(|link| BucketLink::decode(*link).is_some_and(|link| link.tag == tag)) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}

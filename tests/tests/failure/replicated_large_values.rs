@@ -1,0 +1,193 @@
+//! Large puts into replicated segments, whose home or replica is killed: after the takeover the old value or the new one
+//! is there, whole, and an acknowledged put is never lost.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, ReplicationInfo, Segment, Spec, Version};
+use ddss_testkit::{Daemon, DaemonOptions};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Time limit on a machine that runs other tests.
+const PATIENCE: Duration = Duration::from_secs(90);
+const BYTES: usize = 6 << 20;
+/// The share of one client is a quarter of the pool.
+const POOL_BYTES: u64 = 8 * BYTES as u64;
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
+}
+
+/// Repeats a call until it succeeds: calls during a takeover end with an error.
+fn until<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(error) => assert!(Instant::now() < end, "{what}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn open(daemon: &Daemon, name: &str) -> Segment {
+    let client = client(daemon);
+    until("open", || client.open(name).map_err(|error| error.to_string()))
+}
+
+/// Returns the indexes of home and replica, once they are in sync.
+fn in_sync(daemon: &Daemon, name: &str) -> (usize, usize) {
+    let segment = open(daemon, name);
+    until("in sync", || {
+        let stat = segment.stat().map_err(|error| error.to_string())?;
+        if stat.replication != ReplicationInfo::InSync {
+            return Err(format!("{:?}", stat.replication));
+        }
+        Ok((usize::from(stat.home.0) - 1, usize::from(stat.replica.0) - 1))
+    })
+}
+
+fn cluster() -> Vec<Daemon> {
+    let options = |node| DaemonOptions::new(node).unwrap().pool_bytes(POOL_BYTES);
+    let mut daemons = vec![options(1).clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
+    }
+    daemons
+}
+
+/// Allocates a replicated segment, once all nodes are members.
+fn allocate(daemons: &[Daemon], name: &str) -> Segment {
+    let client = client(&daemons[0]);
+    let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) };
+    let segment = until("allocate", || client.allocate(name, spec).map_err(|error| error.to_string()));
+    in_sync(&daemons[0], name);
+    segment
+}
+
+fn value(seed: u8) -> Vec<u8> {
+    vec![seed + 1; BYTES]
+}
+
+/// Returns which of these values the segment holds.
+fn seed_of(daemon: &Daemon, name: &str, seeds: [u8; 2]) -> u8 {
+    let segment = open(daemon, name);
+    let found = until("get", || segment.get(..).map_err(|error| error.to_string()));
+    let seed = seeds.into_iter().find(|&seed| found[..] == value(seed)[..]);
+    seed.unwrap_or_else(|| panic!("version {} is of no put", found.version()))
+}
+
+/// Puts a value in a thread of its own, and calls `then` when so many bytes are sent. Returns the end of the put.
+fn put_and<T>(
+    segment: &Segment,
+    seed: u8,
+    sent: u64,
+    then: impl FnOnce() -> T,
+) -> (Result<Version, Option<Failure>>, T) {
+    let (sender, sent_all) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            segment.put_with_progress(0, &value(seed), |done, _| {
+                if done == sent {
+                    // The parts may be sent a second time, to another home.
+                    let _ = sender.send(());
+                }
+            })
+        });
+        sent_all.recv().unwrap();
+        let done = then();
+        (writer.join().unwrap().map(|stamp| stamp.version).map_err(|error| error.failure()), done)
+    })
+}
+
+// If this failed, the loss of one node would leave half of a large value, or lose one that was acknowledged.
+#[test]
+fn large_put_survives_death_of_home_at_any_time() {
+    const NAME: &str = "large/home";
+    let mut daemons = cluster();
+    allocate(&daemons, NAME).put(0, &value(0)).unwrap();
+    let (mut last, mut is_acknowledged) = (0, 0);
+    for round in 1..=5u8 {
+        let (home, replica) = in_sync(&daemons[0], NAME);
+        let writer = (0..3).find(|&node| node != home && node != replica).unwrap();
+        let segment = open(&daemons[writer], NAME);
+        // Some homes die while parts arrive, some while the value is on its way to the replica or committed, and one
+        // after the acknowledgement.
+        let sent = if round == 1 { 2 << 20 } else { BYTES as u64 };
+        let is_late = round == 5;
+        let (put, ()) = if is_late {
+            let put = segment.put(0, &value(last + 1)).map(|stamp| stamp.version).map_err(|error| error.failure());
+            (put, daemons[home].kill().unwrap())
+        } else {
+            put_and(&segment, last + 1, sent, || {
+                std::thread::sleep(Duration::from_millis(3 * u64::from(round - 1)));
+                daemons[home].kill().unwrap();
+            })
+        };
+        // The replica takes over while the old home is away.
+        let found = seed_of(&daemons[replica], NAME, [last, last + 1]);
+        assert!(put.is_err() || found == last + 1, "round {round}: an acknowledged put is lost");
+        assert_eq!(seed_of(&daemons[writer], NAME, [last, last + 1]), found, "round {round}");
+        is_acknowledged += u32::from(put.is_ok());
+        last = found;
+        daemons[home].restart().unwrap();
+    }
+    assert!(is_acknowledged > 0, "no put ended well");
+    // The nodes have the memory of the abandoned puts again, and both have the value.
+    let (home, replica) = in_sync(&daemons[0], NAME);
+    open(&daemons[home], NAME).put(0, &value(99)).unwrap();
+    daemons[home].kill().unwrap();
+    assert_eq!(seed_of(&daemons[replica], NAME, [98, 99]), 99);
+}
+
+// If this failed, the death of a replica would fail large puts, or leave a copy that lacks them.
+#[test]
+fn large_put_survives_death_of_replica() {
+    const NAME: &str = "large/replica";
+    let mut daemons = cluster();
+    allocate(&daemons, NAME).put(0, &value(0)).unwrap();
+    for round in 1..=3u8 {
+        let (home, replica) = in_sync(&daemons[0], NAME);
+        let segment = open(&daemons[home], NAME);
+        let sent = if round == 1 { 2 << 20 } else { BYTES as u64 };
+        let (put, ()) = put_and(&segment, round, sent, || {
+            std::thread::sleep(Duration::from_millis(3 * u64::from(round - 1)));
+            daemons[replica].kill().unwrap();
+        });
+        assert!(put.is_ok(), "round {round}: {put:?}");
+        assert!(segment.get(..).unwrap()[..] == value(round)[..], "round {round}");
+        daemons[replica].restart().unwrap();
+    }
+    let (home, replica) = in_sync(&daemons[0], NAME);
+    daemons[home].kill().unwrap();
+    assert_eq!(seed_of(&daemons[replica], NAME, [2, 3]), 3, "the copy was made anew");
+}
+
+// If this failed, a large put would ignore its condition, or show parts of itself before its end.
+#[test]
+fn large_put_with_condition_is_one_version_on_both_nodes() {
+    const NAME: &str = "large/condition";
+    let daemons = cluster();
+    let here = allocate(&daemons, NAME);
+    let there = open(&daemons[2], NAME);
+    let mut seen = Version(0);
+    for seed in 1..=4 {
+        let writer = if seed % 2 == 0 { &here } else { &there };
+        let mut parts = Vec::new();
+        let put =
+            writer.put_if_with_progress(seen, 0, &value(seed), |done, total| parts.push((done >> 20, total >> 20)));
+        assert_eq!((put.unwrap().version, parts.len()), (Version(seen.0 + 1), BYTES >> 20));
+        let stale = there.put_if(seen, 0, &value(9)).unwrap_err();
+        assert_eq!(stale.failure(), Some(Failure::VersionMismatch));
+        seen = Version(seen.0 + 1);
+        for reader in [&here, &there] {
+            let found = reader.get(..).unwrap();
+            assert!(found.version() == seen && found[..] == value(seed)[..]);
+        }
+        // A small put in between has the next version.
+        seen = here.put(0, &[seed + 1]).unwrap().version;
+    }
+    let guard = there.lock().unwrap();
+    assert_eq!(guard.put(0, &value(7)).unwrap().version.0, seen.0 + 1);
+    guard.unlock().unwrap();
+    assert!(here.get(..).unwrap()[..] == value(7)[..]);
+}
