@@ -30,7 +30,7 @@ enum Victim {
     Nobody,
 }
 
-/// What an end says of its connection.
+/// Report of an end about its connection.
 #[derive(Debug)]
 struct Found {
     read: u64,
