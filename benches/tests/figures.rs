@@ -82,21 +82,59 @@ fn labels_do_not_overlap() {
     }
 }
 
-// If this failed, two curves of a panel would be one curve for a reader. Lines and marks are those of style and dashes.
+/// Curves of a panel, at most: more are a tangle.
+const CURVES_MAX: usize = 6;
+
+// If this failed, two curves would be one for a reader, in a panel or in the legend of a picture, or a panel would be a
+// tangle. Lines and marks are those of style and dashes.
 #[test]
-fn curves_of_a_panel_look_different() {
+fn curves_of_a_picture_look_different() {
     let data: Value = serde_json::from_str(&fs::read_to_string(notes().join("figures.json")).unwrap()).unwrap();
-    let figures = data["pictures"].as_array().unwrap();
-    let panels = figures.iter().flat_map(|figure| figure["panels"].as_array().unwrap());
     let mut read = 0;
-    for panel in panels.filter_map(|panel| panel.get("curves")) {
-        let curves = panel["curves"].as_array().unwrap();
-        let looks: BTreeSet<String> =
-            curves.iter().map(|curve| format!("{} {}", curve["curve_style"], curve["is_dashed"])).collect();
-        assert_eq!(looks.len(), curves.len(), "{}", panel["title"]);
-        read += curves.len();
+    for figure in data["pictures"].as_array().unwrap() {
+        let mut labels: BTreeMap<String, &str> = BTreeMap::new();
+        let panels = figure["panels"].as_array().unwrap();
+        for panel in panels.iter().filter_map(|panel| panel.get("curves")) {
+            let curves = panel["curves"].as_array().unwrap();
+            let title = &panel["title"];
+            assert!(curves.len() <= CURVES_MAX, "{title} has {} curves", curves.len());
+            let names: BTreeSet<&str> = curves.iter().map(|curve| curve["label"].as_str().unwrap()).collect();
+            assert_eq!(names.len(), curves.len(), "{title}: two curves have one label");
+            for curve in curves {
+                let look = format!("{} {}", curve["curve_style"], curve["is_dashed"]);
+                let label = curve["label"].as_str().unwrap();
+                let other = *labels.entry(look).or_insert(label);
+                assert_eq!(other, label, "{title}: both look alike in {}", figure["id"]);
+                read += 1;
+            }
+        }
     }
     assert!(read > 100, "only {read} curves were read");
+}
+
+// If this failed, a number of the paper would look like one of ours, or would be missing beside it.
+#[test]
+fn numbers_of_the_paper_are_hollow_marks() {
+    let data: Value = serde_json::from_str(&fs::read_to_string(notes().join("figures.json")).unwrap()).unwrap();
+    let mut read = 0;
+    for figure in data["pictures"].as_array().unwrap() {
+        let panels = figure["panels"].as_array().unwrap();
+        let marks = panels.iter().filter_map(|panel| panel["curves"]["marks"].as_array()).map(Vec::len).sum::<usize>();
+        let rows = panels.iter().flat_map(|panel| [&panel["bars"]["bars"], &panel["table"]["rows"]]);
+        let papers = rows.filter_map(Value::as_array).flatten().filter(|row| !row["paper"].is_null()).count();
+        if marks + papers == 0 {
+            continue;
+        }
+        let name = figure["id"].as_str().unwrap();
+        let svg = fs::read_to_string(notes().join(format!("figures/{name}.svg"))).unwrap();
+        let document = Document::parse(&svg).unwrap();
+        let is_hollow =
+            |node: &Node<'_, '_>| node.tag_name().name() == "polygon" && node.attribute("fill") == Some("#FFFFFF");
+        // One more explains them in the legend.
+        assert_eq!(document.descendants().filter(is_hollow).count(), marks + papers + 1, "{name}");
+        read += marks + papers;
+    }
+    assert!(read > 20, "only {read} numbers of the paper were read");
 }
 
 /// Renderers with the arguments that make a PNG of FILE on their standard output.

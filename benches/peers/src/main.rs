@@ -1,4 +1,4 @@
-//! DDSS beside iceoryx2's publish-subscribe, both ends polling, in one run.
+//! DDSS beside iceoryx2's publish-subscribe and beside queues of other crates, both ends polling, in one run.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --bench [--quick] [--csv FILE]
@@ -8,9 +8,11 @@
 //! same. DDSS's daemon is another process.
 #![forbid(unsafe_code)]
 
+mod queues;
+
 use ddss::Strategy;
-use ddss_benches::harness::{Bench, Cores, Figure, RoundTrip, Service, Spinner, Turn};
 use ddss_benches::baseline::line_ping_pong;
+use ddss_benches::harness::{Bench, Cores, Figure, RoundTrip, Service, Spinner, Turn};
 use ddss_benches::system::{Cluster, ping};
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
@@ -89,7 +91,7 @@ fn main() {
     let mut bench = Bench::start("peers", std::env::args_os().skip(1));
     let cluster = Cluster::single(bench.cores);
     let mut figures = Vec::from([Strategy::Rcq, Strategy::Auto].map(|strategy| ping(&cluster, strategy)));
-    figures.push(iceoryx2(bench.cores));
+    figures.extend([iceoryx2(bench.cores), queues::crossbeam(bench.cores), queues::rtrb(bench.cores)]);
     bench.family(line_ping_pong(bench.cores), figures);
     bench.finish();
 }

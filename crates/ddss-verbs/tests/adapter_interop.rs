@@ -1,10 +1,11 @@
 //! Interoperability of user-space iWARP and the kernel's Soft-iWARP, in both directions, without the frames and
-//! credits of DDSS. Skipped without an iWARP adapter, as in `adapter.rs`.
+//! credits of DDSS; and of both with programs of others. Skipped without an iWARP adapter, as in `adapter.rs`.
 
 #![cfg(feature = "rdma")]
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod common;
+mod foreign;
 #[macro_use]
 mod suite;
 

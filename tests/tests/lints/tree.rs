@@ -47,6 +47,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-preload/src/sys/**",
     // Not DDSS itself: libnfs, for the comparison with NFS.
     "crates/ddss-apps/src/sys/**",
+    // Not DDSS itself: rdma-core, for a peer of the adapter fabric in the emulated machine.
+    "tests/vm/foreign/peer/src/connection.rs",
 ];
 
 /// Files on the path of a call, from the caller's thread to the home's memory and back: no lock is permitted there.

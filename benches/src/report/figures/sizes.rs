@@ -2,7 +2,7 @@
 
 use super::{bench, by_strategy, curve_of, order, paper_marks, paper_value, same_order, verdict};
 use crate::report::paper::GET_US;
-use crate::report::picture::{Bar, Bars, Curves, Panel, Paper, PaperValue, Part, Picture, Scale, Style};
+use crate::report::picture::{Bar, Bars, Curve, Curves, Panel, Paper, PaperValue, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -17,6 +17,11 @@ const VM: &str = "scripts/vm bench";
 
 fn size(entry: &Entry) -> f64 {
     entry.size as f64
+}
+
+/// A curve that looks different from the one of the same style in the other panels.
+fn dashed(curve: Option<Curve>) -> Option<Curve> {
+    curve.map(|curve| Curve { is_dashed: true, ..curve })
 }
 
 /// One path: every strategy, and the limit without DDSS.
@@ -37,7 +42,7 @@ fn road(rows: &Rows, bench: &str, op: &str, path: &str, title: &str) -> Option<C
         })
     };
     match path {
-        "shm" => curves.extend(curve_of("memcpy", Style::Raw, raw("memcpy", "near"), size)),
+        "shm" => curves.extend(dashed(curve_of("memcpy", Style::Raw, raw("memcpy", "near"), size))),
         // Inside the emulated machine the sockets are those of its loopback.
         path if bench == path => curves.extend(curve_of("bare TCP", Style::Raw, raw("pingpong", "tcp-lo"), size)),
         path => curves.extend(curve_of("bare TCP", Style::Raw, raw("pingpong", path), size)),
@@ -58,9 +63,9 @@ fn near(rows: &Rows) -> Option<Curves> {
         rows.of("sizes").filter(move |entry| (&*entry.name, &*entry.op, entry.path()) == (name, op, "near"))
     };
     let curves = [
-        curve_of("get", Style::Auto, of("ddss", "get"), size)?,
+        dashed(curve_of("get", Style::Auto, of("ddss", "get"), size))?,
         curve_of("seqlock", Style::Peer, of("raw", "seqlock"), size)?,
-        curve_of("memcpy", Style::Raw, of("raw", "memcpy"), size)?,
+        dashed(curve_of("memcpy", Style::Raw, of("raw", "memcpy"), size))?,
     ];
     Some(Curves {
         title: "same node, mapped: no daemon".to_owned(),

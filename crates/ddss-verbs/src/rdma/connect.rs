@@ -146,7 +146,8 @@ impl Rdma {
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
         let mut peer = Peer::new(id, address, Stage::AwaitAccept, endpoint, self.kind(), now);
         peer.traffic.is_plain = ours.is_none();
-        peer.traffic.adapter_atomics = ours.is_some_and(|(theirs, _)| theirs.adapter_atomics);
+        // Without frames only the peer's adapter can change its words.
+        peer.traffic.adapter_atomics = ours.map_or(self.attributes.has_atomics, |(theirs, _)| theirs.adapter_atomics);
         let hello = ours.map_or(&event.data[..], |(_, hello)| hello);
         peer.resources = Some(resources);
         // Over iWARP revision 1 the peer states no read limits.
@@ -246,7 +247,8 @@ impl Rdma {
             let ours = frame::parse_preamble(data);
             // A peer that answers without the DDSS header gets plain messages.
             peer.traffic.is_plain |= ours.is_none();
-            peer.traffic.adapter_atomics = ours.is_some_and(|(theirs, _)| theirs.adapter_atomics);
+            peer.traffic.adapter_atomics =
+                ours.map_or(self.attributes.has_atomics, |(theirs, _)| theirs.adapter_atomics);
             hello = ours.map_or(data, |(_, hello)| hello);
         }
         // Over iWARP the connecting side has to send first, so it does on every adapter.
