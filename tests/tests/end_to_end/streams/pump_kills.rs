@@ -30,7 +30,7 @@ enum Victim {
     Nobody,
 }
 
-/// Answer of an end about its connection.
+/// Report of an end about its connection.
 #[derive(Debug)]
 struct Found {
     read: u64,
