@@ -50,6 +50,10 @@ fn is_plain(document: &Document<'_>) {
     }
 }
 
+/// The pages with their figures.
+const PAGES: [(&str, &[&str]); 2] =
+    [("figures.md", &FIGURES), ("stream-figures.md", &["stream-2", "stream-3", "stream-4"])];
+
 const FIGURES: [&str; 15] = [
     "fig-3a",
     "fig-3b",
@@ -71,7 +75,7 @@ const FIGURES: [&str; 15] = [
 // If this failed, a figure of the paper would be missing from the report, or empty, or black in some viewers.
 #[test]
 fn every_figure_with_rows_is_drawn_with_plain_shapes() {
-    for figure in FIGURES {
+    for figure in PAGES.iter().flat_map(|(_, figures)| *figures) {
         let picture = fs::read_to_string(RENDERED.join(format!("figures/{figure}.svg"))).unwrap();
         let document = parsed(&picture);
         is_plain(&document);
@@ -115,9 +119,13 @@ fn panels_have_few_series_and_the_paper_values() {
         ("fig-5", vec!["MQ 13 %", "RMQ 7.8 %", "RCQ 5.7 %"]),
         ("fig-7", vec!["up to 1.5"]),
         ("fig-4b", vec!["SIMULATED", "MEASURED"]),
+        ("stream-2", vec!["0.9", "1.2", "basic, one system call a write", "bare TCP"]),
+        ("stream-3", vec!["sender", "copies: sender", "cache traffic of both sides"]),
+        ("stream-4", vec!["virtual microscope", "iso-surface", "shared memory"]),
     ] {
         let words = words(figure);
-        assert!(figure == "fig-4b" || words.contains("the paper (2007"), "{figure} does not explain the hollow marks");
+        let paper = if figure.starts_with("stream") { "the paper (2008" } else { "the paper (2007" };
+        assert!(figure == "fig-4b" || words.contains(paper), "{figure} does not explain the hollow marks");
         for number in numbers {
             assert!(words.contains(number), "{number} is missing in {figure}");
         }
@@ -127,15 +135,57 @@ fn panels_have_few_series_and_the_paper_values() {
 // If this failed, the documentation would show missing pictures, or pictures without a command.
 #[test]
 fn figures_page_shows_every_picture_with_its_command() {
-    let text = fs::read_to_string(RENDERED.join("docs/figures.md")).unwrap();
-    for figure in FIGURES {
-        assert!(text.contains(&format!("(figures/{figure}.svg)")), "{figure}");
+    for (page, figures) in PAGES {
+        let text = fs::read_to_string(RENDERED.join("docs").join(page)).unwrap();
+        for figure in figures {
+            assert!(text.contains(&format!("(figures/{figure}.svg)")), "{figure}");
+        }
+        assert_eq!(text.matches("```sh\n").count(), figures.len());
+        for under in text.split("```sh\n").skip(1) {
+            assert!(under.starts_with("cargo ") || under.starts_with("scripts/"), "{under:.40}");
+        }
+        assert!(!text.contains("http"), "it needs nothing from elsewhere");
     }
-    assert_eq!(text.matches("```sh\n").count(), FIGURES.len());
-    for under in text.split("```sh\n").skip(1) {
-        assert!(under.starts_with("cargo ") || under.starts_with("scripts/"), "{under:.40}");
+}
+
+/// The text of a file of a folder.
+fn text_of(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap()
+}
+
+// If this failed, rows of one bench could not be shown without measuring everything again, or would change other figures.
+#[test]
+fn redrawing_with_rows_replaces_only_their_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, rows) = (RENDERED.join("figures.json"), folder.path().join("wire.csv"));
+    let wire = text_of(&recorded(), "wire.csv");
+    let (head, lines) = wire.split_once('\n').unwrap();
+    // The copies of the sender, with other numbers.
+    let changed: Vec<String> = lines.lines().map(|line| line.replace(",2.0000,2.0000,", ",1.5000,2.0000,")).collect();
+    fs::write(&rows, format!("{head}\n{}\n", changed.join("\n"))).unwrap();
+    let out = folder.path().to_path_buf();
+    let [data, rows, out] = [&data, &rows, &out].map(|path| path.to_str().unwrap());
+    assert!(report(&["--redraw", data, "--with", rows, "--out", out]).status.success());
+    for name in PAGES.iter().flat_map(|(_, figures)| *figures) {
+        let [before, after] =
+            [&**RENDERED, folder.path()].map(|folder| text_of(folder, &format!("figures/{name}.svg")));
+        assert_eq!(before != after, *name == "stream-3", "{name}");
     }
-    assert!(!text.contains("http"), "it needs nothing from elsewhere");
+    let page = text_of(folder.path(), "stream-figures.md");
+    assert_eq!(page.matches("Measured apart from the other figures").count(), 2, "of two figures there are new rows");
+}
+
+// If this failed, a run without the bench of the streams would draw empty axes, or no page.
+#[test]
+fn figures_without_rows_say_how_to_measure_them() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(recorded().join("ipc.csv"), folder.path().join("ipc.csv")).unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert!(report(&["--from", path, "--out", path]).status.success());
+    let page = text_of(folder.path(), "stream-figures.md");
+    assert_eq!(page.matches("| Figure ").count(), 3, "{page}");
+    assert!(page.contains("--bench wire") && page.contains("--bin filters"), "{page}");
+    assert!(!page.contains(".svg"), "{page}");
 }
 
 // If this failed, the raw results would differ from the drawn ones.

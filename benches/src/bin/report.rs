@@ -7,25 +7,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ddss_benches::report::{self, BenchRun, Drawn, Machine, ReadmeInputs, Rows};
+use ddss_benches::report::{self, BenchRun, Drawn, Machine, Picture, ReadmeInputs, Rows};
 use ddss_benches::scale_projection;
 use serde_json::Value;
 
 const USAGE: &str = "\
 usage: report [--quick] --out DIR [--from DIR] [--with FILE].. [--only BENCH].. [--docs DIR] [--readme FILE]..
-       report --redraw FILE --out DIR
+       report --redraw FILE --out DIR [--with FILE]..
 
-Runs the benches, one after the other, and writes into DIR: the page figures.md with a picture figures/NAME.svg for each
-figure, their data (figures.json), the rows of each bench (NAME.csv), all of them (results.csv, results.json), and what
-each bench said (NAME.log).
+Runs the benches, one after the other, and writes into DIR: the pages figures.md and stream-figures.md with a picture
+figures/NAME.svg for each figure, their data (figures.json), the rows of each bench (NAME.csv), all of them (results.csv,
+results.json), and what each bench said (NAME.log).
 
   --quick       fewer and shorter rounds: under a minute instead of under ten
   --from DIR    runs nothing and draws the rows that are in DIR
   --with FILE   copies another file of rows into DIR first: what `scripts/vm bench` or the applications wrote
   --only BENCH  runs only this bench; the rows of the others are those that DIR already has
-  --docs DIR    writes figures.md, figures.json and figures/NAME.svg there as well
+  --docs DIR    writes both pages, figures.json and figures/NAME.svg there as well
   --readme FILE fills the marked places of this page; also from chaos.json and demo.txt if they are beside the rows
-  --redraw FILE runs nothing and draws the figures of this figures.json";
+  --redraw FILE runs nothing and draws the figures of this figures.json; those of which the rows of --with show something
+                are replaced";
 
 #[derive(Default)]
 struct Wishes {
@@ -77,7 +78,8 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
     let out = &wishes.out;
     fs::create_dir_all(out)?;
     if let Some(file) = &wishes.redraw {
-        write_figures(&Drawn::parse(&fs::read_to_string(file)?)?, out)?;
+        let drawn = Drawn::parse(&fs::read_to_string(file)?)?;
+        write_figures(&drawn.with(replacements(&wishes.with)?), out)?;
         return Ok(true);
     }
     for file in &wishes.with {
@@ -89,8 +91,7 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
         None => measured(wishes)?,
     };
     for file in &wishes.with {
-        let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        rows.add(Rows::parse(&name, &fs::read_to_string(file)?).map_err(io::Error::other)?);
+        rows.add(with(file)?);
     }
     if let Some(shape) = scale_projection::simulate(&rows) {
         fs::write(out.join("shape.csv"), &shape)?;
@@ -115,6 +116,28 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
     Ok(ran.iter().all(|ran| ran.passed))
 }
 
+/// The figures of these files of rows alone.
+fn replacements(files: &[PathBuf]) -> io::Result<Vec<Picture>> {
+    let mut rows = Rows::default();
+    for file in files {
+        rows.add(with(file)?);
+    }
+    // The rows may be older than the commit.
+    let machine = Machine::here().seen_in(&rows).words();
+    let machine = machine.split(", commit").next().unwrap_or_default();
+    let note = |mut picture: Picture| {
+        picture.notes.push(format!("Measured apart from the other figures: {machine}."));
+        picture
+    };
+    Ok(report::figures::figures(&rows).into_iter().filter(|picture| !picture.panels.is_empty()).map(note).collect())
+}
+
+/// Reads a file of rows.
+fn with(file: &Path) -> io::Result<Rows> {
+    let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Rows::parse(&name, &fs::read_to_string(file)?).map_err(io::Error::other)
+}
+
 /// Further results beside the rows.
 fn said(folder: &Path) -> io::Result<ReadmeInputs> {
     let read = |name: &str| match fs::read_to_string(folder.join(name)) {
@@ -126,11 +149,15 @@ fn said(folder: &Path) -> io::Result<ReadmeInputs> {
     Ok(ReadmeInputs { demo: read("demo.txt")?, chaos })
 }
 
-/// Writes the page of the figures, their data, and their pictures.
+/// Writes the pages of the figures, their data, and their pictures.
 fn write_figures(drawn: &Drawn, folder: &Path) -> io::Result<()> {
+    // Reading a number may change its last digit; one that was read stays as it is.
+    let drawn = &Drawn::parse(&drawn.to_text()?)?;
     let figures = folder.join("figures");
     fs::create_dir_all(&figures)?;
-    fs::write(folder.join("figures.md"), report::markdown("scripts/figures", drawn))?;
+    for (paper, page) in report::PAGES {
+        fs::write(folder.join(page), report::markdown(paper, "scripts/figures", drawn))?;
+    }
     fs::write(folder.join("figures.json"), drawn.to_text()?)?;
     for picture in drawn.pictures.iter().filter(|picture| !picture.panels.is_empty()) {
         fs::write(figures.join(&picture.id).with_extension("svg"), report::draw(picture)?)?;

@@ -1,5 +1,7 @@
 //! The raw results, for programs.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::machine::Machine;
@@ -7,9 +9,12 @@ use super::rows::{Entry, Rows};
 use super::run::BenchRun;
 use crate::harness::{CONTRACT, EXTRA_COLUMNS};
 
-/// All rows of all benches in one file; the last column is the bench.
+/// All rows of all benches in one file; the last column is the bench. Columns that only one bench has stand before the notes.
 pub fn to_csv(rows: &Rows) -> String {
-    let numbers = &EXTRA_COLUMNS[..EXTRA_COLUMNS.len() - 1];
+    let known = &EXTRA_COLUMNS[..EXTRA_COLUMNS.len() - 1];
+    let further = rows.0.iter().flat_map(|entry| entry.more.keys().map(String::as_str));
+    let further: BTreeSet<&str> = further.filter(|column| !EXTRA_COLUMNS.contains(column)).collect();
+    let numbers: Vec<&str> = known.iter().copied().chain(further).collect();
     let line = |entry: &Entry| {
         let Entry { name, op, size, mode, outstanding, p50_us, p99_us, ops_per_s, .. } = entry;
         let more =
@@ -19,7 +24,7 @@ pub fn to_csv(rows: &Rows) -> String {
         let first = format!("{name},{op},{size},{mode},{outstanding},{p50_us},{p99_us},{ops_per_s}");
         format!("{first},{},{notes},{}\n", more.join(","), entry.bench)
     };
-    let header = format!("{CONTRACT},{},bench\n", EXTRA_COLUMNS.join(","));
+    let header = format!("{CONTRACT},{},notes,bench\n", numbers.join(","));
     std::iter::once(header).chain(rows.0.iter().map(line)).collect()
 }
 

@@ -24,6 +24,18 @@ impl Drawn {
         Ok(format!("{{\"machine\":{machine},\"pictures\":[\n{}\n]}}\n", pictures?.join(",\n")))
     }
 
+    /// Replaces the figures that are among `others`, and adds those that are not there.
+    #[must_use]
+    pub fn with(mut self, others: Vec<Picture>) -> Drawn {
+        for other in others {
+            match self.pictures.iter_mut().find(|picture| picture.id == other.id) {
+                Some(picture) => *picture = other,
+                None => self.pictures.push(other),
+            }
+        }
+        self
+    }
+
     /// Reads what `to_text` wrote.
     ///
     /// # Errors

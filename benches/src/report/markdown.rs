@@ -1,20 +1,40 @@
-//! The page of figures for the documentation.
+//! The pages of figures for the documentation.
 
 use super::drawn::Drawn;
-use super::picture::Picture;
+use super::picture::{Paper, Picture};
 
-/// The page `docs/notes/figures.md`: every figure with its picture, the paper's result, and the command under it.
-pub fn markdown(command: &str, Drawn { machine, pictures }: &Drawn) -> String {
+/// Papers with the pages of their figures.
+pub const PAGES: [(Paper, &str); 2] = [(Paper::Ddss, "figures.md"), (Paper::Sdp, "stream-figures.md")];
+
+/// Head of a page, and the sentences that explain its words.
+fn head(paper: Paper) -> [&'static str; 2] {
+    match paper {
+        Paper::Ddss => [
+            "# Figures\n\nThe figures of the paper, measured again.",
+            "Clients and all daemons share the cores of this one machine, so compare orders, ratios and crossings and \
+             not microseconds. MQ: message queues of the kernel both ways. RMQ: a ring for the request, a queue for the answer. RCQ: \
+             rings both ways, both sides poll. Auto: as RCQ, but who waits long goes to sleep.",
+        ],
+        Paper::Sdp => [
+            "# Figures of streams\n\nThe figures of the paper about the Sockets Direct Protocol over iWARP, measured again.",
+            "Basic: the plan of the specification, with private buffers and credits. Enhanced: the paper's plan, with one \
+             buffer, appended messages, and TCP's flow control. Both ends share one machine: compare ratios.",
+        ],
+    }
+}
+
+/// The page of a paper: every figure with its picture, the paper's result, and the command under it.
+pub fn markdown(paper: Paper, command: &str, Drawn { machine, pictures }: &Drawn) -> String {
+    let [title, words] = head(paper);
     let mut text = format!(
-        "# Figures\n\nThe figures of the paper, measured again. Written by `{command}`; do not edit.\n\n\
-         **Machine:** {machine}.\n\nClients and all daemons share the cores of this one machine, so compare orders, ratios and crossings and \
-         not microseconds. MQ: message queues of the kernel both ways. RMQ: a ring for the request, a queue for the answer. RCQ: \
-         rings both ways, both sides poll. Auto: as RCQ, but who waits long goes to sleep. Each drawn number is in `figures.json`.\n"
+        "{title} Written by `{command}`; do not edit.\n\n\
+         **Machine:** {machine}.\n\n{words} Each drawn number is in `figures.json`.\n"
     );
-    for picture in pictures.iter().filter(|picture| !picture.panels.is_empty()) {
+    let own = || pictures.iter().filter(|picture| picture.paper == paper);
+    for picture in own().filter(|picture| !picture.panels.is_empty()) {
         text += &one(picture);
     }
-    let missing: Vec<&Picture> = pictures.iter().filter(|picture| picture.panels.is_empty()).collect();
+    let missing: Vec<&Picture> = own().filter(|picture| picture.panels.is_empty()).collect();
     if !missing.is_empty() {
         text += "\n## Not measured here\n\n| figure | what | command |\n| --- | --- | --- |\n";
         for Picture { number, title, commands, .. } in missing {

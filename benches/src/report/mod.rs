@@ -20,8 +20,10 @@ pub use data::{to_csv, to_json};
 pub use draw::draw;
 pub use drawn::Drawn;
 pub use machine::Machine;
-pub use markdown::markdown;
-pub use picture::{Bar, Bars, Curve, Curves, Mark, Panel, PaperValue, Part, Picture, Scale, Style, Table, TableRow};
+pub use markdown::{PAGES, markdown};
+pub use picture::{
+    Bar, Bars, Curve, Curves, Mark, Panel, Paper, PaperValue, Part, Picture, Scale, Style, Table, TableRow,
+};
 pub use readme::{ReadmeInputs, readme};
 pub use rows::{Entry, RowError, Rows};
 pub use run::{BENCHES, BenchRun, run};

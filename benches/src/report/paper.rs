@@ -40,3 +40,17 @@ pub(crate) const MONITORING: [(&str, f64); 2] = [("up to 1.5", 1.5), ("1", 1.0)]
 /// The text's statement about figure 6.
 pub(crate) const CHECKPOINTS: &str =
     "RCQ scales to 16 processes, RMQ is better at 64 on one node; on one remote node all stop scaling at 16";
+
+// The paper about streams has curves without numbers too; its text compares the plans with each other.
+
+/// Figure 2(a) of the paper about streams: latency of the enhanced plan as a part of basic's.
+pub(crate) const STREAM_LATENCY: f64 = 0.9;
+/// Figure 2(b): bandwidth of the enhanced plan as a multiple of basic's.
+pub(crate) const STREAM_BANDWIDTH: f64 = 1.2;
+/// Figure 3: bytes of cache traffic for a byte of network traffic: plan, sender and receiver.
+pub(crate) const STREAM_CACHE: [(&str, [f64; 2]); 2] = [("basic", [4.0, 3.0]), ("enhanced", [2.0, 1.0])];
+/// Figure 4: program, its name, its statement, and the time of the enhanced plan in percent of basic's.
+pub(crate) const STREAM_PROGRAMS: [(&str, &str, &str, f64); 2] = [
+    ("microscope", "virtual microscope, units of 1 KiB", "enhanced is “nearly 5 %” faster than basic", 95.0),
+    ("isosurface", "iso-surface of a reservoir, units of 8 KiB", "enhanced is “more than 5 %” faster than basic", 95.0),
+];

@@ -24,6 +24,8 @@ pub enum Scale {
     TimeShare,
     /// Percent from 0 on.
     Percent,
+    /// Bytes a second, each decade as long as the next.
+    Bandwidth,
 }
 
 /// Colour and shape of a series.
@@ -170,9 +172,29 @@ pub struct PaperValue {
     pub verdict: String,
 }
 
+/// Paper whose figure is measured again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Paper {
+    /// Data shared between the nodes of a data center.
+    #[default]
+    Ddss,
+    /// Streams by the Sockets Direct Protocol over iWARP.
+    Sdp,
+}
+
+impl Paper {
+    fn is_ddss(&self) -> bool {
+        *self == Paper::Ddss
+    }
+}
+
 /// A figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
+    /// Its paper.
+    #[serde(default, skip_serializing_if = "Paper::is_ddss")]
+    pub paper: Paper,
     /// The name of its file and of its place on the page.
     pub id: String,
     /// Figure of the paper, or another label.
@@ -196,9 +218,10 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Picture {
-    /// A figure of which nothing was measured in this run.
+    /// A figure of [`Paper::Ddss`] of which nothing was measured in this run.
     pub fn missing(id: &str, number: &str, title: &str, command: &str) -> Picture {
         Picture {
+            paper: Paper::Ddss,
             id: id.to_owned(),
             number: number.to_owned(),
             title: title.to_owned(),

@@ -10,7 +10,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 /// The benches of this package, in the order in which they run. One that is not built is left out.
-pub const BENCHES: [&str; 9] = ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "steps", "resource_cost", "apps"];
+pub const BENCHES: [&str; 10] =
+    ["ipc", "fabric", "get", "sizes", "scaling", "nodes", "steps", "resource_cost", "wire", "apps"];
 
 /// A bench that ran.
 #[derive(Debug, Clone, PartialEq)]

@@ -42,6 +42,15 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
+/// Formats a bandwidth of so many bytes a second, in powers of ten.
+pub(crate) fn bandwidth(bytes_per_s: f64) -> String {
+    match bytes_per_s {
+        rate if rate < 999_500.0 => format!("{} kB/s", short(rate / 1e3)),
+        rate if rate < 999.5e6 => format!("{} MB/s", short(rate / 1e6)),
+        rate => format!("{} GB/s", short(rate / 1e9)),
+    }
+}
+
 /// A number of things.
 pub(crate) fn count(number: f64) -> String {
     match number {
@@ -73,6 +82,7 @@ mod tests {
         assert_eq!([12.0, 1234.0, 2_500_000.0].map(rate), ["12/s", "1.23 k/s", "2.5 M/s"]);
         assert_eq!([1.0, 512.0, 4096.0, 1_048_576.0].map(bytes), ["1 B", "512 B", "4 KiB", "1 MiB"]);
         assert_eq!([512.0, 10_000.0, 1e6].map(count), ["512", "10k", "1M"]);
+        assert_eq!([64e3, 5e6, 2.5e9].map(bandwidth), ["64 kB/s", "5 MB/s", "2.5 GB/s"]);
         assert_eq!(plain(100.0), "100");
     }
 }

@@ -122,7 +122,7 @@ impl Reader<'_> {
             return Err(Failure::Malformed);
         }
         let row_bytes = decode_row_bytes(self.u16()?, bytes)?;
-        if row_bytes > 0 && (history_len > 0 || copies > 1) {
+        if row_bytes > 0 && history_len > 0 {
             return Err(Failure::Malformed);
         }
         Ok(SegmentInfo {

@@ -14,7 +14,7 @@ fn first_violation(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
 }
 
 fn assert_found(bug: Bug) {
-    let (seed, what) = first_violation(Some(bug), 300).unwrap_or_else(|| panic!("{bug:?} was not found"));
+    let (seed, what) = first_violation(Some(bug), 1500).unwrap_or_else(|| panic!("{bug:?} was not found"));
     println!("{bug:?}: seed {seed}: {what}");
 }
 
@@ -68,6 +68,8 @@ each_bug_is_found! {
     unmarked_commit_is_found: UnmarkedCommit,
     ungated_commit_is_found: UngatedCommit,
     entry_twice_is_found: EntryTwice,
+    row_not_resent_is_found: RowNotResent,
+    row_version_of_table_is_found: RowVersionOfTable,
     join_during_commit_is_found: JoinDuringCommit,
     uncommitted_parts_are_found: UncommittedParts,
 }

@@ -2,8 +2,12 @@
 
 /// Peers of one fabric, connected or connecting.
 pub const PEERS_MAX: usize = 2048;
-/// Bytes of one message.
-pub const MESSAGE_BYTES_MAX: usize = 512;
+/// Default for the bytes of the longest message of a fabric: what nodes send each other.
+pub const MESSAGE_BYTES_DEFAULT: usize = 512;
+/// Bytes of the longest message that a fabric can be configured for: one private buffer of a stream.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a message in one segment; a longer one takes several.
+pub const MESSAGE_SEGMENT_BYTES: usize = 32 << 10;
 /// Bytes of private data that the two ends exchange while they connect.
 pub const HELLO_BYTES_MAX: usize = 256;
 /// Peers with an unanswered connect request.
@@ -16,6 +20,14 @@ pub const REGIONS_MAX: usize = 4096;
 pub const WINDOWS_PER_PEER_MAX: usize = 1 << 16;
 /// Operations posted to one peer and not yet encoded; the next one is answered `Busy`.
 pub const BACKLOG_MAX: usize = 1024;
+/// Bytes of messages that are posted to one peer and not yet encoded; the next message is answered `Busy`.
+pub const BACKLOG_MESSAGE_BYTES_MAX: usize = 512 << 10;
+/// Operations of one connection in an adapter's queue, and messages that its peer may send before it gets credits again.
+pub const SLOTS_MAX: usize = 256;
+/// The same if messages are long.
+pub const SLOTS_MIN: usize = 64;
+/// Bytes of an adapter's slots in one direction, unless [`SLOTS_MIN`] need more. They are locked in memory.
+pub const SLOTS_BYTES: usize = 4 << 20;
 /// Default for reads and atomics in flight on one connection, in each direction.
 pub const READS_OUTSTANDING_DEFAULT: u16 = 256;
 /// Bytes of one read or write.
@@ -60,4 +72,19 @@ const _: () = assert!(
         && SEND_QUEUE_GATHERED_BYTES <= SEND_BUDGET_BYTES
 );
 const _: () = assert!(HELLO_BYTES_MAX <= 508, "MPA carries 512 bytes of private data, four of which are ours");
-const _: () = assert!(MESSAGE_BYTES_MAX <= 1024, "a message is one segment on every path");
+const _: () = assert!(is_message_limit(MESSAGE_BYTES_DEFAULT) && is_message_limit(MESSAGE_BYTES_MAX));
+const _: () = assert!(
+    MESSAGE_BYTES_DEFAULT <= MESSAGE_SEGMENT_BYTES && MESSAGE_SEGMENT_BYTES <= 60 << 10,
+    "a short message is one segment, and a segment fits a frame"
+);
+const _: () = assert!(
+    BACKLOG_MESSAGE_BYTES_MAX >= BACKLOG_MAX * MESSAGE_BYTES_DEFAULT && BACKLOG_MESSAGE_BYTES_MAX >= MESSAGE_BYTES_MAX,
+    "the count bounds short messages, and one of any length has room"
+);
+
+/// Returns true if a fabric can be configured for messages of so many bytes: a power of two from [`MESSAGE_BYTES_DEFAULT`] to
+/// [`MESSAGE_BYTES_MAX`], so that a peer can be told the limit in a few bits.
+#[must_use]
+pub const fn is_message_limit(bytes: usize) -> bool {
+    bytes.is_power_of_two() && bytes >= MESSAGE_BYTES_DEFAULT && bytes <= MESSAGE_BYTES_MAX
+}

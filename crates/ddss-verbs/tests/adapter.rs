@@ -12,8 +12,9 @@ mod suite;
 
 use std::net::{IpAddr, SocketAddr};
 
-use common::{FabricFactory, addresses};
+use common::{FabricFactory, WAIT_MAX, addresses};
 use ddss_verbs::rdma::{Rdma, RdmaConfig};
+use ddss_verbs::{CloseReason, Endpoint, EndpointError, Fabric};
 
 /// Factory with `a` on one adapter and `b` on the other.
 struct Adapters {
@@ -64,6 +65,56 @@ all_tests!(
         config.fence_reads = Some(!is_soft_iwarp());
     })
 );
+all_tests!(long_messages, adapters!(|config| config.message_bytes_max = 32 << 10));
+
+#[test]
+fn different_limits_of_messages_are_found_before_the_first_one() {
+    // If this failed, a message would be longer than the slot that receives it, or credits would count slots that do not exist.
+    let mut short = adapters!(|_| {});
+    let mut long = adapters!(|config| config.message_bytes_max = 8 << 10);
+    let (caller, mut home) = (short.fabric(), {
+        long.made = 1;
+        long.fabric()
+    });
+    let address = home.listen(short.address()).unwrap();
+    let server = std::thread::spawn(move || Endpoint::accept(home, WAIT_MAX / 2, |_| Ok(Vec::new())).err());
+    let ended = Endpoint::connect(caller, address, b"", WAIT_MAX).err().unwrap();
+    let is_named = matches!(ended, EndpointError::Closed(CloseReason::Rejected | CloseReason::ProtocolViolation(_)));
+    assert!(is_named, "{ended}");
+    drop(server.join().unwrap());
+    assert!(
+        Rdma::new({
+            let mut config = RdmaConfig::default();
+            config.message_bytes_max = 1000;
+            config
+        })
+        .is_err_and(|error| error.to_string().contains("message_bytes_max of 1000"))
+    );
+}
+
+/// Opens the fabric of this process on the first adapter, or that of the helper process on the second one.
+fn open_with_long_messages((a, b): (IpAddr, IpAddr)) -> impl Fn(bool) -> Rdma {
+    move |is_helper| {
+        let mut config = RdmaConfig::default();
+        config.address = Some(if is_helper { b } else { a });
+        config.message_bytes_max = 32 << 10;
+        Rdma::new(config).unwrap()
+    }
+}
+
+#[test]
+fn stream_between_processes_sends_every_byte_back() {
+    let Some(ways) = addresses() else { return };
+    let (test, address) = ("stream_between_processes_sends_every_byte_back", SocketAddr::new(ways.1, 0));
+    suite::process_streams::bytes_come_back_from_another_process(test, open_with_long_messages(ways), address);
+}
+
+#[test]
+fn stream_of_a_killed_process_ends_with_a_prefix() {
+    let Some(ways) = addresses() else { return };
+    let (test, address) = ("stream_of_a_killed_process_ends_with_a_prefix", SocketAddr::new(ways.1, 0));
+    suite::process_streams::killed_process_leaves_a_prefix(test, open_with_long_messages(ways), address);
+}
 
 #[test]
 fn endpoint_carries_messages_and_borrowed_memory_over_adapters() {

@@ -18,6 +18,7 @@ mod bypass;
 mod calls;
 mod campaign;
 mod pump;
+mod pump_kills;
 mod wire;
 
 /// Variable with the part that a child takes.
@@ -239,12 +240,17 @@ fn child(part: &str) -> Command {
 }
 
 fn port_of(child: &mut Child) -> u16 {
+    wait_for_line(child, "PORT ")[5..].parse().unwrap()
+}
+
+/// Returns the next line of a child that begins with these words.
+fn wait_for_line(child: &mut Child, words: &str) -> String {
     let (mut line, mut byte) = (String::new(), [0]);
     let output = child.stdout.as_mut().unwrap();
     loop {
         output.read_exact(&mut byte).unwrap();
         match byte[0] {
-            b'\n' if line.starts_with("PORT ") => return line[5..].parse().unwrap(),
+            b'\n' if line.starts_with(words) => return line,
             b'\n' => line.clear(),
             byte => line.push(byte.into()),
         }

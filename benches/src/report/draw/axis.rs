@@ -9,7 +9,7 @@ use crate::report::units;
 
 impl Scale {
     fn is_log(self) -> bool {
-        matches!(self, Scale::Time | Scale::Rate | Scale::Bytes | Scale::Count)
+        matches!(self, Scale::Time | Scale::Rate | Scale::Bandwidth | Scale::Bytes | Scale::Count)
     }
 
     /// Formats a number of this axis.
@@ -21,6 +21,7 @@ impl Scale {
             Scale::Count => units::count(value),
             Scale::Number => units::plain(value),
             Scale::Percent => format!("{} %", units::plain(value)),
+            Scale::Bandwidth => units::bandwidth(value),
         }
     }
 }
@@ -71,7 +72,7 @@ impl Axis {
         let (low, high) = usable.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
         let (low, high) = match scale {
-            Scale::Time | Scale::Rate => (low / 1.6, high * 1.6),
+            Scale::Time | Scale::Rate | Scale::Bandwidth => (low / 1.6, high * 1.6),
             Scale::Bytes | Scale::Count => (low, high.max(low * 2.0)),
             _ => (0.0, if high > 0.0 { high * 1.1 } else { 1.0 }),
         };

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::area::{Area, DIM, INK, Point, TEXT, bold, font, hollow, mark, rectangle, series, text, width_of, wrapped};
 use super::{bars, curves, table};
-use crate::report::picture::{Panel, Picture, Style};
+use crate::report::picture::{Panel, Paper, Picture, Style};
 
 const WIDTH: i32 = 1000;
 const MARGIN: i32 = 20;
@@ -15,21 +15,30 @@ const MARGIN: i32 = 20;
 const SAYS_LETTERS: usize = 122;
 /// Height of a line of the summary or of the legend.
 const LINE: i32 = 20;
-const PAPER: &str = "the paper (2007; nodes of 8 cores, InfiniBand)";
+
+impl Paper {
+    /// The paper with its machines.
+    fn words(self) -> &'static str {
+        match self {
+            Paper::Ddss => "the paper (2007; nodes of 8 cores, InfiniBand)",
+            Paper::Sdp => "the paper (2008; 10-Gigabit Ethernet, TCP in the adapter)",
+        }
+    }
+}
 
 /// An entry of the legend.
 #[derive(Debug, Clone, PartialEq)]
 enum Entry<'a> {
     Curve(&'a str, Style, bool),
     Bar(&'a str, Style),
-    Paper,
+    Paper(Paper),
 }
 
 impl Entry<'_> {
     fn words(&self) -> &str {
         match self {
             Entry::Curve(label, ..) | Entry::Bar(label, _) => label,
-            Entry::Paper => PAPER,
+            Entry::Paper(paper) => paper.words(),
         }
     }
 }
@@ -123,7 +132,7 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
         }
     }
     if has_paper {
-        entries.push(Entry::Paper);
+        entries.push(Entry::Paper(picture.paper));
     }
     let mut once: Vec<Entry<'_>> = Vec::new();
     entries.into_iter().for_each(|entry| {
@@ -156,7 +165,7 @@ fn legend(area: &Area<'_>, entry: &Entry<'_>, (x, y): Point) -> io::Result<()> {
             mark(area, *style, *is_dashed, (x + 12, y))?;
         }
         Entry::Bar(_, style) => rectangle(area, (x + 4, y - 7), (x + 20, y + 6), style.colour())?,
-        Entry::Paper => hollow(area, Style::Raw, (x + 12, y))?,
+        Entry::Paper(_) => hollow(area, Style::Raw, (x + 12, y))?,
     }
     text(area, entry.words(), &font(TEXT, INK, HPos::Left), (x + 30, y))
 }

@@ -1,7 +1,7 @@
 //! Resource cost of an operation.
 
 use super::{bench, paper_value, path_title};
-use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale, Style};
+use crate::report::picture::{Bar, Bars, Panel, Paper, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -57,6 +57,7 @@ pub(super) fn cost(rows: &Rows) -> Picture {
         return Picture::missing("cost", "Cost", TITLE, &bench("resource_cost"));
     }
     Picture {
+        paper: Paper::Ddss,
         id: "cost".to_owned(),
         number: "Cost".to_owned(),
         title: TITLE.to_owned(),

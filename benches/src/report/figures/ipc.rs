@@ -2,7 +2,7 @@
 
 use super::{bench, by_strategy, curve_of, order, paper_marks, paper_value, same_order, verdict};
 use crate::report::paper::IPC_US;
-use crate::report::picture::{Curves, Panel, Picture, Scale, Style};
+use crate::report::picture::{Curves, Panel, Paper, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -42,6 +42,7 @@ pub(super) fn three_a(rows: &Rows) -> Picture {
     });
     let slower = |wait| one(wait).map_or_else(|| "?".to_owned(), |us| units::times(us / rcq));
     Picture {
+        paper: Paper::Ddss,
         id: "fig-3a".to_owned(),
         number: "Figure 3a".to_owned(),
         title: TITLE.to_owned(),

@@ -13,6 +13,7 @@ mod open_loop;
 mod scaling;
 mod sizes;
 mod steps;
+mod streams;
 
 pub use all::figures;
 pub(crate) use common::{

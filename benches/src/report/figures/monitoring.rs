@@ -2,7 +2,7 @@
 
 use super::{curve, paper_value};
 use crate::report::paper::MONITORING;
-use crate::report::picture::{Curves, Mark, Panel, PaperValue, Picture, Scale, Style};
+use crate::report::picture::{Curves, Mark, Panel, Paper, PaperValue, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 
 const TITLE: &str = "Web requests while a proxy reads its servers' loads";
@@ -48,6 +48,7 @@ pub(super) fn seven(rows: &Rows) -> Picture {
     let mut panels: Vec<Panel> = PLACES.iter().map(|(word, means)| over_time(rows, &counts, word, means)).collect();
     panels.push(slowest(rows, &counts));
     Picture {
+        paper: Paper::Ddss,
         id: "fig-7".to_owned(),
         number: "Figure 7".to_owned(),
         title: TITLE.to_owned(),

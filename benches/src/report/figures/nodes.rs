@@ -1,7 +1,7 @@
 //! Figures 4b and 4c: one home against data that is spread.
 
 use super::{bench, curve, curve_style, paper_value, path_title};
-use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale};
+use crate::report::picture::{Curve, Curves, Panel, Paper, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -65,6 +65,7 @@ pub(super) fn four_b(rows: &Rows) -> Picture {
         return Picture::missing("fig-4b", "Figures 4b and 4c", TITLE, &bench("nodes"));
     }
     Picture {
+        paper: Paper::Ddss,
         id: "fig-4b".to_owned(),
         number: "Figures 4b and 4c".to_owned(),
         title: TITLE.to_owned(),

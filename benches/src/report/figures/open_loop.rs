@@ -1,7 +1,7 @@
 //! Times under a load that does not wait for its answers.
 
 use super::{bench, curve, curve_style, paper_value, path_title};
-use crate::report::picture::{Curve, Curves, Panel, PaperValue, Picture, Scale, Style};
+use crate::report::picture::{Curve, Curves, Panel, Paper, PaperValue, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -57,6 +57,7 @@ pub(super) fn open_loop(rows: &Rows) -> Picture {
         },
     );
     Picture {
+        paper: Paper::Ddss,
         id: "open-loop".to_owned(),
         number: "Open loop".to_owned(),
         title: TITLE.to_owned(),

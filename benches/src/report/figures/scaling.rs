@@ -2,7 +2,7 @@
 
 use super::{bench, by_strategy, order, paper_value, same_order, verdict};
 use crate::report::paper::CLIENTS_MAX;
-use crate::report::picture::{Curves, Panel, PaperValue, Picture, Scale};
+use crate::report::picture::{Curves, Panel, Paper, PaperValue, Picture, Scale};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -63,6 +63,7 @@ pub(super) fn four_a(rows: &Rows) -> Picture {
     let most = rows_of(rows, "shm").map(Entry::clients).max().unwrap_or(1);
     let at_most = rates(rows, most);
     Picture {
+        paper: Paper::Ddss,
         id: "fig-4a".to_owned(),
         number: "Figure 4a".to_owned(),
         title: TITLE.to_owned(),
@@ -194,6 +195,7 @@ pub(super) fn price(rows: &Rows) -> Picture {
     let words = |wait: &str| both(wait).map(|us| format!("{} {}", super::path_title(wait), units::time(us)));
     let all: Vec<String> = super::STRATEGIES.into_iter().filter_map(words).collect();
     Picture {
+        paper: Paper::Ddss,
         id: "fig-4a-price".to_owned(),
         number: "Figure 4a, price".to_owned(),
         title: title.to_owned(),

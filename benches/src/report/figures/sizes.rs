@@ -2,7 +2,7 @@
 
 use super::{bench, by_strategy, curve_of, order, paper_marks, paper_value, same_order, verdict};
 use crate::report::paper::GET_US;
-use crate::report::picture::{Bar, Bars, Curve, Curves, Panel, PaperValue, Part, Picture, Scale, Style};
+use crate::report::picture::{Bar, Bars, Curve, Curves, Panel, Paper, PaperValue, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -93,6 +93,7 @@ pub(super) fn gets(rows: &Rows) -> Picture {
         format!(" In place, without a daemon, 8 bytes take {}.", units::time(entry.p50_us))
     });
     Picture {
+        paper: Paper::Ddss,
         id: "fig-3b".to_owned(),
         number: "Figures 3b and 3c".to_owned(),
         title: title.to_owned(),
@@ -157,6 +158,7 @@ pub(super) fn puts(rows: &Rows) -> Picture {
         format!(": {} against {} from another node (RCQ)", units::time(put), units::time(get))
     });
     Picture {
+        paper: Paper::Ddss,
         id: "puts".to_owned(),
         number: "Puts".to_owned(),
         title: title.to_owned(),
@@ -193,6 +195,7 @@ pub(super) fn adapters(rows: &Rows) -> Picture {
         format!("A small get takes {}.", ratios.join(", "))
     };
     Picture {
+        paper: Paper::Ddss,
         id: "adapters".to_owned(),
         number: "Figures 3b and 3c, adapters".to_owned(),
         title: title.to_owned(),
@@ -238,6 +241,7 @@ pub(super) fn words(rows: &Rows) -> Picture {
         },
     );
     Picture {
+        paper: Paper::Ddss,
         id: "atomics".to_owned(),
         number: "Atomics".to_owned(),
         title: title.to_owned(),

@@ -1,7 +1,7 @@
 //! Time of each step of a get.
 
 use super::{bench, paper_value, path_title};
-use crate::report::picture::{Bar, Bars, Panel, Part, Picture, Scale, Style};
+use crate::report::picture::{Bar, Bars, Panel, Paper, Part, Picture, Scale, Style};
 use crate::report::rows::{Entry, Rows};
 use crate::report::units;
 
@@ -55,6 +55,7 @@ pub(super) fn steps(rows: &Rows) -> Picture {
         return Picture::missing("steps", "Steps", TITLE, &bench("steps"));
     }
     Picture {
+        paper: Paper::Ddss,
         id: "steps".to_owned(),
         number: "Steps".to_owned(),
         title: TITLE.to_owned(),

@@ -20,16 +20,18 @@ use ddss_testkit::TempNode;
 
 const USAGE: &str = "\
 usage: filters microscope|isosurface [--link KIND] [--queries N] [--runs N] [--copies N] [--data FOLDER] [--image FILE]
+                                    [--csv FILE]
 
 Starts one process for each filter, sends queries, and compares each answer with a direct computation. The exit status is 1 if one differs.
 
   --link KIND    streams between the filters: tcp, unix, same-node, basic, enhanced; without it, each kind in turn
   --queries N    queries of a run (default 8)
-  --runs N       runs of each kind, alternating (default 1)
+  --runs N       runs of each kind, in an order that rotates (default 1)
   --copies N     copies of the picture in each direction of the slide (default 4; 32 make 1 GiB of pixels)
   --data FOLDER  tissue.rgb (512 x 512) or reservoir.u8 (250 x 250 x 100), as scripts/datasets writes them;
                  without it, a small piece of the tissue, or a computed body
   --image FILE   writes the last answer as PPM or PGM
+  --csv FILE     writes a row for each kind, for the report of the benches: the time of a query, and its ratio to basic
 
   scripts/datasets && filters microscope --data target/datasets --copies 32
   filters isosurface --link same-node --image surface.pgm";
@@ -42,6 +44,9 @@ const WHOLE_TISSUE_SIDE: u32 = 512;
 const RESERVOIR_SIDES: [u32; 3] = [250, 250, 100];
 /// Maximum time until the next unit of an answer.
 const UNIT_MAX: Duration = Duration::from_secs(60);
+
+/// Columns of the rows: those of every bench of `ddss-benches`, then our own.
+const COLUMNS: &str = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s,of_basic,of_limit,runs,notes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -95,7 +100,11 @@ struct Options {
     copies: u32,
     data: Option<PathBuf>,
     image: Option<PathBuf>,
+    csv: Option<PathBuf>,
 }
+
+/// Seconds of the runs of each kind.
+type Seconds = BTreeMap<String, Vec<f64>>;
 
 /// A query with the answer that it must have.
 type Expected = (Vec<u8>, Vec<u8>);
@@ -103,7 +112,7 @@ type Expected = (Vec<u8>, Vec<u8>);
 impl Options {
     fn parse(options: &[&str]) -> Result<Self, Box<dyn Error>> {
         let mut parsed =
-            Self { links: LinkKind::ALL.to_vec(), queries: 8, runs: 1, copies: 4, data: None, image: None };
+            Self { links: LinkKind::ALL.to_vec(), queries: 8, runs: 1, copies: 4, data: None, image: None, csv: None };
         for pair in options.chunks(2) {
             let [option, value] = pair else { return Err(USAGE.into()) };
             match *option {
@@ -113,6 +122,7 @@ impl Options {
                 "--copies" => parsed.copies = value.parse::<u32>()?.max(1),
                 "--data" => parsed.data = Some(value.into()),
                 "--image" => parsed.image = Some(value.into()),
+                "--csv" => parsed.csv = Some(value.into()),
                 _ => return Err(USAGE.into()),
             }
         }
@@ -124,39 +134,36 @@ impl Options {
         let file = folder.path().join("data");
         let (queries, header) = if program == "microscope" { self.views(&file)? } else { self.viewpoints(&file)? };
         let stages: &[&'static str] = if program == "microscope" { &microscope::STAGES } else { &isosurface::STAGES };
-        let mut seconds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut seconds = Seconds::new();
         let (mut different, mut last, mut out) = (0, Vec::new(), io::stdout().lock());
-        for run in 0..self.runs {
-            for link in &self.links {
-                let folder = folder.path().join(format!("{link}-{run}"));
-                fs::create_dir(&folder)?;
-                let arguments =
-                    |name: &str| ["stage", program, name, &file.to_string_lossy()].map(str::to_owned).to_vec();
-                let stages = stages.iter().map(|name| StageCommand { name, arguments: arguments(name) }).collect();
-                let config =
-                    GroupConfig { program: env::current_exe()?, stages, link: *link, folder, unit_max: UNIT_MAX };
-                let mut group = FilterGroup::start(&config)?;
-                let mut elapsed = Duration::ZERO;
-                for (query, expected) in &queries {
-                    let answer = group.ask(query)?;
-                    elapsed += answer.elapsed;
-                    different += usize::from(answer.bytes != *expected);
-                    last = answer.bytes;
-                }
-                let sent = group.finish()?;
-                let first = sent.first().map_or("", |(_, line)| line.as_str());
-                writeln!(
-                    out,
-                    "{link}: {} queries in {:.3} s; the first filter {first}",
-                    queries.len(),
-                    elapsed.as_secs_f64()
-                )?;
-                seconds.entry(link.to_string()).or_default().push(elapsed.as_secs_f64());
+        let turns = (0..self.runs as usize).flat_map(|run| (0..self.links.len()).map(move |turn| (run, turn)));
+        for (run, turn) in turns {
+            // Load that comes and goes falls on all kinds.
+            let link = self.links[(run + turn) % self.links.len()];
+            let folder = folder.path().join(format!("{link}-{run}"));
+            fs::create_dir(&folder)?;
+            let arguments = |name: &str| ["stage", program, name, &file.to_string_lossy()].map(str::to_owned).to_vec();
+            let stages = stages.iter().map(|name| StageCommand { name, arguments: arguments(name) }).collect();
+            let config = GroupConfig { program: env::current_exe()?, stages, link, folder, unit_max: UNIT_MAX };
+            let mut group = FilterGroup::start(&config)?;
+            let mut elapsed = Duration::ZERO;
+            for (query, expected) in &queries {
+                let answer = group.ask(query)?;
+                elapsed += answer.elapsed;
+                different += usize::from(answer.bytes != *expected);
+                last = answer.bytes;
             }
+            let sent = group.finish()?;
+            let first = sent.first().map_or("", |(_, line)| line.as_str());
+            let elapsed = elapsed.as_secs_f64();
+            writeln!(out, "{link}: {} queries in {elapsed:.3} s; the first filter {first}", queries.len())?;
+            seconds.entry(link.to_string()).or_default().push(elapsed);
         }
-        for (link, mut times) in seconds.into_iter().filter(|_| self.runs > 1) {
-            times.sort_by(f64::total_cmp);
-            writeln!(out, "{link}: median {:.3} s of {} runs", times[times.len() / 2], times.len())?;
+        for (link, times) in seconds.iter().filter(|_| self.runs > 1) {
+            writeln!(out, "{link}: median {:.3} s of {} runs", quantile(times, 0.5), times.len())?;
+        }
+        if let Some(path) = &self.csv {
+            fs::write(path, self.rows(program, &seconds))?;
         }
         if let Some(path) = &self.image {
             fs::write(path, [header.as_bytes(), &last].concat())?;
@@ -164,6 +171,27 @@ impl Options {
         let answers = queries.len() * self.links.len() * self.runs as usize;
         writeln!(out, "{} of {answers} answers equal the direct computation", answers - different)?;
         Ok(ExitCode::from(u8::from(different > 0)))
+    }
+
+    /// Returns the rows of a program for the report.
+    fn rows(&self, program: &str, seconds: &Seconds) -> String {
+        let unit_bytes = if program == "microscope" { microscope::TILE_BYTES } else { isosurface::BLOCK_BYTES };
+        let mut text = format!("{COLUMNS}\n");
+        for (link, times) in seconds {
+            let [p50_us, p99_us] = [0.5, 0.99].map(|share| quantile(times, share) * 1e6 / f64::from(self.queries));
+            let ratio = |base: &str| {
+                let ratios: Option<Vec<f64>> =
+                    seconds.get(base).map(|base| times.iter().zip(base).map(|(own, base)| own / base).collect());
+                ratios.map_or_else(String::new, |ratios| format!("{:.4}", quantile(&ratios, 0.5)))
+            };
+            let (to_basic, to_tcp, runs, per_s) = (ratio("basic"), ratio("tcp"), times.len(), 1e6 / p50_us);
+            let data = if self.data.is_some() { "real data" } else { "a small piece of data" };
+            let notes = format!("{} queries; {} copies; {data}", self.queries, self.copies);
+            text += &format!(
+                "{link},{program},{unit_bytes},tcp-lo/block/t1,1,{p50_us:.1},{p99_us:.1},{per_s:.2},{to_basic},{to_tcp},{runs},{notes}\n"
+            );
+        }
+        text
     }
 
     /// Writes the slide. Returns views of it with their images, and the header of an image file.
@@ -218,6 +246,13 @@ impl Options {
         }
         Ok(data)
     }
+}
+
+/// Returns the time below which this share of the times lies.
+fn quantile(times: &[f64], share: f64) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
 /// Samples of a body with holes: three waves.

@@ -66,6 +66,10 @@ pub enum Bug {
     DeafClock,
     /// The home does not look for the key before it inserts one into a map.
     EntryTwice,
+    /// A row that changes during the first copy of a table is not sent again.
+    RowNotResent,
+    /// A replica gives a row the version of the table.
+    RowVersionOfTable,
     /// A get does not wait while the daemon writes a large value.
     UngatedCommit,
     /// A replica counts as complete while its home writes a large value.

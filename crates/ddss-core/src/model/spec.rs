@@ -163,13 +163,13 @@ impl Spec {
     }
 
     /// Makes the specification of a table: a segment of `rows` rows, each with a version and timestamp of its own. A row
-    /// has `row_bytes` bytes, rounded up to a multiple of 8. A table keeps no older versions and has one copy.
+    /// has `row_bytes` bytes, rounded up to a multiple of 8. A table keeps no older versions.
     ///
     /// ```
     /// use ddss_core::Spec;
     /// let scores = Spec::table(1000, 20);
     /// assert_eq!((scores.row_bytes, scores.bytes), (24, 24_000));
-    /// assert!(scores.check().is_ok() && scores.copies(2).check().is_err());
+    /// assert!(scores.check().is_ok() && scores.history(2).check().is_err());
     /// ```
     pub const fn table(rows: u64, row_bytes: u32) -> Self {
         let row_bytes =
@@ -296,7 +296,7 @@ impl Spec {
 
     /// Checks the fields of a table.
     fn check_rows(&self) -> Result<(), BadArgument> {
-        let Self { bytes, row_bytes, copies, .. } = *self;
+        let Self { bytes, row_bytes, .. } = *self;
         if row_bytes == 0 {
             return Ok(());
         }
@@ -314,10 +314,12 @@ impl Spec {
             let range = format_args!("0 for a table, and a model other than delta");
             return refuse("history", self.history_len().into(), range, Failure::Unsupported);
         }
-        if copies > 1 {
-            return refuse("copies", copies.into(), format_args!("1 for a table"), Failure::Unsupported);
-        }
         Ok(())
+    }
+
+    /// Returns the bytes behind the header that a replica has as well: all but the history.
+    pub fn replicated_bytes(&self) -> u64 {
+        self.layout().map_or(self.bytes, |layout| layout.pool_bytes(self.bytes) - Header::DATA_OFFSET)
     }
 
     /// Returns the layout of a table's records; `None` for a plain segment. For the daemon and the client itself.
@@ -412,7 +414,7 @@ mod tests {
         let table = Spec { model: Model::Null, ..Spec::table(10, 20) };
         assert_eq!(Spec::decode(&table.encode()), Ok(table));
         assert_eq!(Spec::decode(&Spec { bytes: 241, ..table }.encode()), Err(Failure::Malformed));
-        for refused in [table.history(1), table.copies(2), table.model(Model::Delta(1))] {
+        for refused in [table.history(1), table.model(Model::Delta(1))] {
             assert_eq!(Spec::decode(&refused.encode()), Err(Failure::Unsupported));
         }
         for wrong in

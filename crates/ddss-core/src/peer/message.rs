@@ -439,6 +439,8 @@ pub enum Message {
         epoch: u32,
         /// Version that the put makes.
         version: Version,
+        /// Version of the row that the put makes; 0 in a plain segment.
+        row_version: Version,
         /// Its timestamp, or the token.
         timestamp: Timestamp,
         /// Offset of the first byte.

@@ -116,8 +116,19 @@ impl Message {
             Message::Whole { segment, epoch, version, timestamp } => {
                 out.u8(27).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0)
             }
-            Message::Forward { segment, epoch, version, timestamp, offset, length, staged, number, ranges } => {
-                out.u8(28).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0);
+            Message::Forward {
+                segment,
+                epoch,
+                version,
+                row_version,
+                timestamp,
+                offset,
+                length,
+                staged,
+                number,
+                ranges,
+            } => {
+                out.u8(28).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(row_version.0).u64(timestamp.0);
                 out.u64(offset).u32(length).u64(staged).u64(number).u8(ranges).bytes(tail)
             }
             Message::ForwardPart { segment, epoch, version, timestamp, offset, at, total, length, staged, number } => {
@@ -253,6 +264,7 @@ impl Message {
                 segment: input.segment()?,
                 epoch: input.u32()?,
                 version: Version(input.u64()?),
+                row_version: Version(input.u64()?),
                 timestamp: Timestamp(input.u64()?),
                 offset: input.u64()?,
                 length: input.u32()?,
@@ -450,6 +462,7 @@ mod tests {
                 segment,
                 epoch: 1,
                 version,
+                row_version: version,
                 timestamp,
                 offset: 2,
                 length: 3,

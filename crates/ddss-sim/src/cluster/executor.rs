@@ -227,7 +227,9 @@ impl Simulator {
             self.nodes[node].engine.large_committed(now, segment, made);
             self.perform(node);
         } else {
-            let pause = 1 + self.random.below(30);
+            // A gigabyte takes long: the segment is copied, and its home dies, in the middle of it.
+            let longest = if self.random.one_in(16) { 5000 } else { 30 };
+            let pause = 1 + self.random.below(longest);
             self.network.at(self.now_us + pause, Event::CommitSlice { node, life });
         }
     }

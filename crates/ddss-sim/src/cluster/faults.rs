@@ -141,7 +141,7 @@ impl Simulator {
         }
         let first_table = self.plan.segments + self.plan.replicated;
         for index in first_table..first_table + self.plan.tables {
-            if index % self.plan.nodes != node {
+            if index % self.plan.nodes != node || self.spec_of(index, 1).copies > 1 {
                 continue;
             }
             self.gone.push(self.targets[index]);

@@ -183,10 +183,16 @@ impl Simulator {
         self.place_at(node, id).map_or(0, |at| self.nodes[node].header(at).state >> 1)
     }
 
+    /// Returns the present home of a replicated segment, and its place there.
+    pub(crate) fn home_of_replicated(&self, id: SegmentId) -> Option<(usize, u64)> {
+        let home = self.raft.assignments.get(&id).map_or(id.home(), |assignment| assignment.home);
+        let node = usize::from(home.0) - 1;
+        Some((node, self.place_at(node, id)?))
+    }
+
     /// Returns the newest version of a replicated segment at its present home.
     pub(crate) fn newest_replicated(&self, id: SegmentId) -> u64 {
-        let home = self.raft.assignments.get(&id).map_or(id.home(), |assignment| assignment.home);
-        self.newest_at(usize::from(home.0) - 1, id)
+        self.home_of_replicated(id).map_or(0, |(node, at)| self.nodes[node].header(at).state >> 1)
     }
 
     /// Finds lost segments: the home has lost its memory and no replica is complete.

@@ -309,8 +309,11 @@ impl Simulator {
         if let Some(row) = target.row {
             let layout = TableLayout::new(target.length as u32).expect("a table has rows");
             let place = layout.record(row);
-            let at = self.header_locations.get(&id);
-            return at.map_or(0, |&(node, at)| self.nodes[node].record(place.of_segment(at).header).0 >> 1);
+            let at = match self.replicated.contains(&id) {
+                true => self.home_of_replicated(id),
+                false => self.header_locations.get(&id).copied(),
+            };
+            return at.map_or(0, |(node, at)| self.nodes[node].record(place.of_segment(at).header).0 >> 1);
         }
         if self.replicated.contains(&id) {
             return self.newest_replicated(id);

@@ -255,6 +255,8 @@ impl Simulator {
         let named = !matches!(asked.kind, Kind::List(_) | Kind::Make(_) | Kind::Open(_));
         // An isolated home does not know yet that its replica has taken over.
         let named = named && !(asked.kind == Kind::Stat && asked.target.replicated);
+        // A part has no effect: an old home keeps it, and refuses to commit it.
+        let named = named && !(asked.kind == Kind::UploadPart && asked.target.replicated);
         // A cached copy may be as old as the model allows.
         let old_us = if let Model::Temporal(micros) = asked.target.model { micros.into() } else { 0 };
         named && self.lost.get(&asked.target.id).is_some_and(|&lost_us| lost_us + old_us < asked.began_us)

@@ -39,7 +39,7 @@ pub struct Scenario {
     pub faults: bool,
     /// Number of additional segments with a replica.
     pub replicated: usize,
-    /// Number of additional tables; every third one is a map.
+    /// Number of additional tables; every third one is a map. The seed decides which of them have a replica.
     pub tables: usize,
     /// Delay between two nodes in virtual microseconds; `None` means random.
     pub hop_us: Option<u64>,

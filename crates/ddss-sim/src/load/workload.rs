@@ -388,7 +388,9 @@ impl Simulator {
         if let Some(table) = self.table_index(index) {
             let row_bytes = if table % 3 == 2 { Target::bucket_layout().row_bytes() as u32 } else { words as u32 * 8 };
             let model = if table % 3 == 1 { Model::Write } else { Model::Strict };
-            return Spec { model, mode: MODE_OPEN, ..Spec::table(Target::ROWS, row_bytes) };
+            let is_replicated = self.plan.replicated > 0 && (self.report.seed as usize + table) % 4 == 1;
+            let copies = if is_replicated { 2 } else { 1 };
+            return Spec { model, mode: MODE_OPEN, copies, ..Spec::table(Target::ROWS, row_bytes) };
         }
         if let Some(replicated) = index.checked_sub(self.plan.segments) {
             let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][replicated % 3];

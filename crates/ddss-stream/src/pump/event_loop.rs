@@ -57,6 +57,8 @@ pub struct Pump {
     config: WireConfig,
     controls: usize,
     connections: usize,
+    pub(super) controls_max: usize,
+    pub(super) connections_max: usize,
 }
 
 #[derive(Debug)]
@@ -95,6 +97,8 @@ impl Pump {
             config: WireConfig::default(),
             controls: 0,
             connections: 0,
+            controls_max: PUMP_CONTROLS_MAX,
+            connections_max: PUMP_CONNECTIONS_MAX,
         })
     }
 
@@ -119,17 +123,23 @@ impl Pump {
             } else if now >= idle_until {
                 return Ok(());
             }
-            let next = self.timers.first().map_or(idle_until, |(at, _)| *at);
-            let wait = if self.again.is_empty() { next.saturating_duration_since(now) } else { Duration::ZERO };
-            self.wait(&mut events, wait)?;
-            for event in events.drain(..) {
-                self.handle(event.data.u64(), event.flags);
-            }
-            for index in std::mem::take(&mut self.again) {
-                self.advance(index);
-            }
-            self.advance_late();
+            self.turn(&mut events, idle_until)?;
         }
+    }
+
+    /// Waits for events, until this time at the latest, and handles them.
+    pub(super) fn turn(&mut self, events: &mut Vec<Event>, until: Instant) -> io::Result<()> {
+        let next = self.timers.first().map_or(until, |(at, _)| *at);
+        let wait = if self.again.is_empty() { next.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+        self.wait(events, wait)?;
+        for event in events.drain(..) {
+            self.handle(event.data.u64(), event.flags);
+        }
+        for index in std::mem::take(&mut self.again) {
+            self.advance(index);
+        }
+        self.advance_late();
+        Ok(())
     }
 
     fn wait(&self, events: &mut Vec<Event>, wait: Duration) -> io::Result<()> {
@@ -160,7 +170,7 @@ impl Pump {
 
     fn accept(&mut self) {
         while let Ok(control) = rustix::net::accept_with(&self.listener, FLAGS) {
-            if self.controls >= PUMP_CONTROLS_MAX || !is_same_user(&control) {
+            if self.controls >= self.controls_max || !is_same_user(&control) {
                 continue;
             }
             let index = self.place();
@@ -178,8 +188,8 @@ impl Pump {
         for _ in 0..PUMP_HANDOVERS_MAX {
             let Some(Entry::Control(control)) = self.entries.get(index) else { return };
             match handover::receive(control) {
-                Ok(Some(handover)) if self.connections < PUMP_CONNECTIONS_MAX => {
-                    // A connection that cannot be carried is reset.
+                Ok(Some(handover)) if self.connections < self.connections_max => {
+                    // A connection that cannot be carried is reset, by its close.
                     if let Ok(connection) = Connection::new(handover, &self.config) {
                         self.begin(connection);
                     }

@@ -3,13 +3,14 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv};
 
 use super::names::SocketNames;
+use super::tcp_close::{end_on_close, reset_on_close};
 use crate::limits::{PUMP_CONNECT_MAX, PUMP_HELLO_WAIT};
 use crate::wire::{WireConfig, WireStream, is_request};
 
@@ -138,13 +139,16 @@ impl FarEnd {
     pub(super) fn abort(self) {
         match self {
             Self::Wire(stream) | Self::Asking { stream, .. } => stream.abort(),
-            Self::Unknown { tcp, .. } | Self::Plain { tcp, .. } | Self::Dialling { tcp, .. } => reset(&tcp),
-            Self::Failed => {}
+            // Their close resets.
+            Self::Unknown { .. } | Self::Plain { .. } | Self::Dialling { .. } | Self::Failed => {}
         }
     }
 
     /// Closes the connection; everything that was written is with the kernel.
     pub(super) fn close(self) {
+        if let Some(socket) = self.socket() {
+            end_on_close(socket);
+        }
         match self {
             // The peer's credits may still be on their way, and no other thread waits for them.
             Self::Wire(stream) if stream.is_drop_slow() => {
@@ -164,11 +168,6 @@ impl FarEnd {
             Self::Failed => None,
         }
     }
-}
-
-fn reset(tcp: &TcpStream) {
-    // A failure means that the socket has none to reset.
-    let _ = sockopt::set_socket_linger(tcp, Some(Duration::ZERO));
 }
 
 /// Looks at the first bytes of an accepted connection without taking them.
@@ -218,6 +217,7 @@ fn dial(names: &SocketNames) -> io::Result<TcpStream> {
     let family = if names.peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    reset_on_close(&socket)?;
     let mut from = names.own;
     from.set_port(0);
     rustix::net::bind(&socket, &from)?;

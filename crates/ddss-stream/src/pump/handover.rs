@@ -13,6 +13,7 @@ use rustix::net::{
 };
 
 use super::names::SocketNames;
+use super::tcp_close::reset_on_close;
 use crate::limits::{PUMP_SEND_BUFFER_BYTES, PUMP_SEND_BUFFER_MIN};
 use crate::sys::{Descriptor, HiddenDescriptor};
 
@@ -81,8 +82,16 @@ impl PumpClient {
             return Err(Errno::NOBUFS);
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        rustix::net::sendmsg(self.control, &[IoSlice::new(&message)], &mut attached, flags)?;
-        Ok(programs)
+        let linger = sockopt::socket_linger(socket)?;
+        // Also on the way to the pump: if the pump dies, the kernel closes what waits for it.
+        reset_on_close(socket)?;
+        match rustix::net::sendmsg(self.control, &[IoSlice::new(&message)], &mut attached, flags) {
+            Ok(_) => Ok(programs),
+            Err(error) => {
+                sockopt::set_socket_linger(socket, linger)?;
+                Err(error)
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! The program's descriptor is one end of a Unix socket pair, so that the kernel answers `fork`, `exec`, `dup`, `epoll` and a sent
 //! descriptor; the state of the wire stays in one process. The pump always leaves one byte unread in its end: if it dies at any moment,
-//! the kernel resets the program's end, and the program never takes a cut for the end of the stream.
+//! the kernel resets the program's end, and the program never takes a cut for the end of the stream. Its TCP socket resets the peer then.
 
 mod buffer;
 mod connection;
@@ -15,6 +15,9 @@ mod far_end;
 mod handover;
 mod local_end;
 mod names;
+mod tcp_close;
+#[cfg(test)]
+mod tests;
 
 pub use event_loop::Pump;
 pub use handover::PumpClient;

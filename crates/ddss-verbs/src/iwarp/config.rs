@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits::READS_OUTSTANDING_DEFAULT;
+use crate::limits::{MESSAGE_BYTES_DEFAULT, READS_OUTSTANDING_DEFAULT};
 
 /// Revision of the MPA start frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,9 @@ pub struct IwarpConfig {
     pub markers: bool,
     /// Revision of outgoing connection requests. An incoming request is answered in its own revision.
     pub revision: Revision,
+    /// Bytes of the longest message, sent or received: a power of two from 512 to 65,536. A longer one of the peer ends the
+    /// connection, so both sides need the same limit.
+    pub message_bytes_max: usize,
     /// Reads and atomics of a peer that are executed at the same time.
     pub reads_inbound: u16,
     /// Reads and atomics in flight to one peer at the same time; the peer's own limit applies as well.
@@ -48,6 +51,7 @@ impl Default for IwarpConfig {
             crc: true,
             markers: false,
             revision: Revision::Two,
+            message_bytes_max: MESSAGE_BYTES_DEFAULT,
             reads_inbound: READS_OUTSTANDING_DEFAULT,
             reads_outbound: READS_OUTSTANDING_DEFAULT,
             handshake_timeout: Duration::from_secs(2),

@@ -28,7 +28,7 @@ use crate::iwarp::config::IwarpConfig;
 use crate::iwarp::connection::Context;
 use crate::iwarp::peer::Scratch;
 use crate::iwarp::socket;
-use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, SNAPSHOT_BYTES, WORK_BYTES_MAX};
+use crate::limits::{HELLO_BYTES_MAX, PEERS_MAX, SNAPSHOT_BYTES, WORK_BYTES_MAX, is_message_limit};
 use crate::memory::{KeySource, RegionTable};
 use crate::parts::Parts;
 use crate::work::{PostError, PostErrorKind, Work};
@@ -78,8 +78,11 @@ impl Iwarp {
     /// Creates a fabric without peers.
     ///
     /// # Errors
-    /// No epoll descriptor is available.
+    /// No epoll descriptor is available, or the limit of messages is not one.
     pub fn new(config: IwarpConfig) -> io::Result<Self> {
+        if !is_message_limit(config.message_bytes_max) {
+            return Err(message_limit_error(config.message_bytes_max));
+        }
         Ok(Self {
             config: Arc::new(config),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -125,6 +128,12 @@ impl Iwarp {
     }
 }
 
+/// Error of a configuration with a limit of messages that no fabric has.
+fn message_limit_error(bytes: usize) -> io::Error {
+    let why = format!("message_bytes_max of {bytes} is no power of two from 512 to 65536");
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
 impl Fabric for Iwarp {
     fn capabilities(&self) -> Capabilities {
         let snapshot =
@@ -132,7 +141,7 @@ impl Fabric for Iwarp {
         Capabilities {
             name: "iwarp",
             work_bytes_max: WORK_BYTES_MAX,
-            message_bytes_max: MESSAGE_BYTES_MAX,
+            message_bytes_max: self.config.message_bytes_max,
             hello_bytes_max: HELLO_BYTES_MAX,
             reads_outstanding_max: usize::from(self.config.reads_outbound),
             snapshot_bytes: snapshot,

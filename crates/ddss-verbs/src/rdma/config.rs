@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::fabric::AtomicScope;
+use crate::limits::MESSAGE_BYTES_DEFAULT;
 
 /// Format of messages on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -31,6 +32,9 @@ pub struct RdmaConfig {
     pub atomics: AtomicScope,
     /// Message format for peers.
     pub framing: Framing,
+    /// Bytes of the longest message: a power of two from 512 to 65,536, the same on both sides. Each peer has that much locked memory
+    /// for each of 64 to 256 messages in each direction.
+    pub message_bytes_max: usize,
     /// Reads and atomics in flight in each direction of a connection; the adapter's own limit applies as well.
     pub reads_outstanding_max: u8,
     /// Orders the reads of a batch with fences. An adapter may otherwise read memory in another order than requested,
@@ -56,6 +60,7 @@ impl Default for RdmaConfig {
             address: None,
             atomics: AtomicScope::Thread,
             framing: Framing::Ddss,
+            message_bytes_max: MESSAGE_BYTES_DEFAULT,
             reads_outstanding_max: 128,
             fence_reads: None,
             handshake_timeout: Duration::from_secs(5),

@@ -8,14 +8,15 @@ use std::time::Instant;
 use super::adapter_selection::{LISTENER, reads};
 use super::config::Framing;
 use super::fabric::Rdma;
-use super::frame;
+use super::frame::{self, Preamble};
 use super::peer::{Peer, Stage};
-use super::peer_resources::{PeerResources, explain_lock_limit};
+use super::peer_resources::{PeerResources, SlotLayout, explain_lock_limit};
 use crate::events::{CloseReason, Events};
 use crate::fabric::FabricError;
 use crate::id::PeerId;
 use crate::limits::HALF_OPEN_MAX;
 use crate::sys::rdma_core::{CmEventKind, ConnectParameters, ConnectionEvent, Endpoint};
+use crate::terminate_code::TerminateCode;
 
 /// Connections that may wait at a listener.
 const BACKLOG: i32 = 64;
@@ -73,14 +74,14 @@ impl Rdma {
         if hello.len() > self.hello_bytes_max() {
             return Err(FabricError::HelloTooLong(hello.len()));
         }
-        let atomics = self.adapter_atomics();
+        let preamble = self.preamble();
         let in_order = !self.attributes.is_iwarp;
         let theirs = self.asked(id)?.reads;
         let connect_parameters = self.connect_parameters(&[], theirs);
         let channel = Arc::clone(&self.channel);
         let deadline = Instant::now() + self.config.handshake_timeout;
         let peer = self.asked(id)?;
-        let words = if peer.traffic.is_plain { hello.to_vec() } else { frame::preamble(atomics, hello) };
+        let words = if peer.traffic.is_plain { hello.to_vec() } else { preamble.encode(hello) };
         let resources = peer.resources.as_ref().ok_or(FabricError::WrongState(id))?;
         let made = resources.make_queue(&mut peer.endpoint, &channel, in_order);
         let accepted =
@@ -100,9 +101,9 @@ impl Rdma {
     pub(super) fn reject_request(&mut self, id: PeerId, reason: &[u8]) -> Result<(), FabricError> {
         // InfiniBand carries 148 bytes of reason; a longer reason is cut off.
         let reason = &reason[..reason.len().min(148 - frame::PREAMBLE_BYTES)];
-        let atomics = self.adapter_atomics();
+        let preamble = self.preamble();
         let peer = self.asked(id)?;
-        let words = if peer.traffic.is_plain { reason.to_vec() } else { frame::preamble(atomics, reason) };
+        let words = if peer.traffic.is_plain { reason.to_vec() } else { preamble.encode(reason) };
         // If the reject fails, the peer sees the end of the connection.
         let _ = peer.endpoint.reject(&words);
         peer.closing = true;
@@ -119,7 +120,21 @@ impl Rdma {
     fn take_connect_request(&mut self, event: ConnectionEvent, events: &mut Events, now: Instant) {
         let Some(mut endpoint) = event.endpoint else { return };
         let address = endpoint.peer_address();
-        let resources = PeerResources::new(&self.adapter, self.needs_remote_write_sinks(), self.adapter_atomics());
+        let is_iwarp = self.attributes.is_iwarp;
+        let ours = match (self.config.framing, is_iwarp) {
+            (Framing::Plain, _) => None,
+            (Framing::Ddss, true) => frame::parse_preamble(&event.data),
+            // Over InfiniBand the first frame carries the rest; the connecting side compares the limits.
+            (Framing::Ddss, false) => {
+                let hello = frame::parse_request(&event.data, event.flow_control);
+                hello.map(|hello| (Preamble { adapter_atomics: false, ..self.preamble() }, hello))
+            }
+        };
+        if ours.is_some_and(|(theirs, _)| theirs.message_bytes_max != self.config.message_bytes_max) {
+            let _ = endpoint.reject(&self.preamble().encode(b"the limits of messages differ"));
+            return;
+        }
+        let resources = self.new_resources();
         let (Some(id), Some(address), Ok(resources), true) =
             (self.peers.next(), address, resources, self.half_open < HALF_OPEN_MAX && endpoint.is_on(&self.adapter))
         else {
@@ -129,18 +144,11 @@ impl Rdma {
         };
         endpoint.set_token(id.to_bits());
         let _ = endpoint.set_ack_timeout(self.config.ack_timeout);
-        let is_iwarp = self.attributes.is_iwarp;
         let mut peer = Peer::new(id, address, Stage::AwaitAccept, endpoint, self.kind(), now);
-        let ours = match (self.config.framing, is_iwarp) {
-            (Framing::Plain, _) => None,
-            (Framing::Ddss, true) => frame::parse_preamble(&event.data),
-            // Over InfiniBand the first frame carries the rest.
-            (Framing::Ddss, false) => frame::parse_request(&event.data, event.flow_control).map(|hello| (false, hello)),
-        };
         peer.traffic.is_plain = ours.is_none();
         // Without frames only the peer's adapter can change its words.
-        let (atomics, hello) = ours.unwrap_or((self.attributes.has_atomics, &event.data));
-        peer.traffic.adapter_atomics = atomics;
+        peer.traffic.adapter_atomics = ours.map_or(self.attributes.has_atomics, |(theirs, _)| theirs.adapter_atomics);
+        let hello = ours.map_or(&event.data[..], |(_, hello)| hello);
         peer.resources = Some(resources);
         // Over iWARP revision 1 the peer states no read limits.
         let unsaid = is_iwarp && event.reads == (0, 0);
@@ -202,9 +210,9 @@ impl Rdma {
     }
 
     fn ask(&mut self, id: PeerId) -> io::Result<()> {
-        let resources = PeerResources::new(&self.adapter, self.needs_remote_write_sinks(), self.adapter_atomics())?;
+        let resources = self.new_resources()?;
         let connect_parameters = self.connect_parameters(&[], (u8::MAX, u8::MAX));
-        let atomics = self.adapter_atomics();
+        let preamble = self.preamble();
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         resources
             .make_queue(&mut peer.endpoint, &self.channel, !self.attributes.is_iwarp)
@@ -214,15 +222,23 @@ impl Rdma {
         let hello = std::mem::take(&mut peer.hello);
         let (hello, flow_control) = match (peer.traffic.is_plain, self.attributes.is_iwarp) {
             (true, _) => (hello, true),
-            (false, true) => (frame::preamble(atomics, &hello), true),
+            (false, true) => (preamble.encode(&hello), true),
             (false, false) => frame::request(&hello),
         };
         peer.endpoint.connect(ConnectParameters { hello: &hello, flow_control, ..connect_parameters })
     }
 
     fn established(&mut self, id: PeerId, data: &[u8], events: &mut Events, now: Instant) {
+        let message_bytes_max = self.config.message_bytes_max;
         let Some(peer) = self.peers.get_mut(id) else { return };
         let connected = peer.stage == Stage::Connecting;
+        if connected
+            && let Some((theirs, _)) = frame::parse_preamble(data)
+            && theirs.message_bytes_max != message_bytes_max
+        {
+            // Slots and credits of the two sides would not match.
+            return self.start_ending(id, CloseReason::ProtocolViolation(TerminateCode::DDP_TOO_LONG), events, now);
+        }
         peer.stage = Stage::Up;
         peer.deadline = None;
         peer.progress_at = now;
@@ -231,9 +247,9 @@ impl Rdma {
             let ours = frame::parse_preamble(data);
             // A peer that answers without the DDSS header gets plain messages.
             peer.traffic.is_plain |= ours.is_none();
-            let (atomics, words) = ours.unwrap_or((self.attributes.has_atomics, data));
-            peer.traffic.adapter_atomics = atomics;
-            hello = words;
+            peer.traffic.adapter_atomics =
+                ours.map_or(self.attributes.has_atomics, |(theirs, _)| theirs.adapter_atomics);
+            hello = ours.map_or(data, |(_, hello)| hello);
         }
         // Over iWARP the connecting side has to send first, so it does on every adapter.
         peer.traffic.can_send_frames = connected || peer.traffic.is_plain;
@@ -257,8 +273,21 @@ impl Rdma {
         self.start_ending(id, reason, events, now);
     }
 
-    fn kind(&self) -> (bool, bool) {
-        (self.attributes.is_iwarp, self.adapter_atomics())
+    fn kind(&self) -> (SlotLayout, bool, bool) {
+        (self.slot_layout(), self.attributes.is_iwarp, self.adapter_atomics())
+    }
+
+    fn slot_layout(&self) -> SlotLayout {
+        SlotLayout::new(self.config.message_bytes_max)
+    }
+
+    fn new_resources(&self) -> io::Result<PeerResources> {
+        let (sinks, atomics) = (self.needs_remote_write_sinks(), self.adapter_atomics());
+        PeerResources::new(&self.adapter, self.slot_layout(), sinks, atomics)
+    }
+
+    fn preamble(&self) -> Preamble {
+        Preamble { adapter_atomics: self.adapter_atomics(), message_bytes_max: self.config.message_bytes_max }
     }
 
     /// Returns true if an iWARP adapter may require write access to read targets, as the standard allows. Soft-iWARP

@@ -21,7 +21,7 @@ use super::send_queue::PendingWork;
 use crate::events::Events;
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window};
 use crate::id::{PeerId, RegionId};
-use crate::limits::{HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, WORK_BYTES_MAX};
+use crate::limits::{HELLO_BYTES_MAX, WORK_BYTES_MAX, is_message_limit};
 use crate::parts::Parts;
 use crate::sys::rdma_core::{Adapter, AdapterAttributes, Channel, CmEventChannel, Endpoint, PortState};
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
@@ -62,6 +62,9 @@ impl Rdma {
     /// # Errors
     /// There is no such adapter; the message lists the existing ones.
     pub fn new(config: RdmaConfig) -> Result<Self, RdmaError> {
+        if !is_message_limit(config.message_bytes_max) {
+            return Err(RdmaError::MessageLimit(config.message_bytes_max));
+        }
         super::regions::raise_lock_limit();
         let cm_events = CmEventChannel::new()?;
         let adapter = select_adapter(&cm_events, &config)?;
@@ -167,7 +170,7 @@ impl Rdma {
             }
             Work::FetchAdd { remote, add, .. } => atomic(peer, remote, AtomicOp::FetchAdd { add })?,
             Work::Send { tag, message, mode, .. } => {
-                if message.len() > MESSAGE_BYTES_MAX {
+                if message.len() > self.config.message_bytes_max {
                     return Err(PostErrorKind::TooLong);
                 }
                 if peer.traffic.is_plain && mode.invalidate.is_some() {
@@ -246,7 +249,7 @@ impl Fabric for Rdma {
         Capabilities {
             name: "rdma",
             work_bytes_max: self.work_bytes_max(),
-            message_bytes_max: MESSAGE_BYTES_MAX,
+            message_bytes_max: self.config.message_bytes_max,
             hello_bytes_max: self.hello_bytes_max(),
             reads_outstanding_max: usize::from(reads(
                 self.config.reads_outstanding_max,

@@ -17,16 +17,16 @@
 //! first.
 //!
 //! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello, because
-//! InfiniBand's manager pads it. Its request has no room for that: there the 56 bytes are the hello, or, with *flow
+//! InfiniBand's manager pads it. The upper four bits of the flags are the limit of messages: 512 bytes, doubled so often. Its request has no room for that: there the 56 bytes are the hello, or, with *flow
 //! control* set (a bit that is carried and means nothing to the adapter), a shorter hello and its length at the end.
 
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::MESSAGE_BYTES_DEFAULT;
 use crate::terminate_code::TerminateCode;
 
 /// Bytes of the header of a frame.
 pub(super) const HEADER_BYTES: usize = 8;
-/// Bytes of the longest frame, and of a receive slot.
-pub(super) const FRAME_BYTES_MAX: usize = (HEADER_BYTES + MESSAGE_BYTES_MAX).next_multiple_of(64);
+/// Bytes of the longest frame without the bytes of a message.
+pub(super) const HEAD_BYTES_MAX: usize = HEADER_BYTES + 32;
 /// Private data of an InfiniBand request, which is always padded to this length.
 pub(super) const REQUEST_BYTES: usize = 56;
 /// Bytes of the preamble of a hello.
@@ -37,6 +37,8 @@ const VERSION: u8 = 1;
 const SOLICITED: u8 = 1;
 const INVALIDATES: u8 = 2;
 const ADAPTER_ATOMICS: u8 = 4;
+/// Bits of the flags of a preamble below the limit of messages.
+const LIMIT_SHIFT: u8 = 4;
 
 /// Operation of an atomic on a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,18 +63,25 @@ impl Frame<'_> {
         !matches!(self, Frame::Credits { .. })
     }
 
-    /// Encodes the frame; returns its length.
-    pub(super) fn encode(&self, credits: u16, out: &mut [u8; FRAME_BYTES_MAX]) -> usize {
+    /// Returns the bytes of a message, which stand behind the rest of the frame.
+    pub(super) fn payload(&self) -> &[u8] {
+        match self {
+            Frame::Message { bytes, .. } => bytes,
+            _ => &[],
+        }
+    }
+
+    /// Encodes the frame without its [payload](Self::payload); returns its length.
+    pub(super) fn encode(&self, credits: u16, out: &mut [u8; HEAD_BYTES_MAX]) -> usize {
         let (mut flags, mut key) = (0, 0_u32);
         let body = &mut out[HEADER_BYTES..];
         let (kind, bytes) = match *self {
-            Frame::Message { bytes, solicited, invalidate } => {
+            Frame::Message { solicited, invalidate, .. } => {
                 flags |= if solicited { SOLICITED } else { 0 };
                 if let Some(window) = invalidate {
                     (flags, key) = (flags | INVALIDATES, window);
                 }
-                body[..bytes.len()].copy_from_slice(bytes);
-                (1, bytes.len())
+                (1, 0)
             }
             Frame::Immediate { data, solicited } => {
                 flags |= if solicited { SOLICITED } else { 0 };
@@ -115,8 +124,8 @@ impl Frame<'_> {
     }
 }
 
-/// Decodes a frame and its credits. `None` if it is malformed.
-pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
+/// Decodes a frame and its credits. `None` if it is malformed, or its message has more than `message_bytes_max` bytes.
+pub(super) fn decode(bytes: &[u8], message_bytes_max: usize) -> Option<(Frame<'_>, u16)> {
     let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let [kind, flags, credits @ .., k0, k1, k2, k3] = *header;
     let (credits, key) = (u16::from_le_bytes(credits), u32::from_le_bytes([k0, k1, k2, k3]));
@@ -124,7 +133,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
     let word = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_le_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let frame = match (kind, body.len()) {
-        (1, 0..=MESSAGE_BYTES_MAX) => {
+        (1, length) if length <= message_bytes_max => {
             Frame::Message { bytes: body, solicited, invalidate: (flags & INVALIDATES != 0).then_some(key) }
         }
         (2, 8) => Frame::Immediate { data: body.try_into().ok()?, solicited },
@@ -149,12 +158,24 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Frame<'_>, u16)> {
     Some((frame, credits))
 }
 
-/// Builds the private data of a connection, with a hello.
-pub(super) fn preamble(adapter_atomics: bool, hello: &[u8]) -> Vec<u8> {
-    let bytes = u8::try_from(hello.len()).expect("the caller checks the length of a hello");
-    let mut out = vec![MAGIC, VERSION, u8::from(adapter_atomics), bytes];
-    out.extend_from_slice(hello);
-    out
+/// Facts that a side states while it connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Preamble {
+    /// The side leaves atomics on its words to its adapter.
+    pub(super) adapter_atomics: bool,
+    /// Bytes of the longest message: a limit that a fabric can have.
+    pub(super) message_bytes_max: usize,
+}
+
+impl Preamble {
+    /// Builds the private data of a connection, with a hello.
+    pub(super) fn encode(self, hello: &[u8]) -> Vec<u8> {
+        let bytes = u8::try_from(hello.len()).expect("the caller checks the length of a hello");
+        let doublings = (self.message_bytes_max / MESSAGE_BYTES_DEFAULT).ilog2() as u8;
+        let mut out = vec![MAGIC, VERSION, u8::from(self.adapter_atomics) | doublings << LIMIT_SHIFT, bytes];
+        out.extend_from_slice(hello);
+        out
+    }
 }
 
 /// Builds the private data of a request over InfiniBand; returns whether its flow control bit is set.
@@ -178,12 +199,13 @@ pub(super) fn parse_request(data: &[u8], flow_control: bool) -> Option<&[u8]> {
     }
 }
 
-/// Extracts the hello from DDSS private data, and whether that side leaves atomics to its adapter. `None` for foreign
-/// private data.
-pub(super) fn parse_preamble(data: &[u8]) -> Option<(bool, &[u8])> {
+/// Extracts the preamble and the hello from DDSS private data. `None` for foreign private data.
+pub(super) fn parse_preamble(data: &[u8]) -> Option<(Preamble, &[u8])> {
     let ([magic, version, flags, bytes], rest) = data.split_first_chunk::<PREAMBLE_BYTES>()?;
     let hello = rest.get(..usize::from(*bytes))?;
-    (*magic == MAGIC && *version == VERSION).then_some((flags & 1 != 0, hello))
+    let message_bytes_max = MESSAGE_BYTES_DEFAULT << (flags >> LIMIT_SHIFT);
+    (*magic == MAGIC && *version == VERSION)
+        .then_some((Preamble { adapter_atomics: flags & 1 != 0, message_bytes_max }, hello))
 }
 
 #[cfg(test)]
@@ -193,7 +215,7 @@ mod tests {
     #[test]
     fn frames_survive_encoding() {
         // If this failed, two nodes would misunderstand each other.
-        let long = [7; MESSAGE_BYTES_MAX];
+        let long = [7; MESSAGE_BYTES_DEFAULT];
         let change = AtomicOp::CompareSwap { compare: u64::MAX, swap: 3 };
         for frame in [
             Frame::Message { bytes: &long, solicited: true, invalidate: Some(0xfeed_f00d) },
@@ -206,11 +228,14 @@ mod tests {
             Frame::Credits { adapter_atomics: true },
             Frame::Credits { adapter_atomics: false },
         ] {
-            let mut out = [0xaa; FRAME_BYTES_MAX];
-            let bytes = frame.encode(513, &mut out);
-            assert_eq!(decode(&out[..bytes]), Some((frame, 513)));
+            let mut head = [0xaa; HEAD_BYTES_MAX];
+            let bytes = frame.encode(513, &mut head);
+            let out = [&head[..bytes], frame.payload()].concat();
+            assert_eq!(decode(&out, MESSAGE_BYTES_DEFAULT), Some((frame, 513)));
+            let is_long = frame.payload().len() == MESSAGE_BYTES_DEFAULT;
+            assert_eq!(decode(&out, MESSAGE_BYTES_DEFAULT - 1).is_none(), is_long, "one byte more than the limit");
             for cut in 0..HEADER_BYTES {
-                assert_eq!(decode(&out[..cut]), None);
+                assert_eq!(decode(&out[..cut], MESSAGE_BYTES_DEFAULT), None);
             }
         }
     }
@@ -218,20 +243,22 @@ mod tests {
     #[test]
     fn malformed_frames_are_rejected() {
         // If this failed, a faulty peer could make this node read outside the frame, or act on garbage.
-        let mut out = [0; FRAME_BYTES_MAX];
+        let mut out = [0; HEADER_BYTES + 2 * MESSAGE_BYTES_DEFAULT];
         for kind in 0..=255 {
-            for bytes in 0..FRAME_BYTES_MAX {
+            for bytes in 0..out.len() {
                 out[0] = kind;
-                if decode(&out[..bytes]).is_some() {
+                if decode(&out[..bytes], MESSAGE_BYTES_DEFAULT).is_some() {
                     assert!((1..=5).contains(&kind), "kind {kind} with {bytes} bytes");
+                    assert!(bytes <= HEADER_BYTES + MESSAGE_BYTES_DEFAULT, "kind {kind} with {bytes} bytes");
                 }
             }
         }
+        let mut out = [0; HEAD_BYTES_MAX];
         let change = AtomicOp::FetchAdd { add: 1 };
         let bytes = Frame::Atomic { ticket: 1, key: 1, address: 8, change }.encode(0, &mut out);
         out[HEADER_BYTES + 4] = 9;
-        assert_eq!(decode(&out[..bytes]), None, "an unknown operation");
-        assert_eq!(decode(&out[..bytes - 1]), None);
+        assert_eq!(decode(&out[..bytes], MESSAGE_BYTES_DEFAULT), None, "an unknown operation");
+        assert_eq!(decode(&out[..bytes - 1], MESSAGE_BYTES_DEFAULT), None);
     }
 
     #[test]
@@ -250,10 +277,13 @@ mod tests {
     #[test]
     fn hello_survives_padding_and_foreign_data_is_rejected() {
         // If this failed, a node would read zeros behind a hello, or accept foreign private data.
-        let mut data = preamble(true, b"hello");
+        let short = Preamble { adapter_atomics: true, message_bytes_max: MESSAGE_BYTES_DEFAULT };
+        let mut data = short.encode(b"hello");
+        assert_eq!(data[2], 1, "the limit of every node before there were others");
         data.resize(56, 0);
-        assert_eq!(parse_preamble(&data), Some((true, &b"hello"[..])));
-        assert_eq!(parse_preamble(&preamble(false, b"")), Some((false, &b""[..])));
+        assert_eq!(parse_preamble(&data), Some((short, &b"hello"[..])));
+        let long = Preamble { adapter_atomics: false, message_bytes_max: 64 << 10 };
+        assert_eq!(parse_preamble(&long.encode(b"")), Some((long, &b""[..])));
         for foreign in [&b""[..], b"DDSSpeer", &[0xdd, 1, 0], &[0xdd, 1, 0, 9, 1], &[0xdd, 2, 0, 0]] {
             assert_eq!(parse_preamble(foreign), None);
         }

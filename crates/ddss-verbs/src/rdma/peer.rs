@@ -11,11 +11,10 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::frame::{self, Frame};
-use super::peer_resources::PeerResources;
+use super::peer_resources::{PeerResources, SlotLayout};
 use super::send_queue::SendQueue;
 use crate::events::{CloseReason, Events};
 use crate::id::PeerId;
-use crate::limits::MESSAGE_BYTES_MAX;
 use crate::sys::rdma_core::{Endpoint, FailureCause, FinishedWork, ReceivedMessage};
 use crate::terminate_code::TerminateCode;
 
@@ -66,13 +65,13 @@ pub(super) struct Scratch {
 }
 
 impl Peer {
-    /// Creates a peer. `kind`: the adapter uses iWARP, and the adapter executes atomics on local words.
+    /// Creates a peer. `kind`: the layout of its messages, whether the adapter uses iWARP, and whether it executes atomics on local words.
     pub(super) fn new(
         id: PeerId,
         address: SocketAddr,
         stage: Stage,
         endpoint: Endpoint,
-        kind: (bool, bool),
+        kind: (SlotLayout, bool, bool),
         now: Instant,
     ) -> Self {
         Self {
@@ -81,14 +80,14 @@ impl Peer {
             stage,
             endpoint,
             resources: None,
-            traffic: SendQueue::new(id, kind.1),
+            traffic: SendQueue::new(id, kind.0, kind.2),
             hello: Vec::new(),
             reads: (0, 0),
             deadline: None,
             progress_at: now,
             violation: None,
             closing: false,
-            is_iwarp: kind.0,
+            is_iwarp: kind.1,
         }
     }
 
@@ -165,13 +164,13 @@ impl Peer {
             queue.copy_out(scratch.received[index], &mut scratch.bytes);
             self.traffic.can_send_frames = true;
             if self.traffic.is_plain {
-                if scratch.bytes.len() > MESSAGE_BYTES_MAX {
+                if scratch.bytes.len() > self.traffic.message_bytes_max() {
                     return Some(TerminateCode::DDP_TOO_LONG);
                 }
                 events.push_message(self.id, &scratch.bytes, false, None);
                 continue;
             }
-            let Some((frame, credits)) = frame::decode(&scratch.bytes) else {
+            let Some((frame, credits)) = frame::decode(&scratch.bytes, self.traffic.message_bytes_max()) else {
                 return Some(TerminateCode::RDMAP_OPCODE);
             };
             if frame.costs_credit() {

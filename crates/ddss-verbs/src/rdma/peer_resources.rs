@@ -1,11 +1,13 @@
 //! Adapter resources of one peer: its protection domain, the memory of its messages, its windows, and the memory of
 //! transfers to and from it.
 
+mod slot_layout;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{AtomicOp, FRAME_BYTES_MAX};
+use super::frame::AtomicOp;
 use super::regions::Regions;
 use crate::fabric::{FabricError, Rights, Window};
 use crate::id::RegionId;
@@ -14,18 +16,10 @@ use crate::sys::Mapping;
 use crate::sys::rdma_core::{Access, Adapter, Channel, Completions, Domain, Endpoint, QueueDepths, Registered};
 use crate::terminate_code::TerminateCode;
 
-/// Operations of one connection in the adapter's queue.
-pub(super) const SENDS: usize = 256;
-/// Messages that a peer may send before it receives credits again.
-pub(super) const RECEIVES: usize = 256;
-/// Spare slots for frames that cost no credit.
-const RECEIVES_SPARE: usize = 8;
+pub(super) use slot_layout::SlotLayout;
+
 /// Writes and messages up to this length travel inside the work request.
 const INLINE_BYTES: u32 = 64;
-
-const SENDS_AT: u64 = ((RECEIVES + RECEIVES_SPARE) * FRAME_BYTES_MAX) as u64;
-const WORDS_AT: u64 = SENDS_AT + (SENDS * FRAME_BYTES_MAX) as u64;
-const SLOTS_BYTES: u64 = WORDS_AT + (SENDS * 8) as u64;
 
 /// Part of a region that the peer may access.
 struct OpenWindow {
@@ -39,6 +33,7 @@ pub(super) struct PeerResources {
     windows: HashMap<u32, OpenWindow>,
     /// Registrations by region index.
     local: Vec<Option<(RegionId, Arc<Registered>)>>,
+    layout: SlotLayout,
     slots: Arc<Registered>,
     domain: Arc<Domain>,
     /// True if the adapter writes read responses with remote access rights, which an iWARP adapter may require.
@@ -47,13 +42,19 @@ pub(super) struct PeerResources {
 }
 
 impl PeerResources {
-    pub(super) fn new(adapter: &Adapter, needs_remote_write_sinks: bool, adapter_atomics: bool) -> io::Result<Self> {
+    pub(super) fn new(
+        adapter: &Adapter,
+        layout: SlotLayout,
+        needs_remote_write_sinks: bool,
+        adapter_atomics: bool,
+    ) -> io::Result<Self> {
         let domain = Domain::new(adapter)?;
-        let memory = Arc::new(Mapping::private(SLOTS_BYTES as usize)?);
-        let slots = domain.register(&memory, 0, SLOTS_BYTES, Access { local_write: true, ..Access::default() })?;
+        let memory = Arc::new(Mapping::private(layout.bytes() as usize)?);
+        let slots = domain.register(&memory, 0, layout.bytes(), Access { local_write: true, ..Access::default() })?;
         Ok(Self {
             windows: HashMap::new(),
             local: Vec::new(),
+            layout,
             slots,
             domain,
             needs_remote_write_sinks,
@@ -63,25 +64,21 @@ impl PeerResources {
 
     /// Creates the queue pair of the peer and posts its receive slots.
     pub(super) fn make_queue(&self, endpoint: &mut Endpoint, channel: &Arc<Channel>, in_order: bool) -> io::Result<()> {
-        let receives = (RECEIVES + RECEIVES_SPARE) as u32;
-        let depths = QueueDepths {
-            sends: SENDS as u32,
-            receives,
-            receive_bytes: FRAME_BYTES_MAX as u32,
-            inline_bytes: INLINE_BYTES,
-        };
-        let completions = Completions::new(channel, SENDS as u32 + receives)?;
+        let (sends, receives) = (self.layout.count() as u32, self.layout.receives() as u32);
+        let receive_bytes = self.layout.frame_bytes() as u32;
+        let depths = QueueDepths { sends, receives, receive_bytes, inline_bytes: INLINE_BYTES };
+        let completions = Completions::new(channel, sends + receives)?;
         endpoint.make_queue(&self.domain, completions, depths, Arc::clone(&self.slots), in_order)
     }
 
     /// Returns the memory of an outgoing message.
     pub(super) fn send_slot(&self, token: usize) -> (&Arc<Registered>, u64) {
-        (&self.slots, SENDS_AT + (token * FRAME_BYTES_MAX) as u64)
+        (&self.slots, self.layout.send_slot(token))
     }
 
     /// Returns the memory for the result of an atomic.
     pub(super) fn word_slot(&self, token: usize) -> (Arc<Registered>, u64) {
-        (Arc::clone(&self.slots), WORDS_AT + (token * 8) as u64)
+        (Arc::clone(&self.slots), self.layout.word_slot(token))
     }
 
     /// Copies bytes to a message's memory.
@@ -94,7 +91,7 @@ impl PeerResources {
     pub(super) fn word(&self, token: usize) -> u64 {
         let (memory, start) = self.slots.memory();
         let mut word = [0; 8];
-        memory.copy_out(start + WORDS_AT as usize + token * 8, &mut word);
+        memory.copy_out(start + self.layout.word_slot(token) as usize, &mut word);
         u64::from_ne_bytes(word)
     }
 
@@ -198,5 +195,3 @@ pub(super) fn explain_lock_limit(error: io::Error) -> io::Error {
         "{error}: the limit on locked memory is {limit}; raise it (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit)"
     ))
 }
-
-const _: () = assert!(RECEIVES <= u16::MAX as usize, "credits are 16 bits on the wire");

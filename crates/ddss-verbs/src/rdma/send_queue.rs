@@ -7,18 +7,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{AtomicOp, FRAME_BYTES_MAX, Frame};
-use super::peer_resources::{PeerResources, RECEIVES, SENDS};
+use super::frame::{AtomicOp, Frame, HEAD_BYTES_MAX};
+use super::peer_resources::{PeerResources, SlotLayout};
 use crate::events::{Events, WorkError};
 use crate::id::PeerId;
-use crate::limits::BACKLOG_MAX;
+use crate::limits::{BACKLOG_MAX, BACKLOG_MESSAGE_BYTES_MAX};
 use crate::sys::rdma_core::{FailureCause, FinishedWork, Queue, Registered, Request};
 use crate::terminate_code::TerminateCode;
 
 /// Operations reserved for answers and credits.
 const RESERVED: usize = 4;
-/// Credits are returned when this many are due and no other frame carries them.
-const RETURNED_SLOTS_MAX: u32 = RECEIVES as u32 / 2;
 
 /// Queued work with its resources.
 pub(super) enum PendingWork {
@@ -27,6 +25,15 @@ pub(super) enum PendingWork {
     Message { bytes: Box<[u8]>, solicited: bool, invalidate: Option<u32> },
     Immediate { data: [u8; 8], solicited: bool },
     Atomic { key: u32, address: u64, change: AtomicOp },
+}
+
+impl PendingWork {
+    fn message_bytes(&self) -> usize {
+        match self {
+            PendingWork::Message { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// An operation in the adapter's queue; its index in the table is the token.
@@ -45,9 +52,12 @@ enum PostedWork {
 /// Send queue of one connection.
 pub(super) struct SendQueue {
     id: PeerId,
+    layout: SlotLayout,
     ops: Vec<PostedWork>,
     free: Vec<u16>,
     backlog: VecDeque<(u64, PendingWork)>,
+    /// Bytes of its messages.
+    backlog_bytes: usize,
     /// Atomics that the home's thread has not answered.
     asked: VecDeque<(u32, u64)>,
     next_ticket: u32,
@@ -74,17 +84,19 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    pub(super) fn new(id: PeerId, local_adapter_atomics: bool) -> Self {
+    pub(super) fn new(id: PeerId, layout: SlotLayout, local_adapter_atomics: bool) -> Self {
         Self {
             id,
-            ops: vec![PostedWork::Ours; SENDS],
-            free: (0..SENDS as u16).rev().collect(),
+            layout,
+            ops: vec![PostedWork::Ours; layout.count()],
+            free: (0..layout.count() as u16).rev().collect(),
             backlog: VecDeque::new(),
+            backlog_bytes: 0,
             asked: VecDeque::new(),
             next_ticket: 0,
             answers: VecDeque::new(),
             reads: 0,
-            credits: RECEIVES as u32,
+            credits: layout.count() as u32,
             returned_slots: 0,
             is_plain: false,
             local_adapter_atomics,
@@ -103,11 +115,11 @@ impl SendQueue {
 
     /// Returns true if operations wait for the peer.
     pub(super) fn is_waiting(&self) -> bool {
-        self.free.len() < SENDS || !self.backlog.is_empty() || !self.asked.is_empty()
+        self.free.len() < self.ops.len() || !self.backlog.is_empty() || !self.asked.is_empty()
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.backlog.len() >= BACKLOG_MAX
+        self.backlog.len() >= BACKLOG_MAX || self.backlog_bytes >= BACKLOG_MESSAGE_BYTES_MAX
     }
 
     /// Returns true if no queued work is ahead of new work.
@@ -116,6 +128,7 @@ impl SendQueue {
     }
 
     pub(super) fn enqueue(&mut self, tag: u64, step: PendingWork) {
+        self.backlog_bytes += step.message_bytes();
         self.backlog.push_back((tag, step));
     }
 
@@ -197,12 +210,13 @@ impl SendQueue {
                 (bytes.len(), *solicited)
             }
             framed => {
-                let mut out = [0; FRAME_BYTES_MAX];
-                let bytes = framed.encode(std::mem::take(&mut self.returned_slots) as u16, &mut out);
-                resources.fill(offset, &out[..bytes]);
+                let mut head = [0; HEAD_BYTES_MAX];
+                let bytes = framed.encode(std::mem::take(&mut self.returned_slots) as u16, &mut head);
+                resources.fill(offset, &head[..bytes]);
+                resources.fill(offset + bytes as u64, framed.payload());
                 self.credits -= u32::from(framed.costs_credit());
                 (
-                    bytes,
+                    bytes + framed.payload().len(),
                     matches!(framed, Frame::Message { solicited: true, .. } | Frame::Immediate { solicited: true, .. }),
                 )
             }
@@ -241,9 +255,10 @@ impl SendQueue {
         }
         while self.backlog.front().is_some_and(|(_, step)| self.can_post(queue, step)) {
             let (tag, step) = self.backlog.pop_front().expect("it was looked at");
+            self.backlog_bytes -= step.message_bytes();
             self.post(queue, resources, tag, step);
         }
-        if self.returned_slots >= RETURNED_SLOTS_MAX && !self.is_plain && self.can_send_frames && queue.room() > 0 {
+        if self.owes_credits() && !self.is_plain && self.can_send_frames && queue.room() > 0 {
             self.give_credits(queue, resources);
         }
         queue.ring(completions)
@@ -251,7 +266,17 @@ impl SendQueue {
 
     /// Returns true if [`flush`](Self::flush) could post anything.
     pub(super) fn has_more(&self) -> bool {
-        !self.backlog.is_empty() || !self.answers.is_empty() || self.returned_slots >= RETURNED_SLOTS_MAX
+        !self.backlog.is_empty() || !self.answers.is_empty() || self.owes_credits()
+    }
+
+    /// Returns true if so many credits are due that they are returned even if no other frame carries them.
+    fn owes_credits(&self) -> bool {
+        self.returned_slots >= self.layout.count() as u32 / 2
+    }
+
+    /// Returns the bytes of the longest message.
+    pub(super) fn message_bytes_max(&self) -> usize {
+        self.layout.message_bytes_max()
     }
 
     /// Counts a receive slot that was posted again.
@@ -263,13 +288,13 @@ impl SendQueue {
     pub(super) fn credit(&mut self, more: u16) -> bool {
         self.credits += u32::from(more);
         self.progressed |= more > 0;
-        self.credits <= RECEIVES as u32
+        self.credits <= self.layout.count() as u32
     }
 
     /// Queues the result of a peer's atomic. False if the peer has too many in flight.
     pub(super) fn answer(&mut self, ticket: u32, result: Result<u64, TerminateCode>) -> bool {
         self.answers.push_back((ticket, result));
-        self.answers.len() <= RECEIVES
+        self.answers.len() <= self.layout.count()
     }
 
     /// Completes the atomic that the peer answered. False if the answer is out of order.
@@ -342,6 +367,7 @@ impl SendQueue {
 
     /// Completes the work that was never posted to the adapter.
     pub(super) fn drop_backlog(&mut self, events: &mut Events) {
+        self.backlog_bytes = 0;
         for (tag, _) in self.backlog.drain(..) {
             events.push_done(self.id, tag, Err(WorkError::NotExecuted));
         }

@@ -8,12 +8,12 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::peer::{Context, Peer, Pending, Stage, draw_piece_bytes};
-use super::state::{Packet, SharedState, State};
+use super::state::{Packet, SharedState, SimConfig, State};
 use crate::events::{CloseReason, Events, WorkError};
 use crate::fabric::{AtomicScope, Capabilities, Fabric, FabricError, Rights, Trust, Window};
 use crate::id::{PeerId, RegionId};
 use crate::iwarp::AtomicKind;
-use crate::limits::{BACKLOG_MAX, HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, PEERS_MAX, WORK_BYTES_MAX};
+use crate::limits::{BACKLOG_MAX, HELLO_BYTES_MAX, PEERS_MAX, WORK_BYTES_MAX};
 use crate::memory::{KeySource, RegionTable, Windows};
 use crate::parts::Parts;
 use crate::work::{LocalRange, PostError, PostErrorKind, RemoteRange, Work};
@@ -134,7 +134,7 @@ impl Peer {
                 self.post_atomic(id, tag, remote, AtomicKind::FetchAdd { add, mask: 0 }, net)?;
             }
             Work::Send { tag, message, mode, .. } => {
-                if message.len() > MESSAGE_BYTES_MAX {
+                if message.len() > net.config.message_bytes_max {
                     return Err(PostErrorKind::TooLong);
                 }
                 self.send(Packet::Send { data: message.to_vec(), mode }, net);
@@ -185,13 +185,14 @@ fn check(local: LocalRange, remote: RemoteRange, memory: &RegionTable) -> Result
 
 impl Fabric for Sim {
     fn capabilities(&self) -> Capabilities {
+        let SimConfig { message_bytes_max, snapshot_bytes, .. } = self.net.lock().config;
         Capabilities {
             name: "sim",
             work_bytes_max: WORK_BYTES_MAX,
-            message_bytes_max: MESSAGE_BYTES_MAX,
+            message_bytes_max,
             hello_bytes_max: HELLO_BYTES_MAX,
             reads_outstanding_max: BACKLOG_MAX,
-            snapshot_bytes: self.net.lock().config.snapshot_bytes,
+            snapshot_bytes,
             has_atomic_words: true,
             atomics: AtomicScope::Thread,
             can_abandon_reads: true,

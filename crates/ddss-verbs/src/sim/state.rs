@@ -10,6 +10,7 @@ use rand_xoshiro::SplitMix64;
 
 use crate::events::CloseReason;
 use crate::iwarp::AtomicKind;
+use crate::limits::{MESSAGE_BYTES_DEFAULT, is_message_limit};
 use crate::terminate_code::TerminateCode;
 use crate::work::SendMode;
 
@@ -25,6 +26,8 @@ pub struct SimConfig {
     pub delay_max: Duration,
     /// Reads up to this length are taken in one go; larger reads are torn into pieces of any size.
     pub snapshot_bytes: u64,
+    /// Bytes of the longest message: a power of two from 512 to 65,536.
+    pub message_bytes_max: usize,
     /// Time after which an unanswered connection request fails.
     pub handshake_timeout: Duration,
 }
@@ -36,6 +39,7 @@ impl Default for SimConfig {
             delay_min: Duration::from_micros(2),
             delay_max: Duration::from_micros(50),
             snapshot_bytes: 4096,
+            message_bytes_max: MESSAGE_BYTES_DEFAULT,
             handshake_timeout: Duration::from_secs(2),
         }
     }
@@ -94,6 +98,7 @@ pub(super) struct SharedState(Arc<Mutex<State>>);
 
 impl SharedState {
     pub(super) fn new(config: SimConfig) -> Self {
+        assert!(is_message_limit(config.message_bytes_max), "message_bytes_max of {}", config.message_bytes_max);
         Self(Arc::new(Mutex::new(State::new(config))))
     }
 

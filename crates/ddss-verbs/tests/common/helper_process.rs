@@ -39,6 +39,18 @@ impl HelperProcess {
         assert!(self.lines.by_ref().map(Result::unwrap).any(|line| line.contains(word)), "it ended without: {word}");
     }
 
+    /// Returns what stands behind these words, in the first line that has them.
+    pub(crate) fn wait_for_rest_of_line(&mut self, words: &str) -> String {
+        let rest = |line: String| line.split_once(words).map(|(_, rest)| rest.to_owned());
+        self.lines.by_ref().map(Result::unwrap).find_map(rest).unwrap_or_else(|| panic!("it ended without: {words}"))
+    }
+
+    /// Kills the process, and waits for its end.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
     /// Stops the process and waits until the kernel reports that. An alarm resumes it after a while, so that a test
     /// that blocks on it fails.
     pub(crate) fn stop(&mut self) {

@@ -11,8 +11,13 @@ pub(crate) struct Simulated(pub(crate) SimNet);
 
 impl Simulated {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with(seed, |_| {})
+    }
+
+    pub(crate) fn with(seed: u64, change: impl FnOnce(&mut SimConfig)) -> Self {
         let mut config = SimConfig::default();
         config.seed = seed;
+        change(&mut config);
         Self(SimNet::new(config))
     }
 }

@@ -23,6 +23,15 @@ all_tests!(
         config.reads_outbound = 3;
     })
 );
+all_tests!(long_messages, Loopback::new(|config| config.message_bytes_max = 8 << 10));
+all_tests!(
+    longest_messages_with_markers,
+    Loopback::new(|config| {
+        config.markers = true;
+        config.message_bytes_max = 64 << 10;
+    })
+);
 
 all_tests!(sim, Simulated::new(1));
+all_tests!(sim_long_messages, Simulated::with(2, |config| config.message_bytes_max = 64 << 10));
 all_tests!(sim_other_seed, Simulated::new(4711));

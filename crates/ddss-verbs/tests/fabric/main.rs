@@ -12,6 +12,8 @@ mod conformance;
 mod endpoint;
 mod exclusive_memory;
 mod many_connections;
+mod message_limits;
+mod process_streams;
 mod simulated_network;
 mod sleep_wakeup;
 mod zero_copy;

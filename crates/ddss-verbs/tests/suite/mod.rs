@@ -51,6 +51,7 @@ mod access_rights;
 pub(crate) mod endpoint;
 mod limits;
 mod messages;
+pub(crate) mod process_streams;
 mod stopped_client;
 mod streams;
 mod termination;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::start_error::StartError;
 
 // A fabric has limits of its own, and has to carry all that the engine may send.
-const _: () = assert!(core_limits::MESSAGE_BYTES_MAX <= fabric_limits::MESSAGE_BYTES_MAX);
+const _: () = assert!(core_limits::MESSAGE_BYTES_MAX <= fabric_limits::MESSAGE_BYTES_DEFAULT);
 const _: () = assert!(core_limits::HELLO_BYTES_MAX <= fabric_limits::HELLO_BYTES_MAX);
 const _: () = assert!(core_limits::TRANSFER_BYTES_MAX as u64 <= fabric_limits::WORK_BYTES_MAX);
 // While two nodes settle on one of two connections, each has both.

@@ -21,14 +21,14 @@ const ANSWER_BYTES: usize = 20 * LEFT_BYTES;
 const KILLS: usize = 5;
 
 /// A pump and a file of rules, for programs that the test starts.
-struct Wire {
+pub(super) struct Wire {
     folder: TempDir,
-    pump: Killed,
+    pub(super) pump: Killed,
     name: String,
 }
 
 impl Wire {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("rules"), RULES).unwrap();
         let mut command = Command::new(binary("ddss").unwrap());
@@ -42,7 +42,7 @@ impl Wire {
         self.folder.path().join("rules")
     }
 
-    fn put_on(&self, command: &mut Command) {
+    pub(super) fn put_on(&self, command: &mut Command) {
         command.env("LD_PRELOAD", preload_library().unwrap()).env("DDSS_STREAMS_PUMP", &self.name);
         command.env("DDSS_STREAMS_RULES", self.rules());
     }

@@ -2,7 +2,7 @@
 
 use super::values::{gain, orders};
 use super::{panels, values};
-use crate::report::picture::{Panel, PaperValue, Picture};
+use crate::report::picture::{Panel, Paper, PaperValue, Picture};
 use crate::report::rows::Rows;
 
 const COMMAND: &str = "cargo bench -p ddss-benches --bench apps -- --csv apps.csv";
@@ -47,6 +47,7 @@ fn figure(
         return Picture::missing(id, number, title, COMMAND);
     }
     Picture {
+        paper: Paper::Ddss,
         id: id.to_owned(),
         number: number.to_owned(),
         title: title.to_owned(),

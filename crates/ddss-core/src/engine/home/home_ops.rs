@@ -9,6 +9,7 @@ use crate::engine::replication::forward::SegmentChange;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::engine::state::pending::PendingAtomic;
+use crate::engine::state::replication::RowCommit;
 use crate::engine::state::segments::Segment;
 use crate::model::coherence::LockDependency;
 use crate::model::segment::{Access, Header, Principal};
@@ -140,21 +141,14 @@ impl Home<'_> {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
             PendingOp::Put { parts, source, conditions } => {
                 self.check_conditions(now, id, requester, conditions)?;
-                self.change(now, id, SegmentChange { requester, parts, source, word: 0, deadline_us })?;
+                self.change(now, id, SegmentChange { requester, parts, source, row: None, word: 0, deadline_us })?;
             }
             PendingOp::Atomic { offset, change, token } => {
                 self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
                 let segment = self.segments.get_mut(id)?;
                 segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
-                self.pending_atomics.push_back(PendingAtomic {
-                    now,
-                    segment: id,
-                    requester,
-                    offset,
-                    change,
-                    deadline_us,
-                });
+                self.pending_atomics.push_back(PendingAtomic { now, segment: id, offset, change, waiter });
                 self.output.push(Action::ReadWord { at });
             }
             PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
@@ -219,7 +213,7 @@ impl Home<'_> {
         &mut self,
         now: Now,
         id: SegmentId,
-        parts: RangeSet,
+        what: (RangeSet, Option<RowCommit>),
         source: CommitSource,
     ) -> Result<(Version, Timestamp), Failure> {
         let segment = self.segments.get(id)?;
@@ -232,7 +226,7 @@ impl Home<'_> {
             version = segment.version();
         }
         self.counters.commits += 1;
-        self.apply(id, parts, source, (version, timestamp))?;
+        self.apply(id, what, source, (version, timestamp))?;
         Ok((version, timestamp))
     }
 
@@ -240,7 +234,7 @@ impl Home<'_> {
     pub(crate) fn apply(
         &mut self,
         id: SegmentId,
-        parts: RangeSet,
+        (parts, row): (RangeSet, Option<RowCommit>),
         source: CommitSource,
         stamp: (Version, Timestamp),
     ) -> Result<(), Failure> {
@@ -253,6 +247,13 @@ impl Home<'_> {
             segment.advance(stamp)
         }
         let at = segment.at;
+        if let Some(RowCommit { place, version: row_version, .. }) = row {
+            // The row first: a daemon that dies between the two has a table that seems older than it is, and is copied
+            // again.
+            self.output.push(Action::CommitRecord { place, parts, source, version: row_version, timestamp });
+            self.output.push(Action::WriteVersion { at, version, timestamp });
+            return Ok(());
+        }
         let history = segment.history_offset(version);
         segment.record_timestamp();
         let (state, bytes) = (Header::committed(version), segment.spec.bytes);
@@ -268,20 +269,34 @@ impl Home<'_> {
         Ok(())
     }
 
+    /// Submits an operation again that was about to run, if a decision about the segment came in between.
+    #[cold]
+    pub(crate) fn submit_again(&mut self, now: Now, id: SegmentId, waiter: Waiter) {
+        if let Err(failure) = self.submit_op(now, id, waiter) {
+            self.free_op_buffers(&waiter.op);
+            self.output.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+
     /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
     pub(crate) fn word_read(&mut self, word: u64) {
         let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
-        let PendingAtomic { now, segment: id, requester, offset, change, deadline_us } = pending;
+        let PendingAtomic { now, segment: id, offset, change, waiter } = pending;
+        let Waiter { requester, deadline_us, .. } = waiter;
         let Ok(segment) = self.segments.get_mut(id) else {
             return self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         };
         segment.lock_queue.end_word_read();
+        if segment.lock_queue.blocks_puts() {
+            self.submit_again(now, id, waiter);
+            return self.serve_lock_queue(now, id);
+        }
         let fields = ReplyFields::of(segment.stamp(), word);
         match change.apply(word) {
             Some(new) => {
                 let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
                 if let Err(failure) =
-                    self.change(now, id, SegmentChange { requester, parts, source, word, deadline_us })
+                    self.change(now, id, SegmentChange { requester, parts, source, row: None, word, deadline_us })
                 {
                     self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
                 }

@@ -10,7 +10,7 @@ use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::role::ProposalKind;
-use crate::engine::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, SyncState};
+use crate::engine::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, RowCommit, SyncState};
 use crate::limits::DEFERRED_UPDATES_MAX;
 use crate::model::segment::{PermissionUpdate, Principal};
 use crate::request::operation::{LockRequest, LockToken};
@@ -22,6 +22,8 @@ pub(crate) struct SegmentChange {
     pub(crate) requester: Requester,
     pub(crate) parts: RangeSet,
     pub(crate) source: CommitSource,
+    /// The row of a table.
+    pub(crate) row: Option<RowCommit>,
     /// Word of the answer besides the version.
     pub(crate) word: u64,
     pub(crate) deadline_us: u64,
@@ -30,7 +32,7 @@ pub(crate) struct SegmentChange {
 impl Home<'_> {
     /// Changes a segment that may have a replica. An error means that nothing happened.
     pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
-        let SegmentChange { requester, parts, source, word, .. } = change;
+        let SegmentChange { requester, parts, source, row, word, .. } = change;
         let replication = self.segments.get(id)?.replication.as_deref();
         if replication.is_some_and(|replication| replication.needs_acknowledgement()) {
             return match self.is_large_change(&change) {
@@ -42,21 +44,43 @@ impl Home<'_> {
         if self.begin_large_commit(now, id, &change)? {
             return Ok(());
         }
-        let (version, timestamp) = self.commit(now, id, parts, source)?;
+        let stamp = self.commit(now, id, (parts, row), source)?;
         if is_replicated {
-            self.note_dirty(now, id, &parts);
+            match row {
+                Some(row) => self.note_dirty_row(now, id, &row),
+                None => self.note_dirty(now, id, &parts),
+            }
         }
         self.output.free_table(&parts);
         if let CommitSource::Pool(at) = source {
             self.free_upload_at(at);
         }
-        self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
-        self.notify_watchers(id, version, timestamp);
+        self.answer_change(Some(requester), id, row, stamp, word);
         Ok(())
     }
 
+    /// Answers the requester of a commit, and the watchers of what it has changed.
+    fn answer_change(
+        &mut self,
+        requester: Option<Requester>,
+        id: SegmentId,
+        row: Option<RowCommit>,
+        (version, timestamp): (Version, Timestamp),
+        word: u64,
+    ) {
+        let is_row = row.is_some();
+        let (row, version) = row.map_or((0, version), |commit| (commit.row, commit.version));
+        if let Some(requester) = requester {
+            self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        }
+        self.notify_watchers_of_row(id, row, version, timestamp);
+        if is_row {
+            self.notify_watchers_of_all_rows(id, row);
+        }
+    }
+
     fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
-        let SegmentChange { requester, parts, source, word, deadline_us } = change;
+        let SegmentChange { requester, parts, source, row, word, deadline_us } = change;
         let segment = self.segments.get(id)?;
         let version = Version(segment.version().0 + 1);
         let Some(replication) = segment.replication.as_deref() else { return Err(Failure::NodeDown) };
@@ -64,7 +88,9 @@ impl Home<'_> {
         let bytes = parts.bytes();
         let (offset, ranges) = match parts {
             RangeSet::One { offset, .. } => (offset, 0),
-            RangeSet::Many { .. } if bytes == 0 => (0, 0),
+            RangeSet::Many { .. } if bytes == 0 => {
+                (row.map_or(0, |commit| commit.row * u64::from(segment.spec.row_bytes)), 0)
+            }
             RangeSet::Many { .. } => (0, self.output.ranges_of(&parts).len() as u8),
         };
         let is_staged = goes_out && (ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX);
@@ -91,7 +117,7 @@ impl Home<'_> {
             self.free_upload_at(upload);
         }
         let place = (bytes > 0).then_some((at, bytes.into()));
-        let what = ForwardKind::Put(parts);
+        let what = ForwardKind::Put(parts, row);
         let forward = PendingForward {
             what,
             requester: Some(requester),
@@ -104,9 +130,19 @@ impl Home<'_> {
         };
         let (staged, number) = ticket.map_or((Message::NOT_STAGED, Message::NOT_STAGED), |t| (t.at, t.number()));
         let epoch = self.begin_forward(now, id, forward);
-        let segment = id;
-        let message =
-            Message::Forward { segment, epoch, version, timestamp, offset, length: bytes, staged, number, ranges };
+        let (segment, length, row_version) = (id, bytes, row.map_or(Version(0), |row| row.version));
+        let message = Message::Forward {
+            segment,
+            epoch,
+            version,
+            row_version,
+            timestamp,
+            offset,
+            length,
+            staged,
+            number,
+            ranges,
+        };
         if let Some(served_get) = served_get {
             let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
             self.output.push(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
@@ -171,10 +207,21 @@ impl Home<'_> {
 
     fn send_floor(&mut self, node: NodeId, segment: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
         let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
-        let (offset, length, ranges) = (0, 0, 0);
+        let (offset, length, ranges, row_version) = (0, 0, 0, Version(0));
         self.output.send(
             node,
-            Message::Forward { segment, epoch, version, timestamp, offset, length, staged, number, ranges },
+            Message::Forward {
+                segment,
+                epoch,
+                version,
+                row_version,
+                timestamp,
+                offset,
+                length,
+                staged,
+                number,
+                ranges,
+            },
         );
     }
 
@@ -231,16 +278,13 @@ impl Home<'_> {
     fn finish_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) {
         let PendingForward { what, requester, version, timestamp, word, .. } = forward;
         match what {
-            ForwardKind::Put(parts) => {
+            ForwardKind::Put(parts, row) => {
                 let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
-                if self.apply(id, parts, source, (version, timestamp)).is_ok() {
+                if self.apply(id, (parts, row), source, (version, timestamp)).is_ok() {
                     self.counters.commits += 1;
                 }
                 self.output.free_table(&parts);
-                if let Some(requester) = requester {
-                    self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
-                }
-                self.notify_watchers(id, version, timestamp);
+                self.answer_change(requester, id, row, (version, timestamp), word);
             }
             ForwardKind::Grant(lock_request) => {
                 if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
@@ -253,7 +297,7 @@ impl Home<'_> {
             ForwardKind::PutLarge(upload) => self.commit_forwarded(id, &forward, upload),
             ForwardKind::Done => {}
         }
-        if !matches!(what, ForwardKind::Put(_)) || !planted!(self.segments, EarlyAcknowledgement) {
+        if !matches!(what, ForwardKind::Put(..)) || !planted!(self.segments, EarlyAcknowledgement) {
             self.free_place(&forward);
         }
         self.update_lock_gate(now, id);
@@ -280,7 +324,7 @@ impl Home<'_> {
         let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
         self.free_place(&forward);
         match forward.what {
-            ForwardKind::Put(parts) => self.output.free_table(&parts),
+            ForwardKind::Put(parts, _) => self.output.free_table(&parts),
             ForwardKind::PutLarge(upload) => self.abandon_forwarded(now, upload),
             ForwardKind::Grant(_) | ForwardKind::Done => {}
         }

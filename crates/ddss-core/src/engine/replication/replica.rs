@@ -7,8 +7,8 @@ use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
 use crate::engine::ids::BufferId;
 use crate::engine::requester::Requester;
-use crate::engine::state::replication::{ReplicatedSegment, Role};
-use crate::engine::state::segments::Segment;
+use crate::engine::state::replication::{ReplicatedSegment, Role, RowCommit};
+use crate::engine::state::segments::{Segment, check_range};
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::model::segment::{Name, Permissions};
 use crate::model::spec::{Spec, Storage};
@@ -65,14 +65,25 @@ impl Home<'_> {
             Message::Whole { segment, epoch, version, timestamp } => {
                 self.complete_copy(node, segment, epoch, (version, timestamp));
             }
-            Message::Forward { segment: id, epoch, version, timestamp, offset, length, staged, number, ranges } => {
+            Message::Forward {
+                segment: id,
+                epoch,
+                version,
+                row_version,
+                timestamp,
+                offset,
+                length,
+                staged,
+                number,
+                ranges,
+            } => {
                 let sent = ReplicaPiece { id, epoch, number };
                 let table = if ranges == 0 { &[] } else { tail };
                 let Ok(parts) = self.output.ranges_of_message((offset, length), ranges, table) else {
                     return self.output.push(Action::Disconnect { node });
                 };
                 let bytes = if ranges == 0 { tail } else { &[] };
-                self.store_forwarded(now, node, sent, (version, timestamp), parts, (staged, bytes));
+                self.store_forwarded(now, node, sent, (version, timestamp), (parts, row_version), (staged, bytes));
             }
             Message::ForwardPart {
                 segment: id,
@@ -297,7 +308,8 @@ impl Home<'_> {
         let Some(at) = self.replica_for(node, &sent) else { return };
         let RangeSet::One { offset, bytes } = parts else { return };
         let Ok(segment) = self.segments.get(sent.id) else { return };
-        if segment.check_range(offset, bytes).is_err() || bytes as usize > TRANSFER_BYTES_MAX {
+        let is_inside = check_range(segment.spec.replicated_bytes(), offset, bytes).is_ok();
+        if !is_inside || bytes as usize > TRANSFER_BYTES_MAX {
             return self.output.push(Action::Disconnect { node });
         }
         if segment.is_whole() {
@@ -328,7 +340,7 @@ impl Home<'_> {
         node: NodeId,
         sent: ReplicaPiece,
         stamp: (Version, Timestamp),
-        parts: RangeSet,
+        (parts, row_version): (RangeSet, Version),
         (staged, tail): (u64, &[u8]),
     ) {
         let (version, timestamp) = stamp;
@@ -336,12 +348,18 @@ impl Home<'_> {
         if self.replica_for(node, &sent).is_none() {
             return self.output.free_table(&parts);
         }
+        let Ok(row) = self.row_of_forwarded(sent.id, &parts, row_version) else {
+            self.output.free_table(&parts);
+            return self.output.push(Action::Disconnect { node });
+        };
         let ranges = self.output.ranges_of(&parts);
         let Ok(segment) = self.segments.get_mut(sent.id) else { return };
         if ranges.iter().any(|range| segment.check_range(range.offset, range.bytes).is_err()) {
             return self.output.push(Action::Disconnect { node });
         }
-        let (is_next, is_token) = (segment.is_followed_by(stamp), version == segment.version() && parts.bytes() == 0);
+        let is_put = row.is_some() || segment.spec.layout().is_none();
+        let is_next = is_put && segment.is_followed_by(stamp);
+        let is_token = version == segment.version() && parts.bytes() == 0 && row.is_none();
         if !segment.is_whole() || !is_next && !is_token {
             self.output.free_table(&parts);
             return self.refuse_piece(node, &sent, OfferReply::Empty);
@@ -352,9 +370,30 @@ impl Home<'_> {
         if is_next {
             let source = self.source_of(node, staged, tail);
             // The replica exists and the range was checked.
-            let _ = self.apply(sent.id, parts, source, stamp);
+            let _ = self.apply(sent.id, (parts, row), source, stamp);
         }
         self.output.free_table(&parts);
         self.acknowledge(node, &sent, ReplicaAck::Put, stamp);
+    }
+
+    /// Returns the row that a forwarded put of a table changes; `None` for a plain segment, or a token.
+    fn row_of_forwarded(
+        &self,
+        id: SegmentId,
+        parts: &RangeSet,
+        version: Version,
+    ) -> Result<Option<RowCommit>, Failure> {
+        let segment = self.segments.get(id)?;
+        match segment.spec.layout() {
+            Some(layout) if version.0 > 0 => {
+                let of_table = planted!(self.segments, RowVersionOfTable);
+                let version = if of_table { Version(segment.version().0 + 1) } else { version };
+                let row = self.output.row_of(layout, segment.spec.bytes, parts)?;
+                Ok(Some(RowCommit { row, place: layout.record(row).of_segment(segment.at), version }))
+            }
+            Some(_) if parts.bytes() > 0 => Err(Failure::Malformed),
+            None if version.0 > 0 => Err(Failure::Malformed),
+            _ => Ok(None),
+        }
     }
 }

@@ -3,9 +3,12 @@
 
 use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
+use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
-use crate::engine::state::replication::{ResyncProgress, Role, SyncState};
+use crate::engine::state::replication::{ResyncProgress, Role, RowCommit, SyncState};
 use crate::model::segment::Header;
+use crate::model::table::TableLayout;
+use crate::request::ranges::Range;
 use crate::{Message, NodeId, OfferReply, SegmentId};
 
 impl Home<'_> {
@@ -28,7 +31,7 @@ impl Home<'_> {
         replication.node = node;
         replication.retry_us = now.steady_us + replicas.answer_us();
         // Until the replica has answered, every change may have to be sent again.
-        let copying = ResyncProgress::of_offer((version, timestamp), spec.bytes);
+        let copying = ResyncProgress::of_offer((version, timestamp), spec.replicated_bytes());
         replication.set_sync(SyncState::Offered(copying));
         let epoch = replication.epoch;
         self.replicas.begin_copy(id);
@@ -84,6 +87,21 @@ impl Home<'_> {
     /// Records a put that was committed during a resync.
     pub(crate) fn note_dirty(&mut self, now: Now, id: SegmentId, parts: &RangeSet) {
         let ranges = self.output.ranges_of(parts);
+        self.note_dirty_ranges(now, id, &ranges);
+    }
+
+    /// Records the put of a row: its record is sent again with state word and timestamp.
+    pub(crate) fn note_dirty_row(&mut self, now: Now, id: SegmentId, commit: &RowCommit) {
+        let Ok(segment) = self.segments.get(id) else { return };
+        if planted!(self.segments, RowNotResent) {
+            return;
+        }
+        let offset = commit.place.header - segment.at - Header::DATA_OFFSET;
+        let bytes = TableLayout::RECORD_HEADER_BYTES as u32 + segment.spec.row_bytes;
+        self.note_dirty_ranges(now, id, &[Range { offset, bytes }]);
+    }
+
+    fn note_dirty_ranges(&mut self, now: Now, id: SegmentId, ranges: &[Range]) {
         let Some(replication) = self.replication_of(id) else { return };
         if let Role::Home(SyncState::Offered(copying) | SyncState::Copying(copying)) = &mut replication.role {
             ranges.iter().for_each(|range| copying.note_put(range));
@@ -99,7 +117,7 @@ impl Home<'_> {
         let is_being_written = self.is_being_written(id);
         loop {
             let Ok(segment) = self.segments.get_mut(id) else { return };
-            let (size, data) = (segment.spec.bytes, segment.at + Header::DATA_OFFSET);
+            let (size, data) = (segment.spec.replicated_bytes(), segment.at + Header::DATA_OFFSET);
             let Some(replication) = segment.replication.as_deref_mut() else { return };
             let (node, epoch) = (replication.node, replication.epoch);
             let Role::Home(SyncState::Copying(copying)) = &mut replication.role else { return };

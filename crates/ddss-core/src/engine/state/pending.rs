@@ -4,7 +4,7 @@ use crate::engine::action::RangeSet;
 use crate::engine::config::Now;
 use crate::engine::ids::{BufferId, StepId};
 use crate::engine::requester::Requester;
-use crate::engine::state::lock_queue::{PendingOp, Watcher};
+use crate::engine::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::engine::state::memory::staging::Ticket;
 use crate::limits::{NODES_MAX, OPERATIONS_MAX, PARKED_OPERATIONS_MAX};
 use crate::model::segment::{Name, Principal};
@@ -179,10 +179,9 @@ pub(crate) struct Pending {
 pub(crate) struct PendingAtomic {
     pub(crate) now: Now,
     pub(crate) segment: SegmentId,
-    pub(crate) requester: Requester,
     pub(crate) offset: u64,
     pub(crate) change: crate::AtomicOp,
-    pub(crate) deadline_us: u64,
+    pub(crate) waiter: Waiter,
 }
 
 /// An operation on a record that waits for the record's version.
@@ -195,6 +194,8 @@ pub(crate) struct PendingRecord {
     /// Place of the record in the pool.
     pub(crate) place: RecordPlace,
     pub(crate) op: RecordOp,
+    /// The operation, if it changes a replicated table: no other may run before the record is read.
+    pub(crate) blocking: Option<Waiter>,
 }
 
 /// Operation on a record.

@@ -20,6 +20,7 @@ use crate::engine::role::RoleAssignment;
 use crate::engine::state::peers::Peers;
 use crate::limits::{RESYNC_DIRTY_MAX, RESYNC_PIECES_MAX};
 use crate::model::segment::{PermissionUpdate, Principal};
+use crate::model::table::RecordPlace;
 use crate::request::listing::{DegradedReason, ReplicationInfo};
 use crate::request::operation::{LockRequest, UploadId};
 use crate::request::ranges::Range;
@@ -413,6 +414,15 @@ impl ReplicatedSegment {
     }
 }
 
+/// Row that a put of a table changes, and the version that it makes of it. The table itself has a version too, which
+/// counts the puts of all its rows while it has or is a replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowCommit {
+    pub(crate) row: u64,
+    pub(crate) place: RecordPlace,
+    pub(crate) version: Version,
+}
+
 /// Operation that waits for the replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingForward {
@@ -433,7 +443,7 @@ pub(crate) struct PendingForward {
 /// Kind of a forwarded operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ForwardKind {
-    Put(RangeSet),
+    Put(RangeSet, Option<RowCommit>),
     PutLarge(ForwardedUpload),
     Grant(LockRequest),
     /// Already committed: an injected bug.

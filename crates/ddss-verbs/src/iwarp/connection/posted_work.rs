@@ -134,4 +134,6 @@ impl Queued {
 pub(super) struct Backlog {
     pub(super) queue: VecDeque<Queued>,
     pub(super) messages: VecDeque<u8>,
+    /// Room for the message that is encoded.
+    pub(super) next_message: Vec<u8>,
 }

@@ -10,7 +10,6 @@ use crate::iwarp::mpa::{self, Frame};
 use crate::iwarp::rdmap::{
     ATOMIC_BYTES, ATOMIC_REPLY_BYTES, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest, Terminate,
 };
-use crate::limits::MESSAGE_BYTES_MAX;
 use crate::terminate_code::TerminateCode;
 
 impl Connection {
@@ -210,7 +209,7 @@ impl Connection {
         if header.offset as usize != self.message.len() {
             return Err(TerminateCode::DDP_OFFSET);
         }
-        if self.message.len() + body.len() > MESSAGE_BYTES_MAX {
+        if self.message.len() + body.len() > self.config.message_bytes_max {
             return Err(TerminateCode::DDP_TOO_LONG);
         }
         if header.offset == 0 {

@@ -7,7 +7,9 @@ use super::{Connection, Stage};
 use crate::iwarp::ddp::{TAGGED_BYTES, Tagged, UNTAGGED_BYTES, Untagged, queue};
 use crate::iwarp::rdmap::{ATOMIC_BYTES, AtomicKind, AtomicReply, AtomicRequest, Opcode, READ_BYTES, ReadRequest};
 use crate::iwarp::send_queue::Payload;
-use crate::limits::{BACKLOG_MAX, EARLY_SEND_BYTES, MESSAGE_BYTES_MAX, SEND_QUEUE_BYTES, WORK_BYTES_MAX};
+use crate::limits::{
+    BACKLOG_MAX, BACKLOG_MESSAGE_BYTES_MAX, EARLY_SEND_BYTES, MESSAGE_SEGMENT_BYTES, SEND_QUEUE_BYTES, WORK_BYTES_MAX,
+};
 use crate::memory::RegionTable;
 use crate::terminate_code::TerminateCode;
 use crate::work::{LocalRange, PostErrorKind, RemoteRange, Work};
@@ -29,7 +31,8 @@ impl Connection {
             self.encode(queued, message, memory);
             return Ok(());
         }
-        if self.backlog.queue.len() >= BACKLOG_MAX {
+        let waiting = self.backlog.messages.len() + message.len();
+        if self.backlog.queue.len() >= BACKLOG_MAX || waiting > BACKLOG_MESSAGE_BYTES_MAX {
             if let Some(region) = queued.region() {
                 memory.release(region);
             }
@@ -86,7 +89,7 @@ impl Connection {
                 Queued::Atomic { tag, remote, kind: AtomicKind::FetchAdd { add, mask: 0 } }
             }
             Work::Send { tag, message, mode, .. } => {
-                if message.len() > MESSAGE_BYTES_MAX {
+                if message.len() > self.config.message_bytes_max {
                     return Err(PostErrorKind::TooLong);
                 }
                 return Ok((Queued::Send { tag, bytes: message.len(), mode }, message));
@@ -120,15 +123,17 @@ impl Connection {
             return false;
         }
         self.backlog.queue.pop_front();
-        let mut message = [0; MESSAGE_BYTES_MAX];
-        let mut bytes = 0;
-        if let Queued::Send { bytes: length, .. } = queued {
-            bytes = length;
-            for (byte, queued) in message.iter_mut().zip(self.backlog.messages.drain(..bytes)) {
-                *byte = queued;
-            }
+        let mut message = std::mem::take(&mut self.backlog.next_message);
+        message.clear();
+        if let Queued::Send { bytes, .. } = queued {
+            let (front, behind) = self.backlog.messages.as_slices();
+            let first = bytes.min(front.len());
+            message.extend_from_slice(&front[..first]);
+            message.extend_from_slice(&behind[..bytes - first]);
+            self.backlog.messages.drain(..bytes);
         }
-        self.encode(queued, &message[..bytes], cx.memory);
+        self.encode(queued, &message, cx.memory);
+        self.backlog.next_message = message;
         true
     }
 
@@ -211,8 +216,18 @@ impl Connection {
     fn encode_send(&mut self, opcode: Opcode, word: u32, message: &[u8], memory: &RegionTable) {
         let sequence = self.send_sequence;
         self.send_sequence = sequence.wrapping_add(1);
-        let header = Untagged { last: true, rdmap: opcode.control(), word, queue: queue::SEND, sequence, offset: 0 };
-        self.send_queue.append_frame(&header.encode(), Payload::Bytes(message), memory);
+        let mut offset = 0;
+        loop {
+            let rest = &message[offset..];
+            let (last, bytes) = (rest.len() <= MESSAGE_SEGMENT_BYTES, rest.len().min(MESSAGE_SEGMENT_BYTES));
+            let (rdmap, queue, at) = (opcode.control(), queue::SEND, offset as u32);
+            let header = Untagged { last, rdmap, word, queue, sequence, offset: at };
+            self.send_queue.append_frame(&header.encode(), Payload::Bytes(&rest[..bytes]), memory);
+            if last {
+                return;
+            }
+            offset += bytes;
+        }
     }
 
     /// Sends an empty write as ready-to-receive message.

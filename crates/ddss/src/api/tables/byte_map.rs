@@ -22,6 +22,9 @@ use ddss_core::{BucketLayout, EntryChangeKind, Failure, Spec, Version};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
+/// Key and value.
+type ByteEntry = (Vec<u8>, Vec<u8>);
+
 impl ByteMap {
     /// Returns the specification of a map for that many keys; other fields may be set. The map then has slots for a
     /// quarter more: its load is at most 0.8.
@@ -184,7 +187,7 @@ calls! {
 
         /// Returns the entries whose keys belong to a bucket. Buckets are read one by one: a key that is inserted or
         /// removed meanwhile may be missing or not.
-        pub async fn bucket_entries(&self, bucket: u64) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        pub async fn bucket_entries(&self, bucket: u64) -> Result<Vec<ByteEntry>, Error> {
             let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
             'again: loop {
                 check_time("read", name, time)?;

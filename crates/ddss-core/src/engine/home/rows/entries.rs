@@ -60,7 +60,6 @@ impl Home<'_> {
         let (head, value) = (bucket + layout.head_at(slot) as u64, bucket + layout.value_at(slot) as u64);
         let put = match change {
             EntryChange { kind: EntryChangeKind::Remove, .. } => {
-                self.drop_bytes(pending);
                 (RangeSet::One { offset: head, bytes: 8 }, CommitSource::Word(0))
             }
             EntryChange { value_bytes: 0, .. } => (RangeSet::One { offset: head, bytes: change.head_bytes() }, source),
@@ -70,8 +69,13 @@ impl Home<'_> {
                 (self.output.store_table(&ranges.encode(), change.payload_bytes()), source)
             }
         };
-        self.commit_record(pending, before, put, state as u64);
-        Ok(())
+        let committed = self.commit_record(pending, before, put, state as u64);
+        match committed {
+            Ok(()) if change.kind == EntryChangeKind::Remove => self.drop_bytes(pending),
+            Err(_) => self.output.free_table(&put.0),
+            Ok(()) => {}
+        }
+        committed
     }
 
     /// Frees the bytes of a change that writes none of them.

@@ -8,9 +8,11 @@ use crate::engine::action::{Action, CommitSource, RangeSet};
 use crate::engine::config::Now;
 use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
+use crate::engine::replication::forward::SegmentChange;
 use crate::engine::requester::ReplyFields;
 use crate::engine::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::engine::state::pending::{PendingRecord, RecordOp};
+use crate::engine::state::replication::RowCommit;
 use crate::engine::state::segments::Segment;
 use crate::model::table::{ANY_ROW, TableLayout};
 use crate::request::operation::PutConditions;
@@ -68,8 +70,13 @@ impl Home<'_> {
             }
             _ => Action::ReadRecord { place, word },
         };
-        let op = RecordOp::Call(op);
-        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op });
+        let (op, changes) = (RecordOp::Call(op), !matches!(op, PendingOp::Get(_)));
+        // A change of a replicated table may have to wait for the replica: no other begins before that is decided.
+        let blocking = (changes && segment.replication.is_some()).then_some(*waiter);
+        if blocking.is_some() {
+            self.segments.get_mut(id)?.lock_queue.begin_word_read();
+        }
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking });
         self.output.push(read);
         Ok(())
     }
@@ -86,7 +93,7 @@ impl Home<'_> {
         let row = self.output.row_of(layout, segment.spec.bytes, &RangeSet::One { offset, bytes: 0 })?;
         let place = layout.record(row).of_segment(segment.at);
         let (requester, op) = (watcher.requester, RecordOp::Watch(Watcher { row, ..watcher }));
-        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op });
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking: None });
         self.output.push(Action::ReadRecord { place, word: None });
         Ok(())
     }
@@ -106,7 +113,7 @@ impl Home<'_> {
     }
 
     /// Tells the watchers of all rows that a row has changed.
-    fn notify_watchers_of_all_rows(&mut self, id: SegmentId, row: u64) {
+    pub(crate) fn notify_watchers_of_all_rows(&mut self, id: SegmentId, row: u64) {
         let number = self.segments.get_mut(id).ok().and_then(|segment| segment.note_row_change(row));
         if let Some(number) = number {
             self.notify_watchers_of_row(id, ANY_ROW, number, timestamp_of_row(Some(row)));
@@ -126,6 +133,15 @@ impl Home<'_> {
 
     fn complete_record_op(&mut self, state: u64, timestamp: Timestamp, content: RecordContent) {
         let pending = self.pending_records.pop_front().expect("each read of a record is answered once");
+        if let Some(waiter) = pending.blocking
+            && let Ok(segment) = self.segments.get_mut(pending.segment)
+        {
+            segment.lock_queue.end_word_read();
+            if segment.lock_queue.blocks_puts() {
+                self.submit_again(pending.now, pending.segment, waiter);
+                return self.serve_lock_queue(pending.now, pending.segment);
+            }
+        }
         let later = self.output.set_aside();
         if let Err(failure) = self.decide_record_op(&pending, state, timestamp, content) {
             if let RecordOp::Call(op) = &pending.op {
@@ -135,6 +151,9 @@ impl Home<'_> {
         }
         if let Some(later) = later {
             self.output.put_back(later);
+        }
+        if pending.blocking.is_some() {
+            self.serve_lock_queue(pending.now, pending.segment);
         }
     }
 
@@ -173,7 +192,7 @@ impl Home<'_> {
                     return Err(Failure::VersionMismatch);
                 }
                 match (conditions.entry, content) {
-                    (None, _) => self.commit_record(pending, version, (parts, source), 0),
+                    (None, _) => self.commit_record(pending, version, (parts, source), 0)?,
                     (Some(change), RecordContent::Entry { found: Some(found), now_ms }) => {
                         self.change_entry(pending, (version, timestamp), (change, source), (found, now_ms))?;
                     }
@@ -186,7 +205,7 @@ impl Home<'_> {
                 match change.apply(word) {
                     Some(new) => {
                         let parts = RangeSet::One { offset, bytes: 8 };
-                        self.commit_record(pending, version, (parts, CommitSource::Word(new)), word);
+                        self.commit_record(pending, version, (parts, CommitSource::Word(new)), word)?;
                     }
                     None => self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word }),
                 }
@@ -196,21 +215,27 @@ impl Home<'_> {
         }
     }
 
-    /// Commits to a record and answers the requester.
+    /// Commits to a record and answers the requester. An error means that nothing happened.
     pub(crate) fn commit_record(
         &mut self,
         pending: &PendingRecord,
         before: Version,
         (parts, source): (RangeSet, CommitSource),
         word: u64,
-    ) {
-        let &PendingRecord { now, segment, requester, row, place, .. } = pending;
-        let (version, timestamp) = (Version(before.0 + 1), self.clock.next(now.wall_us));
+    ) -> Result<(), Failure> {
+        let &PendingRecord { now, segment, requester, row, place, blocking, .. } = pending;
+        let version = Version(before.0 + 1);
+        if let Some(Waiter { deadline_us, .. }) = blocking {
+            let row = Some(RowCommit { row, place, version });
+            return self.change(now, segment, SegmentChange { requester, parts, source, row, word, deadline_us });
+        }
+        let timestamp = self.clock.next(now.wall_us);
         self.counters.commits += 1;
         self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
         self.output.free_table(&parts);
         self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
         self.notify_watchers_of_row(segment, row, version, timestamp);
         self.notify_watchers_of_all_rows(segment, row);
+        Ok(())
     }
 }
