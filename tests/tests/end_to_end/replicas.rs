@@ -176,8 +176,8 @@ fn map_with_two_copies_survives_death_of_its_home() {
         there.insert(&key, &[key + 1000; 8]).unwrap();
     }
     let value_of = |key: u64| match key {
-        _ if key % 2 == 0 => Some([key + 1000; 8]),
-        _ if key % 3 == 0 => None,
+        _ if key.is_multiple_of(2) => Some([key + 1000; 8]),
+        _ if key.is_multiple_of(3) => None,
         _ => Some([key; 8]),
     };
     let versions: Vec<u64> = (1..=there.buckets()).map(|row| row_version(&second, row)).collect();

@@ -317,7 +317,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Returns the bytes behind the header that a replica has as well: all but the history.
+    /// Returns the bytes behind the header that a replica has as well: all but the history. For the daemon.
+    #[doc(hidden)]
     pub fn replicated_bytes(&self) -> u64 {
         self.layout().map_or(self.bytes, |layout| layout.pool_bytes(self.bytes) - Header::DATA_OFFSET)
     }
