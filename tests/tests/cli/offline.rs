@@ -65,7 +65,7 @@ fn every_call_is_counted_once_for_its_client() {
     // Gauges are looked at now and then.
     let gauges =
         |status: &Status| [Gauge::Clients, Gauge::Segments, Gauge::PoolBytesUsed].map(|gauge| status.gauge(gauge));
-    wait_for_status(daemon.folder(), |status| gauges(status) == [2, 1, 12_288]);
+    wait_for_status(daemon.folder(), |status| gauges(status) == [2, 1, 10_112]);
     made.release().unwrap();
     drop((one, two, seen));
     let status = wait_for_status(daemon.folder(), |status| status.clients.is_empty() && gauges(status) == [0; 3]);

@@ -58,6 +58,7 @@ fn lines(name: &str, file: &str) -> Vec<(Vec<String>, i32)> {
         "--help",
         "top --help",
         "cluster --help",
+        "map --help",
         "allocate --help",
         "completions --help",
     ];
