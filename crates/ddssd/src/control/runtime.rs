@@ -205,8 +205,8 @@ async fn start_control_plane(
     let rpc_client = RpcClient::new(config.key.clone(), hello).of_member(Removal::new(supervisor.clone()));
     let events = EventSenders::new(bridges.iter().map(|(events, _)| events.clone()));
     let last_contact = LastContact::default();
-    let log = LogStore::open(&config.state_folder).map_err(state)?;
     let state_machine = StateMachine::open(&config.state_folder, node, events.clone()).map_err(state)?;
+    let log = LogStore::open(&config.state_folder, state_machine.snapshot_on_disk()).map_err(state)?;
     let log_full = log.full();
     let registration = Registration { incarnation: config.incarnation, run: config.run };
     check_start(&config, registration, &rpc_client, &log, &state_machine).await?;

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 
 #[derive(Serialize, Deserialize)]
 enum Record {
@@ -51,6 +52,8 @@ struct Log {
 pub(crate) struct LogStore {
     log: Arc<Mutex<Log>>,
     full: LogFull,
+    /// Position of the snapshot on the disk: what it holds may be purged.
+    snapshot: watch::Receiver<Option<LogId>>,
 }
 
 /// Shared flag: a log waits for disk space. Clones share the flag.
@@ -183,8 +186,23 @@ impl LogStore {
     /// Interval between two attempts on a full disk.
     pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Self { log: Arc::new(Mutex::new(Log::open(folder)?)), full: LogFull::default() })
+    /// Maximum wait for a snapshot that is being installed.
+    const SNAPSHOT_WAIT_MAX: Duration = Duration::from_secs(60);
+
+    /// Opens the log beside a snapshot on the disk. A log that begins behind the snapshot is refused: names between the two
+    /// are missing.
+    pub(crate) fn open(folder: &Path, snapshot: watch::Receiver<Option<LogId>>) -> io::Result<Self> {
+        let log = Log::open(folder)?;
+        let held = *snapshot.borrow();
+        if log.purged > held {
+            let [purged, held] = [log.purged, held].map(|id| id.map_or(0, |id| id.index));
+            let words = format!(
+                "the log begins after entry {purged}, and the snapshot ends with entry {held}: `ddss cluster remove` this \
+                 node, and let it join anew"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        }
+        Ok(Self { log: Arc::new(Mutex::new(log)), full: LogFull::default(), snapshot })
     }
 
     /// Returns true if neither an entry nor a vote was ever written.
@@ -281,7 +299,15 @@ impl RaftLogStorage<Group> for LogStore {
         Ok(written.map_err(|error| StorageIOError::write_logs(&error))?)
     }
 
+    /// Waits for the snapshot: the Raft library installs it beside this call, and a node that died with neither would have
+    /// lost what it had acknowledged.
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
+        let mut snapshot = self.snapshot.clone();
+        let held = snapshot.wait_for(|held| *held >= Some(log_id));
+        if !matches!(tokio::time::timeout(Self::SNAPSHOT_WAIT_MAX, held).await, Ok(Ok(_))) {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "no snapshot holds the entries that are to be purged");
+            return Err(StorageIOError::write_logs(&error).into());
+        }
         let purged = match self.log().purge(log_id) {
             // A log that was not shortened is still valid.
             Err(error) if is_full(&error) => {
@@ -350,6 +376,39 @@ mod tests {
         damaged[20] ^= 1;
         std::fs::write(&path, &damaged).unwrap();
         assert!(Log::open(&folder).unwrap_err().to_string().contains("damaged"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn entries_are_purged_after_the_snapshot_that_holds_them() {
+        // If this broke, a node that dies while it installs a snapshot would lose what it had acknowledged, and could not
+        // start again.
+        let folder = std::env::temp_dir().join(format!("ddssd-log-purge-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (snapshot, on_disk) = watch::channel(None);
+        let mut store = LogStore::open(&folder, on_disk.clone()).unwrap();
+        write(&mut store.log(), (1..=5).map(|index| Record::Entry(entry(index))).collect());
+        let kept = || indexes(&Log::open(&folder).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let purge = store.purge(entry(4).log_id);
+            tokio::pin!(purge);
+            for held in [None, Some(entry(3).log_id)] {
+                snapshot.send_replace(held);
+                tokio::select! {
+                    biased;
+                    _ = &mut purge => panic!("purged without a snapshot"),
+                    () = tokio::task::yield_now() => {}
+                }
+                assert_eq!(kept(), [1, 2, 3, 4, 5]);
+            }
+            snapshot.send_replace(Some(entry(4).log_id));
+            purge.await.unwrap();
+        });
+        assert_eq!(kept(), [5]);
+        assert!(LogStore::open(&folder, on_disk).is_ok());
+        let refused = LogStore::open(&folder, watch::channel(Some(entry(3).log_id)).1).unwrap_err().to_string();
+        assert!(refused.contains("begins after entry 4") && refused.contains("ends with entry 3"), "{refused}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

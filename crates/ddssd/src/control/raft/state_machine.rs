@@ -15,6 +15,7 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, St
 use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 
 #[derive(Debug)]
 struct Inner {
@@ -34,11 +35,14 @@ struct Inner {
 struct SnapshotFile {
     folder: PathBuf,
     newest: Arc<Mutex<Option<LogId>>>,
+    /// Tells the log up to where it may be purged.
+    on_disk: watch::Sender<Option<LogId>>,
 }
 
 impl SnapshotFile {
     fn new(folder: &Path, newest: Option<LogId>) -> Self {
-        Self { folder: folder.to_owned(), newest: Arc::new(Mutex::new(newest)) }
+        let on_disk = watch::Sender::new(newest);
+        Self { folder: folder.to_owned(), newest: Arc::new(Mutex::new(newest)), on_disk }
     }
 
     /// Replaces the file unless it holds a newer snapshot.
@@ -49,6 +53,7 @@ impl SnapshotFile {
         }
         write_snapshot(&self.folder, snapshot)?;
         *newest = snapshot.meta.last_log_id;
+        self.on_disk.send_replace(*newest);
         Ok(())
     }
 }
@@ -77,6 +82,11 @@ impl StateMachine {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // A poisoned lock is safe: no panic leaves the state half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the position of the snapshot on the disk, as it changes.
+    pub(crate) fn snapshot_on_disk(&self) -> watch::Receiver<Option<LogId>> {
+        self.inner().on_disk.on_disk.subscribe()
     }
 
     /// Reads the directory.
