@@ -47,6 +47,9 @@ pub(crate) struct MapAllocateOptions {
     /// Home of the map: local (this node), a node number, round-robin, or hash (by name)
     #[arg(long, default_value = "local", value_name = "WHERE", value_parser = placement)]
     pub(crate) home: Placement,
+    /// Nodes that store the map; with 2, a replica takes over when the home dies
+    #[arg(long, default_value_t = 1, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) copies: u8,
     /// Storage at the home: memory, or a file that survives a reboot
     #[arg(long, default_value = "memory", value_name = "memory|file")]
     pub(crate) storage: Storage,

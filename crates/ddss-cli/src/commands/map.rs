@@ -60,10 +60,10 @@ fn no_such_key(options: &MapKeyOptions) -> CommandError {
 }
 
 fn allocate(options: &MapAllocateOptions, json: bool) -> Result<(), CommandError> {
-    let MapAllocateOptions { named, keys, key_bytes, value_bytes, mode, home, storage } = options;
+    let MapAllocateOptions { named, keys, key_bytes, value_bytes, mode, home, copies, storage } = options;
     let (key_bytes, value_bytes) = (*key_bytes as usize, *value_bytes as usize);
     let mut spec = ByteMap::spec(*keys, key_bytes, value_bytes)?;
-    (spec.mode, spec.placement, spec.storage) = (*mode, *home, *storage);
+    (spec.mode, spec.placement, spec.copies, spec.storage) = (*mode, *home, *copies, *storage);
     let segment = connect(&named.place)?.allocate(&named.name, spec)?;
     ByteMap::view(Table::new(segment.clone())?, key_bytes, value_bytes)?;
     describe(&segment, json);
