@@ -83,7 +83,7 @@ fn quota_error_names_the_exceeded_quota() {
     assert_eq!(ddss(&tool, &daemon, &["release", "a"]).0, 0);
     let (code, why) = ddss(&tool, &daemon, &["allocate", "c", "1048576"]);
     assert_eq!(code, 1, "{why}");
-    assert!(why.contains("has 8192 bytes of segments there and may have 1048576"), "{why}");
+    assert!(why.contains("has 4224 bytes of segments there and may have 1048576"), "{why}");
     // No other user is charged.
     let root = client(&daemon);
     for name in ["r1", "r2", "r3", "r4"] {
