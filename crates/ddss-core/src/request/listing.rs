@@ -276,6 +276,8 @@ pub struct ListPage {
     pub bytes: u16,
     /// True if that node has more segments.
     pub more: bool,
+    /// True if that node went away or did not answer in time: the page is empty, and says nothing of its segments.
+    pub away: bool,
 }
 
 impl ListPage {
@@ -285,13 +287,14 @@ impl ListPage {
         data[..2].copy_from_slice(&self.node.0.to_le_bytes());
         data[2..4].copy_from_slice(&self.bytes.to_le_bytes());
         data[4] = self.more.into();
+        data[5] = self.away.into();
         data
     }
 
     /// Decodes completion data.
     pub fn decode(data: &[u8; INLINE_REPLY_BYTES_MAX]) -> Self {
         let word = |at: usize| u16::from_le_bytes([data[at], data[at + 1]]);
-        Self { node: NodeId(word(0)), bytes: word(2), more: data[4] != 0 }
+        Self { node: NodeId(word(0)), bytes: word(2), more: data[4] != 0, away: data[5] != 0 }
     }
 }
 
@@ -360,7 +363,9 @@ mod tests {
         assert_eq!(ListQuery::decode(&[]), Err(Failure::Malformed));
         assert_eq!(ListQuery::decode(&[9, b'a']), Err(Failure::Malformed));
         assert_eq!(ListQuery::decode(&[1, 0xff]), Err(Failure::BadName));
-        let page = ListPage { node: NodeId(3), bytes: 400, more: true };
-        assert_eq!(ListPage::decode(&page.encode()), page);
+        for (more, away) in [(true, false), (false, true)] {
+            let page = ListPage { node: NodeId(3), bytes: 400, more, away };
+            assert_eq!(ListPage::decode(&page.encode()), page);
+        }
     }
 }

@@ -68,7 +68,9 @@ impl ListCursor {
                 Some(node)
             }
             (node, _) => {
-                self.covered.push(node);
+                if !page.away {
+                    self.covered.push(node);
+                }
                 node.0.checked_add(1).map(NodeId)
             }
         };

@@ -86,7 +86,7 @@ impl Remote<'_> {
                 return self.output.complete_page(
                     pending.channel,
                     pending.request,
-                    ListPage { node, ..ListPage::default() },
+                    ListPage { node, away: true, ..ListPage::default() },
                 );
             }
             WaitState::Put { .. }

@@ -523,7 +523,11 @@ impl Remote<'_> {
             WaitState::LateLock { .. } => return None,
             // A list continues with the next node.
             WaitState::Page { node, list: true, .. } => {
-                self.output.complete_page(pending.channel, pending.request, ListPage { node, ..ListPage::default() });
+                self.output.complete_page(
+                    pending.channel,
+                    pending.request,
+                    ListPage { node, away: true, ..ListPage::default() },
+                );
                 return None;
             }
             WaitState::Info { .. }

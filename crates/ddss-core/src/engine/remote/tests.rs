@@ -14,7 +14,8 @@ use crate::engine::state::replication::Replicas;
 use crate::engine::state::segments::Segments;
 use crate::model::segment::{Name, Principal};
 use crate::model::spec::Placement;
-use crate::request::operation::{LockRequest, LockToken, Operation};
+use crate::request::listing::{ListPage, ListQuery};
+use crate::request::operation::{ArenaRange, LockRequest, LockToken, Operation};
 use crate::{
     AtomicOp, ChannelId, ClientId, Failure, HybridClock, Message, NodeId, Outcome, RequestId, SegmentId, Shard, Spec,
     Version,
@@ -125,6 +126,23 @@ fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
         assert_eq!(parts.remote().request_remote(caller(), &operation), Err(Failure::NodeDown));
         assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0), "a refused call leaves nothing");
     }
+}
+
+#[test]
+fn page_of_a_node_that_went_away_says_so() {
+    // If this broke, a watcher of names would take the names of a node that restarts for released.
+    let mut parts = Parts::new();
+    let (query, into) = (ListQuery::new("jobs/", "").unwrap(), ArenaRange { slot: 0, bytes: 0 });
+    assert_eq!(parts.remote().request_page(&caller(), HOME, into, &query), Ok(()));
+    parts.actions();
+    let step = parts.only_step();
+    parts.peers.disconnect(HOME);
+    assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
+    let page = parts.actions().into_iter().find_map(|action| match action {
+        Action::Reply { completion, .. } => Some(ListPage::decode(&completion.data)),
+        _ => None,
+    });
+    assert_eq!(page, Some(ListPage { node: HOME, bytes: 0, more: false, away: true }));
 }
 
 #[test]

@@ -174,7 +174,7 @@ impl Output {
             into: ArenaRange { bytes: bytes.into(), ..into },
         });
         self.free_buffer(buffer);
-        self.complete_page(channel, request, ListPage { node, bytes, more });
+        self.complete_page(channel, request, ListPage { node, bytes, more, away: false });
     }
 
     /// Stores bytes in a buffer.
