@@ -69,15 +69,17 @@ calls! {
         pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
             match self.location().read_locally(offset, into) {
                 Some(stamp) => Ok(stamp),
-                None if into.len() > TRANSFER_BYTES_MAX => wait!(self.get_in_parts(time, offset, into)),
-                None => wait!(self.client().run(time, self.location().get(offset, into, None)?)),
+                None => wait!(self.get_from_daemon(time, offset, into)),
             }
         }
 
-        /// Reads in parts. Never inlined: a read in place has few instructions.
+        /// Reads with this deadline what cannot be read in place. Never inlined: a read in place has few instructions.
         #[inline(never)]
-        async fn get_in_parts(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-            wait!(self.get_large(time, into, LargeGet { offset, version: None, progress: &mut |_, _| () }))
+        async fn get_from_daemon(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
+            if into.len() > TRANSFER_BYTES_MAX {
+                return wait!(self.get_large(time, into, LargeGet { offset, version: None, progress: &mut |_, _| () }));
+            }
+            wait!(self.client().run(time, self.location().get(offset, into, None)?))
         }
 
         /// Writes bytes atomically: no get ever sees a part of them. More than
