@@ -142,8 +142,22 @@ impl SendQueue {
             PendingWork::Write { .. } => true,
             PendingWork::Message { .. } | PendingWork::Immediate { .. } => self.can_send(queue),
             PendingWork::Atomic { .. } if self.adapter_atomics => self.asked.is_empty(),
-            PendingWork::Atomic { .. } => self.credits > 0 && self.reads == 0,
+            PendingWork::Atomic { .. } => self.can_ask(),
         }
+    }
+
+    /// Returns true if the peer's thread can be asked for an atomic now: the peer keeps so many answers, however late its
+    /// adapter sends them.
+    fn can_ask(&self) -> bool {
+        self.credits > 0 && self.reads == 0 && self.asked.len() < self.layout.count()
+    }
+
+    /// Records that the peer's thread is asked for an atomic; returns the number of the question.
+    fn ask(&mut self, tag: u64) -> u32 {
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.wrapping_add(1);
+        self.asked.push_back((ticket, tag));
+        ticket
     }
 
     /// Returns true if a message can be posted to the adapter now.
@@ -182,9 +196,7 @@ impl SendQueue {
                 queue.push(token as u64, request);
             }
             PendingWork::Atomic { key, address, change } => {
-                let ticket = self.next_ticket;
-                self.next_ticket = ticket.wrapping_add(1);
-                self.asked.push_back((ticket, tag));
+                let ticket = self.ask(tag);
                 self.frame(
                     queue,
                     resources,
@@ -379,5 +391,30 @@ impl SendQueue {
         for (_, tag) in self.asked.drain(..) {
             events.push_done(self.id, tag, Err(WorkError::Indeterminate));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_is_asked_for_as_many_atomics_as_it_keeps_answers() {
+        // If this failed, a peer whose adapter sends slowly would take our atomics for a violation, and end the connection.
+        let layout = SlotLayout::new(32 << 10);
+        let id = PeerId { index: 0, generation: 1 };
+        let (mut asking, mut answering) = (SendQueue::new(id, layout, false), SendQueue::new(id, layout, false));
+        let mut events = Events::new();
+        for tag in 0..layout.count() as u64 {
+            assert!(asking.can_ask());
+            let ticket = asking.ask(tag);
+            assert!(answering.answer(ticket, Ok(tag)), "the answer has room");
+        }
+        assert!(!asking.can_ask(), "the credits do not count the answers");
+        let (ticket, result) = answering.answers.pop_front().expect("it was kept");
+        assert!(asking.answered(ticket, result, &mut events));
+        assert!(asking.can_ask());
+        assert!(answering.answer(asking.ask(0), Ok(0)));
+        assert!(!answering.answer(asking.ask(1), Ok(0)), "a peer that asks for more is a violation");
     }
 }

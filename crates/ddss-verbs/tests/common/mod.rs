@@ -260,6 +260,19 @@ impl<L: FabricFactory> Pair<L> {
         self.wait("a's completion", |pair| pair.a.done(tag))
     }
 
+    /// Waits for `a`'s completion of `tag`. Panics with both ends' view of the connection if it was not successful.
+    pub(crate) fn a_succeeds(&mut self, tag: u64) -> u64 {
+        let outcome = self.a_done(tag);
+        outcome.unwrap_or_else(|error| {
+            for _ in 0..1000 {
+                self.step();
+            }
+            let is_end = |seen: &&OwnedEvent| matches!(seen, OwnedEvent::Closed { .. });
+            let (a, b) = (self.a.seen.iter().find(is_end), self.b.seen.iter().find(is_end));
+            panic!("operation {tag} ended with {error}; a says {a:?}, b says {b:?}")
+        })
+    }
+
     pub(crate) fn b_done(&mut self, tag: u64) -> Result<u64, WorkError> {
         self.wait("b's completion", |pair| pair.b.done(tag))
     }
