@@ -160,7 +160,8 @@ impl Home<'_> {
         let at = segment.at;
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let deferred_updates = replication.demote(assignment);
-        segment.lock_queue.unblock_puts();
+        // An operation that has read its word or record refuses itself.
+        self.update_lock_gate(now, id);
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {

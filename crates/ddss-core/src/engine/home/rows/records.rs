@@ -138,8 +138,7 @@ impl Home<'_> {
         {
             segment.lock_queue.end_word_read();
             if segment.lock_queue.blocks_puts() {
-                self.submit_again(pending.now, pending.segment, waiter);
-                return self.serve_lock_queue(pending.now, pending.segment);
+                return self.submit_again(pending.segment, waiter);
             }
         }
         let later = self.output.set_aside();
