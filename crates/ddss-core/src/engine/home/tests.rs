@@ -18,6 +18,7 @@ use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{Failure, HybridClock, Message, NodeId, Outcome, SegmentId, Shard, Spec, Timestamp, Version};
 use std::collections::VecDeque;
 
+mod forwarded_rows;
 mod interrupted_ops;
 
 const OWNER: Principal = Principal { uid: 7, gid: 7 };
