@@ -69,8 +69,11 @@ impl Home<'_> {
         match op {
             PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
             // It would wait for itself. If another thread of that client holds the lock, this thread has to take the
-            // lock too: to let it pass would lose updates.
-            PendingOp::Put { .. } | PendingOp::Atomic { .. } if segment.lock_queue.is_held_by(requester.owner()) => {
+            // lock too: to let it pass would lose updates. A change under the lock waits for something else.
+            PendingOp::Put { conditions: PutConditions { token: None, .. }, .. }
+            | PendingOp::Atomic { token: None, .. }
+                if segment.lock_queue.is_held_by(requester.owner()) =>
+            {
                 return Err(Failure::OwnLock);
             }
             _ => {}

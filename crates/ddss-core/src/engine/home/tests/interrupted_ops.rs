@@ -9,10 +9,10 @@ use crate::engine::role::RoleAssignment;
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::model::coherence::LockDependency;
 use crate::request::entry_change::{EntryChange, EntryChangeKind, EntryState};
-use crate::request::operation::{AtomicOp, LockRequest, PutConditions};
+use crate::request::operation::{AtomicOp, LockRequest, LockToken, PutConditions};
 use crate::{
-    BucketLayout, BucketSearch, Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck, SegmentId, Spec, Timestamp,
-    Version,
+    BucketLayout, BucketSearch, ChannelId, ClientId, Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck,
+    RequestId, SegmentId, Spec, Timestamp, Version,
 };
 
 /// Time while the lease of [`pair`] lasts, and times after its end.
@@ -281,4 +281,35 @@ fn watcher_of_a_row_whose_node_stops_being_the_home_is_told() {
     parts.home().record_read(2 * 5, Timestamp(77), 0);
     let refused = (Outcome::Failed(Failure::NodeDown), Version(0), 0);
     assert_eq!(effects(&parts.actions()).1, [refused]);
+}
+
+#[test]
+fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
+    // If this broke, a holder would be told that it waits for its own lock whenever the replica goes.
+    let (mut parts, id, replica, _) = paired(Spec::new(64));
+    let client = ClientId { index: 1, generation: 1 };
+    parts.output.attach(client, OWNER, 1 << 20);
+    let requester = |request| Requester::Client(ChannelId { client, index: 0 }, RequestId(request));
+    let submit = |parts: &mut Parts, request: u64, op: PendingOp| {
+        let waiter = Waiter { requester: requester(request), principal: OWNER, op, deadline_us: LATER.steady_us };
+        parts.home().submit_op(NOW, id, waiter)
+    };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000 };
+    assert_eq!(submit(&mut parts, 1, PendingOp::Lock(lock_request)), Ok(()));
+    let granted = parts.actions().into_iter().find_map(|action| match action {
+        Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
+        _ => None,
+    });
+    let granted = granted.expect("the replica learns of the grant");
+    parts.home().replica_acknowledged(NOW, replica, id, 1, (ReplicaAck::Put, granted));
+    lose(&mut parts, replica);
+    parts.actions();
+    let add = |parts: &mut Parts, request: u64, token: Option<LockToken>| {
+        submit(parts, request, PendingOp::Atomic { offset: 8, change: AtomicOp::Add(1), token })
+    };
+    assert_eq!(add(&mut parts, 2, None), Err(Failure::OwnLock), "without its token it waits for itself");
+    assert_eq!(add(&mut parts, 3, Some(LockToken(granted.0))), Ok(()));
+    assert_eq!(parts.actions(), [], "it waits for the cluster");
+    decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
+    assert_eq!(settle(&mut parts, Change::Atomic, SOON).0, 1);
 }
