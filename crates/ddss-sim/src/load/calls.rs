@@ -1,6 +1,7 @@
 //! Simulated clients and their calls.
 
 use crate::check::OperationKind;
+use crate::check::row_watches::RowWatch;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, UploadId};
 
@@ -35,6 +36,8 @@ pub(crate) enum Kind {
     Renew,
     Unlock,
     Await(u64),
+    /// Waits for the change of any row of a table after the change of that number.
+    AwaitAnyRow(u64),
     /// Changes the entry of a key, or reads the bucket.
     ChangeEntry(EntryChangeKind, u64),
     GetBucket,
@@ -186,12 +189,23 @@ pub(crate) struct Client {
     pub(crate) lingering: Option<u64>,
     pub(crate) held: Option<HeldLock>,
     pub(crate) upload: Option<Upload>,
+    /// Watch of all rows of a table.
+    pub(crate) watch: Option<RowWatch>,
     /// Last segment that the client saw, and its version.
     pub(crate) seen: Option<(u64, u64)>,
 }
 
 impl Client {
     pub(crate) fn new(id: ClientId) -> Self {
-        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, held: None, upload: None, seen: None }
+        Self {
+            id,
+            arena: vec![0; ARENA_BYTES],
+            asked: None,
+            lingering: None,
+            held: None,
+            upload: None,
+            watch: None,
+            seen: None,
+        }
     }
 }

@@ -142,7 +142,12 @@ impl Home<'_> {
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
     fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         self.drop_incoming(id);
+        let counts_on = planted!(self.segments, RowChangesOfEarlierTerm);
         let Ok(segment) = self.segments.get_mut(id) else { return };
+        if !counts_on {
+            // They are of an earlier term as the home, and lack the changes at the home between.
+            segment.forget_row_changes();
+        }
         let (at, stamp) = (segment.at, segment.timestamp());
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let floor = replication.floor.max(stamp);

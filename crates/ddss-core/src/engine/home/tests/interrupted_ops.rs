@@ -11,8 +11,8 @@ use crate::model::coherence::LockDependency;
 use crate::request::entry_change::{EntryChange, EntryChangeKind, EntryState};
 use crate::request::operation::{AtomicOp, LockRequest, LockToken, PutConditions};
 use crate::{
-    BucketLayout, BucketSearch, ChannelId, ClientId, Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck,
-    RequestId, SegmentId, Spec, Timestamp, Version,
+    ANY_ROW, BucketLayout, BucketSearch, ChannelId, ClientId, Failure, Message, NodeId, OfferReply, Outcome,
+    ReplicaAck, RequestId, SegmentId, Spec, Timestamp, Version,
 };
 
 /// Time while the lease of [`pair`] lasts, and times after its end.
@@ -312,4 +312,31 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
     assert_eq!(parts.actions(), [], "it waits for the cluster");
     decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
     assert_eq!(settle(&mut parts, Change::Atomic, SOON).0, 1);
+}
+
+#[test]
+fn watcher_of_all_rows_learns_that_it_missed_the_changes_of_another_home() {
+    // If this broke, a node that is the home again would count on from its own last change, and a watcher that has seen
+    // later ones would wait for ever.
+    let (mut parts, id, replica, other) = paired(Change::PutOfRow.spec());
+    let ask = |parts: &mut Parts, above: Version| {
+        let requester = Requester::Peer(other, STEP);
+        let watcher = Watcher { requester, row: 0, above, deadline_us: LATER_STILL.steady_us };
+        parts.home().await_at_home(LATER, id, OWNER, ANY_ROW, watcher).expect("this node is the home");
+        parts.actions().into_iter().find_map(|action| match action {
+            Action::Send { message: Message::Ended { version, timestamp, .. }, .. } => Some((version, timestamp)),
+            _ => None,
+        })
+    };
+    parts.home().lease(NOW, LATER_STILL.steady_us);
+    let (first, missed) = ask(&mut parts, Version(0)).expect("the first call begins");
+    assert_eq!((missed, ask(&mut parts, first)), (Timestamp(0), None), "no row has changed");
+    decide(&mut parts, LATER, id, replica, NodeId(1), (2, 1), false);
+    // The other home has numbered its changes by its clock, which comes with each message.
+    let seen = Version(first.0 + 50);
+    parts.clock.hear(Timestamp(seen.0), LATER.wall_us);
+    decide(&mut parts, LATER, id, NodeId(1), replica, (3, 1), false);
+    parts.actions();
+    let told = ask(&mut parts, seen).expect("the watcher has missed changes");
+    assert!(told.0 > seen && told.1 == Timestamp(0), "{told:?}");
 }
