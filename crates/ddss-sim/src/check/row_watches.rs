@@ -27,11 +27,7 @@ impl Simulator {
     pub(crate) fn note_row_change(&mut self, node: usize, index: usize, asked: &PendingCall, completion: &Completion) {
         let (Kind::AwaitAnyRow(above), number) = (asked.kind, completion.version.0) else { return };
         let row = completion.timestamp.0.checked_sub(1);
-        let is_next = match row {
-            Some(row) => number == above + 1 && row < Target::ROWS,
-            None => number > above,
-        };
-        if !is_next {
+        if number <= above || row.is_some_and(|row| row >= Target::ROWS) {
             return self.violation(format!("change {number} of row {row:?} came after {above}: {asked:?}"));
         }
         let watch = self.nodes[node].clients[index].watch.filter(|watch| watch.target.id == asked.target.id);

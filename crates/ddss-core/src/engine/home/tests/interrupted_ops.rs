@@ -314,29 +314,48 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
     assert_eq!(settle(&mut parts, Change::Atomic, SOON).0, 1);
 }
 
+/// Asks for the change of any row after that number; returns the answer, if there is one already.
+fn ask_any_row(parts: &mut Parts, id: SegmentId, above: Version) -> Option<(Version, Timestamp)> {
+    let watcher = Watcher { requester: Requester::Peer(A, STEP), row: 0, above, deadline_us: LATER_STILL.steady_us };
+    parts.home().await_at_home(LATER, id, OWNER, ANY_ROW, watcher).expect("this node is the home");
+    parts.actions().into_iter().find_map(|action| match action {
+        Action::Send { message: Message::Ended { version, timestamp, .. }, .. } => Some((version, timestamp)),
+        _ => None,
+    })
+}
+
 #[test]
 fn watcher_of_all_rows_learns_that_it_missed_the_changes_of_another_home() {
     // If this broke, a node that is the home again would count on from its own last change, and a watcher that has seen
     // later ones would wait for ever.
-    let (mut parts, id, replica, other) = paired(Change::PutOfRow.spec());
-    let ask = |parts: &mut Parts, above: Version| {
-        let requester = Requester::Peer(other, STEP);
-        let watcher = Watcher { requester, row: 0, above, deadline_us: LATER_STILL.steady_us };
-        parts.home().await_at_home(LATER, id, OWNER, ANY_ROW, watcher).expect("this node is the home");
-        parts.actions().into_iter().find_map(|action| match action {
-            Action::Send { message: Message::Ended { version, timestamp, .. }, .. } => Some((version, timestamp)),
-            _ => None,
-        })
-    };
+    let (mut parts, id, replica, _) = paired(Change::PutOfRow.spec());
     parts.home().lease(NOW, LATER_STILL.steady_us);
-    let (first, missed) = ask(&mut parts, Version(0)).expect("the first call begins");
-    assert_eq!((missed, ask(&mut parts, first)), (Timestamp(0), None), "no row has changed");
+    let (first, missed) = ask_any_row(&mut parts, id, Version(0)).expect("the first call begins");
+    assert_eq!((missed, ask_any_row(&mut parts, id, first)), (Timestamp(0), None), "no row has changed");
     decide(&mut parts, LATER, id, replica, NodeId(1), (2, 1), false);
     // The other home has numbered its changes by its clock, which comes with each message.
     let seen = Version(first.0 + 50);
     parts.clock.hear(Timestamp(seen.0), LATER.wall_us);
     decide(&mut parts, LATER, id, NodeId(1), replica, (3, 1), false);
     parts.actions();
-    let told = ask(&mut parts, seen).expect("the watcher has missed changes");
+    let told = ask_any_row(&mut parts, id, seen).expect("the watcher has missed changes");
     assert!(told.0 > seen && told.1 == Timestamp(0), "{told:?}");
+}
+
+#[test]
+fn watcher_of_all_rows_whose_number_is_ahead_of_the_new_home_learns_that_it_missed_changes() {
+    // If this broke, the clock of a dead home, a millisecond ahead, would keep a watcher waiting for ever if another one had
+    // asked the new home first.
+    let (mut parts, id, ..) = paired(Change::PutOfRow.spec());
+    parts.home().lease(NOW, LATER_STILL.steady_us);
+    let (first, _) = ask_any_row(&mut parts, id, Version(0)).expect("another watcher begins");
+    let seen = Version(first.0 + 1_000_000);
+    // No clock here has reached that number: a client may have made it up.
+    assert_eq!(ask_any_row(&mut parts, id, seen), None);
+    // The message of the watcher's node brings the clock that its node has heard.
+    parts.clock.hear(Timestamp(seen.0), LATER.wall_us);
+    let told = ask_any_row(&mut parts, id, seen).expect("the watcher may have missed changes");
+    assert!(told.0 > seen && told.1 == Timestamp(0), "{told:?}");
+    let (again, _) = ask_any_row(&mut parts, id, first).expect("so may the other one");
+    assert_eq!((again, ask_any_row(&mut parts, id, again)), (told.0, None));
 }
