@@ -4,19 +4,9 @@
 //! over, it asks until nothing more comes. Then it knows the newest version of each row, and the next change wakes it.
 
 use crate::cluster::simulator::Simulator;
-use crate::load::calls::{Content, Kind, PendingCall, Target};
+use crate::load::calls::{Content, Kind, PendingCall, RowWatch, Target};
 use ddss_core::limits::ROW_CHANGES_MAX;
 use ddss_core::{Completion, EntryChangeKind, Outcome};
-
-/// What a client knows of a table whose rows it watches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RowWatch {
-    pub(crate) target: Target,
-    /// Number of the newest change that the client was told of.
-    pub(crate) number: u64,
-    /// Newest version of each row when the client was told of that row.
-    known: [u64; Target::ROWS as usize],
-}
 
 impl Simulator {
     /// Time of the last wait of a watcher, and the part of it in which a change certainly reaches the watcher.

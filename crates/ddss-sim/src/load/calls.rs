@@ -1,7 +1,6 @@
 //! Simulated clients and their calls.
 
 use crate::check::OperationKind;
-use crate::check::row_watches::RowWatch;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, UploadId};
 
@@ -139,6 +138,16 @@ impl Upload {
     pub(crate) fn next_part(&self) -> usize {
         (self.target.length / 2 + 8).min(self.target.length - self.done)
     }
+}
+
+/// A client's watch of all rows of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowWatch {
+    pub(crate) target: Target,
+    /// Number of the newest change that the client was told of.
+    pub(crate) number: u64,
+    /// Newest version of each row when the client was told of that row.
+    pub(crate) known: [u64; Target::ROWS as usize],
 }
 
 /// A call in flight.
