@@ -81,6 +81,11 @@ impl Reader<'_> {
     pub(crate) fn segment(&mut self) -> Result<SegmentId, Failure> {
         self.u64().map(SegmentId::from_bits)
     }
+    /// Takes the version of stored bytes. A state word has 63 bits for it, so that no put after it overflows.
+    pub(crate) fn stored_version(&mut self) -> Result<Version, Failure> {
+        let version = Version(self.u64()?);
+        if version.0 <= u64::MAX >> 1 { Ok(version) } else { Err(Failure::Malformed) }
+    }
     pub(crate) fn client(&mut self) -> Result<ClientId, Failure> {
         Ok(ClientId { index: self.u32()?, generation: self.u32()? })
     }

@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 26] {
+fn numbers(report: &Report) -> [(&'static str, u64); 28] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -59,6 +59,8 @@ fn numbers(report: &Report) -> [(&'static str, u64); 26] {
         ("large_puts_undone", report.large_puts_undone),
         ("row_calls", report.row_calls),
         ("entry_changes", report.entry_changes),
+        ("row_changes_seen", report.row_changes_seen),
+        ("row_changes_missed", report.row_changes_missed),
         ("windows_searched", report.searched),
     ]
 }

@@ -70,6 +70,8 @@ each_bug_is_found! {
     entry_twice_is_found: EntryTwice,
     row_not_resent_is_found: RowNotResent,
     row_version_of_table_is_found: RowVersionOfTable,
+    untold_row_change_is_found: UntoldRowChange,
+    row_changes_of_earlier_term_are_found: RowChangesOfEarlierTerm,
     join_during_commit_is_found: JoinDuringCommit,
     uncommitted_parts_are_found: UncommittedParts,
 }

@@ -10,6 +10,8 @@ use ddss::{Client, Error, Failure, Principal, SharedMap, Spec, Table};
 use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, pattern, skipped};
 use serde_json::{Value, json};
 
+mod key_watches;
+
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 /// Time limit on a machine that runs other tests.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -70,6 +70,10 @@ pub enum Bug {
     RowNotResent,
     /// A replica gives a row the version of the table.
     RowVersionOfTable,
+    /// Watchers of all rows are not told of the changes of a table that may have a replica.
+    UntoldRowChange,
+    /// A node that becomes the home again numbers the changes of rows as if there had been none meanwhile.
+    RowChangesOfEarlierTerm,
     /// A get does not wait while the daemon writes a large value.
     UngatedCommit,
     /// A replica counts as complete while its home writes a large value.

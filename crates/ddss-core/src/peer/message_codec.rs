@@ -239,7 +239,7 @@ impl Message {
             24 => Message::Offer {
                 segment: input.segment()?,
                 epoch: input.u32()?,
-                version: Version(input.u64()?),
+                version: input.stored_version()?,
                 timestamp: Timestamp(input.u64()?),
                 spec: Spec::decode(&input.array()?)?,
                 permissions: input.permissions()?,
@@ -257,14 +257,14 @@ impl Message {
             27 => Message::Whole {
                 segment: input.segment()?,
                 epoch: input.u32()?,
-                version: Version(input.u64()?),
+                version: input.stored_version()?,
                 timestamp: Timestamp(input.u64()?),
             },
             28 => Message::Forward {
                 segment: input.segment()?,
                 epoch: input.u32()?,
-                version: Version(input.u64()?),
-                row_version: Version(input.u64()?),
+                version: input.stored_version()?,
+                row_version: input.stored_version()?,
                 timestamp: Timestamp(input.u64()?),
                 offset: input.u64()?,
                 length: input.u32()?,
@@ -283,7 +283,7 @@ impl Message {
             31 => Message::ForwardPart {
                 segment: input.segment()?,
                 epoch: input.u32()?,
-                version: Version(input.u64()?),
+                version: input.stored_version()?,
                 timestamp: Timestamp(input.u64()?),
                 offset: input.u64()?,
                 at: input.u32()?,
@@ -525,6 +525,33 @@ mod tests {
         assert!(Message::decode(&with_entry(None, 1, 4).encode(CLOCK, &table)).is_ok());
         let several = with_entry(Some(change), 1, 4).encode(CLOCK, &table);
         assert_eq!(Message::decode(&several), Err(Failure::Malformed), "an entry is one range");
+    }
+
+    #[test]
+    fn version_of_a_replica_that_no_state_word_holds_is_refused() {
+        // If this broke, a home could give a replica a version after which the next put overflows.
+        let (segment, timestamp, low) = (SegmentId::new(NodeId(1), 2, 3), Timestamp(2), Version(u64::MAX >> 1));
+        let forward = |version: Version, row_version: Version| Message::Forward {
+            segment,
+            epoch: 1,
+            version,
+            row_version,
+            timestamp,
+            offset: 0,
+            length: 0,
+            staged: Message::NOT_STAGED,
+            number: Message::NOT_STAGED,
+            ranges: 0,
+        };
+        let high = Version(low.0 + 1);
+        let whole = |version| Message::Whole { segment, epoch: 1, version, timestamp };
+        let decode = |message: Message| Message::decode(&message.encode(CLOCK, &[])).map(drop);
+        for good in [forward(low, low), whole(low)] {
+            assert_eq!(decode(good), Ok(()));
+        }
+        for bad in [forward(high, low), forward(low, high), whole(high)] {
+            assert_eq!(decode(bad), Err(Failure::Malformed), "{bad:?}");
+        }
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 //! | `mutual_exclusion.rs` | no excluded call while a lock is held |
 //! | `timestamps.rs` | timestamps increase with the versions |
 //! | `map_entries.rs` | each change of a map's entry has the result that the changes before it explain |
+//! | `row_watches.rs` | a watcher of all rows of a table learns of each change, or that it missed some |
 //! | `linearizability.rs` | existence of a linear order, by exhaustive search in small windows |
 //! | `permissions.rs` | no call without the permission for it, and no refusal with it |
 //! | `liveness.rs` | replicas are in sync again after the last fault |
@@ -15,6 +16,7 @@ pub(crate) mod liveness;
 mod map_entries;
 mod mutual_exclusion;
 mod permissions;
+pub(crate) mod row_watches;
 mod timestamps;
 mod versions;
 

@@ -92,6 +92,7 @@ pub fn run(seed: u64, plan: &Scenario) -> Report {
         }
     }
     world.restore_redundancy();
+    world.check_row_watches();
     world.finish()
 }
 

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Renew,
     Unlock,
     Await(u64),
+    /// Waits for the change of any row of a table after the change of that number.
+    AwaitAnyRow(u64),
     /// Changes the entry of a key, or reads the bucket.
     ChangeEntry(EntryChangeKind, u64),
     GetBucket,
@@ -138,6 +140,16 @@ impl Upload {
     }
 }
 
+/// A client's watch of all rows of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowWatch {
+    pub(crate) target: Target,
+    /// Number of the newest change that the client was told of.
+    pub(crate) number: u64,
+    /// Newest version of each row when the client was told of that row.
+    pub(crate) known: [u64; Target::ROWS as usize],
+}
+
 /// A call in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingCall {
@@ -186,12 +198,23 @@ pub(crate) struct Client {
     pub(crate) lingering: Option<u64>,
     pub(crate) held: Option<HeldLock>,
     pub(crate) upload: Option<Upload>,
+    /// Watch of all rows of a table.
+    pub(crate) watch: Option<RowWatch>,
     /// Last segment that the client saw, and its version.
     pub(crate) seen: Option<(u64, u64)>,
 }
 
 impl Client {
     pub(crate) fn new(id: ClientId) -> Self {
-        Self { id, arena: vec![0; ARENA_BYTES], asked: None, lingering: None, held: None, upload: None, seen: None }
+        Self {
+            id,
+            arena: vec![0; ARENA_BYTES],
+            asked: None,
+            lingering: None,
+            held: None,
+            upload: None,
+            watch: None,
+            seen: None,
+        }
     }
 }

@@ -216,6 +216,7 @@ impl Simulator {
             Kind::Await(above) if version <= above => {
                 self.violation(format!("told of version {version} where one above {above} was wanted"));
             }
+            Kind::AwaitAnyRow(_) => self.note_row_change(node, index, asked, completion),
             Kind::GetGone => self.violation(format!("a segment that is gone was read: {asked:?}")),
             Kind::List(from) => self.listed(node, index, (from, asked.began_us), completion),
             Kind::Make(temp) | Kind::Open(temp) => self.opened(temp, asked, completion),

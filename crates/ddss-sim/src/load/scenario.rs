@@ -126,6 +126,10 @@ pub struct Report {
     pub row_calls: u64,
     /// Changes of entries of maps that were made.
     pub entry_changes: u64,
+    /// Changes of rows of which watchers of all rows were told.
+    pub row_changes_seen: u64,
+    /// Times that such a watcher was told that it missed changes.
+    pub row_changes_missed: u64,
     /// Windows of a history that the linearizability checker searched.
     pub searched: u64,
     /// Calls that missed a long deadline.

@@ -8,9 +8,9 @@ use crate::cluster::node::{Node, bytes_of};
 use crate::cluster::simulator::Simulator;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
-    ArenaRange, AtomicOp, BucketLayout, EntryChange, EntryChangeKind, ListQuery, Listing, LockRequest, Model, Name,
-    NodeId, Operation, Part, Payload, PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions, Request,
-    RequestId, SegmentId, SlotWord, Spec, UploadId, Version,
+    ANY_ROW, ArenaRange, AtomicOp, BucketLayout, EntryChange, EntryChangeKind, ListQuery, Listing, LockRequest, Model,
+    Name, NodeId, Operation, Part, Payload, PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions,
+    Request, RequestId, SegmentId, SlotWord, Spec, UploadId, Version,
 };
 
 /// Placeholder target of calls without a segment.
@@ -39,7 +39,12 @@ impl Simulator {
             return;
         }
         let (kind, target) = self.choose(node, index);
-        let timeout_us = if self.random.one_in(40) { 60 } else { 200_000 };
+        let timeout_us = match kind {
+            // A watcher that hears nothing makes other calls.
+            Kind::AwaitAnyRow(_) => 60 + self.random.below(20_000) as u32,
+            _ if self.random.one_in(40) => 60,
+            _ => 200_000,
+        };
         self.ask_for(node, index, kind, target, timeout_us);
         self.inject_fault(node, index);
     }
@@ -48,6 +53,7 @@ impl Simulator {
     fn choose(&mut self, node: usize, index: usize) -> (Kind, Target) {
         let client = &self.nodes[node].clients[index];
         let seen = client.seen;
+        let watch = client.watch.filter(|watch| !self.is_gone(watch.target.id));
         if let Some(held) = client.held {
             // Renewals are more frequent than the calls of a critical section, so that some keep a lock for long.
             let kind = if self.random.one_in(3) { Kind::Renew } else { self.choose_held(&held) };
@@ -62,6 +68,11 @@ impl Simulator {
         if self.random.one_in(12) {
             return self.choose_name();
         }
+        if let Some(watch) = watch
+            && self.random.one_in(6)
+        {
+            return (Kind::AwaitAnyRow(watch.number), watch.target);
+        }
         let target = match self.random.below(24) {
             0..=1 => self.targets[0],
             2..=3 => match self.temporary[self.random.below(Self::TEMPORARY_MAX as u64) as usize] {
@@ -75,6 +86,9 @@ impl Simulator {
             Some(_) => target.with_row(first_row + self.random.below(Target::ROWS - first_row)),
             None => target,
         };
+        if target.row.is_some() && watch.is_none() && self.random.one_in(8) {
+            return (Kind::AwaitAnyRow(0), target);
+        }
         let seen = seen.filter(|&(key, _)| key == target.key()).map(|(_, version)| version);
         match target.content {
             Content::Counter if target.row.is_some() && self.random.one_in(6) => {
@@ -295,6 +309,7 @@ impl Simulator {
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Renew => Operation::Renew { segment, token: token.unwrap_or_default(), lease_us: LEASE_US },
             Kind::Await(above) => Operation::Await { segment, offset, above: Version(above) },
+            Kind::AwaitAnyRow(above) => Operation::Await { segment, offset: ANY_ROW, above: Version(above) },
             Kind::Stat => Operation::Stat { segment, page: ArenaRange { slot: 0, bytes: Listing::PAGE_BYTES as u32 } },
             Kind::Permit(mode) => {
                 Operation::Permit { segment, update: PermissionUpdate { mode: Some(mode), owner: None } }

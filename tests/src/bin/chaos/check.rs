@@ -3,11 +3,12 @@
 //! For each segment by version: a version has one writer and one value. A call that began after another had ended sees
 //! no lower version (a put: a higher one). No get ends before the put that it saw began. Counters: no two changes saw
 //! the same word, a word equals its version, and the final word is the number of additions. Every acknowledged put is
-//! there in the end.
+//! there in the end. `check_maps.rs` checks maps.
 
+use crate::check_maps::{self, MapRecords};
 use crate::log::{End, Kind, Record};
 use crate::worker::{COUNTERS, TIMEOUT, TORN, VALUES};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Permitted delay of a call beyond its deadline on a machine with shared cores.
 const GRACE_NS: u64 = 1_000_000_000;
@@ -29,11 +30,18 @@ fn author(mark: u64) -> (u64, u64) {
 }
 
 /// `logs`: of each life, by worker and life. `last`: version and value of each segment in the end.
-pub(crate) fn check(logs: &HashMap<u64, Vec<Record>>, last: &[(u64, u64)]) -> Verdict {
+/// `keys`: the value of each key of each map in the end.
+pub(crate) fn check(
+    logs: &HashMap<u64, Vec<Record>>,
+    last: &[(u64, u64)],
+    keys: &BTreeMap<(usize, u64), u64>,
+) -> Verdict {
     let mut verdict = Verdict::default();
+    let mut of_maps = MapRecords::new();
     let mut by_segment: Vec<Vec<Record>> = vec![Vec::new(); VALUES + COUNTERS];
     let mut last_put: HashMap<u64, u64> = HashMap::new();
     for (&life, records) in logs {
+        check_maps::sort(records, &mut of_maps);
         for record in records {
             verdict.operations += u64::from(record.end == End::Done);
             verdict.failed += u64::from(record.end == End::Failed);
@@ -42,7 +50,9 @@ pub(crate) fn check(logs: &HashMap<u64, Vec<Record>>, last: &[(u64, u64)]) -> Ve
             if record.kind == Kind::Put {
                 last_put.insert(life, author(record.value).1);
             }
-            by_segment[record.segment].push(*record);
+            if let Some(of_segment) = by_segment.get_mut(record.segment) {
+                of_segment.push(*record);
+            }
         }
     }
     for (segment, records) in by_segment.iter_mut().enumerate() {
@@ -54,6 +64,7 @@ pub(crate) fn check(logs: &HashMap<u64, Vec<Record>>, last: &[(u64, u64)]) -> Ve
         }
         real_time(segment, records, &mut verdict);
     }
+    check_maps::check(&mut of_maps, keys, &mut verdict);
     verdict
 }
 
@@ -71,7 +82,7 @@ fn values(segment: usize, records: &[Record], last_put: &HashMap<u64, u64>, last
                 }
             }
             End::Failed => drop(failed.insert(put.value)),
-            End::Unknown => {}
+            End::Unknown | End::Begun => {}
         }
     }
     let mut seen: HashMap<u64, u64> = HashMap::new();
@@ -139,7 +150,7 @@ fn counter(segment: usize, records: &[Record], last: (u64, u64), lives: u64, ver
                 }
             }
             End::Unknown => unknown += 1,
-            End::Failed => {}
+            End::Failed | End::Begun => {}
         }
     }
     // Each life may have had one under way when it was killed.
@@ -184,7 +195,7 @@ mod tests {
     fn judge(records: Vec<Record>, last: (u64, u64)) -> Verdict {
         let mut ends = vec![(0, 0); VALUES + COUNTERS];
         ends[records[0].segment] = last;
-        check(&HashMap::from([(1, records)]), &ends)
+        check(&HashMap::from([(1, records)]), &ends, &BTreeMap::new())
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use crate::check::{self, Verdict};
 use crate::log::Log;
-use crate::worker::{BYTES, COUNTERS, Place, Plan, TABLE_ROWS, VALUES, attach, home_of, is_row, name, open_all, whole};
+use crate::maps::{self, FIRST_MAP};
+use crate::worker::{BYTES, PLACES, Place, Plan, TABLE_ROWS, VALUES, attach, home_of, is_row, name, open_all, whole};
 use ddss::{Placement, Spec, Strategy};
 use ddss_ipc::SharedMemory;
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,13 +74,13 @@ impl Cluster {
     fn make_segments(&self, copies: u8) -> Result<(), Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
         let begin = Instant::now();
-        for index in 0..VALUES + COUNTERS {
-            let mut spec = if is_row(index) && copies == 1 {
-                Spec::table(TABLE_ROWS, BYTES as u32)
-            } else {
-                Spec { copies, ..Spec::new(BYTES as u64) }
+        for index in 0..PLACES {
+            let size = match index {
+                FIRST_MAP.. => maps::spec(),
+                _ if is_row(index) => Spec::table(TABLE_ROWS, BYTES as u32),
+                _ => Spec::new(BYTES as u64),
             };
-            spec.placement = Placement::Node(ddss::NodeId(home_of(index)));
+            let spec = Spec { copies, placement: Placement::Node(ddss::NodeId(home_of(index))), ..size };
             loop {
                 match client.allocate(&name(index), spec) {
                     Ok(_) => break,
@@ -144,6 +145,16 @@ impl Cluster {
         Ok(stranded)
     }
 
+    /// Returns the number of segments whose home is another node than at first.
+    pub(crate) fn moved_homes(&self) -> Result<usize, Box<dyn Error>> {
+        let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
+        let mut moved = 0;
+        for index in 0..PLACES {
+            moved += usize::from(client.open(&name(index))?.stat()?.home != ddss::NodeId(home_of(index)));
+        }
+        Ok(moved)
+    }
+
     /// Checks all observations against the final values.
     pub(crate) fn judge(&self) -> Result<Verdict, Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
@@ -154,6 +165,12 @@ impl Cluster {
             let word = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
             last.push((stamp.version.0, if index < VALUES { whole(&bytes) } else { word }));
         }
+        let mut keys = BTreeMap::new();
+        for (index, map) in maps::open_maps(&client)?.iter().enumerate() {
+            for key in 0..maps::KEYS_OF_WORKER * self.workers.len() as u64 {
+                keys.insert((FIRST_MAP + index, key), maps::find(map, key)?);
+            }
+        }
         let mut logs = HashMap::new();
         for worker in &self.workers {
             for life in 0..=worker.life {
@@ -161,7 +178,7 @@ impl Cluster {
                 logs.insert(u64::from(worker.number) << 16 | u64::from(life), log.records()?);
             }
         }
-        Ok(check::check(&logs, &last))
+        Ok(check::check(&logs, &last, &keys))
     }
 }
 

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 pub(crate) const WORKERS: u16 = 16;
 pub(crate) const CLIENT_KILL_EVERY: Duration = Duration::from_millis(250);
 pub(crate) const DAEMON_KILL_EVERY: Duration = Duration::from_secs(5);
+/// Longest absence of a daemon; with two copies every second one is away for longer, so that the replicas take over.
+const AWAY_MS_MAX: u64 = 500;
+const AWAY_UNTIL_TAKEOVER_MS: u64 = 3500;
 /// Time before the first kill; the second half of it gives the rate.
 const QUIET: Duration = Duration::from_secs(4);
 
@@ -31,7 +34,7 @@ pub(crate) struct Run {
 }
 
 /// Lets them work, kills some of them all the time, and stops.
-pub(crate) fn torment(field: &mut Cluster, until: Until) -> Result<Run, Box<dyn Error>> {
+pub(crate) fn torment(field: &mut Cluster, until: Until, copies: u8) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
     let mut dice = Dice(until.seconds ^ 0x5eed);
     for number in 0..WORKERS {
@@ -43,12 +46,17 @@ pub(crate) fn torment(field: &mut Cluster, until: Until) -> Result<Run, Box<dyn 
     run.quiet_per_second = (field.counted() - before) as f64 / since.elapsed().as_secs_f64();
     let begin = Instant::now();
     let (mut next_client, mut next_daemon) = (begin, begin + DAEMON_KILL_EVERY / 2);
+    let mut away: Option<(usize, Instant)> = None;
     while begin.elapsed() < Duration::from_secs(until.seconds) && field.counted() < until.operations {
-        if Instant::now() >= next_daemon {
+        if let Some((index, _)) = away.take_if(|(_, back)| *back <= Instant::now()) {
+            field.daemons[index].restart()?;
+        }
+        if away.is_none() && Instant::now() >= next_daemon {
             let index = dice.below(NODES.into()) as usize;
             field.daemons[index].kill()?;
-            std::thread::sleep(Duration::from_millis(dice.below(500)));
-            field.daemons[index].restart()?;
+            let is_long = copies > 1 && run.daemon_kills.is_multiple_of(2);
+            let away_ms = dice.below(AWAY_MS_MAX) + if is_long { AWAY_UNTIL_TAKEOVER_MS } else { 0 };
+            away = Some((index, Instant::now() + Duration::from_millis(away_ms)));
             run.daemon_kills += 1;
             next_daemon += DAEMON_KILL_EVERY;
         }
@@ -58,6 +66,9 @@ pub(crate) fn torment(field: &mut Cluster, until: Until) -> Result<Run, Box<dyn 
         std::thread::sleep(next_client.saturating_duration_since(Instant::now()));
     }
     run.seconds = begin.elapsed().as_secs_f64();
+    if let Some((index, _)) = away {
+        field.daemons[index].restart()?;
+    }
     run.stranded = field.stop()?;
     Ok(run)
 }

@@ -17,10 +17,15 @@ pub(crate) enum Kind {
     Swap,
     /// A failed compare and swap: it saw another word.
     Look,
+    /// Changes and the get of a key of a map.
+    Insert,
+    Remove,
+    Find,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Get, Kind::Put, Kind::Add, Kind::Swap, Kind::Look];
+    const ALL: [Kind; 8] =
+        [Kind::Get, Kind::Put, Kind::Add, Kind::Swap, Kind::Look, Kind::Insert, Kind::Remove, Kind::Find];
 
     /// Returns true for calls that change nothing.
     pub(crate) fn is_harmless(self) -> bool {
@@ -34,6 +39,8 @@ pub(crate) enum End {
     Done,
     Failed,
     Unknown,
+    /// The call has only begun: a record of its end follows, unless its worker is killed.
+    Begun,
 }
 
 /// One call. Times are nanoseconds of the machine's monotonic clock.
@@ -44,8 +51,9 @@ pub(crate) struct Record {
     pub(crate) segment: usize,
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
+    /// Version that was made or seen, or the key of a map.
     pub(crate) version: u64,
-    /// Mark of a put or a get, or the word before an add or a swap.
+    /// Mark of a put, an insert or a get, or the word before an add or a swap.
     pub(crate) value: u64,
 }
 
@@ -58,8 +66,10 @@ pub(crate) struct Log {
 impl Log {
     const RECORD_BYTES: usize = 48;
     const HEAD_BYTES: usize = 64;
-    /// Records of one worker's life; it ends by itself before there are more.
-    pub(crate) const RECORDS_MAX: u64 = 8_000_000;
+    /// Records of one worker's life.
+    const RECORDS_MAX: u64 = 8_000_000;
+    /// Calls of one worker's life; some have two records.
+    pub(crate) const CALLS_MAX: u64 = Self::RECORDS_MAX / 2;
 
     pub(crate) fn open(path: &Path) -> Result<Self, MemoryError> {
         let bytes = Self::HEAD_BYTES + Self::RECORDS_MAX as usize * Self::RECORD_BYTES;
@@ -93,8 +103,8 @@ impl Log {
             let at = Self::HEAD_BYTES + index * Self::RECORD_BYTES;
             let what = word(at)?;
             Ok(Record {
-                kind: Kind::ALL[(what >> 8 & 0xff).min(4) as usize],
-                end: [End::Done, End::Failed, End::Unknown][(what & 0xff).min(2) as usize],
+                kind: Kind::ALL[(what >> 8 & 0xff).min(7) as usize],
+                end: [End::Done, End::Failed, End::Unknown, End::Begun][(what & 0xff).min(3) as usize],
                 segment: (what >> 16) as usize,
                 began_ns: word(at + 8)?,
                 ended_ns: word(at + 16)?,

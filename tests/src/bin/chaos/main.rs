@@ -5,7 +5,7 @@
 //! acknowledged put is there.
 //!
 //! ```sh
-//! cargo run --release -p ddss-tests --bin chaos -- --seconds 60 [--json]
+//! cargo run --release -p ddss-tests --bin chaos -- --seconds 60 [--copies 2] [--json]
 //! cargo run --release -p ddss-tests --bin chaos -- --namespaces --operations 5000000 --floor 50000
 //! cargo run --release -p ddss-tests --bin chaos -- --cut both      # or deaf, mute, slow
 //! cargo run --release -p ddss-tests --bin chaos -- --reboots 20
@@ -15,9 +15,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it found")]
 
 mod check;
+mod check_maps;
 mod cluster;
 mod kill_loop;
 mod log;
+mod maps;
 mod partitions;
 mod reboots;
 mod removals;
@@ -31,7 +33,8 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: chaos [--seconds N] [--operations N] [--namespaces] [--floor CALLS-A-SECOND] [--json]
+const USAGE: &str =
+    "usage: chaos [--seconds N] [--operations N] [--copies 2] [--namespaces] [--floor CALLS-A-SECOND] [--json]
        chaos --cut both|deaf|mute|slow [--rounds N] [--json]
        chaos --reboots N [--json]
        chaos --removals N [--json]";
@@ -43,6 +46,8 @@ struct Wish {
     seconds: Option<u64>,
     operations: Option<u64>,
     namespaces: bool,
+    /// Nodes that store each segment.
+    copies: u8,
     /// Calls a second before the first kill, below which the run proves too little.
     floor: u64,
     cut: Option<How>,
@@ -60,6 +65,7 @@ impl Wish {
             seconds: None,
             operations: None,
             namespaces: false,
+            copies: 1,
             floor: 0,
             cut: None,
             rounds: 2,
@@ -72,6 +78,7 @@ impl Wish {
             match word {
                 "--json" => wish.json = true,
                 "--namespaces" => wish.namespaces = true,
+                "--copies" => wish.copies = words.next()?.parse().ok().filter(|copies| matches!(copies, 1..=2))?,
                 "--cut" => wish.cut = Some(How::parse(words.next()?)?),
                 _ => {
                     let number = words.next()?.parse().ok()?;
@@ -131,12 +138,14 @@ fn is_good(verdict: &Verdict) -> bool {
 
 fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     eprintln!("starting {NODES} daemons; if they are not built yet, that takes minutes");
-    let mut field = Cluster::start(wish.namespaces, 1)?;
+    let mut field = Cluster::start(wish.namespaces, wish.copies)?;
     eprintln!("{WORKERS} clients, one killed every {CLIENT_KILL_EVERY:?}, a daemon every {DAEMON_KILL_EVERY:?}");
-    let run = kill_loop::torment(&mut field, wish.until())?;
+    let run = kill_loop::torment(&mut field, wish.until(), wish.copies)?;
     let verdict = field.judge()?;
+    let moved_homes = field.moved_homes()?;
     // A run that did too little proves nothing.
-    let enough = verdict.operations as f64 > 1000.0 * run.seconds
+    let enough = (wish.copies == 1 || moved_homes > 0)
+        && verdict.operations as f64 > 1000.0 * run.seconds
         && run.client_kills as f64 >= 2.0 * run.seconds
         && run.daemon_kills as f64 >= (run.seconds / 10.0).floor()
         && verdict.operations >= wish.operations.unwrap_or(0)
@@ -144,9 +153,11 @@ fn kill(wish: &Wish) -> Result<bool, Box<dyn Error>> {
     let mut found = vec![
         ("seconds", json!(run.seconds.round())),
         ("namespaces", json!(wish.namespaces)),
+        ("copies", json!(wish.copies)),
         ("operations_per_second_before_faults", json!(run.quiet_per_second.round())),
         ("client_kills", json!(run.client_kills)),
         ("daemon_kills", json!(run.daemon_kills)),
+        ("homes_that_moved", json!(moved_homes)),
         ("stranded", json!(run.stranded)),
     ];
     found.extend(tell_verdict(&verdict));

@@ -1,7 +1,7 @@
 //! Rolling reboots with loss of memory while clients work on replicated segments. No segment may lose data.
 
 use crate::cluster::{Cluster, NODES};
-use crate::worker::{Dice, Place, Plan, attach, open_all};
+use crate::worker::{Dice, PATIENCE, PLACES, Plan, attach, name, patiently};
 use ddss::{ReplicationInfo, Strategy};
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -68,8 +68,8 @@ pub(crate) fn until_in_sync(field: &Cluster) -> Result<Duration, Box<dyn Error>>
 /// The first segment that is not in sync.
 fn all_in_sync(field: &Cluster) -> Result<Option<String>, ddss::Error> {
     let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
-    for Place { segment, .. } in open_all(&client)? {
-        let listing = segment.stat()?;
+    for index in 0..PLACES {
+        let listing = patiently(Instant::now() + PATIENCE, || client.open(&name(index)))?.stat()?;
         if listing.replication != ReplicationInfo::InSync {
             return Ok(Some(format!("{} {:?} {:?}", listing.name, listing.replication, listing.degraded)));
         }

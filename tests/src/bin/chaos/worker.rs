@@ -2,6 +2,7 @@
 
 use crate::cluster::NODES;
 use crate::log::{End, Kind, Log, Record, now_ns};
+use crate::maps::{FIRST_MAP, MAPS, MapWorker};
 use ddss::{Client, Segment, Stamp, Strategy, Table};
 use ddss_ipc::SharedMemory;
 use std::error::Error;
@@ -17,10 +18,12 @@ pub(crate) const BYTES: usize = 64;
 pub(crate) const VALUES: usize = 9;
 pub(crate) const COUNTERS: usize = 6;
 const ROWS: usize = 3;
+/// All places: values, counters and maps.
+pub(crate) const PLACES: usize = VALUES + COUNTERS + MAPS;
 /// Rows of each table; its calls are those of row 1.
 pub(crate) const TABLE_ROWS: u64 = 3;
 /// A client slot, empty while no daemon runs.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn name(index: usize) -> String {
     format!("chaos/{index}")
@@ -42,7 +45,10 @@ impl Dice {
 }
 
 /// Retries, because a starting worker may find a daemon that is just being killed.
-fn patiently<T>(until: Instant, mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> Result<T, ddss::Error> {
+pub(crate) fn patiently<T>(
+    until: Instant,
+    mut attempt: impl FnMut() -> Result<T, ddss::Error>,
+) -> Result<T, ddss::Error> {
     loop {
         match attempt() {
             Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
@@ -51,7 +57,7 @@ fn patiently<T>(until: Instant, mut attempt: impl FnMut() -> Result<T, ddss::Err
     }
 }
 
-/// Returns true if a place is a row of a table. A table has one copy, so with copies it is a segment.
+/// Returns true if a place is a row of a table.
 pub(crate) fn is_row(index: usize) -> bool {
     (VALUES - ROWS..VALUES).contains(&index) || index >= VALUES + COUNTERS - ROWS
 }
@@ -116,6 +122,17 @@ impl Plan {
         Ok(Self { homes, pause: Duration::from_micros(pause.parse()?) })
     }
 
+    /// Pauses after a call that ended so.
+    fn pause_after(&self, end: End) {
+        if end != End::Done {
+            // A worker whose daemon is down pauses before the next call.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !self.pause.is_zero() {
+            std::thread::sleep(self.pause);
+        }
+    }
+
     /// The segments among these that are at one of its homes.
     fn among(&self, mut segments: std::ops::Range<usize>) -> Vec<usize> {
         let mine = |index: &usize| self.homes.contains(&home_of(*index));
@@ -152,6 +169,7 @@ impl Call<'_> {
                 let found_another = ended.as_ref().is_ok_and(|&(_, before)| before != value);
                 return (if found_another { Kind::Look } else { Kind::Swap }, ended);
             }
+            Kind::Insert | Kind::Remove | Kind::Find => unreachable!("a map has its own calls"),
         };
         (kind, ended)
     }
@@ -172,11 +190,18 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let places = open_all(&client)?;
     let mut dice = Dice(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
     let (values, counters) = (plan.among(0..VALUES), plan.among(VALUES..VALUES + COUNTERS));
+    let (maps, mut map_worker) = (plan.among(FIRST_MAP..PLACES), MapWorker::new(&client, worker, life)?);
     let mut seen = [0; VALUES + COUNTERS];
     let mut sequence = 0;
-    for _ in 0..Log::RECORDS_MAX {
+    for _ in 0..Log::CALLS_MAX {
         if stop.load(0, Ordering::Relaxed)? != 0 {
             break;
+        }
+        if dice.below(5) == 0 {
+            let place = maps[dice.below(maps.len() as u64) as usize];
+            let end = map_worker.call(place, &mut dice, &mut log)?;
+            plan.pause_after(end);
+            continue;
         }
         let (kind, among) = match dice.below(20) {
             0..12 => (Kind::Get, &values),
@@ -199,13 +224,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
             _ => {}
         }
         log.add(&Record { kind, end, segment, began_ns, ended_ns, version, value: saw })?;
-        if end != End::Done {
-            // A worker whose daemon is down pauses before the next call.
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if !plan.pause.is_zero() {
-            std::thread::sleep(plan.pause);
-        }
+        plan.pause_after(end);
     }
     Ok(())
 }

@@ -69,8 +69,11 @@ impl Home<'_> {
         match op {
             PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
             // It would wait for itself. If another thread of that client holds the lock, this thread has to take the
-            // lock too: to let it pass would lose updates.
-            PendingOp::Put { .. } | PendingOp::Atomic { .. } if segment.lock_queue.is_held_by(requester.owner()) => {
+            // lock too: to let it pass would lose updates. A change under the lock waits for something else.
+            PendingOp::Put { conditions: PutConditions { token: None, .. }, .. }
+            | PendingOp::Atomic { token: None, .. }
+                if segment.lock_queue.is_held_by(requester.owner()) =>
+            {
                 return Err(Failure::OwnLock);
             }
             _ => {}
@@ -269,12 +272,18 @@ impl Home<'_> {
         Ok(())
     }
 
-    /// Submits an operation again that was about to run, if a decision about the segment came in between.
+    /// Queues an operation again that was about to run, since a decision about the segment came in between. It waits for
+    /// the next event: the time at which it was submitted is older than that decision.
     #[cold]
-    pub(crate) fn submit_again(&mut self, now: Now, id: SegmentId, waiter: Waiter) {
-        if let Err(failure) = self.submit_op(now, id, waiter) {
-            self.free_op_buffers(&waiter.op);
-            self.output.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
+    pub(crate) fn submit_again(&mut self, id: SegmentId, waiter: Waiter) {
+        let is_home = self.segments.get(id).map(|segment| !segment.is_replica());
+        let queued = match is_home {
+            Ok(true) => self.enqueue_op(id, waiter),
+            Ok(false) => Err(Failure::NodeDown),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = queued {
+            self.fail_waiter(&waiter, failure);
         }
     }
 
@@ -288,8 +297,7 @@ impl Home<'_> {
         };
         segment.lock_queue.end_word_read();
         if segment.lock_queue.blocks_puts() {
-            self.submit_again(now, id, waiter);
-            return self.serve_lock_queue(now, id);
+            return self.submit_again(id, waiter);
         }
         let fields = ReplyFields::of(segment.stamp(), word);
         match change.apply(word) {
@@ -354,6 +362,10 @@ impl Home<'_> {
 
     /// Keeps a watcher until its version or its deadline comes.
     pub(crate) fn watch(&mut self, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
+        if self.segments.get(id).is_ok_and(Segment::is_replica) {
+            // This node was the home when the record of the watched row was asked for. Changes come to the new home.
+            return Err(Failure::NodeDown);
+        }
         if !self.segments.watched(id).ok_or(Failure::NotFound)?.lock_queue.watch(watcher) {
             return Err(Failure::Busy(Limit::Waiters));
         }

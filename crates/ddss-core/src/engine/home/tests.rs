@@ -18,6 +18,9 @@ use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{Failure, HybridClock, Message, NodeId, Outcome, SegmentId, Shard, Spec, Timestamp, Version};
 use std::collections::VecDeque;
 
+mod forwarded_rows;
+mod interrupted_ops;
+
 const OWNER: Principal = Principal { uid: 7, gid: 7 };
 pub(super) const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
 pub(super) const A: NodeId = NodeId(2);

@@ -142,7 +142,12 @@ impl Home<'_> {
     /// Promotes this replica to the home: with every acknowledged put, and without the locks.
     fn promote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
         self.drop_incoming(id);
+        let counts_on = planted!(self.segments, RowChangesOfEarlierTerm);
         let Ok(segment) = self.segments.get_mut(id) else { return };
+        if !counts_on {
+            // They are of an earlier term as the home, and lack the changes at the home between.
+            segment.forget_row_changes();
+        }
         let (at, stamp) = (segment.at, segment.timestamp());
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let floor = replication.floor.max(stamp);
@@ -160,7 +165,8 @@ impl Home<'_> {
         let at = segment.at;
         let Some(replication) = segment.replication.as_deref_mut() else { return };
         let deferred_updates = replication.demote(assignment);
-        segment.lock_queue.unblock_puts();
+        // An operation that has read its word or record refuses itself.
+        self.update_lock_gate(now, id);
         self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         self.fail_all_waiters(id, Failure::NodeDown);
         for (_, _, requester) in deferred_updates {

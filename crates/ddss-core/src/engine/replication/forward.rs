@@ -74,7 +74,7 @@ impl Home<'_> {
             self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
         }
         self.notify_watchers_of_row(id, row, version, timestamp);
-        if is_row {
+        if is_row && !planted!(self.segments, UntoldRowChange) {
             self.notify_watchers_of_all_rows(id, row);
         }
     }

@@ -355,6 +355,7 @@ impl Home<'_> {
         let ranges = self.output.ranges_of(&parts);
         let Ok(segment) = self.segments.get_mut(sent.id) else { return };
         if ranges.iter().any(|range| segment.check_range(range.offset, range.bytes).is_err()) {
+            self.output.free_table(&parts);
             return self.output.push(Action::Disconnect { node });
         }
         let is_put = row.is_some() || segment.spec.layout().is_none();
@@ -376,7 +377,8 @@ impl Home<'_> {
         self.acknowledge(node, &sent, ReplicaAck::Put, stamp);
     }
 
-    /// Returns the row that a forwarded put of a table changes; `None` for a plain segment, or a token.
+    /// Returns the row that a forwarded put of a table changes; `None` for a plain segment, or a token. The home decides
+    /// the version of a row as it decides the row's bytes: a wrong version harms the readers of that row only.
     fn row_of_forwarded(
         &self,
         id: SegmentId,

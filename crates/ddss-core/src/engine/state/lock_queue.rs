@@ -206,11 +206,6 @@ impl LockQueue {
         (self.is_suspended, self.puts_blocked) = (is_suspended, puts_blocked);
     }
 
-    /// Lets puts run again: this node is not the home any more and refuses them.
-    pub(crate) fn unblock_puts(&mut self) {
-        self.puts_blocked = false;
-    }
-
     /// Returns true if no put may run, whatever the holders.
     pub(crate) fn blocks_puts(&self) -> bool {
         self.puts_blocked || self.is_moving || self.blocks_all()

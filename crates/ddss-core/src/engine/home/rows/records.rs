@@ -102,7 +102,9 @@ impl Home<'_> {
     pub(crate) fn await_any_row(&mut self, now: Now, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
         // The clock never gives a number twice, not even after a restart.
         let first = Version(self.clock.next(now.wall_us).0);
-        match self.segments.get_mut(id)?.row_changes(first).after(watcher.above) {
+        let changes = self.segments.get_mut(id)?.row_changes(first);
+        changes.catch_up(watcher.above, first);
+        match changes.after(watcher.above) {
             Some((version, row)) => {
                 let fields = ReplyFields { version, timestamp: timestamp_of_row(row), word: 0 };
                 self.output.answer(watcher.requester, Outcome::Done, fields);
@@ -138,8 +140,7 @@ impl Home<'_> {
         {
             segment.lock_queue.end_word_read();
             if segment.lock_queue.blocks_puts() {
-                self.submit_again(pending.now, pending.segment, waiter);
-                return self.serve_lock_queue(pending.now, pending.segment);
+                return self.submit_again(pending.segment, waiter);
             }
         }
         let later = self.output.set_aside();

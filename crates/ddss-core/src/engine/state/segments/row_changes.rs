@@ -34,6 +34,14 @@ impl RowChanges {
         Some(self.newest)
     }
 
+    /// Begins again behind `first`, if a watcher has seen a number between that of the newest change and `first`: another
+    /// home gave it, and no later one here would be greater.
+    pub(crate) fn catch_up(&mut self, seen: Version, first: Version) {
+        if self.newest < seen && seen < first {
+            *self = Self::new(first);
+        }
+    }
+
     /// Returns the change that follows that number, with its own number; no row if some changes are not recorded any more.
     /// `None` if there is none yet.
     pub(crate) fn after(&mut self, number: Version) -> Option<(Version, Option<u64>)> {

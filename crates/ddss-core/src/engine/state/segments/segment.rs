@@ -187,6 +187,14 @@ impl Segment {
         self.rare_mut().row_changes.get_or_insert_with(|| RowChanges::new(first))
     }
 
+    /// Forgets the changes of its rows. The next watcher of all rows is told that it missed some.
+    pub(crate) fn forget_row_changes(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.row_changes = None;
+        }
+        self.shrink_rare();
+    }
+
     /// Records a change of a row; returns its number if watchers of all rows want to know.
     pub(crate) fn note_row_change(&mut self, row: u64) -> Option<Version> {
         let rare = self.rare.as_mut()?;
