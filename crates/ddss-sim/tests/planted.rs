@@ -70,6 +70,8 @@ each_bug_is_found! {
     entry_twice_is_found: EntryTwice,
     row_not_resent_is_found: RowNotResent,
     row_version_of_table_is_found: RowVersionOfTable,
+    ignored_row_lock_is_found: IgnoredRowLock,
+    unmarked_row_lock_is_found: UnmarkedRowLock,
     join_during_commit_is_found: JoinDuringCommit,
     uncommitted_parts_are_found: UncommittedParts,
 }

@@ -356,7 +356,7 @@ impl World<'_> {
                 let lease_us = self.input.word() as u32 % 1_000_000;
                 Operation::Lock {
                     segment,
-                    lock_request: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us },
+                    lock_request: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us, row_offset: None },
                 }
             }
             14 if ranges == 1 => {

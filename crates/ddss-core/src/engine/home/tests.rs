@@ -18,10 +18,10 @@ use crate::request::operation::{LockRequest, LockToken, PutConditions};
 use crate::{Failure, HybridClock, Message, NodeId, Outcome, SegmentId, Shard, Spec, Timestamp, Version};
 use std::collections::VecDeque;
 
-const OWNER: Principal = Principal { uid: 7, gid: 7 };
+pub(super) const OWNER: Principal = Principal { uid: 7, gid: 7 };
 pub(super) const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
 pub(super) const A: NodeId = NodeId(2);
-const B: NodeId = NodeId(3);
+pub(super) const B: NodeId = NodeId(3);
 
 pub(super) struct Parts {
     segments: Segments,
@@ -98,7 +98,7 @@ impl Parts {
 
     /// Locks for a node; returns the token.
     fn lock(&mut self, id: SegmentId, node: NodeId) -> LockToken {
-        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
         self.submit(id, node, 1, PendingOp::Lock(lock_request)).expect("the lock is free");
         let granted = self.actions().into_iter().find_map(|action| match action {
             Action::Send { message: Message::Ended { outcome: Outcome::Done, word, .. }, .. } => Some(word),

@@ -140,7 +140,8 @@ impl Remote<'_> {
         let lock_dependency = info
             .map_or(LockDependency::Any, |info| info.model.get_rules(transfer.options.requested_model).lock_dependency);
         let lock_dependency = if transfer.options.version.is_some() { LockDependency::None } else { lock_dependency };
-        let own = self.remote_locks.token_of(pending.channel.client, segment).map_or(0, |token| token.0);
+        // A row's own holder asks the home too, which knows which rows are locked.
+        let own = self.remote_locks.token_of_segment(pending.channel.client, segment).map_or(0, |token| token.0);
         let locked =
             ![0, own].contains(&header.0.locked) && lock_dependency > LockDependency::None && history_version.is_none();
         let locked = locked && !planted!(self.segments, UnseenLock);

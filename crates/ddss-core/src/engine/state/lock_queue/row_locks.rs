@@ -1,0 +1,211 @@
+//! Locks of single rows of a table. A row has a queue here only while a client holds its lock or waits for it.
+
+use super::{Holder, LockQueue, PendingOp, Waiter};
+use crate::Limit;
+use crate::engine::requester::{LockOwner, Requester};
+use crate::request::operation::LockToken;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Queue of one row, with the time under which it stands in the schedule.
+#[derive(Debug, Default)]
+struct RowQueue {
+    queue: LockQueue,
+    due_us: Option<u64>,
+}
+
+/// Locks of the rows of one table. A grant is found by its token and a waiter by its requester, so that neither costs
+/// more beside many other locked rows.
+#[derive(Debug, Default)]
+pub(super) struct RowLocks {
+    queues: BTreeMap<u64, RowQueue>,
+    tokens: BTreeMap<LockToken, u64>,
+    requesters: BTreeSet<(Requester, u64)>,
+    /// Rows by the time when a lease or a wait ends.
+    due: BTreeSet<(u64, u64)>,
+    /// Rows whose first waiter may be able to run.
+    unserved: BTreeSet<u64>,
+    holders: usize,
+    exclusive: usize,
+    waiting: usize,
+}
+
+impl RowLocks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Returns the number of holders of all rows.
+    pub(super) fn holders(&self) -> usize {
+        self.holders
+    }
+
+    /// Returns the number of operations that wait for rows.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Returns true if a row is locked exclusively.
+    pub(super) fn has_exclusive(&self) -> bool {
+        self.exclusive > 0
+    }
+
+    /// Returns when the first lease or wait ends.
+    pub(super) fn due_us(&self) -> Option<u64> {
+        self.due.first().map(|&(due_us, _)| due_us)
+    }
+
+    /// Returns the queue of a row, if it has one.
+    pub(super) fn queue(&self, row: u64) -> Option<&LockQueue> {
+        self.queues.get(&row).map(|row| &row.queue)
+    }
+
+    /// Changes the queue of a row, and everything that depends on it. A queue that is idle afterwards is removed.
+    fn change<T>(&mut self, row: u64, change: impl FnOnce(&mut LockQueue) -> T) -> T {
+        let RowQueue { queue, due_us } = self.queues.entry(row).or_default();
+        let (before, waited) = (queue.holders.clone(), queue.waiting());
+        let result = change(queue);
+        let after = &queue.holders;
+        for holder in before.iter().filter(|holder| after.iter().all(|other| other.token != holder.token)) {
+            self.tokens.remove(&holder.token);
+        }
+        for holder in after.iter().filter(|holder| before.iter().all(|other| other.token != holder.token)) {
+            self.tokens.insert(holder.token, row);
+        }
+        let count_exclusive = |holders: &[Holder]| holders.iter().filter(|holder| !holder.shared).count();
+        self.holders = self.holders + after.len() - before.len();
+        self.exclusive = self.exclusive + count_exclusive(after) - count_exclusive(&before);
+        self.waiting = self.waiting + queue.waiting() - waited;
+        if let Some(due_us) = due_us.take() {
+            self.due.remove(&(due_us, row));
+        }
+        if queue.is_idle() {
+            self.queues.remove(&row);
+            self.unserved.remove(&row);
+        } else {
+            let next_us = queue.due_us();
+            *due_us = Some(next_us);
+            self.due.insert((next_us, row));
+            if queue.waiting() > 0 {
+                self.unserved.insert(row);
+            }
+        }
+        assert!(self.tokens.len() == self.holders, "each grant of a row has one token");
+        result
+    }
+
+    /// Drops the entry of a waiter that has left the queue of a row.
+    fn forget_requester(&mut self, requester: Requester, row: u64) {
+        let waits_again = self.queue(row).is_some_and(|queue| queue.waits().waiters.find(requester).is_some());
+        if !waits_again {
+            self.requesters.remove(&(requester, row));
+        }
+    }
+
+    /// Returns true if the operation has to wait for the lock of its row.
+    pub(super) fn must_wait(&self, row: u64, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
+        self.queue(row).is_some_and(|queue| queue.waits_for_holders(op, owner, depends_on_lock))
+    }
+
+    /// Appends to the queue of a row.
+    pub(super) fn enqueue(&mut self, row: u64, waiter: Waiter) {
+        self.requesters.insert((waiter.requester, row));
+        self.change(row, |queue| queue.waits_mut().waiters.push(waiter));
+    }
+
+    /// Takes the first of the queue of a row, if it may run now. With `only_gets`, all other operations have to wait.
+    pub(super) fn next_ready(&mut self, only_gets: bool) -> Option<Waiter> {
+        let mut from = 0;
+        while let Some(&row) = self.unserved.range(from..).next() {
+            let ready = self.change(row, |queue| if only_gets { queue.next_get() } else { queue.pop_ready() });
+            if let Some(waiter) = ready {
+                self.forget_requester(waiter.requester, row);
+                return Some(waiter);
+            }
+            if !only_gets {
+                // It is served again when a holder or a waiter of this row goes.
+                self.unserved.remove(&row);
+            }
+            from = row + 1;
+        }
+        None
+    }
+
+    /// Records a grant; an error if the row has too many.
+    pub(super) fn grant(&mut self, row: u64, holder: Holder) -> Result<(), Limit> {
+        self.change(row, |queue| queue.grant(holder, None))
+    }
+
+    /// Releases a grant; `false` if it is not in force.
+    pub(super) fn release(&mut self, token: LockToken, owner: LockOwner) -> bool {
+        self.tokens.get(&token).copied().is_some_and(|row| self.change(row, |queue| queue.release(token, owner)))
+    }
+
+    /// Extends a grant that is in force; `false` if it is not.
+    pub(super) fn renew(&mut self, token: LockToken, owner: LockOwner, now_us: u64, until_us: u64) -> bool {
+        let Some(&row) = self.tokens.get(&token) else { return false };
+        self.change(row, |queue| queue.renew(token, owner, now_us, until_us))
+    }
+
+    /// Changes all queues.
+    fn change_all(&mut self, mut change: impl FnMut(&mut LockQueue)) {
+        let rows: Vec<u64> = self.queues.keys().copied().collect();
+        rows.into_iter().for_each(|row| self.change(row, &mut change));
+    }
+
+    /// Releases all grants.
+    pub(super) fn release_all(&mut self) {
+        self.change_all(|queue| {
+            queue.release_all();
+        });
+    }
+
+    /// Removes all grants and waiters of an owner; returns the waiters.
+    pub(super) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
+        let mut removed = Vec::new();
+        self.change_all(|queue| removed.extend(queue.remove_owner(owner)));
+        self.requesters.retain(|(requester, _)| requester.owner() != owner);
+        removed
+    }
+
+    /// Returns the rows for which a time has passed.
+    fn due_rows(&self, now_us: u64) -> Vec<u64> {
+        self.due.iter().take_while(|&&(due_us, _)| due_us <= now_us).map(|&(_, row)| row).collect()
+    }
+
+    /// Expires leases; returns true if one ended.
+    pub(super) fn expire_leases(&mut self, now_us: u64) -> bool {
+        let before = self.holders;
+        for row in self.due_rows(now_us) {
+            self.change(row, |queue| queue.expire_leases(now_us));
+        }
+        self.holders < before
+    }
+
+    /// Takes a waiter whose deadline has passed.
+    pub(super) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
+        self.due_rows(now_us).into_iter().find_map(|row| {
+            let waiter = self.change(row, |queue| queue.next_expired_waiter(now_us))?;
+            self.forget_requester(waiter.requester, row);
+            Some(waiter)
+        })
+    }
+
+    /// Removes the waiter of that requester.
+    pub(super) fn take_waiter(&mut self, requester: Requester) -> Option<Waiter> {
+        let &(_, row) = self.requesters.range((requester, 0)..=(requester, u64::MAX)).next()?;
+        let waiter = self.change(row, |queue| queue.take_waiter(requester));
+        self.forget_requester(requester, row);
+        waiter
+    }
+
+    /// Takes the waiters for locks, or (`all`) all waiters.
+    pub(super) fn drain_blocked(&mut self, all: bool) -> Vec<Waiter> {
+        let mut removed = Vec::new();
+        self.change_all(|queue| removed.extend(queue.drain_blocked(all).0));
+        let (queues, requesters) = (&self.queues, &mut self.requesters);
+        requesters.retain(|&(requester, row)| {
+            queues.get(&row).is_some_and(|row| row.queue.waits().waiters.find(requester).is_some())
+        });
+        removed
+    }
+}
