@@ -76,7 +76,7 @@ pub enum Bug {
     JoinDuringCommit,
     /// A replica acknowledges a large put when it has all parts, and commits nothing.
     UncommittedParts,
-    /// A call of a row that another client has locked does not wait.
+    /// A get, put or atomic of a row that another client has locked does not wait.
     IgnoredRowLock,
     /// The header does not show that rows are locked.
     UnmarkedRowLock,

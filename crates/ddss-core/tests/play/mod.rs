@@ -356,7 +356,12 @@ impl World<'_> {
                 let lease_us = self.input.word() as u32 % 1_000_000;
                 Operation::Lock {
                     segment,
-                    lock_request: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us, row_offset: None },
+                    lock_request: LockRequest {
+                        shared: ranges == 1,
+                        no_wait: ranges == 2,
+                        lease_us,
+                        row_offset: offset.is_multiple_of(3).then_some(offset),
+                    },
                 }
             }
             14 if ranges == 1 => {

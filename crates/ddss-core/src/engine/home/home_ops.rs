@@ -65,8 +65,9 @@ impl Home<'_> {
     /// Executes an operation that the queue of its segment lets pass, or queues it behind the lock of its row.
     pub(crate) fn admit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
+        let is_ignored = !matches!(waiter.op, PendingOp::Lock(_)) && planted!(self.segments, IgnoredRowLock);
         if segment.lock_queue.has_row_locks()
-            && !planted!(self.segments, IgnoredRowLock)
+            && !is_ignored
             && let Some(row) = self.row_of_op(segment, &waiter.op)?
         {
             let (depends_on_lock, owner) = (segment.depends_on_lock(&waiter.op), waiter.requester.owner());

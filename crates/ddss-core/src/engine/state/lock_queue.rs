@@ -124,6 +124,7 @@ impl Waits {
         Self { waiters: WaitList::new(), watchers: Watchers::new(), rows: None }
     }
 
+    #[inline]
     fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.watchers.list.is_empty() && self.rows.is_none()
     }

@@ -168,26 +168,27 @@ impl RowLocks {
     }
 
     /// Returns the rows for which a time has passed.
-    fn due_rows(&self, now_us: u64) -> Vec<u64> {
-        self.due.iter().take_while(|&&(due_us, _)| due_us <= now_us).map(|&(_, row)| row).collect()
+    fn due_rows(&self, now_us: u64) -> impl Iterator<Item = u64> {
+        self.due.iter().take_while(move |&&(due_us, _)| due_us <= now_us).map(|&(_, row)| row)
     }
 
     /// Expires leases; returns true if one ended.
     pub(super) fn expire_leases(&mut self, now_us: u64) -> bool {
         let before = self.holders;
-        for row in self.due_rows(now_us) {
+        for row in self.due_rows(now_us).collect::<Vec<_>>() {
             self.change(row, |queue| queue.expire_leases(now_us));
         }
         self.holders < before
     }
 
-    /// Takes a waiter whose deadline has passed.
+    /// Takes a waiter whose deadline has passed. Leases have expired before, so nearly every due row has one.
     pub(super) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
-        self.due_rows(now_us).into_iter().find_map(|row| {
-            let waiter = self.change(row, |queue| queue.next_expired_waiter(now_us))?;
-            self.forget_requester(waiter.requester, row);
-            Some(waiter)
-        })
+        let has_expired =
+            |row: &u64| self.queue(*row).is_some_and(|queue| queue.waits().waiters.expired(now_us).is_some());
+        let row = self.due_rows(now_us).find(has_expired)?;
+        let waiter = self.change(row, |queue| queue.next_expired_waiter(now_us))?;
+        self.forget_requester(waiter.requester, row);
+        Some(waiter)
     }
 
     /// Removes the waiter of that requester.
