@@ -87,6 +87,32 @@ fn remote_calls_take_the_minimum_of_round_trips() {
 }
 
 #[test]
+fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
+    // If this broke, a holder on another node would first read the row, and then ask the home whether it may.
+    let (faults, hop_us, reads_overlap) = (false, Some(HOP_US), Some(true));
+    let mut world = world_of(&Scenario {
+        nodes: 2,
+        clients: 2,
+        replicated: 0,
+        faults,
+        hop_us,
+        reads_overlap,
+        ..Scenario::default()
+    });
+    let table = *world.targets.iter().find(|target| target.row.is_some()).expect("there are tables");
+    let far = 2 - usize::from(table.id.home().0);
+    let row = table.with_row(1);
+    let of_row = Kind::Lock { shared: false, of_row: true };
+    for kind in [of_row, Kind::GetHeld, Kind::PutHeld, Kind::Renew, Kind::Unlock] {
+        assert_eq!(ask(&mut world, far, 0, kind, row).1, 2, "{kind:?}");
+    }
+    ask(&mut world, far, 0, of_row, row);
+    let other = table.with_row(2);
+    assert_eq!(ask(&mut world, far, 1, Kind::Put, other).1, 2, "another row is free");
+    assert_eq!(ask(&mut world, far, 1, Kind::Get, other).1, 4, "its home knows that");
+}
+
+#[test]
 fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
     // If this broke, each insert from another node would read the bucket first.
     let mut world = world(2, 2);

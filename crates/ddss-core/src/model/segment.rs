@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::limits::{LINE_BYTES, NAME_BYTES_MAX};
-use crate::{LockToken, SegmentId, Timestamp, Version};
+use crate::{SegmentId, Timestamp, Version};
 use arrayvec::ArrayString;
 use std::borrow::Borrow;
 use std::fmt;
@@ -253,7 +253,7 @@ impl Header {
     /// Offset of the segment's own bytes.
     pub const DATA_OFFSET: u64 = LINE_BYTES as u64;
     /// Lock word of a table while at least one row is locked exclusively: no grant has this token.
-    pub const ROWS_LOCKED: LockToken = LockToken(u64::MAX);
+    pub const ROWS_LOCKED: u64 = u64::MAX;
     /// Header bytes that a reader fetches: all that are in use.
     pub const READ_BYTES: u32 = 40;
 

@@ -6,114 +6,29 @@
 //! A table has such a queue for each row that is locked as well (`row_locks.rs`). A lock of the table and locks of its rows
 //! exclude each other. A request for a row's lock waits first in the queue of the table, then in that of the row.
 
-use crate::engine::action::{CommitSource, RangeSet};
 use crate::engine::requester::{LockOwner, Requester};
-use crate::limits::{HOLDERS_PER_SEGMENT_MAX, ROW_LOCKS_PER_TABLE_MAX, WAITERS_PER_SEGMENT_MAX};
-use crate::model::coherence::LockDependency;
-use crate::model::segment::{Header, Principal};
-use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, PutConditions};
+use crate::limits::{ROW_LOCKS_PER_TABLE_MAX, WAITERS_PER_SEGMENT_MAX};
+use crate::model::segment::Header;
+use crate::request::operation::{LockRequest, LockToken};
 use crate::{Limit, Version};
 
+mod holder_queue;
 mod row_locks;
 #[cfg(test)]
 mod tests;
 mod wait_list;
+mod waiter;
 mod watchers;
 
+use holder_queue::HolderQueue;
 use row_locks::RowLocks;
-use wait_list::{Wait, WaitList};
+pub(crate) use waiter::{Destination, Get, Holder, PendingOp, Ready, Waiter, Watcher};
 use watchers::Watchers;
 
-/// Operation on a segment at home here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PendingOp {
-    Get(Get),
-    Put { parts: RangeSet, source: CommitSource, conditions: PutConditions },
-    Atomic { offset: u64, change: AtomicOp, token: Option<LockToken> },
-    Lock(LockRequest),
-}
-
-/// Get as executed by its home.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Get {
-    pub(crate) parts: RangeSet,
-    pub(crate) sink: Destination,
-    pub(crate) lock_dependency: LockDependency,
-    pub(crate) version: Option<Version>,
-    /// Lock that the requester holds: its own gets do not wait for it.
-    pub(crate) token: Option<LockToken>,
-}
-
-/// Destination of the bytes of a get.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Destination {
-    /// Arena of a client of this node.
-    Arena(ArenaRange),
-    /// The completion.
-    Inline,
-    /// The node that asked.
-    Peer,
-}
-
-/// Queued operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Waiter {
-    pub(crate) requester: Requester,
-    pub(crate) principal: Principal,
-    pub(crate) op: PendingOp,
-    pub(crate) deadline_us: u64,
-}
-
-/// Operation that need not wait in its queue any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ready {
-    /// From the queue of the segment: in a table it may have to wait for a row's lock next.
-    OfSegment(Waiter),
-    /// From the queue of a row.
-    OfRow(Waiter),
-}
-
-/// Holder of the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Holder {
-    pub(crate) token: LockToken,
-    pub(crate) owner: LockOwner,
-    pub(crate) shared: bool,
-    pub(crate) until_us: u64,
-}
-
-/// Watcher of the version of a segment, or of a row of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Watcher {
-    pub(crate) requester: Requester,
-    /// Row of a table; 0 for a plain segment.
-    pub(crate) row: u64,
-    pub(crate) above: Version,
-    pub(crate) deadline_us: u64,
-}
-
-impl Wait for Waiter {
-    fn requester(&self) -> Requester {
-        self.requester
-    }
-    fn deadline_us(&self) -> u64 {
-        self.deadline_us
-    }
-}
-
-impl Wait for Watcher {
-    fn requester(&self) -> Requester {
-        self.requester
-    }
-    fn deadline_us(&self) -> u64 {
-        self.deadline_us
-    }
-}
-
-/// Waiters and watchers of one segment, and locks of its rows.
+/// Holders, waiters and watchers of one segment, and locks of its rows.
 #[derive(Debug)]
 struct Waits {
-    waiters: WaitList<Waiter>,
+    queue: HolderQueue,
     watchers: Watchers,
     /// Locks of rows; `None` if no row is locked.
     rows: Option<Box<RowLocks>>,
@@ -121,12 +36,12 @@ struct Waits {
 
 impl Waits {
     const fn new() -> Self {
-        Self { waiters: WaitList::new(), watchers: Watchers::new(), rows: None }
+        Self { queue: HolderQueue::new(), watchers: Watchers::new(), rows: None }
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.waiters.is_empty() && self.watchers.list.is_empty() && self.rows.is_none()
+        self.queue.is_empty() && self.watchers.list.is_empty() && self.rows.is_none()
     }
 }
 
@@ -135,8 +50,7 @@ static NO_WAITS: Waits = Waits::new();
 /// Lock, queue and watchers of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct LockQueue {
-    holders: Vec<Holder>,
-    /// Most segments never have a waiter or a watcher: without one they take no memory for it.
+    /// Most segments never have a holder, a waiter or a watcher: without one they take no memory for it.
     waits: Option<Box<Waits>>,
     /// An atomic reads its word: no other operation may run before it is done.
     is_reading_word: bool,
@@ -171,8 +85,12 @@ impl LockQueue {
         Some(result)
     }
 
-    fn remove_waiter(&mut self, number: u64) -> Option<Waiter> {
-        self.waits.as_mut()?.waiters.remove(number)
+    fn queue(&self) -> &HolderQueue {
+        &self.waits().queue
+    }
+
+    fn queue_mut(&mut self) -> Option<&mut HolderQueue> {
+        Some(&mut self.waits.as_mut()?.queue)
     }
 
     fn remove_watcher(&mut self, number: u64) -> Option<Watcher> {
@@ -181,8 +99,7 @@ impl LockQueue {
 
     /// Returns true if no timeout and no client's end matters here.
     pub(crate) fn is_idle(&self) -> bool {
-        self.holders.is_empty()
-            && self.waits.as_ref().is_none_or(|waits| waits.is_empty())
+        self.waits.as_ref().is_none_or(|waits| waits.is_empty())
             && !self.puts_blocked
             && !self.is_moving
             && !self.is_committing
@@ -194,10 +111,9 @@ impl LockQueue {
         if self.blocks_puts() {
             return 0;
         }
-        let (leases, waits) = (self.holders.iter().map(|holder| holder.until_us), self.waits());
-        let rows = waits.rows.as_deref().and_then(RowLocks::due_us);
-        let waits = [waits.waiters.next_deadline_us(), waits.watchers.list.next_deadline_us(), rows];
-        leases.chain(waits.into_iter().flatten()).min().unwrap_or(u64::MAX)
+        let Waits { queue, watchers, rows } = self.waits();
+        let due = [queue.due_us(), watchers.list.next_deadline_us(), rows.as_deref().and_then(RowLocks::due_us)];
+        due.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// Returns true if no holder, waiter, watcher or block affects a new operation.
@@ -275,28 +191,27 @@ impl LockQueue {
 
     /// Returns true if the lock of the whole segment is held exclusively.
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.holders.iter().any(|holder| !holder.shared)
+        self.queue().exclusive().is_some()
     }
 
     /// Returns the lock word that the header shows: the token of the exclusive holder, or that rows are locked.
     pub(crate) fn lock_word(&self) -> LockToken {
-        match self.holders.iter().find(|holder| !holder.shared) {
+        match self.queue().exclusive() {
             Some(holder) => holder.token,
-            None if self.rows().is_some_and(RowLocks::has_exclusive) => Header::ROWS_LOCKED,
+            None if self.rows().is_some_and(RowLocks::has_exclusive) => LockToken(Header::ROWS_LOCKED),
             None => LockToken::default(),
         }
     }
 
     /// Returns true if that exclusive grant is in force and belongs to the caller: the lock of the segment, or of the row
-    /// of a call. The owner is checked because every reader of the header sees the token.
+    /// of a call.
     pub(crate) fn admits(&self, token: LockToken, owner: LockOwner, now_us: u64, row: Option<u64>) -> bool {
-        let admits = |holder: &Holder| holder.token == token && holder.owner == owner && !holder.shared;
-        self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
-            || self.queue_of(row).is_some_and(|queue| queue.admits(token, owner, now_us, None))
+        self.queue().admits(token, owner, now_us)
+            || self.queue_of(row).is_some_and(|queue| queue.admits(token, owner, now_us))
     }
 
     /// Returns the queue of a row, if it has one.
-    fn queue_of(&self, row: Option<u64>) -> Option<&Self> {
+    fn queue_of(&self, row: Option<u64>) -> Option<&HolderQueue> {
         self.rows()?.queue(row?)
     }
 
@@ -307,26 +222,12 @@ impl LockQueue {
             return true;
         }
         match op {
-            PendingOp::Get(get) => self.is_blocked(get, owner),
+            PendingOp::Get(get) => self.queue().blocks_get(get, owner),
             _ if self.puts_blocked || self.is_moving => true,
             // A lock of the table and locks of its rows exclude each other, in the order of their requests.
-            PendingOp::Lock(LockRequest { row_offset: Some(_), .. }) => {
-                !self.holders.is_empty() || !self.waits().waiters.is_empty()
-            }
+            PendingOp::Lock(LockRequest { row_offset: Some(_), .. }) => !self.queue().is_empty(),
             PendingOp::Lock(_) if self.has_row_locks() => true,
-            _ => self.waits_for_holders(op, owner, depends_on_lock),
-        }
-    }
-
-    /// Returns true if holders, or waiters in front, delay an operation on what this queue locks.
-    fn waits_for_holders(&self, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
-        match op {
-            PendingOp::Get(get) => self.is_blocked(get, owner),
-            PendingOp::Lock(lock_request) if lock_request.shared => {
-                self.is_exclusive() || !self.waits().waiters.is_empty()
-            }
-            PendingOp::Lock(_) => !self.holders.is_empty() || !self.waits().waiters.is_empty(),
-            PendingOp::Put { .. } | PendingOp::Atomic { .. } => depends_on_lock && !self.holders.is_empty(),
+            _ => self.queue().delays(op, owner, depends_on_lock),
         }
     }
 
@@ -338,36 +239,22 @@ impl LockQueue {
 
     /// Returns true if the operation has to be queued for its row.
     pub(crate) fn must_wait_for_row(&self, row: u64, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
-        self.rows().is_some_and(|rows| rows.must_wait(row, op, owner, depends_on_lock))
-    }
-
-    /// Returns true if a holder blocks the get. A local client is recognised as the holder by itself, a client of
-    /// another node by its token.
-    fn is_blocked(&self, get: &Get, owner: LockOwner) -> bool {
-        let own = |holder: &Holder| {
-            Some(holder.token) == get.token || matches!(owner, LockOwner::Client(_)) && holder.owner == owner
-        };
-        match get.lock_dependency {
-            LockDependency::None => false,
-            LockDependency::Exclusive => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
-            LockDependency::Any => self.holders.iter().any(|holder| !own(holder)),
-        }
+        self.queue_of(Some(row)).is_some_and(|queue| queue.delays(op, owner, depends_on_lock))
     }
 
     /// Returns true if this local client holds the lock of the segment, or of that row, exclusively or shared.
     pub(crate) fn is_held_by(&self, owner: LockOwner, row: Option<u64>) -> bool {
-        matches!(owner, LockOwner::Client(_)) && self.holders.iter().any(|holder| holder.owner == owner)
-            || self.queue_of(row).is_some_and(|queue| queue.is_held_by(owner, None))
+        self.queue().is_held_by(owner) || self.queue_of(row).is_some_and(|queue| queue.is_held_by(owner))
     }
 
     /// Returns the number of holders, of the segment and of rows.
     pub(crate) fn holders(&self) -> usize {
-        self.holders.len() + self.rows().map_or(0, RowLocks::holders)
+        self.queue().holders.len() + self.rows().map_or(0, RowLocks::holders)
     }
 
     /// Returns the number of queued operations, for the segment and for rows.
     pub(crate) fn waiting(&self) -> usize {
-        self.waits().waiters.len() + self.rows().map_or(0, RowLocks::waiting)
+        self.queue().waiters.len() + self.rows().map_or(0, RowLocks::waiting)
     }
 
     /// Appends to the queue of the segment, or of a row; `false` if there are too many waiters.
@@ -377,7 +264,7 @@ impl LockQueue {
             let waits = self.waits_mut();
             match row {
                 Some(row) => waits.rows.get_or_insert_default().enqueue(row, waiter),
-                None => _ = waits.waiters.push(waiter),
+                None => _ = waits.queue.waiters.push(waiter),
             }
         }
         has_room
@@ -394,10 +281,12 @@ impl LockQueue {
         if let Some(waiter) = self.change_rows(|rows| rows.next_ready(only_gets)).flatten() {
             return Some(Ready::OfRow(waiter));
         }
+        let excludes_first = self.excludes_first();
+        let queue = self.queue_mut()?;
         let ready = match only_gets {
-            true => self.next_get(),
-            false if self.excludes_first() => None,
-            false => self.pop_ready(),
+            true => queue.pop_get(),
+            false if excludes_first => None,
+            false => queue.pop_ready(),
         };
         ready.map(Ready::OfSegment)
     }
@@ -405,98 +294,58 @@ impl LockQueue {
     /// Returns true if the first of this queue is a request for the lock of the table while rows are locked, or the
     /// other way round.
     fn excludes_first(&self) -> bool {
-        match self.waits().waiters.first().map(|first| first.op) {
-            Some(PendingOp::Lock(LockRequest { row_offset: Some(_), .. })) => !self.holders.is_empty(),
+        match self.queue().waiters.first().map(|first| first.op) {
+            Some(PendingOp::Lock(LockRequest { row_offset: Some(_), .. })) => !self.queue().holders.is_empty(),
             Some(PendingOp::Lock(_)) => self.has_row_locks(),
             _ => false,
         }
     }
 
-    /// Takes the first of this queue, if its holders let it run.
-    fn pop_ready(&mut self) -> Option<Waiter> {
-        let first = self.waits().waiters.first()?;
-        let ready = match first.op {
-            PendingOp::Lock(lock_request) if lock_request.shared => !self.is_exclusive(),
-            PendingOp::Get(get) => !self.is_blocked(&get, first.requester.owner()),
-            PendingOp::Put { conditions: PutConditions { token: Some(_), .. }, .. }
-            | PendingOp::Atomic { token: Some(_), .. } => true,
-            PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
-        };
-        if ready { self.waits.as_mut()?.waiters.pop_first() } else { None }
-    }
-
-    /// Takes the first get of the queue that only a forwarded put delays.
-    fn next_get(&mut self) -> Option<Waiter> {
-        let can_run = |waiter: &Waiter| match &waiter.op {
-            PendingOp::Get(get) => !self.is_blocked(get, waiter.requester.owner()),
-            _ => false,
-        };
-        let number = self.waits().waiters.iter().find(|(_, waiter)| can_run(waiter))?.0;
-        self.remove_waiter(number)
-    }
-
     /// Records a grant; an error if there are too many.
     pub(crate) fn grant(&mut self, holder: Holder, row: Option<u64>) -> Result<(), Limit> {
-        if let Some(row) = row {
-            assert!(self.holders.is_empty(), "locks of rows and of their table exclude each other");
-            let rows = self.waits_mut().rows.get_or_insert_default();
-            return if rows.holders() < ROW_LOCKS_PER_TABLE_MAX {
-                rows.grant(row, holder)
-            } else {
-                Err(Limit::RowLocks)
-            };
-        }
-        assert!(!self.has_row_locks(), "locks of rows and of their table exclude each other");
-        let is_free = self.holders.is_empty() || holder.shared && !self.is_exclusive();
-        assert!(is_free, "an exclusive holder is alone");
-        if self.holders.len() == HOLDERS_PER_SEGMENT_MAX {
-            return Err(Limit::Holders);
-        }
-        self.holders.push(holder);
-        assert!(holder.shared || self.holders.len() <= 1, "an exclusive holder stays alone");
-        Ok(())
+        let Waits { queue, rows, .. } = self.waits_mut();
+        let Some(row) = row else {
+            assert!(rows.is_none(), "locks of rows and of their table exclude each other");
+            return queue.grant(holder);
+        };
+        assert!(queue.holders.is_empty(), "locks of rows and of their table exclude each other");
+        let rows = rows.get_or_insert_default();
+        if rows.holders() < ROW_LOCKS_PER_TABLE_MAX { rows.grant(row, holder) } else { Err(Limit::RowLocks) }
     }
 
     /// Releases a grant; `false` if it is not in force.
     pub(crate) fn release(&mut self, token: LockToken, owner: LockOwner) -> bool {
-        let before = self.holders.len();
-        self.holders.retain(|holder| holder.token != token || holder.owner != owner);
-        assert!(self.holders.len() + 1 >= before, "a token is given once");
-        self.holders.len() < before || self.change_rows(|rows| rows.release(token, owner)).unwrap_or(false)
+        self.queue_mut().is_some_and(|queue| queue.release(token, owner))
+            || self.change_rows(|rows| rows.release(token, owner)).unwrap_or(false)
     }
 
-    /// Extends a grant that is in force; `false` if it is not, or belongs to another owner. An earlier end is ignored,
-    /// so that a renewal that arrives late takes nothing away.
+    /// Extends a grant that is in force; `false` if it is not, or belongs to another owner.
     pub(crate) fn renew(&mut self, token: LockToken, owner: LockOwner, now_us: u64, until_us: u64) -> bool {
-        let is_it = |holder: &&mut Holder| holder.token == token && holder.owner == owner && holder.until_us > now_us;
-        let Some(holder) = self.holders.iter_mut().find(is_it) else {
-            return self.change_rows(|rows| rows.renew(token, owner, now_us, until_us)).unwrap_or(false);
-        };
-        holder.until_us = holder.until_us.max(until_us);
-        true
+        self.queue_mut().is_some_and(|queue| queue.renew(token, owner, now_us, until_us))
+            || self.change_rows(|rows| rows.renew(token, owner, now_us, until_us)).unwrap_or(false)
     }
 
     /// Releases all grants, of the segment and of rows; returns their number.
     pub(crate) fn release_all(&mut self) -> usize {
         let count = self.holders();
-        self.holders = Vec::new();
+        if let Some(queue) = self.queue_mut() {
+            queue.holders.clear();
+        }
         self.change_rows(RowLocks::release_all);
         count
     }
 
     /// Returns the holder of the segment's lock: the exclusive one, else the shared one with the longest lease.
     pub(crate) fn first_holder(&self) -> Option<&Holder> {
-        self.holders.iter().max_by_key(|holder| (!holder.shared, holder.until_us))
+        self.queue().holders.iter().max_by_key(|holder| (!holder.shared, holder.until_us))
     }
 
     /// Removes all grants, watchers and waiters of an owner. Returns the waiters, so that their buffers can be freed.
     pub(crate) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
-        self.holders.retain(|holder| holder.owner != owner);
         for number in self.waits().watchers.list.of_owner(owner) {
             self.remove_watcher(number);
         }
-        let numbers = self.waits().waiters.of_owner(owner);
-        let mut removed: Vec<Waiter> = numbers.into_iter().filter_map(|number| self.remove_waiter(number)).collect();
+        let mut removed = self.queue_mut().map(|queue| queue.remove_owner(owner)).unwrap_or_default();
         removed.extend(self.change_rows(|rows| rows.remove_owner(owner)).into_iter().flatten());
         assert!(!self.is_held_by_or_waits(owner), "an owner that is gone blocks no other");
         removed
@@ -504,33 +353,27 @@ impl LockQueue {
 
     /// Returns true if an owner holds the lock, waits or watches.
     fn is_held_by_or_waits(&self, owner: LockOwner) -> bool {
-        self.holders.iter().any(|holder| holder.owner == owner)
-            || !self.waits().waiters.of_owner(owner).is_empty()
+        self.queue().holders.iter().any(|holder| holder.owner == owner)
+            || !self.queue().waiters.of_owner(owner).is_empty()
             || !self.waits().watchers.list.of_owner(owner).is_empty()
     }
 
     /// Expires leases; returns true if one ended.
     pub(crate) fn expire_leases(&mut self, now_us: u64) -> bool {
-        let before = self.holders.len();
-        self.holders.retain(|holder| holder.until_us > now_us);
-        let rows_ended = self.change_rows(|rows| rows.expire_leases(now_us)).unwrap_or(false);
-        self.holders.len() < before || rows_ended
+        let own_ended = self.queue_mut().is_some_and(|queue| queue.expire_leases(now_us));
+        self.change_rows(|rows| rows.expire_leases(now_us)).unwrap_or(false) || own_ended
     }
 
     /// Takes a waiter whose deadline has passed.
     pub(crate) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
-        match self.waits().waiters.expired(now_us) {
-            Some(number) => self.remove_waiter(number),
-            None => self.change_rows(|rows| rows.next_expired_waiter(now_us))?,
-        }
+        let own = self.queue_mut()?.pop_expired(now_us);
+        own.or_else(|| self.change_rows(|rows| rows.next_expired_waiter(now_us))?)
     }
 
     /// Removes the waiter of that requester.
     pub(crate) fn take_waiter(&mut self, requester: Requester) -> Option<Waiter> {
-        match self.waits().waiters.find(requester) {
-            Some(number) => self.remove_waiter(number),
-            None => self.change_rows(|rows| rows.take_waiter(requester))?,
-        }
+        let own = self.queue_mut()?.take_waiter(requester);
+        own.or_else(|| self.change_rows(|rows| rows.take_waiter(requester))?)
     }
 
     /// Removes the watcher of that requester; `false` if there is none.
@@ -559,12 +402,10 @@ impl LockQueue {
 
     /// Takes all watchers and the waiters for locks, or (`all`) all waiters.
     pub(crate) fn drain_blocked(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
-        let of_rows = self.change_rows(|rows| rows.drain_blocked(all)).unwrap_or_default();
-        let Some(Waits { waiters, watchers, .. }) = self.waits.as_deref_mut() else { return Default::default() };
-        let ends = |waiter: &Waiter| all || matches!(waiter.op, PendingOp::Lock(_));
-        let numbers: Vec<u64> = waiters.iter().filter(|(_, waiter)| ends(waiter)).map(|(number, _)| number).collect();
-        let removed = numbers.into_iter().filter_map(|number| waiters.remove(number)).chain(of_rows).collect();
-        (removed, watchers.drain())
+        let Some(Waits { queue, watchers, .. }) = self.waits.as_deref_mut() else { return Default::default() };
+        let (mut removed, watchers) = (queue.drain_blocked(all), watchers.drain());
+        removed.extend(self.change_rows(|rows| rows.drain_blocked(all)).unwrap_or_default());
+        (removed, watchers)
     }
 
     /// Takes everything: the segment is gone.

@@ -44,11 +44,11 @@ fn answer(actions: &[Action], wanted: u64) -> Option<(Outcome, Version, u64)> {
 }
 
 fn is_marked(actions: &[Action]) -> Option<LockToken> {
-    let marks = actions.iter().filter_map(|action| match *action {
+    let mut marks = actions.iter().filter_map(|action| match *action {
         Action::SetLockHolder { holder, .. } => Some(holder),
         _ => None,
     });
-    marks.last()
+    marks.next_back()
 }
 
 fn commits(actions: &[Action]) -> usize {
@@ -99,7 +99,7 @@ fn header_shows_that_rows_are_locked_until_the_last_one_is_free() {
     // If this broke, a one-sided get would see the unfinished change of a holder.
     let (mut parts, id) = table();
     assert_eq!(parts.submit(id, A, 1, lock_op(1)), Ok(()));
-    assert_eq!(is_marked(&parts.actions()), Some(Header::ROWS_LOCKED));
+    assert_eq!(is_marked(&parts.actions()), Some(LockToken(Header::ROWS_LOCKED)));
     parts.home().record_read(0, Timestamp(1), 0);
     parts.actions();
     let second = lock(&mut parts, id, (B, 2), 2);

@@ -1,16 +1,23 @@
 //! Locks of single rows of a table. A row has a queue here only while a client holds its lock or waits for it.
 
-use super::{Holder, LockQueue, PendingOp, Waiter};
+use super::holder_queue::HolderQueue;
+use super::waiter::{Holder, Waiter};
 use crate::Limit;
 use crate::engine::requester::{LockOwner, Requester};
 use crate::request::operation::LockToken;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Queue of one row, with the time under which it stands in the schedule.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct RowQueue {
-    queue: LockQueue,
+    queue: HolderQueue,
     due_us: Option<u64>,
+}
+
+impl RowQueue {
+    const fn new() -> Self {
+        Self { queue: HolderQueue::new(), due_us: None }
+    }
 }
 
 /// Locks of the rows of one table. A grant is found by its token and a waiter by its requester, so that neither costs
@@ -55,14 +62,14 @@ impl RowLocks {
     }
 
     /// Returns the queue of a row, if it has one.
-    pub(super) fn queue(&self, row: u64) -> Option<&LockQueue> {
+    pub(super) fn queue(&self, row: u64) -> Option<&HolderQueue> {
         self.queues.get(&row).map(|row| &row.queue)
     }
 
     /// Changes the queue of a row, and everything that depends on it. A queue that is idle afterwards is removed.
-    fn change<T>(&mut self, row: u64, change: impl FnOnce(&mut LockQueue) -> T) -> T {
-        let RowQueue { queue, due_us } = self.queues.entry(row).or_default();
-        let (before, waited) = (queue.holders.clone(), queue.waiting());
+    fn change<T>(&mut self, row: u64, change: impl FnOnce(&mut HolderQueue) -> T) -> T {
+        let RowQueue { queue, due_us } = self.queues.entry(row).or_insert_with(RowQueue::new);
+        let (before, waited) = (queue.holders.clone(), queue.waiters.len());
         let result = change(queue);
         let after = &queue.holders;
         for holder in before.iter().filter(|holder| after.iter().all(|other| other.token != holder.token)) {
@@ -74,20 +81,19 @@ impl RowLocks {
         let count_exclusive = |holders: &[Holder]| holders.iter().filter(|holder| !holder.shared).count();
         self.holders = self.holders + after.len() - before.len();
         self.exclusive = self.exclusive + count_exclusive(after) - count_exclusive(&before);
-        self.waiting = self.waiting + queue.waiting() - waited;
+        self.waiting = self.waiting + queue.waiters.len() - waited;
         if let Some(due_us) = due_us.take() {
             self.due.remove(&(due_us, row));
         }
-        if queue.is_idle() {
-            self.queues.remove(&row);
+        *due_us = queue.due_us();
+        self.due.extend(due_us.map(|due_us| (due_us, row)));
+        if queue.waiters.is_empty() {
             self.unserved.remove(&row);
         } else {
-            let next_us = queue.due_us();
-            *due_us = Some(next_us);
-            self.due.insert((next_us, row));
-            if queue.waiting() > 0 {
-                self.unserved.insert(row);
-            }
+            self.unserved.insert(row);
+        }
+        if queue.is_empty() {
+            self.queues.remove(&row);
         }
         assert!(self.tokens.len() == self.holders, "each grant of a row has one token");
         result
@@ -95,28 +101,23 @@ impl RowLocks {
 
     /// Drops the entry of a waiter that has left the queue of a row.
     fn forget_requester(&mut self, requester: Requester, row: u64) {
-        let waits_again = self.queue(row).is_some_and(|queue| queue.waits().waiters.find(requester).is_some());
+        let waits_again = self.queue(row).is_some_and(|queue| queue.waiters.find(requester).is_some());
         if !waits_again {
             self.requesters.remove(&(requester, row));
         }
     }
 
-    /// Returns true if the operation has to wait for the lock of its row.
-    pub(super) fn must_wait(&self, row: u64, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
-        self.queue(row).is_some_and(|queue| queue.waits_for_holders(op, owner, depends_on_lock))
-    }
-
     /// Appends to the queue of a row.
     pub(super) fn enqueue(&mut self, row: u64, waiter: Waiter) {
         self.requesters.insert((waiter.requester, row));
-        self.change(row, |queue| queue.waits_mut().waiters.push(waiter));
+        self.change(row, |queue| queue.waiters.push(waiter));
     }
 
     /// Takes the first of the queue of a row, if it may run now. With `only_gets`, all other operations have to wait.
     pub(super) fn next_ready(&mut self, only_gets: bool) -> Option<Waiter> {
         let mut from = 0;
         while let Some(&row) = self.unserved.range(from..).next() {
-            let ready = self.change(row, |queue| if only_gets { queue.next_get() } else { queue.pop_ready() });
+            let ready = self.change(row, |queue| if only_gets { queue.pop_get() } else { queue.pop_ready() });
             if let Some(waiter) = ready {
                 self.forget_requester(waiter.requester, row);
                 return Some(waiter);
@@ -132,7 +133,7 @@ impl RowLocks {
 
     /// Records a grant; an error if the row has too many.
     pub(super) fn grant(&mut self, row: u64, holder: Holder) -> Result<(), Limit> {
-        self.change(row, |queue| queue.grant(holder, None))
+        self.change(row, |queue| queue.grant(holder))
     }
 
     /// Releases a grant; `false` if it is not in force.
@@ -147,16 +148,14 @@ impl RowLocks {
     }
 
     /// Changes all queues.
-    fn change_all(&mut self, mut change: impl FnMut(&mut LockQueue)) {
+    fn change_all(&mut self, mut change: impl FnMut(&mut HolderQueue)) {
         let rows: Vec<u64> = self.queues.keys().copied().collect();
         rows.into_iter().for_each(|row| self.change(row, &mut change));
     }
 
     /// Releases all grants.
     pub(super) fn release_all(&mut self) {
-        self.change_all(|queue| {
-            queue.release_all();
-        });
+        self.change_all(|queue| queue.holders.clear());
     }
 
     /// Removes all grants and waiters of an owner; returns the waiters.
@@ -183,10 +182,9 @@ impl RowLocks {
 
     /// Takes a waiter whose deadline has passed. Leases have expired before, so nearly every due row has one.
     pub(super) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
-        let has_expired =
-            |row: &u64| self.queue(*row).is_some_and(|queue| queue.waits().waiters.expired(now_us).is_some());
+        let has_expired = |row: &u64| self.queue(*row).is_some_and(|queue| queue.waiters.expired(now_us).is_some());
         let row = self.due_rows(now_us).find(has_expired)?;
-        let waiter = self.change(row, |queue| queue.next_expired_waiter(now_us))?;
+        let waiter = self.change(row, |queue| queue.pop_expired(now_us))?;
         self.forget_requester(waiter.requester, row);
         Some(waiter)
     }
@@ -202,10 +200,10 @@ impl RowLocks {
     /// Takes the waiters for locks, or (`all`) all waiters.
     pub(super) fn drain_blocked(&mut self, all: bool) -> Vec<Waiter> {
         let mut removed = Vec::new();
-        self.change_all(|queue| removed.extend(queue.drain_blocked(all).0));
+        self.change_all(|queue| removed.extend(queue.drain_blocked(all)));
         let (queues, requesters) = (&self.queues, &mut self.requesters);
         requesters.retain(|&(requester, row)| {
-            queues.get(&row).is_some_and(|row| row.queue.waits().waiters.find(requester).is_some())
+            queues.get(&row).is_some_and(|row| row.queue.waiters.find(requester).is_some())
         });
         removed
     }

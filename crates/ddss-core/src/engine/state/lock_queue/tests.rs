@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::NodeId;
+use crate::engine::action::{CommitSource, RangeSet};
+use crate::model::coherence::LockDependency;
+use crate::model::segment::Principal;
+use crate::request::operation::PutConditions;
 
 const NOBODY: Principal = Principal { uid: 0, gid: 0 };
 
@@ -112,7 +116,7 @@ fn row_lock_delays_calls_of_its_row_only() {
     // If this broke, a lock of a row would not protect it, or stop the whole table.
     let mut lock_queue = LockQueue::default();
     lock_queue.grant(hold(1, false), Some(7)).unwrap();
-    assert_eq!(lock_queue.lock_word(), Header::ROWS_LOCKED);
+    assert_eq!(lock_queue.lock_word(), LockToken(Header::ROWS_LOCKED));
     assert!(!must_wait(&lock_queue, &put(2, 7)), "the queue of the table is free");
     assert!(must_wait_for_row(&lock_queue, 7, &put(2, 7)) && !must_wait_for_row(&lock_queue, 8, &put(2, 8)));
     assert!(must_wait_for_row(&lock_queue, 7, &lock_row(2, true, Some(7))));

@@ -1,7 +1,7 @@
 //! Watchers of versions.
 
-use super::Watcher;
 use super::wait_list::WaitList;
+use super::waiter::Watcher;
 use crate::Version;
 use std::collections::BTreeSet;
 
