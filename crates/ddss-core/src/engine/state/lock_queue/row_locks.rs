@@ -20,18 +20,20 @@ impl RowQueue {
     }
 }
 
-/// Locks of the rows of one table. A grant is found by its token and a waiter by its requester, so that neither costs
-/// more beside many other locked rows.
+/// Locks of the rows of one table. A grant is found by its token or owner and a waiter by its requester, so that neither
+/// costs more beside many other locked rows.
 #[derive(Debug, Default)]
 pub(super) struct RowLocks {
     queues: BTreeMap<u64, RowQueue>,
     tokens: BTreeMap<LockToken, u64>,
+    owners: BTreeSet<(LockOwner, LockToken)>,
     requesters: BTreeSet<(Requester, u64)>,
     /// Rows by the time when a lease or a wait ends.
     due: BTreeSet<(u64, u64)>,
     /// Rows whose first waiter may be able to run.
     unserved: BTreeSet<u64>,
-    holders: usize,
+    /// Rows of which no get can run, while nothing but gets may.
+    gated: BTreeSet<u64>,
     exclusive: usize,
     waiting: usize,
 }
@@ -43,7 +45,7 @@ impl RowLocks {
 
     /// Returns the number of holders of all rows.
     pub(super) fn holders(&self) -> usize {
-        self.holders
+        self.tokens.len()
     }
 
     /// Returns the number of operations that wait for rows.
@@ -66,27 +68,20 @@ impl RowLocks {
         self.queues.get(&row).map(|row| &row.queue)
     }
 
-    /// Changes the queue of a row, and everything that depends on it. A queue that is idle afterwards is removed.
+    /// Changes the queue of a row, and what depends on it but the indexes of grants and requesters. A queue that is idle
+    /// afterwards is removed.
     fn change<T>(&mut self, row: u64, change: impl FnOnce(&mut HolderQueue) -> T) -> T {
         let RowQueue { queue, due_us } = self.queues.entry(row).or_insert_with(RowQueue::new);
-        let (before, waited) = (queue.holders.clone(), queue.waiters.len());
+        let (was_exclusive, waited) = (queue.exclusive().is_some(), queue.waiters.len());
         let result = change(queue);
-        let after = &queue.holders;
-        for holder in before.iter().filter(|holder| after.iter().all(|other| other.token != holder.token)) {
-            self.tokens.remove(&holder.token);
-        }
-        for holder in after.iter().filter(|holder| before.iter().all(|other| other.token != holder.token)) {
-            self.tokens.insert(holder.token, row);
-        }
-        let count_exclusive = |holders: &[Holder]| holders.iter().filter(|holder| !holder.shared).count();
-        self.holders = self.holders + after.len() - before.len();
-        self.exclusive = self.exclusive + count_exclusive(after) - count_exclusive(&before);
+        self.exclusive = self.exclusive + usize::from(queue.exclusive().is_some()) - usize::from(was_exclusive);
         self.waiting = self.waiting + queue.waiters.len() - waited;
         if let Some(due_us) = due_us.take() {
             self.due.remove(&(due_us, row));
         }
         *due_us = queue.due_us();
         self.due.extend(due_us.map(|due_us| (due_us, row)));
+        self.gated.remove(&row);
         if queue.waiters.is_empty() {
             self.unserved.remove(&row);
         } else {
@@ -95,8 +90,17 @@ impl RowLocks {
         if queue.is_empty() {
             self.queues.remove(&row);
         }
-        assert!(self.tokens.len() == self.holders, "each grant of a row has one token");
         result
+    }
+
+    /// Removes the grants of a row for which `ends` is true from the indexes: the caller removes them from the queue.
+    fn forget_holders(&mut self, row: u64, ends: impl Fn(&Holder) -> bool) {
+        let holders = self.queues.get(&row).map_or(&[][..], |row| &row.queue.holders);
+        for holder in holders.iter().filter(|holder| ends(holder)) {
+            self.tokens.remove(&holder.token);
+            self.owners.remove(&(holder.owner, holder.token));
+        }
+        assert!(self.tokens.len() == self.owners.len(), "each grant has one owner");
     }
 
     /// Drops the entry of a waiter that has left the queue of a row.
@@ -115,30 +119,39 @@ impl RowLocks {
 
     /// Takes the first of the queue of a row, if it may run now. With `only_gets`, all other operations have to wait.
     pub(super) fn next_ready(&mut self, only_gets: bool) -> Option<Waiter> {
-        let mut from = 0;
-        while let Some(&row) = self.unserved.range(from..).next() {
+        if !only_gets {
+            self.unserved.append(&mut self.gated);
+        }
+        while let Some(&row) = self.unserved.first() {
             let ready = self.change(row, |queue| if only_gets { queue.pop_get() } else { queue.pop_ready() });
             if let Some(waiter) = ready {
                 self.forget_requester(waiter.requester, row);
                 return Some(waiter);
             }
-            if !only_gets {
-                // It is served again when a holder or a waiter of this row goes.
-                self.unserved.remove(&row);
+            // It is served again when a holder or a waiter of this row goes, or when all operations may run.
+            self.unserved.remove(&row);
+            if only_gets {
+                self.gated.insert(row);
             }
-            from = row + 1;
         }
         None
     }
 
     /// Records a grant; an error if the row has too many.
     pub(super) fn grant(&mut self, row: u64, holder: Holder) -> Result<(), Limit> {
-        self.change(row, |queue| queue.grant(holder))
+        self.change(row, |queue| queue.grant(holder))?;
+        self.tokens.insert(holder.token, row);
+        self.owners.insert((holder.owner, holder.token));
+        Ok(())
     }
 
     /// Releases a grant; `false` if it is not in force.
     pub(super) fn release(&mut self, token: LockToken, owner: LockOwner) -> bool {
-        self.tokens.get(&token).copied().is_some_and(|row| self.change(row, |queue| queue.release(token, owner)))
+        if !self.owners.remove(&(owner, token)) {
+            return false;
+        }
+        let row = self.tokens.remove(&token).expect("each grant has a row");
+        self.change(row, |queue| queue.release(token, owner))
     }
 
     /// Extends a grant that is in force; `false` if it is not.
@@ -155,14 +168,24 @@ impl RowLocks {
 
     /// Releases all grants.
     pub(super) fn release_all(&mut self) {
+        self.tokens.clear();
+        self.owners.clear();
         self.change_all(|queue| queue.holders.clear());
     }
 
     /// Removes all grants and waiters of an owner; returns the waiters.
     pub(super) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
+        let grants = self.owners.range((owner, LockToken(0))..=(owner, LockToken(u64::MAX)));
+        let held = grants.filter_map(|(_, token)| self.tokens.get(token).copied());
+        let (first, last) = owner.requesters();
+        let waits: Vec<_> = self.requesters.range((first, 0)..=(last, u64::MAX)).copied().collect();
+        let rows: BTreeSet<u64> = held.chain(waits.iter().map(|&(_, row)| row)).collect();
         let mut removed = Vec::new();
-        self.change_all(|queue| removed.extend(queue.remove_owner(owner)));
-        self.requesters.retain(|(requester, _)| requester.owner() != owner);
+        for row in rows {
+            self.forget_holders(row, |holder| holder.owner == owner);
+            removed.extend(self.change(row, |queue| queue.remove_owner(owner)));
+        }
+        waits.iter().for_each(|wait| _ = self.requesters.remove(wait));
         removed
     }
 
@@ -173,11 +196,12 @@ impl RowLocks {
 
     /// Expires leases; returns true if one ended.
     pub(super) fn expire_leases(&mut self, now_us: u64) -> bool {
-        let before = self.holders;
+        let before = self.tokens.len();
         for row in self.due_rows(now_us).collect::<Vec<_>>() {
+            self.forget_holders(row, |holder| holder.until_us <= now_us);
             self.change(row, |queue| queue.expire_leases(now_us));
         }
-        self.holders < before
+        self.tokens.len() < before
     }
 
     /// Takes a waiter whose deadline has passed. Leases have expired before, so nearly every due row has one.
