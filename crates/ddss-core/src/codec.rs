@@ -111,11 +111,11 @@ impl Reader<'_> {
         if (1..=LEASE_MAX_US).contains(&lease_us) { Ok(lease_us) } else { Err(Failure::Malformed) }
     }
     pub(crate) fn lock_request(&mut self) -> Result<LockRequest, Failure> {
-        let (flags, lease_us) = (self.u8()?, self.lease()?);
+        let (flags, lease_us, row_offset) = (self.u8()?, self.lease()?, self.option()?);
         if flags > 3 {
             return Err(Failure::Malformed);
         }
-        Ok(LockRequest { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us })
+        Ok(LockRequest { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us, row_offset })
     }
     pub(crate) fn info(&mut self) -> Result<SegmentInfo, Failure> {
         let (segment, bytes) = (self.segment()?, self.u64()?);

@@ -2,8 +2,8 @@
 
 use crate::limits::{
     AREAS_MAX, COLLECTS_PER_CLIENT_MAX, DEFERRED_UPDATES_MAX, HOLDERS_PER_SEGMENT_MAX, OPERATIONS_MAX,
-    PARKED_OPERATIONS_MAX, REMOTE_SEGMENTS_MAX, STAGING_BYTES, UPLOADS_PER_CLIENT_MAX, WAITERS_PER_SEGMENT_MAX,
-    WAITS_PER_NODE_MAX,
+    PARKED_OPERATIONS_MAX, REMOTE_SEGMENTS_MAX, ROW_LOCKS_PER_TABLE_MAX, STAGING_BYTES, UPLOADS_PER_CLIENT_MAX,
+    WAITERS_PER_SEGMENT_MAX, WAITS_PER_NODE_MAX,
 };
 use std::fmt;
 
@@ -103,6 +103,8 @@ limits! {
     UploadBytes = 25, "ddssd --pool-bytes", None, "bytes of large puts";
     /// Segments of one user.
     QuotaSegments = 24, "ddssd --quota", None, "segments of one user";
+    /// Holders of locks of one table's rows.
+    RowLocks = 26, "ROW_LOCKS_PER_TABLE_MAX", of(ROW_LOCKS_PER_TABLE_MAX), "locks of one table's rows";
 }
 
 impl Limit {

@@ -125,7 +125,7 @@ fn round(pair: &mut Pair, node: usize, segment: SegmentId, turn: u64) {
     done(pair.ask(node, put(4096, PutConditions::default()), &[]));
     let change = AtomicOp::Add(turn);
     done(pair.ask(node, Operation::Atomic { segment, offset: 8, change, token: None }, &[]));
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     let locked = pair.ask(node, Operation::Lock { segment, lock_request }, &[]);
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
     done(locked);

@@ -98,7 +98,7 @@ impl Pair {
     /// Returns one operation of each kind that may wait for another caller.
     fn waits(&self) -> [Operation; 6] {
         let segment = self.segment;
-        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
         let (options, into) = (ddss_core::ReadOptions::default(), ArenaRange { slot: 0, bytes: 8 });
         let from = Payload::inline(&[1; 8]).unwrap();
         [

@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 28] {
+fn numbers(report: &Report) -> [(&'static str, u64); 29] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -57,6 +57,7 @@ fn numbers(report: &Report) -> [(&'static str, u64); 28] {
         ("large_puts", report.large_puts),
         ("large_puts_with_copies", report.large_puts_with_copies),
         ("large_puts_undone", report.large_puts_undone),
+        ("row_sections", report.row_sections),
         ("row_calls", report.row_calls),
         ("entry_changes", report.entry_changes),
         ("row_changes_seen", report.row_changes_seen),

@@ -80,10 +80,36 @@ fn remote_calls_take_the_minimum_of_round_trips() {
         let counter = world.targets[0];
         let far = usize::from(counter.id.home().0) % 2;
         assert_eq!(ask(&mut world, far, 0, Kind::Add, counter).1, 2, "an atomic");
-        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
+        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false, of_row: false }, target);
         let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
         assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
     }
+}
+
+#[test]
+fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
+    // If this broke, a holder on another node would first read the row, and then ask the home whether it may.
+    let (faults, hop_us, reads_overlap) = (false, Some(HOP_US), Some(true));
+    let mut world = world_of(&Scenario {
+        nodes: 2,
+        clients: 2,
+        replicated: 0,
+        faults,
+        hop_us,
+        reads_overlap,
+        ..Scenario::default()
+    });
+    let table = *world.targets.iter().find(|target| target.row.is_some()).expect("there are tables");
+    let far = 2 - usize::from(table.id.home().0);
+    let row = table.with_row(1);
+    let of_row = Kind::Lock { shared: false, of_row: true };
+    for kind in [of_row, Kind::GetHeld, Kind::PutHeld, Kind::Renew, Kind::Unlock] {
+        assert_eq!(ask(&mut world, far, 0, kind, row).1, 2, "{kind:?}");
+    }
+    ask(&mut world, far, 0, of_row, row);
+    let other = table.with_row(2);
+    assert_eq!(ask(&mut world, far, 1, Kind::Put, other).1, 2, "another row is free");
+    assert_eq!(ask(&mut world, far, 1, Kind::Get, other).1, 4, "its home knows that");
 }
 
 #[test]
@@ -160,7 +186,7 @@ fn strict_get_takes_one_round_trip_with_fenced_reads() {
         assert_eq!(ask(&mut world, node, 0, Kind::Get, target).1, hops, "a get under {model:?}");
         assert_eq!(handed(&world) - before, u64::from(waits), "who reads under {model:?}");
         assert_eq!(ask(&mut world, node, 0, Kind::GetAsking(Model::Strict), target).1, 2, "asked of {model:?}");
-        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false }, target);
+        let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false, of_row: false }, target);
         let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
         assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
     }
@@ -194,7 +220,7 @@ fn replica_costs_one_round_trip_for_a_put_and_none_for_a_get() {
         (Kind::GetMany, 2, 0),
         (Kind::GetAsking(Model::Strict), 2, 0),
         (Kind::Stat, 2, 0),
-        (Kind::Lock { shared: false }, 4, 2),
+        (Kind::Lock { shared: false, of_row: false }, 4, 2),
         (Kind::GetHeld, 2, 0),
         (Kind::PutHeld, 4, 2),
         (Kind::Unlock, 2, 0),
@@ -236,7 +262,7 @@ fn get_of_locked_segment_waits_without_polling() {
     let mut world = world(2, 2);
     let (target, node) = remote(&world, Model::Strict);
     ask(&mut world, node, 0, Kind::Get, target);
-    ask(&mut world, node, 1, Kind::Lock { shared: false }, target);
+    ask(&mut world, node, 1, Kind::Lock { shared: false, of_row: false }, target);
     world.ask_for(node, 0, Kind::Get, target, PATIENCE_US);
     for _ in 0..40 {
         world.step();
@@ -259,7 +285,7 @@ fn beside_a_holder(
     kind: Kind,
     target: Target,
 ) -> Option<u64> {
-    ask(world, holder, other, Kind::Lock { shared: false }, target);
+    ask(world, holder, other, Kind::Lock { shared: false, of_row: false }, target);
     world.ask_for(node, 0, kind, target, PATIENCE_US);
     let began_us = world.now_us;
     while world.nodes[node].clients[0].asked.is_some() && world.now_us < began_us + 10 * HOP_US {
@@ -373,7 +399,7 @@ fn contended_lock_is_handed_over_in_two_hops_and_fairly() {
     let (mut waits, mut hand_overs) = (Vec::new(), Vec::new());
     let mut let_go_us = None;
     for &(node, client) in &everybody {
-        world.ask_for(node, client, Kind::Lock { shared: false }, target, PATIENCE_US);
+        world.ask_for(node, client, Kind::Lock { shared: false, of_row: false }, target, PATIENCE_US);
     }
     while turns.iter().any(|&count| count < TURNS) {
         assert!(world.step());
@@ -391,7 +417,7 @@ fn contended_lock_is_handed_over_in_two_hops_and_fairly() {
                 world.ask_for(node, client, Kind::Unlock, target, PATIENCE_US);
             } else if turns[caller] < 2 * TURNS {
                 asked_us[caller] = world.now_us;
-                world.ask_for(node, client, Kind::Lock { shared: false }, target, PATIENCE_US);
+                world.ask_for(node, client, Kind::Lock { shared: false, of_row: false }, target, PATIENCE_US);
             }
         }
     }

@@ -72,6 +72,8 @@ each_bug_is_found! {
     row_version_of_table_is_found: RowVersionOfTable,
     untold_row_change_is_found: UntoldRowChange,
     row_changes_of_earlier_term_are_found: RowChangesOfEarlierTerm,
+    ignored_row_lock_is_found: IgnoredRowLock,
+    unmarked_row_lock_is_found: UnmarkedRowLock,
     join_during_commit_is_found: JoinDuringCommit,
     uncommitted_parts_are_found: UncommittedParts,
 }

@@ -81,6 +81,7 @@ pub use api::name_watch::{NameEvent, NameIter, NameStream};
 pub use api::postcard_value::PostcardValue;
 pub use api::tables::map_handle::{ByteMap, SharedMap};
 pub use api::tables::map_watch::{MapEvent, PrefixWatch};
+pub use api::tables::row_lock::{AsyncRowGuard, RowGuard};
 pub use api::tables::table::Table;
 pub use api::tables::typed_table::TypedTable;
 pub use api::typed::{Shared, SharedSlice, Typed};

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use ddss::{Client, LockGuard, LockOptions, Model, Segment, SharedMap, Spec, Strategy, Version};
+use ddss::{Client, LockGuard, LockOptions, Model, Segment, SharedMap, Spec, Strategy, Table, Version};
 use ddss_testkit::pattern;
 
 /// Number of keys that `map-churn` inserts and removes.
@@ -117,6 +117,13 @@ fn obey(
         }
         ["newer", version] => Ok(format!("version {}", current?.wait_newer_than(Version(version.parse()?))?.version.0)),
         ["lock"] => Ok(format!("version {}", held.insert(current?.lock()?).version().0)),
+        ["lock-row", row] => {
+            let guard = Table::new(current?.clone())?.lock_row(row.parse()?)?;
+            let version = guard.version();
+            // The lock is for tests of the death of its holder.
+            std::mem::forget(guard);
+            Ok(format!("version {}", version.0))
+        }
         ["lock-alive", lease_ms] => {
             let options = LockOptions::new().lease(Duration::from_millis(lease_ms.parse()?)).keep_alive();
             Ok(format!("token {}", held.insert(current?.lock_with(options)?).token()))

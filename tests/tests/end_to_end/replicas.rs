@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss::{Client, Error, Failure, Principal, SharedMap, Spec, Table};
+use ddss::{Client, Error, Failure, LockOptions, Principal, SharedMap, Spec, Table};
 use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, pattern, skipped};
 use serde_json::{Value, json};
 
@@ -226,6 +226,38 @@ fn until_some<T>(what: &str, mut call: impl FnMut() -> Result<T, String>) -> T {
         Ok(())
     });
     found.expect("the call succeeded")
+}
+
+// If this failed, two clients would hold the lock of one row after a takeover, or a holder would not learn of its loss.
+#[test]
+fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
+    }
+    until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
+    let connect =
+        |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap();
+    let first = connect(&daemons[0]);
+    Table::allocate(&first, "rows", Spec::table(10, 64).copies(2)).unwrap();
+    assert_eq!(in_sync(&daemons[0], "rows").0, 1);
+    let [mine, theirs] = [1, 2].map(|at| connect(&daemons[at]));
+    let [mine, theirs] = [&mine, &theirs]
+        .map(|client| until_some("open", || Table::open(client, "rows").map_err(|error| error.to_string())));
+    let (old, free) = (mine.lock_row(3).unwrap(), mine.lock_row(4).unwrap());
+    old.put(0, b"old").unwrap();
+    free.unlock().unwrap();
+    theirs.put(4, 0, b"free").unwrap();
+    let no_wait = LockOptions::new().no_wait();
+    assert_eq!(theirs.lock_row_with(3, no_wait).unwrap_err().failure(), Some(Failure::Locked));
+    daemons[0].kill().unwrap();
+    let next = until_some("the replica takes over", || theirs.lock_row(3).map_err(|error| error.to_string()));
+    assert!(next.token() > old.token(), "tokens grow over a takeover");
+    assert_eq!(&next.get().unwrap()[..3], b"old");
+    assert_eq!(old.put(0, b"late").unwrap_err().failure(), Some(Failure::LockLost));
+    assert_eq!(mine.lock_row_with(3, no_wait).unwrap_err().failure(), Some(Failure::Locked));
+    next.put(0, b"new").unwrap();
+    mine.put(4, 0, b"free").unwrap();
 }
 
 // If this failed, clients partitioned with the old home would read stale values.

@@ -60,6 +60,9 @@ pub(crate) fn as_json(listing: &Listing) -> Value {
 pub(crate) fn format_lock(listing: &Listing) -> String {
     match (listing.locked, listing.holders, listing.waiting) {
         (_, 0, 0) => "-".to_owned(),
+        // A lock of the whole segment has a holder to show.
+        (_, rows, 0) if listing.holder.is_none() => format!("of {rows} rows"),
+        (_, rows, waiting) if rows > 0 && listing.holder.is_none() => format!("of {rows} rows, {waiting} waiting"),
         (_, 0, waiting) => format!("free, {waiting} waiting"),
         (true, _, 0) => "held".to_owned(),
         (true, _, waiting) => format!("held, {waiting} waiting"),

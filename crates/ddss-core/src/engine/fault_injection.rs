@@ -80,6 +80,10 @@ pub enum Bug {
     JoinDuringCommit,
     /// A replica acknowledges a large put when it has all parts, and commits nothing.
     UncommittedParts,
+    /// A get, put or atomic of a row that another client has locked does not wait.
+    IgnoredRowLock,
+    /// The header does not show that rows are locked.
+    UnmarkedRowLock,
     /// A commit does not mark the segment before it writes; the executor of actions implements this bug.
     UnmarkedCommit,
 }

@@ -23,10 +23,23 @@ impl Requester {
 }
 
 /// Owner of a lock: the lock ends when this client or peer is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum LockOwner {
     Client(ClientId),
     Peer(NodeId),
+}
+
+impl LockOwner {
+    /// Returns the first and the last requester of this owner, in order.
+    pub(crate) fn requesters(self) -> (Requester, Requester) {
+        match self {
+            LockOwner::Client(client) => {
+                let at = |index, request| Requester::Client(ChannelId { client, index }, RequestId(request));
+                (at(0, 0), at(u8::MAX, u64::MAX))
+            }
+            LockOwner::Peer(node) => (Requester::Peer(node, 0), Requester::Peer(node, u64::MAX)),
+        }
+    }
 }
 
 /// A local client's request, after the check that the client is attached.

@@ -222,8 +222,9 @@ impl Permissions {
 /// ```
 ///
 /// `w` is 1 while a put is being written. A reader takes the first word, the bytes, and the first word again. If both are
-/// equal and even, the bytes are those of that version. `locked` is the token of the exclusive lock holder, else 0. A get
-/// that must not see an unfinished update of another holder then asks the home.
+/// equal and even, the bytes are those of that version. `locked` is the token of the exclusive lock holder, all ones
+/// while rows of a table are locked, else 0. A get that must not see an unfinished update of another holder then asks the
+/// home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// Version and the write bit.
@@ -234,7 +235,7 @@ pub struct Header {
     pub segment: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// Token of the exclusive lock holder.
+    /// Token of the exclusive lock holder, or [`ROWS_LOCKED`](Self::ROWS_LOCKED).
     pub locked: u64,
 }
 
@@ -251,6 +252,8 @@ impl Header {
     pub const LOCKED_OFFSET: u64 = 32;
     /// Offset of the segment's own bytes.
     pub const DATA_OFFSET: u64 = LINE_BYTES as u64;
+    /// Lock word of a table while at least one row is locked exclusively: no grant has this token.
+    pub const ROWS_LOCKED: u64 = u64::MAX;
     /// Header bytes that a reader fetches: all that are in use.
     pub const READ_BYTES: u32 = 40;
 

@@ -64,6 +64,7 @@ impl Message {
                     .u64(segment.to_bits())
                     .u8(flags)
                     .u32(lock_request.lease_us)
+                    .option(lock_request.row_offset)
                     .u32(timeout_us)
             }
             Message::Unlock { step, segment, token } => out.u8(14).u64(step).u64(segment.to_bits()).u64(token.0),
@@ -391,7 +392,7 @@ mod tests {
         let options = ReadOptions { requested_model: Some(Model::Delta(4)), version: Some(Version(8)) };
         let update = PermissionUpdate { mode: Some(0o640), owner: Some(principal) };
         let (token, version, timestamp) = (Some(LockToken(9)), Version(1), Timestamp(2));
-        let lock_request = LockRequest { shared: true, no_wait: false, lease_us: 7 };
+        let lock_request = LockRequest { shared: true, no_wait: false, lease_us: 7, row_offset: Some(8) };
         let client = crate::ClientId { index: 3, generation: 4 };
         let part = Part { upload: UploadId(1), at: 2, total: 9 };
         let all = [

@@ -133,7 +133,7 @@ pub struct Listing {
     pub version: Version,
     /// Timestamp of that version.
     pub timestamp: Timestamp,
-    /// Number of lock holders.
+    /// Number of lock holders, of the segment and of rows.
     pub holders: u16,
     /// True if the lock is held exclusively.
     pub locked: bool,
@@ -149,7 +149,7 @@ pub struct Listing {
     pub replication: ReplicationInfo,
     /// Reason why the chosen node has no replica, if the segment is degraded.
     pub degraded: Option<DegradedReason>,
-    /// Blocking lock holder.
+    /// Blocking holder of the segment's lock; `None` while only rows of a table are locked.
     pub holder: Option<LockHolder>,
 }
 

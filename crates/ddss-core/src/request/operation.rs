@@ -176,7 +176,7 @@ pub enum Operation {
         /// Last version that the client has seen.
         above: Version,
     },
-    /// Takes the segment's lock; the completion carries the token.
+    /// Takes the lock of the segment, or of a row of a table; the completion carries the token.
     Lock {
         /// Segment to lock.
         segment: SegmentId,
@@ -433,6 +433,8 @@ pub struct LockRequest {
     pub no_wait: bool,
     /// Maximum time that it is held, in microseconds.
     pub lease_us: u32,
+    /// Offset of the first byte of the table's row to lock; `None` for the lock of the whole segment.
+    pub row_offset: Option<u64>,
 }
 
 /// Atomic change of one word.

@@ -82,6 +82,8 @@ const FLAG_NO_WAIT: u16 = 16;
 const FLAG_PARKED: u16 = 32;
 /// Change of an entry: in `first`.
 const FLAG_ENTRY: u16 = 64;
+/// Lock of a row of a table: its first byte is at `offset`.
+const FLAG_ROW: u16 = 128;
 /// Hint of a vectored get: the caller is on the service's core and continues to work there meanwhile.
 const FLAG_GOES_ON: u16 = 1 << 15;
 
@@ -178,6 +180,8 @@ impl Request {
             }
             Operation::Lock { segment, lock_request } => {
                 (entry[2], entry[6]) = (segment.to_bits(), lock_request.lease_us.into());
+                entry[3] = lock_request.row_offset.unwrap_or(0);
+                put_flags(&mut entry, &[(lock_request.row_offset.is_some(), FLAG_ROW)]);
                 put_flags(&mut entry, &[(lock_request.shared, FLAG_SHARED), (lock_request.no_wait, FLAG_NO_WAIT)]);
                 put_flags(&mut entry, &[(self.parks, FLAG_PARKED)]);
                 OP_LOCK
@@ -293,7 +297,7 @@ impl Request {
             OP_PUT => FLAG_VERSION | FLAG_TOKEN | FLAG_ENTRY,
             OP_PUT_MANY | OP_COMMIT_UPLOAD => FLAG_VERSION | FLAG_TOKEN,
             OP_ATOMIC => FLAG_TOKEN,
-            OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED,
+            OP_LOCK => FLAG_SHARED | FLAG_NO_WAIT | FLAG_PARKED | FLAG_ROW,
             OP_AWAIT | OP_CANCEL => FLAG_PARKED,
             _ => 0,
         };
@@ -350,7 +354,8 @@ impl Request {
             OP_LOCK => {
                 let lease_us = take_lease(entry[6])?;
                 let (shared, no_wait) = (flags & FLAG_SHARED != 0, flags & FLAG_NO_WAIT != 0);
-                Ok(Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us } })
+                let row_offset = (flags & FLAG_ROW != 0).then_some(offset);
+                Ok(Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us, row_offset } })
             }
             OP_UNLOCK => Ok(Operation::Unlock { segment, token: LockToken(entry[6]) }),
             OP_RENEW => Ok(Operation::Renew { segment, token: LockToken(entry[6]), lease_us: take_lease(entry[7])? }),

@@ -353,11 +353,9 @@ impl World<'_> {
             11 => Operation::Atomic { segment, offset, change: AtomicOp::Add(3), token: conditions.token },
             12 => Operation::Await { segment, offset, above: Version(self.input.word()) },
             13 => {
-                let lease_us = self.input.word() as u32 % 1_000_000;
-                Operation::Lock {
-                    segment,
-                    lock_request: LockRequest { shared: ranges == 1, no_wait: ranges == 2, lease_us },
-                }
+                let (lease_us, shared, no_wait) = (self.input.word() as u32 % 1_000_000, ranges == 1, ranges == 2);
+                let row_offset = offset.is_multiple_of(3).then_some(offset);
+                Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us, row_offset } }
             }
             14 if ranges == 1 => {
                 let lease_us = 1 + self.input.word() as u32 % 1_000_000;

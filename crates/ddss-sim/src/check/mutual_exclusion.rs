@@ -8,6 +8,8 @@ use ddss_core::Model;
 pub struct CriticalSection {
     /// Id of the segment.
     pub segment: u64,
+    /// Row of a table; `None` for the lock of the whole segment.
+    pub row: Option<u64>,
     /// Node and client of the holder.
     pub holder: (usize, usize),
     /// True for a shared lock.
@@ -22,6 +24,7 @@ pub struct CriticalSection {
 #[derive(Clone, Copy, Debug)]
 struct Call {
     segment: u64,
+    row: Option<u64>,
     by: (usize, usize),
     put: bool,
     model: Model,
@@ -47,13 +50,29 @@ impl MutexChecker {
         self.sections.len()
     }
 
-    /// Records a call that took effect between two times, under the model of the segment or of the call.
-    pub fn called(&mut self, segment: u64, by: (usize, usize), put: bool, model: Model, times_us: (u64, u64)) {
+    /// Records a call of a segment or of a row that took effect between two times, under the model of the segment or of
+    /// the call.
+    pub fn called(
+        &mut self,
+        (segment, row): (u64, Option<u64>),
+        by: (usize, usize),
+        put: bool,
+        model: Model,
+        times_us: (u64, u64),
+    ) {
         let (began_us, ended_us) = times_us;
-        self.calls.push(Call { segment, by, put, model, began_us, ended_us });
+        self.calls.push(Call { segment, row, by, put, model, began_us, ended_us });
+    }
+
+    /// Returns true if two rows are the same, or one of them stands for all.
+    fn overlap(one: Option<u64>, other: Option<u64>) -> bool {
+        one.is_none() || other.is_none() || one == other
     }
 
     fn excludes(section: &CriticalSection, call: &Call) -> bool {
+        if !Self::overlap(section.row, call.row) {
+            return false;
+        }
         if call.put {
             return !matches!(call.model, Model::Null | Model::Read);
         }
@@ -81,11 +100,15 @@ impl MutexChecker {
                 }
             }
         }
-        let mut alone: Vec<&CriticalSection> = self.sections.iter().filter(|section| !section.shared).collect();
-        alone.sort_by_key(|section| (section.segment, section.began_us));
-        for pair in alone.windows(2) {
-            if pair[0].segment == pair[1].segment && pair[1].began_us < pair[0].ended_us {
-                found.push(format!("two held one lock alone: {:?} and {:?}", pair[0], pair[1]));
+        let mut sections: Vec<&CriticalSection> = self.sections.iter().collect();
+        sections.sort_by_key(|section| (section.segment, section.began_us));
+        for (index, first) in sections.iter().enumerate() {
+            let during = |next: &&&CriticalSection| next.segment == first.segment && next.began_us < first.ended_us;
+            let overlapping = sections[index + 1..].iter().take_while(during);
+            for next in overlapping.filter(|next| Self::overlap(first.row, next.row)) {
+                if !first.shared || !next.shared || first.row.is_some() != next.row.is_some() {
+                    found.push(format!("two held locks that exclude each other: {first:?} and {next:?}"));
+                }
             }
         }
         found
@@ -99,11 +122,12 @@ mod tests {
     #[test]
     fn what_a_lock_excludes_is_found_and_nothing_else() {
         // Otherwise a lock that excludes nobody would pass every run.
-        let section = CriticalSection { segment: 1, holder: (0, 0), shared: false, began_us: 10, ended_us: 20 };
+        let section =
+            CriticalSection { segment: 1, row: None, holder: (0, 0), shared: false, began_us: 10, ended_us: 20 };
         let run = |section: CriticalSection, put, model, times| {
             let mut all = MutexChecker::default();
             all.held(section);
-            all.called(1, (1, 1), put, model, times);
+            all.called((1, Some(3)), (1, 1), put, model, times);
             all.violations().len()
         };
         assert_eq!(run(section, true, Model::Strict, (11, 19)), 1);
@@ -120,5 +144,17 @@ mod tests {
         two.held(section);
         two.held(CriticalSection { holder: (1, 1), began_us: 15, ended_us: 30, ..section });
         assert_eq!(two.violations().len(), 1);
+        let sections = |first, second| {
+            let mut all = MutexChecker::default();
+            let (first, second) =
+                (CriticalSection { row: first, ..shared }, CriticalSection { row: second, ..section });
+            all.held(first);
+            all.held(CriticalSection { holder: (1, 1), began_us: 15, ended_us: 30, ..second });
+            all.violations().len()
+        };
+        assert_eq!([sections(Some(3), Some(3)), sections(Some(3), Some(4)), sections(None, Some(4))], [1, 0, 1]);
+        let row = CriticalSection { row: Some(3), ..section };
+        assert_eq!(run(row, true, Model::Strict, (11, 19)), 1);
+        assert_eq!(run(CriticalSection { row: Some(4), ..row }, true, Model::Strict, (11, 19)), 0, "another row");
     }
 }

@@ -12,12 +12,12 @@ const STALE_PERMISSION_MAX_US: u64 = 40_000;
 fn access_of(kind: Kind) -> Option<Access> {
     match kind {
         Kind::Get | Kind::GetAsking(_) | Kind::GetAt(_) | Kind::GetMany | Kind::GetHeld => Some(Access::Read),
-        Kind::Await(_) | Kind::AwaitAnyRow(_) | Kind::Lock { shared: true } | Kind::GetGone | Kind::GetBucket => {
+        Kind::Await(_) | Kind::AwaitAnyRow(_) | Kind::Lock { shared: true, .. } | Kind::GetGone | Kind::GetBucket => {
             Some(Access::Read)
         }
         Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::PutHeld => Some(Access::Write),
         Kind::UploadPart | Kind::CommitUpload(_) | Kind::ChangeEntry(..) => Some(Access::Write),
-        Kind::Add | Kind::AddHeld | Kind::Lock { shared: false } => Some(Access::Write),
+        Kind::Add | Kind::AddHeld | Kind::Lock { shared: false, .. } => Some(Access::Write),
         Kind::Permit(_) | Kind::Release(_) => Some(Access::Release),
         Kind::Unlock | Kind::Renew | Kind::Stat | Kind::List(_) | Kind::Make(_) | Kind::Open(_) => None,
     }

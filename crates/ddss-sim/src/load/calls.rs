@@ -24,9 +24,10 @@ pub(crate) enum Kind {
     CommitUpload(Option<u64>),
     /// Adds one to the word of a counter.
     Add,
-    /// Takes the lock, makes calls under it, and unlocks.
+    /// Takes the lock, makes calls under it, and unlocks. In a table it is that of one row, or of the whole table.
     Lock {
         shared: bool,
+        of_row: bool,
     },
     GetHeld,
     PutHeld,
@@ -112,6 +113,8 @@ pub(crate) struct HeldLock {
     pub(crate) target: Target,
     pub(crate) token: LockToken,
     pub(crate) shared: bool,
+    /// True for the lock of a row.
+    pub(crate) of_row: bool,
     /// Time of the request, and time at which the holder received the grant.
     pub(crate) asked_us: u64,
     pub(crate) granted_us: u64,
@@ -181,6 +184,12 @@ impl PendingCall {
             Kind::PutIf(version) | Kind::CommitUpload(Some(version)) => OperationKind::PutIf(version),
             _ => return None,
         })
+    }
+
+    /// Returns the row of a table that the call concerns, or that it locks.
+    pub(crate) fn row(&self) -> Option<u64> {
+        let locks_table = matches!(self.kind, Kind::Lock { of_row: false, .. });
+        self.target.row.filter(|_| !locks_table)
     }
 
     pub(crate) fn adds(&self) -> bool {

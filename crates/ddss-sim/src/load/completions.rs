@@ -165,7 +165,7 @@ impl Simulator {
         mark: Option<u64>,
     ) {
         let (now_us, version, target) = (self.now_us, completion.version.0, asked.target);
-        let segment = target.id.to_bits();
+        let place = (target.id.to_bits(), asked.row());
         if self.was_gone(asked) {
             self.violation(format!("done, though the segment was gone before: {asked:?}"));
         }
@@ -186,31 +186,33 @@ impl Simulator {
         }
         match asked.kind {
             Kind::Get | Kind::GetMany | Kind::GetAsking(_) | Kind::GetBucket => {
-                self.sections.called(segment, by, false, model, (asked.began_us, now_us));
+                self.sections.called(place, by, false, model, (asked.began_us, now_us));
             }
             Kind::Put | Kind::PutIf(_) | Kind::PutMany | Kind::CommitUpload(_) => {
                 let is_large = matches!(asked.kind, Kind::CommitUpload(_));
                 self.report.large_puts += u64::from(is_large);
                 self.report.large_puts_with_copies += u64::from(is_large && target.replicated);
-                self.sections.called(segment, by, true, model, (asked.began_us, now_us));
+                self.sections.called(place, by, true, model, (asked.began_us, now_us));
             }
             Kind::Add | Kind::AddHeld => {
                 if asked.kind == Kind::Add {
-                    self.sections.called(segment, by, true, Model::Strict, (asked.began_us, now_us));
+                    self.sections.called(place, by, true, Model::Strict, (asked.began_us, now_us));
                 }
                 self.report.sections += u64::from(asked.kind == Kind::AddHeld);
                 self.added(&target, version, first_word(completion));
             }
             Kind::ChangeEntry(..) => {
-                self.sections.called(segment, by, true, model, (asked.began_us, now_us));
+                self.sections.called(place, by, true, model, (asked.began_us, now_us));
                 self.note_entry(asked, now_us, Some((version, EntryState::of_word(first_word(completion)))));
             }
             Kind::PutHeld => self.put_held(held, version),
             Kind::Lock { .. } => self.granted(target.id, asked.began_us, first_word(completion)),
             Kind::Unlock => {
-                if let Some(HeldLock { shared, granted_us: began_us, .. }) = held {
-                    let ended_us = asked.began_us;
-                    self.sections.held(CriticalSection { segment, holder: by, shared, began_us, ended_us });
+                if let Some(HeldLock { shared, of_row, granted_us: began_us, .. }) = held {
+                    let (ended_us, (segment, row)) = (asked.began_us, place);
+                    self.report.row_sections += u64::from(of_row);
+                    let row = row.filter(|_| of_row);
+                    self.sections.held(CriticalSection { segment, row, holder: by, shared, began_us, ended_us });
                 }
             }
             Kind::Await(above) if version <= above => {
@@ -235,8 +237,8 @@ impl Simulator {
     /// Records the timestamp of the version that a call returned.
     fn note_stamps(&mut self, node: usize, asked: &PendingCall, completion: &Completion) {
         let is_stamped = match asked.kind {
-            // A table has no version of its own.
-            Kind::Lock { .. } => asked.target.row.is_none(),
+            // A table has no version of its own; a row has.
+            Kind::Lock { of_row, .. } => of_row || asked.target.row.is_none(),
             Kind::Add | Kind::AddHeld | Kind::Await(_) | Kind::ChangeEntry(..) | Kind::GetBucket => true,
             _ => asked.what().is_some(),
         };
@@ -403,13 +405,14 @@ impl Simulator {
             return None;
         }
         match asked.kind {
-            Kind::Lock { shared } => {
+            Kind::Lock { shared, of_row } => {
                 let (token, granted_us) = (LockToken(first_word(completion)), now_us);
                 let (target, asked_us) = (asked.target, asked.began_us);
                 Some(HeldLock {
                     target,
                     token,
                     shared,
+                    of_row,
                     asked_us,
                     granted_us,
                     renewed_us: None,

@@ -122,6 +122,8 @@ pub struct Report {
     pub large_puts_undone: u64,
     /// Puts and additions made under a lock.
     pub sections: u64,
+    /// Locks of rows of tables that were held until their unlock.
+    pub row_sections: u64,
     /// Calls of rows of tables, and changes of entries of maps.
     pub row_calls: u64,
     /// Changes of entries of maps that were made.

@@ -94,7 +94,7 @@ impl Simulator {
             Content::Counter if target.row.is_some() && self.random.one_in(6) => {
                 return (Kind::Await(seen.unwrap_or(0)), target);
             }
-            Content::Counter if self.random.one_in(6) => return (Kind::Lock { shared: false }, target),
+            Content::Counter if self.random.one_in(6) => return (self.choose_lock(false, &target), target),
             Content::Counter => return (Kind::Add, target),
             Content::Bucket => return (self.choose_entry_call(&target, seen), target),
             Content::Values => {}
@@ -108,7 +108,10 @@ impl Simulator {
             .is_some_and(|now| now.mode != MODE_OPEN && now.owner == user_of(index));
         let kind = match self.random.below(40) {
             _ if closed && self.random.one_in(6) => Kind::Permit(MODE_OPEN),
-            0..=2 => Kind::Lock { shared: self.random.one_in(4) },
+            0..=2 => {
+                let shared = self.random.one_in(4);
+                self.choose_lock(shared, &target)
+            }
             3..=9 if target.model == Model::Version => Kind::PutIf(seen.unwrap_or(0)),
             3..=9 => Kind::Put,
             10..=11 => Kind::PutMany,
@@ -136,13 +139,21 @@ impl Simulator {
         let (buckets, row) = (Target::ROWS - 1, target.row.unwrap_or(1));
         let key = self.random.below(KEYS / buckets) * buckets + row - 1;
         match self.random.below(24) {
-            0 => Kind::Lock { shared: self.random.one_in(4) },
+            0 => {
+                let shared = self.random.one_in(4);
+                self.choose_lock(shared, target)
+            }
             1 => Kind::Await(seen.unwrap_or(0)),
             2..=6 => Kind::GetBucket,
             7..=12 => Kind::ChangeEntry(EntryChangeKind::Write, key),
             13..=17 => Kind::ChangeEntry(EntryChangeKind::Insert, key),
             _ => Kind::ChangeEntry(EntryChangeKind::Remove, key),
         }
+    }
+
+    /// Chooses the lock of the target: in a table mostly that of one row.
+    fn choose_lock(&mut self, shared: bool, target: &Target) -> Kind {
+        Kind::Lock { shared, of_row: target.row.is_some() && !self.random.one_in(4) }
     }
 
     fn choose_held(&mut self, held: &HeldLock) -> Kind {
@@ -303,8 +314,9 @@ impl Simulator {
             Kind::UploadPart | Kind::CommitUpload(_) => unreachable!("a part belongs to a large put"),
             Kind::Add => Operation::Atomic { segment, offset, change: AtomicOp::Add(1), token: None },
             Kind::AddHeld => Operation::Atomic { segment, offset, change: AtomicOp::Add(1), token },
-            Kind::Lock { shared } => {
-                Operation::Lock { segment, lock_request: LockRequest { shared, no_wait: false, lease_us: LEASE_US } }
+            Kind::Lock { shared, of_row } => {
+                let (lease_us, row_offset) = (LEASE_US, of_row.then_some(offset));
+                Operation::Lock { segment, lock_request: LockRequest { shared, no_wait: false, lease_us, row_offset } }
             }
             Kind::Unlock => Operation::Unlock { segment, token: token.unwrap_or_default() },
             Kind::Renew => Operation::Renew { segment, token: token.unwrap_or_default(), lease_us: LEASE_US },

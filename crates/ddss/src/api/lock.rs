@@ -114,10 +114,10 @@ impl LockOptions {
     }
 
     /// Builds the lock request, or refuses an invalid lease.
-    pub(crate) fn lock_request(self) -> Result<LockRequest, BadArgument> {
+    pub(crate) fn lock_request(self, row_offset: Option<u64>) -> Result<LockRequest, BadArgument> {
         let Self { shared, no_wait, lease, .. } = self;
         match u32::try_from(lease.as_micros()) {
-            Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockRequest { shared, no_wait, lease_us }),
+            Ok(lease_us @ 1..=LEASE_MAX_US) => Ok(LockRequest { shared, no_wait, lease_us, row_offset }),
             _ => {
                 let range = format!("1µs to {:?}", Duration::from_micros(LEASE_MAX_US.into()));
                 Err(BadArgument::new("lease", format!("{lease:?}"), range, Failure::Malformed))
@@ -167,8 +167,15 @@ calls! {
         pub async fn lock_with(&self, options: LockOptions)
             -> Result<LockGuard, Error> | Result<AsyncLockGuard, Error>
         {
-            let lock_request = options.lock_request().map_err(Error::argument("lock", self.name()))?;
-            let plan = self.location().plan("lock", Operation::Lock { segment: self.id(), lock_request });
+            wait!(self.lock_at("lock", options, None))
+        }
+
+        /// Takes the lock of the segment, or of the row of a table that begins at that offset.
+        pub(crate) async fn lock_at(&self, action: &'static str, options: LockOptions, row_offset: Option<u64>)
+            -> Result<LockGuard, Error> | Result<AsyncLockGuard, Error>
+        {
+            let lock_request = options.lock_request(row_offset).map_err(Error::argument(action, self.name()))?;
+            let plan = self.location().plan(action, Operation::Lock { segment: self.id(), lock_request });
             let call = plan.returns(|completion, _| (LockToken(first_word(completion)), Stamp::of(completion)));
             let asked = Instant::now();
             let mut guard = wait!(self.take_lock(options.time(self.time()), (options.lease, asked), call))?;

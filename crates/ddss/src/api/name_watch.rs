@@ -369,7 +369,7 @@ mod tests {
             let call = CallPlan::new("use", "names", operation).returns(|_, _| ());
             client.run(client.time(), call).unwrap_err().failure()
         };
-        let lock_request = ddss_core::LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+        let lock_request = ddss_core::LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
         let from = ddss_core::Payload::Arena(ddss_core::ArenaRange::NOWHERE);
         for operation in [
             Operation::Put { segment, offset: 0, from, conditions: Default::default() },

@@ -164,7 +164,7 @@ impl Caller {
         self.done(Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() })?;
         self.done(Operation::GetMany { segment, list, ranges, options: ReadOptions::default() })?;
         self.done(Operation::Atomic { segment, offset: 8, change: AtomicOp::Add(1), token: None })?;
-        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000 };
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
         let locked = self.done(Operation::Lock { segment, lock_request })?;
         let token = LockToken(u64::from_le_bytes(std::array::from_fn(|index| locked.data[index])));
         let conditions = PutConditions { token: Some(token), ..PutConditions::default() };

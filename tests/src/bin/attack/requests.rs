@@ -128,7 +128,7 @@ fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 15]
     let (options, conditions, none) = (ReadOptions::default(), PutConditions::default(), None);
     let under = PutConditions { token: Some(LockToken(token)), ..conditions };
     let into = ArenaRange { slot: 1, bytes: 64 };
-    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
+    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 1000, row_offset: None };
     let held = Payload::Inline { bytes: [7; 16], length: 8 };
     [
         ("a get", Operation::Get { segment, offset: 0, into, inline: false, options }),
@@ -249,7 +249,7 @@ pub(crate) fn releases_segment_in_use(target: &Target) -> AttackResult {
 pub(crate) fn puts_under_expired_lease(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     let segment = make(&mut liar, &own_name("lease"), Spec::new(64))?;
-    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 1000 };
+    let lock_request = LockRequest { shared: false, no_wait: true, lease_us: 1000, row_offset: None };
     let locked = liar.ask(Operation::Lock { segment, lock_request })?;
     expect_failure("no lock of its own", locked.outcome != Outcome::Done)?;
     let token = LockToken(u64::from_le_bytes(std::array::from_fn(|i| locked.data[i])));
@@ -431,7 +431,7 @@ pub(crate) fn lists_all_segments(target: &Target) -> AttackResult {
 
 pub(crate) fn floods_lock_queues(target: &Target) -> AttackResult {
     let (liar, _) = ByzantineClient::attach_as(target, RCQ, 64, 64 << 10)?;
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
     for channel in 0..64 {
         for slot in 0..64u32 {
             let operation = match slot % 2 {

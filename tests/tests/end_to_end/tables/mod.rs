@@ -1,4 +1,5 @@
 //! Tables and maps with real daemons.
 
 mod maps;
+mod row_locks;
 mod rows;

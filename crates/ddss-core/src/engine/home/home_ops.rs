@@ -57,13 +57,29 @@ impl Home<'_> {
             return self.execute_op(now, id, waiter);
         }
         if !segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
-            return self.execute_op(now, id, waiter);
+            return self.admit_op(now, id, waiter);
         }
-        self.enqueue_op(id, waiter)
+        self.enqueue_op(id, waiter, None)
     }
 
-    /// Queues an operation behind the lock.
-    fn enqueue_op(&mut self, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+    /// Executes an operation that the queue of its segment lets pass, or queues it behind the lock of its row.
+    pub(crate) fn admit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let segment = self.segments.get(id)?;
+        let is_ignored = !matches!(waiter.op, PendingOp::Lock(_)) && planted!(self.segments, IgnoredRowLock);
+        if segment.lock_queue.has_row_locks()
+            && !is_ignored
+            && let Some(row) = self.row_of_op(segment, &waiter.op)?
+        {
+            let (depends_on_lock, owner) = (segment.depends_on_lock(&waiter.op), waiter.requester.owner());
+            if segment.lock_queue.must_wait_for_row(row, &waiter.op, owner, depends_on_lock) {
+                return self.enqueue_op(id, waiter, Some(row));
+            }
+        }
+        self.execute_op(now, id, waiter)
+    }
+
+    /// Queues an operation behind the lock of the segment, or of a row.
+    fn enqueue_op(&mut self, id: SegmentId, waiter: Waiter, row: Option<u64>) -> Result<(), Failure> {
         let Waiter { requester, op, .. } = waiter;
         let segment = self.segments.get_mut(id)?;
         match op {
@@ -72,13 +88,13 @@ impl Home<'_> {
             // lock too: to let it pass would lose updates. A change under the lock waits for something else.
             PendingOp::Put { conditions: PutConditions { token: None, .. }, .. }
             | PendingOp::Atomic { token: None, .. }
-                if segment.lock_queue.is_held_by(requester.owner()) =>
+                if segment.lock_queue.is_held_by(requester.owner(), row) =>
             {
                 return Err(Failure::OwnLock);
             }
             _ => {}
         }
-        if !segment.lock_queue.enqueue(waiter) {
+        if !segment.lock_queue.enqueue(waiter, row) {
             return Err(Failure::Busy(Limit::Waiters));
         }
         self.segments.mark_busy(id);
@@ -109,7 +125,6 @@ impl Home<'_> {
         match &waiter.op {
             PendingOp::Get(get) => {
                 check(principal, Access::Read, &get.parts)?;
-                Ok(true)
             }
             PendingOp::Put { parts, conditions, .. } => {
                 let is_unchecked = planted!(self.segments, UncheckedPermission);
@@ -120,17 +135,16 @@ impl Home<'_> {
                     Some(change) => segment.check_entry_change(parts, change)?,
                     None => segment.check_names_version(conditions)?,
                 }
-                Ok(conditions.token.is_none() && segment.spec.model.put_waits_for_lock(conditions.requested_model))
             }
-            PendingOp::Atomic { offset, token, .. } => {
+            PendingOp::Atomic { offset, .. } => {
                 check(principal, Access::Write, &RangeSet::One { offset: *offset, bytes: 8 })?;
-                Ok(token.is_none())
             }
             PendingOp::Lock(lock_request) => {
                 segment.permissions.allow(principal, if lock_request.shared { Access::Read } else { Access::Write })?;
-                Ok(true)
+                segment.row_to_lock(lock_request)?;
             }
         }
+        Ok(segment.depends_on_lock(&waiter.op))
     }
 
     pub(crate) fn execute_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
@@ -143,11 +157,11 @@ impl Home<'_> {
         match waiter.op {
             PendingOp::Get(get) => self.execute_get(id, requester, get)?,
             PendingOp::Put { parts, source, conditions } => {
-                self.check_conditions(now, id, requester, conditions)?;
+                self.check_conditions(now, id, requester, conditions, None)?;
                 self.change(now, id, SegmentChange { requester, parts, source, row: None, word: 0, deadline_us })?;
             }
             PendingOp::Atomic { offset, change, token } => {
-                self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
+                self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() }, None)?;
                 let segment = self.segments.get_mut(id)?;
                 segment.lock_queue.begin_word_read();
                 let at = segment.at + Header::DATA_OFFSET + offset;
@@ -199,13 +213,14 @@ impl Home<'_> {
         id: SegmentId,
         requester: Requester,
         conditions: PutConditions,
+        row: Option<u64>,
     ) -> Result<(), Failure> {
         if conditions.token.is_none() && conditions.version.is_none() {
             return Ok(());
         }
         let segment = self.segments.get(id)?;
         let token = conditions.token.filter(|_| !planted!(self.segments, UncheckedToken));
-        if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us)) {
+        if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us, row)) {
             return Err(Failure::LockLost);
         }
         if planted!(self.segments, UncheckedVersion) { Ok(()) } else { segment.check_version(conditions.version) }
@@ -278,7 +293,7 @@ impl Home<'_> {
     pub(crate) fn submit_again(&mut self, id: SegmentId, waiter: Waiter) {
         let is_home = self.segments.get(id).map(|segment| !segment.is_replica());
         let queued = match is_home {
-            Ok(true) => self.enqueue_op(id, waiter),
+            Ok(true) => self.enqueue_op(id, waiter, None),
             Ok(false) => Err(Failure::NodeDown),
             Err(failure) => Err(failure),
         };

@@ -5,10 +5,10 @@ use crate::engine::config::Now;
 use crate::engine::fault_injection::planted;
 use crate::engine::home::handler::Home;
 use crate::engine::requester::{LockOwner, ReplyFields, Requester};
-use crate::engine::state::lock_queue::Holder;
+use crate::engine::state::lock_queue::{Holder, Ready};
 use crate::model::segment::{Access, Principal};
 use crate::request::operation::{LockRequest, LockToken};
-use crate::{Failure, Limit, Outcome, SegmentId};
+use crate::{Failure, Outcome, SegmentId};
 
 impl Home<'_> {
     /// Grants the lock to a requester that need not wait for it.
@@ -37,19 +37,23 @@ impl Home<'_> {
         token: LockToken,
     ) -> Result<(), Failure> {
         let segment = self.segments.get_mut(id)?;
+        let row = segment.row_to_lock(&lock_request)?;
         let until_us = now.steady_us.saturating_add(lock_request.lease_us.into());
-        if !segment.lock_queue.grant(Holder { token, owner: requester.owner(), shared: lock_request.shared, until_us })
-        {
-            return Err(Failure::Busy(Limit::Holders));
-        }
+        let (before, shared) = (segment.lock_queue.lock_word(), lock_request.shared);
+        let holder = Holder { token, owner: requester.owner(), shared, until_us };
+        segment.lock_queue.grant(holder, row).map_err(Failure::Busy)?;
         let fields = ReplyFields::of(segment.stamp(), token.0);
-        let at = segment.at;
-        if !lock_request.shared {
-            self.output.push(Action::SetLockHolder { at, holder: token });
+        let (at, holder) = (segment.at, segment.lock_queue.lock_word());
+        let is_hidden = row.is_some() && planted!(self.segments, UnmarkedRowLock);
+        if holder != before && !is_hidden {
+            self.output.push(Action::SetLockHolder { at, holder });
         }
         self.counters.locks_granted += 1;
         self.segments.mark_busy(id);
-        self.output.answer(requester, Outcome::Done, fields);
+        match row {
+            Some(row) => self.answer_row_grant(now, id, requester, (row, token))?,
+            None => self.output.answer(requester, Outcome::Done, fields),
+        }
         Ok(())
     }
 
@@ -129,25 +133,31 @@ impl Home<'_> {
         Ok(())
     }
 
-    /// Clears the lock word in the header unless an exclusive holder is left.
+    /// Clears the lock word in the header unless an exclusive holder is left, of the segment or of a row.
     fn unmark(&mut self, id: SegmentId) {
         if let Ok(segment) = self.segments.get(id)
-            && !segment.lock_queue.is_exclusive()
+            && segment.lock_queue.lock_word() == LockToken::default()
         {
             let at = segment.at;
             self.output.push(Action::SetLockHolder { at, holder: LockToken::default() });
         }
     }
 
-    /// Executes the queued operations that need not wait any more, in order.
+    /// Executes the queued operations that need not wait any more, in order. One that may pass the queue of its table may
+    /// have to wait for its row.
     pub(crate) fn serve_lock_queue(&mut self, now: Now, id: SegmentId) {
         while let Ok(segment) = self.segments.get_mut(id)
-            && let Some(waiter) = segment.lock_queue.next_ready()
+            && let Some(ready) = segment.lock_queue.next_ready()
         {
+            let (Ready::OfSegment(waiter) | Ready::OfRow(waiter)) = ready;
             if planted!(self.segments, WaiterDropped) && now.steady_us.is_multiple_of(5) {
                 continue;
             }
-            if let Err(failure) = self.execute_op(now, id, waiter) {
+            let executed = match ready {
+                Ready::OfSegment(waiter) => self.admit_op(now, id, waiter),
+                Ready::OfRow(waiter) => self.execute_op(now, id, waiter),
+            };
+            if let Err(failure) = executed {
                 self.fail_waiter(&waiter, failure);
             }
         }

@@ -21,10 +21,10 @@ use std::collections::VecDeque;
 mod forwarded_rows;
 mod interrupted_ops;
 
-const OWNER: Principal = Principal { uid: 7, gid: 7 };
+pub(super) const OWNER: Principal = Principal { uid: 7, gid: 7 };
 pub(super) const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
 pub(super) const A: NodeId = NodeId(2);
-const B: NodeId = NodeId(3);
+pub(super) const B: NodeId = NodeId(3);
 
 pub(super) struct Parts {
     segments: Segments,
@@ -101,7 +101,7 @@ impl Parts {
 
     /// Locks for a node; returns the token.
     fn lock(&mut self, id: SegmentId, node: NodeId) -> LockToken {
-        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
         self.submit(id, node, 1, PendingOp::Lock(lock_request)).expect("the lock is free");
         let granted = self.actions().into_iter().find_map(|action| match action {
             Action::Send { message: Message::Ended { outcome: Outcome::Done, word, .. }, .. } => Some(word),

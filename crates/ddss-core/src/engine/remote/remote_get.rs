@@ -46,6 +46,7 @@ impl Remote<'_> {
         let lock_dependency =
             if transfer.options.version.is_some() { LockDependency::None } else { rules.lock_dependency };
         let takes_trips = lock_dependency == LockDependency::Exclusive && !self.reads_overlap;
+        let takes_trips = takes_trips || self.holds_row(&caller, &transfer, lock_dependency);
         if info.copies > 1 || lock_dependency == LockDependency::Any || takes_trips {
             return self.begin_served_get(now, &caller, transfer);
         }
@@ -58,6 +59,18 @@ impl Remote<'_> {
         self.fetch(step, &fetching, target).inspect_err(|_| {
             self.operations.remove(step);
         })
+    }
+
+    /// Returns true if one-sided reads would find that the caller itself has locked a row there.
+    #[inline]
+    fn holds_row(&self, caller: &LocalCaller, transfer: &Transfer, lock_dependency: LockDependency) -> bool {
+        if self.remote_locks.is_empty() || lock_dependency == LockDependency::None {
+            return false;
+        }
+        let (client, segment) = (caller.channel.client, transfer.segment);
+        let first = self.output.first_offset(&transfer.parts);
+        self.remote_locks.token_of_segment(client, segment).is_none()
+            && self.remote_locks.token_for(client, segment, first).is_some()
     }
 
     /// Returns the recorded info of a remote segment.
@@ -140,7 +153,8 @@ impl Remote<'_> {
         let lock_dependency = info
             .map_or(LockDependency::Any, |info| info.model.get_rules(transfer.options.requested_model).lock_dependency);
         let lock_dependency = if transfer.options.version.is_some() { LockDependency::None } else { lock_dependency };
-        let own = self.remote_locks.token_of(pending.channel.client, segment).map_or(0, |token| token.0);
+        // A row's own holder asks the home too, which knows which rows are locked.
+        let own = self.remote_locks.token_of_segment(pending.channel.client, segment).map_or(0, |token| token.0);
         let locked =
             ![0, own].contains(&header.0.locked) && lock_dependency > LockDependency::None && history_version.is_none();
         let locked = locked && !planted!(self.segments, UnseenLock);

@@ -52,7 +52,7 @@ impl Remote<'_> {
     ) {
         match outcome {
             Outcome::Done => self.remote_locks.extend(segment, token, now.steady_us.saturating_add(lease_us.into())),
-            Outcome::Failed(Failure::LockLost | Failure::NotFound) => self.remote_locks.remove(segment, token),
+            Outcome::Failed(Failure::LockLost | Failure::NotFound) => _ = self.remote_locks.remove(segment, token),
             _ => {}
         }
     }

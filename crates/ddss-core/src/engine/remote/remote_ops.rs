@@ -17,7 +17,7 @@ use crate::model::segment::{Access, Name};
 use crate::model::spec::Placement;
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::request::listing::{ListPage, ListQuery};
-use crate::request::operation::{ArenaRange, LockToken, Operation, Payload, PutConditions};
+use crate::request::operation::{ArenaRange, LockRequest, LockToken, Operation, Payload, PutConditions};
 use crate::{Failure, Limit, Message, NodeId, Outcome, SegmentId};
 
 impl Pending {
@@ -137,7 +137,7 @@ impl Remote<'_> {
             }
             let depends_on_lock =
                 conditions.token.is_none() && info.model.put_waits_for_lock(conditions.requested_model);
-            self.check_own_lock(&caller, segment, depends_on_lock)?;
+            self.check_own_lock(&caller, segment, depends_on_lock, self.output.first_offset(&parts))?;
         }
         let (client, length) = (caller.channel.client, from.length());
         let (offset, ranges, table) = match parts {
@@ -178,18 +178,22 @@ impl Remote<'_> {
         Ok(())
     }
 
-    /// Refuses a call that would wait for a lock of its own client: the home knows only clients of its own node.
+    /// Refuses a call that would wait for a lock of its own client, on the segment or on the row at `offset`: the home
+    /// knows only clients of its own node.
     pub(crate) fn check_own_lock(
-        &self,
+        &mut self,
         caller: &LocalCaller,
         segment: SegmentId,
         depends_on_lock: bool,
+        offset: u64,
     ) -> Result<(), Failure> {
-        if depends_on_lock && self.remote_locks.token_of(caller.channel.client, segment).is_some() {
-            Err(Failure::OwnLock)
-        } else {
-            Ok(())
+        if !depends_on_lock || self.remote_locks.is_empty() {
+            return Ok(());
         }
+        let layout = self.known_segment(segment).and_then(|info| info.layout());
+        let row_offset = layout.and_then(|layout| Some(layout.bounds(layout.row_of(offset, 0)?).0));
+        let is_held = self.remote_locks.is_held_by(caller.channel.client, segment, row_offset);
+        if is_held { Err(Failure::OwnLock) } else { Ok(()) }
     }
 
     pub(crate) fn free_staging(&mut self, home: NodeId, ticket: Option<crate::engine::state::memory::staging::Ticket>) {
@@ -419,7 +423,7 @@ impl Remote<'_> {
         let pending = self.end_pending(step)?;
         match pending.wait {
             WaitState::Put { ticket, .. } | WaitState::Part { ticket, .. } => self.free_staging(pending.on, ticket),
-            WaitState::Lock { segment, lease_us } if outcome == Outcome::Done => {
+            WaitState::Lock { segment, lease_us, row_offset } if outcome == Outcome::Done => {
                 let token = LockToken(fields.word);
                 if !self.output.is_attached(pending.channel.client) {
                     self.release_remote_lock(pending.on, segment, token);
@@ -428,6 +432,7 @@ impl Remote<'_> {
                 let until_us = now.steady_us.saturating_add(lease_us.into());
                 self.remote_locks.add(RemoteLock {
                     segment,
+                    row_offset,
                     home: node,
                     token,
                     client: pending.channel.client,
@@ -455,7 +460,7 @@ impl Remote<'_> {
         match *operation {
             Operation::Atomic { segment, offset, change, token } => {
                 let home = self.reachable_home(segment)?;
-                self.check_own_lock(&caller, segment, token.is_none())?;
+                self.check_own_lock(&caller, segment, token.is_none(), offset)?;
                 let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
                 self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
             }
@@ -469,7 +474,8 @@ impl Remote<'_> {
                 if self.remote_locks.is_full() {
                     return Err(Failure::Busy(Limit::RemoteLocks));
                 }
-                let step = self.begin(&caller, WaitState::Lock { segment, lease_us: lock_request.lease_us })?.to_bits();
+                let LockRequest { lease_us, row_offset, .. } = lock_request;
+                let step = self.begin(&caller, WaitState::Lock { segment, lease_us, row_offset })?.to_bits();
                 self.output.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
             }
             Operation::Unlock { segment, token } => {

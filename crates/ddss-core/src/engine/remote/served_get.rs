@@ -44,7 +44,8 @@ impl Remote<'_> {
             RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, MessageBody::Buffer(table)),
         };
         let (principal, length, step) = (pending.principal, parts.bytes(), step.to_bits());
-        let token = self.remote_locks.token_of(pending.channel.client, segment);
+        let first = self.output.first_offset(&parts);
+        let token = self.remote_locks.token_for(pending.channel.client, segment, first);
         let message = Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us };
         self.output.push(Action::Send { node: home, message, tail });
     }

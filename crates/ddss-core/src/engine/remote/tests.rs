@@ -175,7 +175,7 @@ fn home_that_ends_a_wait_with_an_old_version_is_disconnected() {
 fn grant_for_a_client_that_is_gone_is_given_back() {
     // If this broke, the lock of a dead client would hold until its lease ends.
     let mut parts = Parts::new();
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
     let lock = Operation::Lock { segment: segment(), lock_request };
     assert_eq!(parts.remote().request_remote(caller(), &lock), Ok(()));
     parts.actions();

@@ -2,139 +2,46 @@
 //!
 //! There is one queue, in order of arrival. Puts, atomics and (under Strict and Read) gets that find the lock held by
 //! another client wait in the same queue as lock requests. A call under the lock waits for no other caller.
+//!
+//! A table has such a queue for each row that is locked as well (`row_locks.rs`). A lock of the table and locks of its rows
+//! exclude each other. A request for a row's lock waits first in the queue of the table, then in that of the row.
 
-use crate::Version;
-use crate::engine::action::{CommitSource, RangeSet};
 use crate::engine::requester::{LockOwner, Requester};
-use crate::limits::{HOLDERS_PER_SEGMENT_MAX, WAITERS_PER_SEGMENT_MAX};
-use crate::model::coherence::LockDependency;
-use crate::model::segment::Principal;
-use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, LockToken, PutConditions};
-use std::collections::BTreeSet;
+use crate::limits::{ROW_LOCKS_PER_TABLE_MAX, WAITERS_PER_SEGMENT_MAX};
+use crate::model::segment::Header;
+use crate::request::operation::{LockRequest, LockToken};
+use crate::{Limit, Version};
 
+mod holder_queue;
+mod row_locks;
+#[cfg(test)]
+mod tests;
 mod wait_list;
+mod waiter;
+mod watchers;
 
-use wait_list::{Wait, WaitList};
+use holder_queue::HolderQueue;
+use row_locks::RowLocks;
+pub(crate) use waiter::{Destination, Get, Holder, PendingOp, Ready, Waiter, Watcher};
+use watchers::Watchers;
 
-/// Operation on a segment at home here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PendingOp {
-    Get(Get),
-    Put { parts: RangeSet, source: CommitSource, conditions: PutConditions },
-    Atomic { offset: u64, change: AtomicOp, token: Option<LockToken> },
-    Lock(LockRequest),
-}
-
-/// Get as executed by its home.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Get {
-    pub(crate) parts: RangeSet,
-    pub(crate) sink: Destination,
-    pub(crate) lock_dependency: LockDependency,
-    pub(crate) version: Option<Version>,
-    /// Lock that the requester holds: its own gets do not wait for it.
-    pub(crate) token: Option<LockToken>,
-}
-
-/// Destination of the bytes of a get.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Destination {
-    /// Arena of a client of this node.
-    Arena(ArenaRange),
-    /// The completion.
-    Inline,
-    /// The node that asked.
-    Peer,
-}
-
-/// Queued operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Waiter {
-    pub(crate) requester: Requester,
-    pub(crate) principal: Principal,
-    pub(crate) op: PendingOp,
-    pub(crate) deadline_us: u64,
-}
-
-/// Holder of the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Holder {
-    pub(crate) token: LockToken,
-    pub(crate) owner: LockOwner,
-    pub(crate) shared: bool,
-    pub(crate) until_us: u64,
-}
-
-/// Watcher of the version of a segment, or of a row of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Watcher {
-    pub(crate) requester: Requester,
-    /// Row of a table; 0 for a plain segment.
-    pub(crate) row: u64,
-    pub(crate) above: Version,
-    pub(crate) deadline_us: u64,
-}
-
-impl Wait for Waiter {
-    fn requester(&self) -> Requester {
-        self.requester
-    }
-    fn deadline_us(&self) -> u64 {
-        self.deadline_us
-    }
-}
-
-impl Wait for Watcher {
-    fn requester(&self) -> Requester {
-        self.requester
-    }
-    fn deadline_us(&self) -> u64 {
-        self.deadline_us
-    }
-}
-
-/// Watchers, found by row and version as well: a put costs the same beside any number of watchers of other rows and of
-/// later versions.
-#[derive(Debug)]
-struct Watchers {
-    list: WaitList<Watcher>,
-    versions: BTreeSet<(u64, Version, u64)>,
-}
-
-impl Watchers {
-    fn push(&mut self, watcher: Watcher) {
-        let number = self.list.push(watcher);
-        self.versions.insert((watcher.row, watcher.above, number));
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Watcher> {
-        let watcher = self.list.remove(number)?;
-        self.versions.remove(&(watcher.row, watcher.above, number));
-        Some(watcher)
-    }
-
-    /// Takes a watcher of that row whose version is reached.
-    fn take_satisfied(&mut self, row: u64, version: Version) -> Option<Watcher> {
-        let &(.., number) = self.versions.range((row, Version(0), 0)..(row, version, 0)).next()?;
-        self.remove(number)
-    }
-
-    fn drain(&mut self) -> Vec<Watcher> {
-        self.versions.clear();
-        self.list.drain()
-    }
-}
-
-/// Waiters and watchers of one segment.
+/// Holders, waiters and watchers of one segment, and locks of its rows.
 #[derive(Debug)]
 struct Waits {
-    waiters: WaitList<Waiter>,
+    queue: HolderQueue,
     watchers: Watchers,
+    /// Locks of rows; `None` if no row is locked.
+    rows: Option<Box<RowLocks>>,
 }
 
 impl Waits {
     const fn new() -> Self {
-        Self { waiters: WaitList::new(), watchers: Watchers { list: WaitList::new(), versions: BTreeSet::new() } }
+        Self { queue: HolderQueue::new(), watchers: Watchers::new(), rows: None }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.watchers.list.is_empty() && self.rows.is_none()
     }
 }
 
@@ -143,8 +50,7 @@ static NO_WAITS: Waits = Waits::new();
 /// Lock, queue and watchers of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct LockQueue {
-    holders: Vec<Holder>,
-    /// Most segments never have a waiter or a watcher: without one they take no memory for it.
+    /// Most segments never have a holder, a waiter or a watcher: without one they take no memory for it.
     waits: Option<Box<Waits>>,
     /// An atomic reads its word: no other operation may run before it is done.
     is_reading_word: bool,
@@ -167,8 +73,24 @@ impl LockQueue {
         self.waits.get_or_insert_with(|| Box::new(Waits::new()))
     }
 
-    fn remove_waiter(&mut self, number: u64) -> Option<Waiter> {
-        self.waits.as_mut()?.waiters.remove(number)
+    fn rows(&self) -> Option<&RowLocks> {
+        self.waits.as_ref()?.rows.as_deref()
+    }
+
+    /// Changes the locks of rows, if there are any, and frees their memory after the last one.
+    fn change_rows<T>(&mut self, change: impl FnOnce(&mut RowLocks) -> T) -> Option<T> {
+        let rows = &mut self.waits.as_mut()?.rows;
+        let result = change(rows.as_mut()?);
+        rows.take_if(|rows| rows.is_empty());
+        Some(result)
+    }
+
+    fn queue(&self) -> &HolderQueue {
+        &self.waits().queue
+    }
+
+    fn queue_mut(&mut self) -> Option<&mut HolderQueue> {
+        Some(&mut self.waits.as_mut()?.queue)
     }
 
     fn remove_watcher(&mut self, number: u64) -> Option<Watcher> {
@@ -177,8 +99,7 @@ impl LockQueue {
 
     /// Returns true if no timeout and no client's end matters here.
     pub(crate) fn is_idle(&self) -> bool {
-        self.holders.is_empty()
-            && self.waits.as_ref().is_none_or(|waits| waits.waiters.is_empty() && waits.watchers.list.is_empty())
+        self.waits.as_ref().is_none_or(|waits| waits.is_empty())
             && !self.puts_blocked
             && !self.is_moving
             && !self.is_committing
@@ -190,9 +111,9 @@ impl LockQueue {
         if self.blocks_puts() {
             return 0;
         }
-        let (leases, waits) = (self.holders.iter().map(|holder| holder.until_us), self.waits());
-        let waits = [waits.waiters.next_deadline_us(), waits.watchers.list.next_deadline_us()];
-        leases.chain(waits.into_iter().flatten()).min().unwrap_or(u64::MAX)
+        let Waits { queue, watchers, rows } = self.waits();
+        let due = [queue.due_us(), watchers.list.next_deadline_us(), rows.as_deref().and_then(RowLocks::due_us)];
+        due.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// Returns true if no holder, waiter, watcher or block affects a new operation.
@@ -263,175 +184,191 @@ impl LockQueue {
         self.is_moving = false;
     }
 
-    /// Returns true if the lock is held exclusively.
+    /// Returns true if the lock of the whole segment is held exclusively.
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.holders.iter().any(|holder| !holder.shared)
+        self.queue().exclusive().is_some()
     }
 
-    /// Returns true if that exclusive grant is in force and belongs to the caller. The owner is checked because every
-    /// reader of the header sees the token.
-    pub(crate) fn admits(&self, token: LockToken, owner: LockOwner, now_us: u64) -> bool {
-        let admits = |holder: &Holder| holder.token == token && holder.owner == owner && !holder.shared;
-        self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
+    /// Returns the lock word that the header shows: the token of the exclusive holder, or that rows are locked.
+    pub(crate) fn lock_word(&self) -> LockToken {
+        match self.queue().exclusive() {
+            Some(holder) => holder.token,
+            None if self.rows().is_some_and(RowLocks::has_exclusive) => LockToken(Header::ROWS_LOCKED),
+            None => LockToken::default(),
+        }
     }
 
-    /// Returns true if the operation has to be queued. `depends` is whether its coherence model makes it depend on the
-    /// lock.
+    /// Returns true if that exclusive grant is in force and belongs to the caller: the lock of the segment, or of the row
+    /// of a call.
+    pub(crate) fn admits(&self, token: LockToken, owner: LockOwner, now_us: u64, row: Option<u64>) -> bool {
+        self.queue().admits(token, owner, now_us)
+            || self.queue_of(row).is_some_and(|queue| queue.admits(token, owner, now_us))
+    }
+
+    /// Returns the queue of a row, if it has one.
+    fn queue_of(&self, row: Option<u64>) -> Option<&HolderQueue> {
+        self.rows()?.queue(row?)
+    }
+
+    /// Returns true if the operation has to be queued here. `depends_on_lock` is whether its coherence model makes it
+    /// depend on the lock.
     pub(crate) fn must_wait(&self, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
         if self.blocks_all() {
             return true;
         }
         match op {
-            PendingOp::Get(get) => self.is_blocked(get, owner),
+            PendingOp::Get(get) => self.queue().blocks_get(get, owner),
             _ if self.puts_blocked || self.is_moving => true,
-            PendingOp::Lock(lock_request) if lock_request.shared => {
-                self.is_exclusive() || !self.waits().waiters.is_empty()
-            }
-            PendingOp::Lock(_) => !self.holders.is_empty() || !self.waits().waiters.is_empty(),
-            PendingOp::Put { .. } | PendingOp::Atomic { .. } => depends_on_lock && !self.holders.is_empty(),
+            // A lock of the table and locks of its rows exclude each other, in the order of their requests.
+            PendingOp::Lock(LockRequest { row_offset: Some(_), .. }) => !self.queue().is_empty(),
+            PendingOp::Lock(_) if self.has_row_locks() => true,
+            _ => self.queue().delays(op, owner, depends_on_lock),
         }
     }
 
-    /// Returns true if a holder blocks the get. A local client is recognised as the holder by itself, a client of
-    /// another node by its token.
-    fn is_blocked(&self, get: &Get, owner: LockOwner) -> bool {
-        let own = |holder: &Holder| {
-            Some(holder.token) == get.token || matches!(owner, LockOwner::Client(_)) && holder.owner == owner
-        };
-        match get.lock_dependency {
-            LockDependency::None => false,
-            LockDependency::Exclusive => self.holders.iter().any(|holder| !holder.shared && !own(holder)),
-            LockDependency::Any => self.holders.iter().any(|holder| !own(holder)),
-        }
+    /// Returns true if a row of the table is locked, or has waiters.
+    #[inline]
+    pub(crate) fn has_row_locks(&self) -> bool {
+        self.rows().is_some()
     }
 
-    /// Returns true if this local client holds the lock, exclusively or shared.
-    pub(crate) fn is_held_by(&self, owner: LockOwner) -> bool {
-        matches!(owner, LockOwner::Client(_)) && self.holders.iter().any(|holder| holder.owner == owner)
+    /// Returns true if the operation has to be queued for its row.
+    pub(crate) fn must_wait_for_row(&self, row: u64, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
+        self.queue_of(Some(row)).is_some_and(|queue| queue.delays(op, owner, depends_on_lock))
     }
 
-    /// Returns the number of holders.
+    /// Returns true if this local client holds the lock of the segment, or of that row, exclusively or shared.
+    pub(crate) fn is_held_by(&self, owner: LockOwner, row: Option<u64>) -> bool {
+        self.queue().is_held_by(owner) || self.queue_of(row).is_some_and(|queue| queue.is_held_by(owner))
+    }
+
+    /// Returns the number of holders, of the segment and of rows.
     pub(crate) fn holders(&self) -> usize {
-        self.holders.len()
+        self.queue().holders.len() + self.rows().map_or(0, RowLocks::holders)
     }
 
-    /// Returns the number of queued operations.
+    /// Returns the number of queued operations, for the segment and for rows.
     pub(crate) fn waiting(&self) -> usize {
-        self.waits().waiters.len()
+        self.queue().waiters.len() + self.rows().map_or(0, RowLocks::waiting)
     }
 
-    /// Appends to the queue; `false` if it is full.
-    pub(crate) fn enqueue(&mut self, waiter: Waiter) -> bool {
+    /// Appends to the queue of the segment, or of a row; `false` if there are too many waiters.
+    pub(crate) fn enqueue(&mut self, waiter: Waiter, row: Option<u64>) -> bool {
         let has_room = self.waiting() < WAITERS_PER_SEGMENT_MAX;
         if has_room {
-            self.waits_mut().waiters.push(waiter);
+            let waits = self.waits_mut();
+            match row {
+                Some(row) => waits.rows.get_or_insert_default().enqueue(row, waiter),
+                None => _ = waits.queue.waiters.push(waiter),
+            }
         }
         has_room
     }
 
-    /// Takes the first of the queue, if it may run now. The lock dependency of a put or get was checked when it was
-    /// queued.
-    pub(crate) fn next_ready(&mut self) -> Option<Waiter> {
+    /// Takes the next operation that may run now. The lock dependency of a put or get was checked when it was queued.
+    ///
+    /// Rows come first: a lock of the table has to wait until no row is locked.
+    pub(crate) fn next_ready(&mut self) -> Option<Ready> {
         if self.blocks_all() {
             return None;
         }
-        if self.puts_blocked || self.is_moving {
-            return self.next_get();
+        let only_gets = self.puts_blocked || self.is_moving;
+        if let Some(waiter) = self.change_rows(|rows| rows.next_ready(only_gets)).flatten() {
+            return Some(Ready::OfRow(waiter));
         }
-        let first = self.waits().waiters.first()?;
-        let ready = match first.op {
-            PendingOp::Lock(lock_request) if lock_request.shared => !self.is_exclusive(),
-            PendingOp::Get(get) => !self.is_blocked(&get, first.requester.owner()),
-            PendingOp::Put { conditions: PutConditions { token: Some(_), .. }, .. }
-            | PendingOp::Atomic { token: Some(_), .. } => true,
-            PendingOp::Lock(_) | PendingOp::Put { .. } | PendingOp::Atomic { .. } => self.holders.is_empty(),
+        let excludes_first = self.excludes_first();
+        let queue = self.queue_mut()?;
+        let ready = match only_gets {
+            true => queue.pop_get(),
+            false if excludes_first => None,
+            false => queue.pop_ready(),
         };
-        if ready { self.waits.as_mut()?.waiters.pop_first() } else { None }
+        ready.map(Ready::OfSegment)
     }
 
-    /// Takes the first get of the queue that only a forwarded put delays.
-    fn next_get(&mut self) -> Option<Waiter> {
-        let can_run = |waiter: &Waiter| match &waiter.op {
-            PendingOp::Get(get) => !self.is_blocked(get, waiter.requester.owner()),
+    /// Returns true if the first of this queue is a request for the lock of the table while rows are locked, or the
+    /// other way round.
+    fn excludes_first(&self) -> bool {
+        match self.queue().waiters.first().map(|first| first.op) {
+            Some(PendingOp::Lock(LockRequest { row_offset: Some(_), .. })) => !self.queue().holders.is_empty(),
+            Some(PendingOp::Lock(_)) => self.has_row_locks(),
             _ => false,
-        };
-        let number = self.waits().waiters.iter().find(|(_, waiter)| can_run(waiter))?.0;
-        self.remove_waiter(number)
+        }
     }
 
-    /// Records a grant; `false` if there are too many.
-    pub(crate) fn grant(&mut self, holder: Holder) -> bool {
-        let is_free = self.holders.is_empty() || holder.shared && !self.is_exclusive();
-        assert!(is_free, "an exclusive holder is alone");
-        let has_room = self.holders.len() < HOLDERS_PER_SEGMENT_MAX;
-        if has_room {
-            self.holders.push(holder);
-        }
-        assert!(holder.shared || self.holders.len() <= 1, "an exclusive holder stays alone");
-        has_room
+    /// Records a grant; an error if there are too many.
+    pub(crate) fn grant(&mut self, holder: Holder, row: Option<u64>) -> Result<(), Limit> {
+        let Waits { queue, rows, .. } = self.waits_mut();
+        let Some(row) = row else {
+            assert!(rows.is_none(), "locks of rows and of their table exclude each other");
+            return queue.grant(holder);
+        };
+        assert!(queue.holders.is_empty(), "locks of rows and of their table exclude each other");
+        let rows = rows.get_or_insert_default();
+        if rows.holders() < ROW_LOCKS_PER_TABLE_MAX { rows.grant(row, holder) } else { Err(Limit::RowLocks) }
     }
 
     /// Releases a grant; `false` if it is not in force.
     pub(crate) fn release(&mut self, token: LockToken, owner: LockOwner) -> bool {
-        let before = self.holders.len();
-        self.holders.retain(|holder| holder.token != token || holder.owner != owner);
-        assert!(self.holders.len() + 1 >= before, "a token is given once");
-        self.holders.len() < before
+        self.queue_mut().is_some_and(|queue| queue.release(token, owner))
+            || self.change_rows(|rows| rows.release(token, owner)).unwrap_or(false)
     }
 
-    /// Extends a grant that is in force; `false` if it is not, or belongs to another owner. An earlier end is ignored,
-    /// so that a renewal that arrives late takes nothing away.
+    /// Extends a grant that is in force; `false` if it is not, or belongs to another owner.
     pub(crate) fn renew(&mut self, token: LockToken, owner: LockOwner, now_us: u64, until_us: u64) -> bool {
-        let is_it = |holder: &&mut Holder| holder.token == token && holder.owner == owner && holder.until_us > now_us;
-        let Some(holder) = self.holders.iter_mut().find(is_it) else { return false };
-        holder.until_us = holder.until_us.max(until_us);
-        true
+        self.queue_mut().is_some_and(|queue| queue.renew(token, owner, now_us, until_us))
+            || self.change_rows(|rows| rows.renew(token, owner, now_us, until_us)).unwrap_or(false)
     }
 
-    /// Releases all grants; returns their number.
+    /// Releases all grants, of the segment and of rows; returns their number.
     pub(crate) fn release_all(&mut self) -> usize {
-        std::mem::take(&mut self.holders).len()
+        let count = self.holders();
+        if let Some(queue) = self.queue_mut() {
+            queue.holders.clear();
+        }
+        self.change_rows(RowLocks::release_all);
+        count
     }
 
-    /// Returns the blocking holder: the exclusive one, else the shared one with the longest lease.
+    /// Returns the holder of the segment's lock: the exclusive one, else the shared one with the longest lease.
     pub(crate) fn first_holder(&self) -> Option<&Holder> {
-        self.holders.iter().max_by_key(|holder| (!holder.shared, holder.until_us))
+        self.queue().holders.iter().max_by_key(|holder| (!holder.shared, holder.until_us))
     }
 
     /// Removes all grants, watchers and waiters of an owner. Returns the waiters, so that their buffers can be freed.
     pub(crate) fn remove_owner(&mut self, owner: LockOwner) -> Vec<Waiter> {
-        self.holders.retain(|holder| holder.owner != owner);
         for number in self.waits().watchers.list.of_owner(owner) {
             self.remove_watcher(number);
         }
-        let numbers = self.waits().waiters.of_owner(owner);
-        let removed = numbers.into_iter().filter_map(|number| self.remove_waiter(number)).collect();
+        let mut removed = self.queue_mut().map(|queue| queue.remove_owner(owner)).unwrap_or_default();
+        removed.extend(self.change_rows(|rows| rows.remove_owner(owner)).into_iter().flatten());
         assert!(!self.is_held_by_or_waits(owner), "an owner that is gone blocks no other");
         removed
     }
 
     /// Returns true if an owner holds the lock, waits or watches.
     fn is_held_by_or_waits(&self, owner: LockOwner) -> bool {
-        self.holders.iter().any(|holder| holder.owner == owner)
-            || !self.waits().waiters.of_owner(owner).is_empty()
+        self.queue().holders.iter().any(|holder| holder.owner == owner)
+            || !self.queue().waiters.of_owner(owner).is_empty()
             || !self.waits().watchers.list.of_owner(owner).is_empty()
     }
 
     /// Expires leases; returns true if one ended.
     pub(crate) fn expire_leases(&mut self, now_us: u64) -> bool {
-        let before = self.holders.len();
-        self.holders.retain(|holder| holder.until_us > now_us);
-        self.holders.len() < before
+        let own_ended = self.queue_mut().is_some_and(|queue| queue.expire_leases(now_us));
+        self.change_rows(|rows| rows.expire_leases(now_us)).unwrap_or(false) || own_ended
     }
 
     /// Takes a waiter whose deadline has passed.
     pub(crate) fn next_expired_waiter(&mut self, now_us: u64) -> Option<Waiter> {
-        self.remove_waiter(self.waits().waiters.expired(now_us)?)
+        let own = self.queue_mut()?.pop_expired(now_us);
+        own.or_else(|| self.change_rows(|rows| rows.next_expired_waiter(now_us))?)
     }
 
     /// Removes the waiter of that requester.
     pub(crate) fn take_waiter(&mut self, requester: Requester) -> Option<Waiter> {
-        self.remove_waiter(self.waits().waiters.find(requester)?)
+        let own = self.queue_mut()?.take_waiter(requester);
+        own.or_else(|| self.change_rows(|rows| rows.take_waiter(requester))?)
     }
 
     /// Removes the watcher of that requester; `false` if there is none.
@@ -458,102 +395,17 @@ impl LockQueue {
         self.remove_watcher(self.waits().watchers.list.expired(now_us)?)
     }
 
-    /// Takes all watchers and the waiters for the lock, or (`all`) all waiters.
+    /// Takes all watchers and the waiters for locks, or (`all`) all waiters.
     pub(crate) fn drain_blocked(&mut self, all: bool) -> (Vec<Waiter>, Vec<Watcher>) {
-        let Some(Waits { waiters, watchers }) = self.waits.as_deref_mut() else { return Default::default() };
-        let ends = |waiter: &Waiter| all || matches!(waiter.op, PendingOp::Lock(_));
-        let numbers: Vec<u64> = waiters.iter().filter(|(_, waiter)| ends(waiter)).map(|(number, _)| number).collect();
-        let removed = numbers.into_iter().filter_map(|number| waiters.remove(number)).collect();
-        (removed, watchers.drain())
+        let Some(Waits { queue, watchers, .. }) = self.waits.as_deref_mut() else { return Default::default() };
+        let (mut removed, watchers) = (queue.drain_blocked(all), watchers.drain());
+        removed.extend(self.change_rows(|rows| rows.drain_blocked(all)).unwrap_or_default());
+        (removed, watchers)
     }
 
     /// Takes everything: the segment is gone.
     pub(crate) fn drain(&mut self) -> (Vec<Waiter>, Vec<Watcher>) {
-        self.holders.clear();
-        let Some(Waits { waiters, watchers }) = self.waits.as_deref_mut() else { return Default::default() };
-        (waiters.drain(), watchers.drain())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::NodeId;
-
-    const NOBODY: Principal = Principal { uid: 0, gid: 0 };
-
-    fn lock(node: u16, shared: bool) -> Waiter {
-        let lock_request = LockRequest { shared, no_wait: false, lease_us: 1 };
-        Waiter {
-            requester: Requester::Peer(NodeId(node), 0),
-            principal: NOBODY,
-            op: PendingOp::Lock(lock_request),
-            deadline_us: 100,
-        }
-    }
-
-    fn hold(node: u16, shared: bool) -> Holder {
-        Holder { token: LockToken(node.into()), owner: LockOwner::Peer(NodeId(node)), shared, until_us: 50 }
-    }
-
-    #[test]
-    fn lock_queue_is_fifo_and_readers_do_not_overtake_writer() {
-        // If this broke, a stream of readers could keep a writer out for ever.
-        let mut lock_queue = LockQueue::default();
-        lock_queue.grant(hold(1, true));
-        let (alone, shared) = (lock(2, false), lock(3, true));
-        assert!(lock_queue.must_wait(&alone.op, alone.requester.owner(), true));
-        assert!(lock_queue.enqueue(alone));
-        assert!(lock_queue.must_wait(&shared.op, shared.requester.owner(), true));
-        assert!(lock_queue.enqueue(shared));
-        assert_eq!(lock_queue.next_ready(), None);
-        assert!(lock_queue.release(LockToken(1), LockOwner::Peer(NodeId(1))));
-        assert_eq!(lock_queue.next_ready(), Some(alone));
-        lock_queue.grant(hold(2, false));
-        assert_eq!(lock_queue.next_ready(), None);
-        assert!(!lock_queue.release(LockToken(2), LockOwner::Peer(NodeId(9))), "only its owner releases it");
-        assert!(lock_queue.release(LockToken(2), LockOwner::Peer(NodeId(2))));
-        assert_eq!(lock_queue.next_ready(), Some(shared));
-    }
-
-    #[test]
-    fn expired_lease_admits_no_put() {
-        // If this broke, a holder that was away for too long could overwrite its successor's put.
-        let mut lock_queue = LockQueue::default();
-        lock_queue.grant(hold(1, false));
-        let owner = LockOwner::Peer(NodeId(1));
-        assert!(lock_queue.admits(LockToken(1), owner, 49));
-        assert!(!lock_queue.admits(LockToken(1), owner, 50));
-        assert!(!lock_queue.admits(LockToken(1), LockOwner::Peer(NodeId(2)), 49), "the lock belongs to another owner");
-        assert!(lock_queue.expire_leases(50));
-        assert!(lock_queue.is_idle());
-    }
-
-    #[test]
-    fn only_a_lease_in_force_is_renewed_by_its_owner() {
-        // If this broke, a holder could take back a lock that it had lost, or extend the lock of another.
-        let mut lock_queue = LockQueue::default();
-        lock_queue.grant(hold(1, false));
-        let (token, owner) = (LockToken(1), LockOwner::Peer(NodeId(1)));
-        assert!(!lock_queue.renew(token, LockOwner::Peer(NodeId(2)), 10, 90), "another owner");
-        assert!(!lock_queue.renew(LockToken(2), owner, 10, 90), "another token");
-        assert!(lock_queue.renew(token, owner, 49, 90));
-        assert!(lock_queue.renew(token, owner, 49, 60), "a renewal never shortens a lease");
-        assert!(!lock_queue.expire_leases(89));
-        assert!(lock_queue.admits(token, owner, 89) && !lock_queue.admits(token, owner, 90));
-        assert!(!lock_queue.renew(token, owner, 90, 200), "the lease has ended, though no tick has removed it");
-        assert!(lock_queue.expire_leases(90));
-        assert!(!lock_queue.renew(token, owner, 50, 200));
-    }
-
-    #[test]
-    fn removed_owner_holds_no_lock() {
-        // If this broke, a lock would outlive its holder.
-        let mut lock_queue = LockQueue::default();
-        lock_queue.grant(hold(1, false));
-        lock_queue.enqueue(lock(1, false));
-        lock_queue.enqueue(lock(2, false));
-        assert_eq!(lock_queue.remove_owner(LockOwner::Peer(NodeId(1))).len(), 1);
-        assert_eq!(lock_queue.next_ready(), Some(lock(2, false)));
+        self.release_all();
+        self.drain_blocked(true)
     }
 }

@@ -223,6 +223,14 @@ impl Output {
         row.filter(|&row| row < layout.rows(table_bytes)).ok_or(Failure::OutOfRange)
     }
 
+    /// Returns the offset of the first byte of a range set.
+    pub(crate) fn first_offset(&self, parts: &RangeSet) -> u64 {
+        match *parts {
+            RangeSet::One { offset, .. } => offset,
+            RangeSet::Many { .. } => self.ranges_of(parts).first().map_or(0, |range| range.offset),
+        }
+    }
+
     /// Takes all actions out, so that others come before them; `None` if no action is due.
     pub(crate) fn set_aside(&mut self) -> Option<SetAside> {
         self.actions.set_aside()

@@ -61,7 +61,7 @@ pub(crate) enum WaitState {
     /// Version above this one.
     Version { segment: SegmentId, above: Version },
     /// Grant of a lock.
-    Lock { segment: SegmentId, lease_us: u32 },
+    Lock { segment: SegmentId, lease_us: u32, row_offset: Option<u64> },
     /// Grant that no caller waits for any more: given back when it arrives.
     LateLock { segment: SegmentId },
     /// End of an unlock.
@@ -203,6 +203,8 @@ pub(crate) struct PendingRecord {
 pub(crate) enum RecordOp {
     Call(PendingOp),
     Watch(Watcher),
+    /// A lock of the row was granted: the answer has the row's version.
+    Grant(LockToken),
 }
 
 #[derive(Debug, Default)]

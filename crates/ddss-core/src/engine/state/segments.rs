@@ -345,8 +345,7 @@ impl Segments {
         let from = std::mem::replace(&mut segment.at, to);
         let old = std::mem::replace(&mut segment.permissions, permissions);
         let readers = segment.take_window_holders();
-        let holder = segment.lock_queue.first_holder().filter(|holder| !holder.shared);
-        let holder = holder.map_or(LockToken::default(), |holder| holder.token);
+        let holder = segment.lock_queue.lock_word();
         let waiting_for = readers.clone();
         self.released.add(ReleasedSegment { id, index, at: from, bytes, moved: true, waiting_for, deadline_us });
         self.accounts.transfer(old.owner.uid, permissions.owner.uid, &spec);

@@ -57,7 +57,7 @@ impl Remote<'_> {
         if let Some(info) = self.known_segment(segment) {
             let depends_on_lock =
                 conditions.token.is_none() && info.model.put_waits_for_lock(conditions.requested_model);
-            self.check_own_lock(caller, segment, depends_on_lock)?;
+            self.check_own_lock(caller, segment, depends_on_lock, offset)?;
         }
         let LocalCaller { principal, timeout_us, .. } = *caller;
         let client = caller.channel.client;

@@ -88,9 +88,9 @@ fn operations() -> impl Strategy<Value = Operation> {
             offset,
             above: Version(above)
         }),
-        (segment.clone(), any::<bool>(), any::<bool>(), 1..=LEASE_MAX_US).prop_map(
-            |(segment, shared, no_wait, lease_us)| {
-                Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us } }
+        (segment.clone(), any::<bool>(), any::<bool>(), 1..=LEASE_MAX_US, any::<Option<u64>>()).prop_map(
+            |(segment, shared, no_wait, lease_us, row_offset)| {
+                Operation::Lock { segment, lock_request: LockRequest { shared, no_wait, lease_us, row_offset } }
             }
         ),
         (segment.clone(), any::<u64>())
@@ -168,7 +168,7 @@ fn lease_beyond_the_maximum_is_refused() {
     let of = |operation| Request::decode(&Request::new(RequestId(3), operation).encode());
     for lease_us in [0, LEASE_MAX_US + 1, u32::MAX] {
         let refused = Err(BadRequest { id: RequestId(3), failure: Failure::BadLease });
-        let lock_request = LockRequest { shared: false, no_wait: false, lease_us };
+        let lock_request = LockRequest { shared: false, no_wait: false, lease_us, row_offset: None };
         assert_eq!(of(Operation::Lock { segment, lock_request }), refused);
         assert_eq!(of(Operation::Renew { segment, token: LockToken(1), lease_us }), refused);
     }

@@ -298,7 +298,7 @@ pub(super) fn sends_far_future_timestamps(target: &Target) -> AttackResult {
 pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, _) = member.make(Spec::new(8))?;
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: LINE_US };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: LINE_US, row_offset: None };
     let (many, mut heard, mut busy) = (WAITERS_PER_SEGMENT_MAX as u64 + 200, 0, 0);
     for step in 0..many {
         let lock =

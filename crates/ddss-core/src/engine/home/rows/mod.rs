@@ -1,6 +1,10 @@
-//! Operations on rows of tables: `records.rs` decides them, and `entries.rs` the changes of a map's entries.
+//! Operations on rows of tables: `records.rs` decides them, `entries.rs` the changes of a map's entries, and
+//! `row_locks.rs` has the locks of rows.
 
 pub(crate) mod entries;
 #[cfg(test)]
 mod entry_tests;
 pub(crate) mod records;
+#[cfg(test)]
+mod row_lock_tests;
+pub(crate) mod row_locks;

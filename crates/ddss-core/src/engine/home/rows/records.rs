@@ -60,9 +60,10 @@ impl Home<'_> {
             PendingOp::Atomic { offset, token, .. } => (RangeSet::One { offset, bytes: 8 }, token, Some(offset)),
             PendingOp::Lock(_) => return Err(Failure::Unsupported),
         };
-        self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() })?;
+        let row = self.output.row_of(layout, self.segments.get(id)?.spec.bytes, &parts)?;
+        let conditions = PutConditions { token, ..PutConditions::default() };
+        self.check_conditions(now, id, requester, conditions, Some(row))?;
         let segment = self.segments.get(id)?;
-        let row = self.output.row_of(layout, segment.spec.bytes, &parts)?;
         let place = layout.record(row).of_segment(segment.at);
         let read = match op {
             PendingOp::Put { source, conditions: PutConditions { entry: Some(change), .. }, .. } => {
@@ -145,8 +146,13 @@ impl Home<'_> {
         }
         let later = self.output.set_aside();
         if let Err(failure) = self.decide_record_op(&pending, state, timestamp, content) {
-            if let RecordOp::Call(op) = &pending.op {
-                self.free_op_buffers(op);
+            match &pending.op {
+                RecordOp::Call(op) => self.free_op_buffers(op),
+                RecordOp::Watch(_) => {}
+                // Its requester never learns of the lock. If the segment is gone, so is the lock.
+                RecordOp::Grant(token) => {
+                    let _ = self.unlock_at_home(pending.now, pending.segment, *token, pending.requester.owner());
+                }
             }
             self.output.answer(pending.requester, Outcome::Failed(failure), ReplyFields::default());
         }
@@ -179,6 +185,10 @@ impl Home<'_> {
                 return Ok(());
             }
             RecordOp::Watch(watcher) => return self.watch(segment, watcher),
+            RecordOp::Grant(token) => {
+                self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: token.0 });
+                return Ok(());
+            }
         };
         match op {
             PendingOp::Get(get) => match get.version {

@@ -198,7 +198,7 @@ fn atomic_behind_the_lock_of_the_node_with_the_replica_is_executed_once_when_tha
     // If this broke, the death of one node would end the daemon of another: the lock ends, the atomic reads its word, and
     // the replica goes, all in one event.
     let (mut parts, id, replica, other) = paired(Spec::new(64));
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000, row_offset: None };
     parts.submit(id, replica, 1, PendingOp::Lock(lock_request)).expect("the lock is free");
     let token = parts.actions().into_iter().find_map(|action| match action {
         Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),
@@ -294,7 +294,7 @@ fn put_under_the_lock_waits_for_the_cluster_and_is_executed() {
         let waiter = Waiter { requester: requester(request), principal: OWNER, op, deadline_us: LATER.steady_us };
         parts.home().submit_op(NOW, id, waiter)
     };
-    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000 };
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 500_000, row_offset: None };
     assert_eq!(submit(&mut parts, 1, PendingOp::Lock(lock_request)), Ok(()));
     let granted = parts.actions().into_iter().find_map(|action| match action {
         Action::Send { message: Message::Forward { timestamp, .. }, .. } => Some(timestamp),

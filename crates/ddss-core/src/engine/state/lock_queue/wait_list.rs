@@ -1,7 +1,6 @@
 //! A list of waits in order of arrival. Each wait is found by its requester and by its deadline in logarithmic time.
 
 use crate::engine::requester::{LockOwner, Requester};
-use crate::{ChannelId, RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry of a [`WaitList`].
@@ -85,13 +84,7 @@ impl<W: Wait> WaitList<W> {
 
     /// Returns the numbers of all waits of an owner.
     pub(crate) fn of_owner(&self, owner: LockOwner) -> Vec<u64> {
-        let (first, last) = match owner {
-            LockOwner::Client(client) => {
-                let at = |index, request| Requester::Client(ChannelId { client, index }, RequestId(request));
-                (at(0, 0), at(u8::MAX, u64::MAX))
-            }
-            LockOwner::Peer(node) => (Requester::Peer(node, 0), Requester::Peer(node, u64::MAX)),
-        };
+        let (first, last) = owner.requesters();
         self.requesters.range((first, 0)..=(last, u64::MAX)).map(|&(_, number)| number).collect()
     }
 
@@ -106,7 +99,7 @@ impl<W: Wait> WaitList<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientId, NodeId};
+    use crate::{ChannelId, ClientId, NodeId, RequestId};
 
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     struct Plain(Requester, u64);

@@ -1,0 +1,113 @@
+//! Locks of rows with real daemons: two nodes, holders that are killed, and leases that end.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Error, Failure, LockOptions, Spec, Table, Version};
+use ddss_testkit::{Daemon, ScriptedClient, retry};
+use std::time::Duration;
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_client");
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of calls that are expected to wait until it ends.
+const HASTE: Duration = Duration::from_millis(50);
+
+fn client(daemon: &Daemon, timeout: Duration) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(timeout).connect().expect("the daemon serves")
+}
+
+fn open(daemon: &Daemon, name: &str, timeout: Duration) -> Table {
+    let client = client(daemon, PATIENCE);
+    let segment = retry(|| Table::open(&client, name)).segment().with_timeout(timeout);
+    Table::new(segment).unwrap()
+}
+
+fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Failure> {
+    result.unwrap_err().failure()
+}
+
+// If this failed, a row would stay locked after the death of its holder, or a holder would stop the other rows.
+#[test]
+fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
+    let [home, other] = Daemon::pair().unwrap();
+    let table = Table::allocate(&client(&home, PATIENCE), "rows", Spec::table(10, 64)).unwrap();
+    table.put(3, 0, b"before").unwrap();
+    for holder_at in [&home, &other] {
+        open(holder_at, "rows", PATIENCE);
+        let mut holder = ScriptedClient::start(CLIENT, holder_at.folder(), "auto").unwrap();
+        assert!(holder.ask("open rows").unwrap().starts_with("ok"));
+        let version = table.get(3).unwrap().version();
+        assert_eq!(holder.ask("lock-row 3").unwrap(), format!("ok version {}", version.0));
+        for daemon in [&home, &other] {
+            let hasty = open(daemon, "rows", HASTE);
+            assert_eq!(failure(hasty.lock_row_with(3, LockOptions::new().no_wait())), Some(Failure::Locked));
+            assert_eq!(failure(hasty.get(3)), Some(Failure::TimedOut), "a strict get waits");
+            assert_eq!(failure(hasty.put(3, 0, b"they")), Some(Failure::TimedOut));
+            let rows = open(daemon, "rows", PATIENCE);
+            let put = rows.put(4, 0, b"free").unwrap();
+            assert_eq!(rows.get(4).unwrap().stamp(), put);
+            let second = rows.lock_row(5).unwrap();
+            second.fetch_add(0, 1).unwrap();
+            assert_eq!(second.get().unwrap().version(), Version(second.version().0 + 1), "its own get does not wait");
+            second.unlock().unwrap();
+        }
+        holder.kill().unwrap();
+        for daemon in [&home, &other] {
+            let rows = open(daemon, "rows", PATIENCE);
+            let next = rows.lock_row(3).unwrap();
+            let put = next.put_if(next.version(), 0, b"after").unwrap();
+            assert_eq!((next.get().unwrap().stamp(), &next.get().unwrap()[..5]), (put, &b"after"[..]));
+        }
+    }
+}
+
+// If this failed, a holder that was away for too long would overwrite the row of its successor on another node.
+#[test]
+fn row_lock_is_lost_with_its_lease_on_every_node() {
+    let [home, other] = Daemon::pair().unwrap();
+    Table::allocate(&client(&home, PATIENCE), "rows", Spec::table(10, 64)).unwrap();
+    for (late_at, next_at) in [(&home, &other), (&other, &home)] {
+        let (late, next) = (open(late_at, "rows", PATIENCE), open(next_at, "rows", PATIENCE));
+        let short = LockOptions::new().lease(Duration::from_millis(20));
+        let (lost, long) = (late.lock_row_with(1, short).unwrap(), late.lock_row(2).unwrap());
+        let won = next.lock_row(1).unwrap();
+        assert!(won.token() > lost.token(), "tokens grow");
+        let put = won.put(0, b"won").unwrap();
+        assert_eq!(failure(lost.put(0, b"late")), Some(Failure::LockLost));
+        assert_eq!(failure(lost.fetch_add(8, 1)), Some(Failure::LockLost));
+        assert_eq!(failure(lost.renew()), Some(Failure::LockLost));
+        assert_eq!(failure(lost.unlock()), Some(Failure::LockLost));
+        assert_eq!(won.get().unwrap().stamp(), put);
+        // The lock of another row by the same client is still in force.
+        long.put(0, b"mine").unwrap();
+        assert_eq!(failure(late.put(2, 0, b"past the guard")), Some(Failure::OwnLock));
+        let whole = next.segment().with_timeout(HASTE);
+        assert_eq!(failure(whole.lock()), Some(Failure::TimedOut), "rows are locked");
+        won.unlock().unwrap();
+        long.unlock().unwrap();
+        next.segment().lock().unwrap().unlock().unwrap();
+    }
+}
+
+// If this failed, two clients on two nodes would change one row under its lock at the same time.
+#[test]
+fn row_locks_of_two_nodes_lose_no_update() {
+    const ROUNDS: u64 = 60;
+    let [home, other] = Daemon::pair().unwrap();
+    let table = Table::allocate(&client(&home, PATIENCE), "rows", Spec::table(3, 16)).unwrap();
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let rows = open(if worker % 2 == 0 { &home } else { &other }, "rows", PATIENCE);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let held = rows.lock_row((worker + round) % 3).unwrap();
+                    let mut word = [0; 8];
+                    held.get_into(0, &mut word).unwrap();
+                    held.put(0, &(u64::from_le_bytes(word) + 1).to_le_bytes()).unwrap();
+                    held.unlock().unwrap();
+                }
+            });
+        }
+    });
+    let values = (0..3).map(|row| table.get(row).unwrap());
+    let sum: u64 = values.map(|value| u64::from_le_bytes(value[..8].try_into().unwrap())).sum();
+    assert_eq!(sum, 4 * ROUNDS);
+}
