@@ -103,6 +103,7 @@ fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
     let far = 2 - usize::from(table.id.home().0);
     let row = table.with_row(1);
     let of_row = Kind::Lock { shared: false, of_row: true };
+    ask(&mut world, far, 0, Kind::Get, row);
     for kind in [of_row, Kind::GetHeld, Kind::PutHeld, Kind::Renew, Kind::Unlock] {
         assert_eq!(ask(&mut world, far, 0, kind, row).1, 2, "{kind:?}");
     }

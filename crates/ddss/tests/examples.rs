@@ -34,7 +34,8 @@ fn documentation<'text>(text: &'text str, name: &str) -> Option<Vec<&'text str>>
     // A macro indents what it defines.
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let begins = |line: &str| {
-        let rest = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
+        let kinds = ["pub struct ", "pub enum ", "pub type "];
+        let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind));
         rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
     };
     let at = lines.iter().position(|line| begins(line))?;

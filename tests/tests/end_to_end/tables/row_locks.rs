@@ -37,11 +37,10 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
         let version = table.get(3).unwrap().version();
         assert_eq!(holder.ask("lock-row 3").unwrap(), format!("ok version {}", version.0));
         for daemon in [&home, &other] {
-            let hasty = open(daemon, "rows", HASTE);
-            assert_eq!(failure(hasty.lock_row_with(3, LockOptions::new().no_wait())), Some(Failure::Locked));
+            let (rows, hasty) = (open(daemon, "rows", PATIENCE), open(daemon, "rows", HASTE));
+            assert_eq!(failure(rows.lock_row_with(3, LockOptions::new().no_wait())), Some(Failure::Locked));
             assert_eq!(failure(hasty.get(3)), Some(Failure::TimedOut), "a strict get waits");
             assert_eq!(failure(hasty.put(3, 0, b"they")), Some(Failure::TimedOut));
-            let rows = open(daemon, "rows", PATIENCE);
             let put = rows.put(4, 0, b"free").unwrap();
             assert_eq!(rows.get(4).unwrap().stamp(), put);
             let second = rows.lock_row(5).unwrap();

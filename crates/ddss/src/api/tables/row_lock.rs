@@ -201,16 +201,18 @@ mod tests {
     fn row_lock_protects_its_row_and_leaves_the_others_free() {
         // If this broke, a lock of a row would not exclude other writers of it, or would stop the whole table.
         let node = TestNode::start();
-        let (mine, theirs) = (node.client(), node.short_timeout_client());
+        let (mine, theirs) = (node.client(), node.client());
         let table = Table::allocate(&mine, "rows", Spec::table(8, 16)).unwrap();
         let other = Table::open(&theirs, "rows").unwrap();
+        // Its calls wait in vain.
+        let hasty = Table::new(other.segment().with_timeout(Duration::from_millis(30))).unwrap();
         let put = table.put(3, 0, b"first").unwrap();
         let held = table.lock_row(3).unwrap();
         assert_eq!((held.row(), held.version()), (3, put.version));
-        assert_eq!(failure(other.put(3, 0, b"they")), Some(Failure::TimedOut));
-        assert_eq!(failure(other.fetch_add(3, 8, 1)), Some(Failure::TimedOut));
-        assert_eq!(failure(other.get(3)), Some(Failure::TimedOut));
-        assert_eq!(failure(other.lock_row(3)), Some(Failure::TimedOut));
+        assert_eq!(failure(hasty.put(3, 0, b"they")), Some(Failure::TimedOut));
+        assert_eq!(failure(hasty.fetch_add(3, 8, 1)), Some(Failure::TimedOut));
+        assert_eq!(failure(hasty.get(3)), Some(Failure::TimedOut));
+        assert_eq!(failure(hasty.lock_row(3)), Some(Failure::TimedOut));
         assert_eq!(failure(other.lock_row_with(3, no_wait())), Some(Failure::Locked));
         assert_eq!(failure(table.put(3, 0, b"past the guard")), Some(Failure::OwnLock));
         // Other rows.
