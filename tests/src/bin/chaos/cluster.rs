@@ -3,7 +3,9 @@
 use crate::check::{self, Verdict};
 use crate::log::Log;
 use crate::maps::{self, FIRST_MAP};
-use crate::worker::{BYTES, PLACES, Place, Plan, TABLE_ROWS, VALUES, attach, home_of, is_row, name, open_all, whole};
+use crate::worker::{
+    BYTES, PATIENCE, PLACES, Place, Plan, TABLE_ROWS, VALUES, attach, home_of, is_row, name, open_all, patiently, whole,
+};
 use ddss::{Placement, Spec, Strategy};
 use ddss_ipc::SharedMemory;
 use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, TempNode};
@@ -148,9 +150,11 @@ impl Cluster {
     /// Returns the number of segments whose home is another node than at first.
     pub(crate) fn moved_homes(&self) -> Result<usize, Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
-        let mut moved = 0;
+        // A daemon may have returned a moment ago.
+        let (mut moved, until) = (0, Instant::now() + PATIENCE);
         for index in 0..PLACES {
-            moved += usize::from(client.open(&name(index))?.stat()?.home != ddss::NodeId(home_of(index)));
+            let home = patiently(until, || client.open(&name(index))?.stat())?.home;
+            moved += usize::from(home != ddss::NodeId(home_of(index)));
         }
         Ok(moved)
     }
@@ -158,17 +162,17 @@ impl Cluster {
     /// Checks all observations against the final values.
     pub(crate) fn judge(&self) -> Result<Verdict, Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
-        let mut last = Vec::new();
+        let (mut last, until) = (Vec::new(), Instant::now() + PATIENCE);
         for (index, Place { segment, offset }) in open_all(&client)?.into_iter().enumerate() {
             let mut bytes = [0; BYTES];
-            let stamp = segment.get_into(offset, &mut bytes)?;
+            let stamp = patiently(until, || segment.get_into(offset, &mut bytes))?;
             let word = u64::from_le_bytes(std::array::from_fn(|i| bytes[i]));
             last.push((stamp.version.0, if index < VALUES { whole(&bytes) } else { word }));
         }
         let mut keys = BTreeMap::new();
         for (index, map) in maps::open_maps(&client)?.iter().enumerate() {
             for key in 0..maps::KEYS_OF_WORKER * self.workers.len() as u64 {
-                keys.insert((FIRST_MAP + index, key), maps::find(map, key)?);
+                keys.insert((FIRST_MAP + index, key), patiently(until, || maps::find(map, key))?);
             }
         }
         let mut logs = HashMap::new();

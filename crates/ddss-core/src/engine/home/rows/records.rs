@@ -103,8 +103,11 @@ impl Home<'_> {
     pub(crate) fn await_any_row(&mut self, now: Now, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
         // The clock never gives a number twice, not even after a restart.
         let first = Version(self.clock.next(now.wall_us).0);
+        let counts_on = planted!(self.segments, RowChangesOfEarlierTerm);
         let changes = self.segments.get_mut(id)?.row_changes(first);
-        changes.catch_up(watcher.above, first);
+        if !counts_on {
+            changes.catch_up(watcher.above, first);
+        }
         match changes.after(watcher.above) {
             Some((version, row)) => {
                 let fields = ReplyFields { version, timestamp: timestamp_of_row(row), word: 0 };
