@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ddss::{Client, Failure, LockOptions};
+use ddss_apps::Error;
 use ddss_apps::datasets::geonames::{self, Place};
 use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
 use ddss_apps::tree::{BTree, RTree, Rect, crash_workload};
-use ddss_apps::{Error, Random};
-use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, Process, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, Process, Random, skipped};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 

@@ -1,7 +1,8 @@
 //! Clients and daemons are killed while sixteen clients work.
 
 use crate::cluster::{Cluster, NODES};
-use crate::worker::{Dice, Plan};
+use crate::worker::Plan;
+use ddss_testkit::Random;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ pub(crate) struct Run {
 /// Lets them work, kills some of them all the time, and stops.
 pub(crate) fn torment(field: &mut Cluster, until: Until, copies: u8) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
-    let mut dice = Dice(until.seconds ^ 0x5eed);
+    let mut random = Random::new(until.seconds ^ 0x5eed);
     for number in 0..WORKERS {
         field.hire(number % NODES + 1, Plan::all())?;
     }
@@ -52,15 +53,15 @@ pub(crate) fn torment(field: &mut Cluster, until: Until, copies: u8) -> Result<R
             field.daemons[index].restart()?;
         }
         if away.is_none() && Instant::now() >= next_daemon {
-            let index = dice.below(NODES.into()) as usize;
+            let index = random.below(NODES.into()) as usize;
             field.daemons[index].kill()?;
             let is_long = copies > 1 && run.daemon_kills.is_multiple_of(2);
-            let away_ms = dice.below(AWAY_MS_MAX) + if is_long { AWAY_UNTIL_TAKEOVER_MS } else { 0 };
+            let away_ms = random.below(AWAY_MS_MAX) + if is_long { AWAY_UNTIL_TAKEOVER_MS } else { 0 };
             away = Some((index, Instant::now() + Duration::from_millis(away_ms)));
             run.daemon_kills += 1;
             next_daemon += DAEMON_KILL_EVERY;
         }
-        field.replace(dice.below(WORKERS.into()) as usize)?;
+        field.replace(random.below(WORKERS.into()) as usize)?;
         run.client_kills += 1;
         next_client += CLIENT_KILL_EVERY;
         std::thread::sleep(next_client.saturating_duration_since(Instant::now()));

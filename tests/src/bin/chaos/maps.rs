@@ -1,9 +1,10 @@
 //! Calls of maps. Each key is changed by one worker and read by all, so that its changes have one order.
 
 use crate::log::{End, Kind, Log, Record, now_ns};
-use crate::worker::{BYTES, COUNTERS, Dice, PATIENCE, VALUES, mark, name, patiently, whole};
+use crate::worker::{BYTES, COUNTERS, PATIENCE, VALUES, mark, name, patiently, whole};
 use ddss::{Client, Error, SharedMap, Spec};
 use ddss_ipc::MemoryError;
+use ddss_testkit::Random;
 use std::time::Instant;
 
 pub(crate) type Map = SharedMap<u64, [u8; BYTES]>;
@@ -48,13 +49,13 @@ impl MapWorker {
 
     /// Makes one call of the map in a place, and records it; returns its end. A change is recorded before it begins, too: if
     /// the worker is killed in it, the checker knows that it may have happened.
-    pub(crate) fn call(&mut self, place: usize, dice: &mut Dice, log: &mut Log) -> Result<End, MemoryError> {
+    pub(crate) fn call(&mut self, place: usize, random: &mut Random, log: &mut Log) -> Result<End, MemoryError> {
         let map = &self.maps[place - FIRST_MAP];
-        let mine = |dice: &mut Dice| u64::from(self.worker) * KEYS_OF_WORKER + dice.below(KEYS_OF_WORKER);
-        let (kind, key) = match dice.below(6) {
-            0..3 => (Kind::Find, dice.below(WORKERS_MAX * KEYS_OF_WORKER)),
-            3..5 => (Kind::Insert, mine(dice)),
-            _ => (Kind::Remove, mine(dice)),
+        let mine = |random: &mut Random| u64::from(self.worker) * KEYS_OF_WORKER + random.below(KEYS_OF_WORKER);
+        let (kind, key) = match random.below(6) {
+            0..3 => (Kind::Find, random.below(WORKERS_MAX * KEYS_OF_WORKER)),
+            3..5 => (Kind::Insert, mine(random)),
+            _ => (Kind::Remove, mine(random)),
         };
         self.sequence += u32::from(kind == Kind::Insert);
         let value = if kind == Kind::Insert { mark(self.worker, self.life, self.sequence) } else { ABSENT };
