@@ -103,13 +103,13 @@ pub const TIMEOUT_MAX_US: u32 = 600_000_000;
 pub const LEASE_MAX_US: u32 = 600_000_000;
 /// Default lease of a lock, in microseconds.
 pub const LEASE_DEFAULT_US: u32 = 10_000_000;
-/// Waiters for one segment's lock and those of its rows, or watchers of its versions.
+/// Waiters for one segment's locks, or watchers of its version.
 pub const WAITERS_PER_SEGMENT_MAX: usize = 1 << 16;
 /// Changes of a table's rows that its home records for watchers of all rows.
 pub const ROW_CHANGES_MAX: usize = 1024;
-/// Shared holders of one lock, of a segment or of a row.
+/// Shared holders of one lock.
 pub const HOLDERS_PER_SEGMENT_MAX: usize = 4096;
-/// Holders of locks of one table's rows, all rows together.
+/// Holders of row locks of one table.
 pub const ROW_LOCKS_PER_TABLE_MAX: usize = 1 << 16;
 
 const _: () = assert!(RING_SLOTS.is_power_of_two());
