@@ -26,6 +26,7 @@ use ddss_benches::harness::{Bench, Figure, RoundTrip, Sample, StandaloneResult};
 use ddss_benches::system::{Cluster, Kind, PLACEMENTS, call};
 use ddss_core::status::Gauge;
 use ddss_ipc::read_status;
+use ddss_testkit::Random;
 
 /// Bytes of a record and of a value of the map.
 const VALUE_BYTES: usize = 64;
@@ -107,11 +108,8 @@ fn key(number: u64) -> [u8; 16] {
 
 /// Numbers of keys in an order without pattern, the same in each run.
 fn numbers() -> impl FnMut() -> u64 {
-    let mut state = 1_u64;
-    move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % KEYS
-    }
+    let mut random = Random::new(1);
+    move || random.below(KEYS)
 }
 
 /// A filled table and a filled map, whose home is the daemon of that client.

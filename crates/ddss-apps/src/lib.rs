@@ -43,7 +43,6 @@ pub mod filters;
 pub mod locks;
 pub mod monitor;
 pub mod peer_servers;
-mod random;
 pub mod storage;
 pub mod storm;
 #[allow(unsafe_code, reason = "libnfs is a C library, opened at run time")]
@@ -51,4 +50,3 @@ mod sys;
 pub mod tree;
 
 pub use error::Error;
-pub use random::Random;

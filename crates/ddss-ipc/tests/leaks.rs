@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ddss_ipc::{Attachment, Channel, Strategy, WaitClass};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
 use rustix::process::{Pid, Signal, kill_process};
 use support::raw::{connect, receive, send_with_descriptors};
 use support::{Echo, attach, call, descriptors, role, serial, spawn};
@@ -130,17 +132,14 @@ fn thousand_killed_clients_leave_no_resources() {
     let before = count_resources();
     let honest = attach(&echo.path, |_| {});
     let mut channel = honest.take_channel().unwrap();
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = SplitMix64::seed_from_u64(1);
     for round in 0..50_u64 {
         let strategy = Strategy::ALL[round as usize % 4];
         let mut child = spawn("child_caller", &format!("{strategy} {}", echo.path.display()));
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == "calling"), "the child never called");
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
         // Between any two of its instructions.
-        std::thread::sleep(Duration::from_nanos(random % 2_000_000));
+        std::thread::sleep(Duration::from_nanos(random.next_u64() % 2_000_000));
         child.kill().unwrap();
         child.wait().unwrap();
         call(&mut channel, WaitClass::Polling, round);

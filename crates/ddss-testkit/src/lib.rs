@@ -15,6 +15,7 @@
 //! * [`schema_complaints`] validates the JSON of a command against its schema.
 //! * [`public_api()`] lists the interface of a crate, for `scripts/public-api`.
 //! * [`PrivateMounts`] holds small file systems, to be filled up.
+//! * [`Random`] is a seeded generator, and [`pattern`] the bytes of a seed.
 //! * [`retry`] repeats a call until nodes are connected.
 //! * [`skipped`] reports a test that lacks a privilege or a program.
 //! * [`repo_lints`] reads the workspace and reports violations; `tests/tests/lints/tree.rs` holds the rules themselves.
@@ -38,6 +39,7 @@ mod environment;
 mod error;
 mod nodes;
 mod public_api;
+mod random;
 #[cfg(doctest)]
 mod readme;
 pub mod repo_lints;
@@ -55,9 +57,10 @@ pub use environment::skipped::skipped;
 pub use error::Error;
 pub use nodes::daemon::{Daemon, DaemonOptions, TEST_KEY, write_key};
 pub use nodes::process::Process;
-pub use nodes::scripted_client::{ScriptedClient, pattern};
+pub use nodes::scripted_client::ScriptedClient;
 pub use nodes::temp_node::{TempNode, free_tcp_port};
 pub use nodes::victim_member::VictimMember;
 pub use nodes::victim_node::VictimNode;
 pub use public_api::{CrateDocs, Docs, PublicApi, public_api};
+pub use random::{Random, pattern};
 pub use retry::retry;

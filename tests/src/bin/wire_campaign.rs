@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use ddss_stream::wire::WireConfig;
 use ddss_stream::{Listener, Stream, TransportPolicy, WriteHalf};
+use ddss_testkit::Random;
 
 /// Longest time that a process may take to end. What is slower hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -85,19 +86,16 @@ fn run(count: u64, seed: u64) -> Result<String, String> {
 }
 
 fn kill_one(number: u64, seed: u64, counts: &mut Counts) -> Result<(), String> {
-    // A step of SplitMix64: neighbouring numbers take different parts.
-    let mut mixed = (seed << 32 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^= mixed >> 27;
-    let (mode, seed) = ((number % MODES).to_string(), (mixed >> 40).to_string());
+    let word = Random::new(seed << 32 ^ number).word();
+    let (mode, seed) = ((number % MODES).to_string(), (word >> 40).to_string());
     let mut acceptor = End::start(["0", &mode, &seed])?;
     let port = acceptor.line()?;
     let connector = End::start([&port, &mode, &seed])?;
     if acceptor.line()? != "accepted" {
         return Err("the acceptor did not accept".to_owned());
     }
-    thread::sleep(Duration::from_micros((mixed >> 20) % DELAY_US));
-    let (mut victim, mut survivor) = if mixed & 1 == 0 { (acceptor, connector) } else { (connector, acceptor) };
+    thread::sleep(Duration::from_micros((word >> 20) % DELAY_US));
+    let (mut victim, mut survivor) = if word & 1 == 0 { (acceptor, connector) } else { (connector, acceptor) };
     victim.process.kill().map_err(|error| error.to_string())?;
     let start = Instant::now();
     survivor.wait()?;

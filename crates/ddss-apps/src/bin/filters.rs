@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ddss_apps::Random;
 use ddss_apps::filters::isosurface::{self, Viewpoint, Volume};
 use ddss_apps::filters::microscope::{self, SlideWriter, View};
 use ddss_apps::filters::{
     FilterGroup, GroupConfig, LinkKind, Query, StageCommand, StageInput, StageOutput, run_filter,
 };
-use ddss_testkit::TempNode;
+use ddss_testkit::{Random, TempNode};
 
 const USAGE: &str = "\
 usage: filters microscope|isosurface [--link KIND] [--queries N] [--runs N] [--copies N] [--data FOLDER] [--image FILE]

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, NodeId, Placement, Segment};
-use ddss_testkit::{Daemon, DaemonOptions, Process, TempNode};
+use ddss_testkit::{Daemon, DaemonOptions, Process, Random, TempNode};
 
 use super::state::State;
 use super::worker::{CommitCounts, Member};
-use crate::{Error, Random};
+use crate::Error;
 
 /// Maximum time until nodes are connected and processes have started.
 const BEGIN_MAX: Duration = Duration::from_secs(60);

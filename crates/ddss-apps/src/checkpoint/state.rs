@@ -1,8 +1,9 @@
 //! State of an application, with the data that proves its consistency.
 
 use ddss::Version;
+use ddss_testkit::Random;
 
-use crate::{Error, Random};
+use crate::Error;
 
 /// Minimum size of a state in bytes.
 pub(crate) const STATE_BYTES_MIN: usize = 64;
@@ -54,7 +55,7 @@ impl State {
     pub fn encode(&self, bytes: &mut [u8]) {
         let mut random = Random::new(mix(self.writer, self.sequence));
         for word in bytes[FRONT..].chunks_mut(8) {
-            word.copy_from_slice(&random.number().to_le_bytes()[..word.len()]);
+            word.copy_from_slice(&random.word().to_le_bytes()[..word.len()]);
         }
         let words = [self.version.0, self.writer, self.sequence, self.chain];
         for (word, at) in words.iter().zip(bytes.chunks_exact_mut(8)) {

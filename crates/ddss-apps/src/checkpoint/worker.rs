@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Failure, Model, Placement, Segment, Spec, Version};
+use ddss_testkit::Random;
 
 use super::state::{STATE_BYTES_MIN, State};
-use crate::{Error, Random};
+use crate::Error;
 
 /// Probability that a process fails in one turn, as in the paper.
 const FAILURE_PROBABILITY: f64 = 0.001;

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use ddss_testkit::Random;
+
 use super::{BTree, RTree, Rect};
+use crate::Error;
 use crate::storage::PageStore;
-use crate::{Error, Random};
 
 /// Keys that are used: few, so that they come and go.
 const KEYS: u64 = 600;

@@ -161,7 +161,7 @@ impl Network {
 
 /// Plays one seed: random calls of both sides, random delays, then everything is read and both sides close.
 fn play(seed: u64, config: &StreamConfig, plan: Plan) -> Network {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut network = Network::new(config, plan);
     // Some sides read seldom: the peer runs out of credits.
     let slow = [random.below(6), random.below(6)];

@@ -1,22 +1,26 @@
 //! Streams, random numbers and a pattern of bytes.
 
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
 use ddss_sdp::{Addresses, FlowControl, Framing, Plan, StreamConfig, Terms, accept, connect, finish_connect};
 
-/// Splitmix64.
-pub(crate) struct Random(pub(crate) u64);
+/// A seeded generator.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
+    /// Returns the next 64 bits.
+    pub(crate) fn word(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.word() % end as u64) as usize
     }
 }
 

@@ -116,7 +116,7 @@ impl Sockets {
 }
 
 fn play(seed: u64, markers: bool, crc: bool) -> Sockets {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let pipe_bytes = 1 + random.below(if seed.is_multiple_of(2) { 3000 } else { 300_000 });
     let mut sockets = Sockets::new(&SMALL, markers, crc, pipe_bytes);
     for _ in 0..1500 {

@@ -84,7 +84,7 @@ fn every_length_at_one_start_equals_the_plain_encoder() {
 #[test]
 fn appending_after_sealing_gives_the_same_frame() {
     // If this failed, a frame that was offered to a full socket could not grow any more, or would be damaged.
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for (markers, crc) in [(true, true), (true, false), (false, true), (false, false)] {
         for round in 0..200 {
             let mut writer = FrameWriter::new(RING, framing(markers, crc)).unwrap();
@@ -131,7 +131,7 @@ fn ring_reports_no_room_before_it_overwrites() {
     for markers in [true, false] {
         let mut writer = FrameWriter::new(RING, framing(markers, true)).unwrap();
         let mut decoder = PlainDecoder::new(markers, true);
-        let (mut written, mut read, mut random) = (0_u64, 0_u64, Random(9));
+        let (mut written, mut read, mut random) = (0_u64, 0_u64, Random::new(9));
         while written < 3_000_000 {
             while writer.room_for_new() > 0 && writer.open(&HEADER) {
                 let bytes = 1 + random.below(3 * writer.room().max(1));
@@ -157,7 +157,7 @@ fn reader_returns_every_payload_however_the_bytes_are_cut() {
     for (markers, crc) in [(true, true), (false, true), (true, false)] {
         let mut writer = FrameWriter::new(RING, framing(markers, crc)).unwrap();
         let mut reader = FrameReader::new(RING, framing(markers, crc)).unwrap();
-        let (mut random, mut read) = (Random(3), 0_u64);
+        let (mut random, mut read) = (Random::new(3), 0_u64);
         for round in 0..3000 {
             let payload = pattern(5, round, random.below(if round % 50 == 0 { 60_000 } else { 900 }));
             assert!(writer.open(&HEADER));

@@ -88,7 +88,7 @@ fn receive(reader: &mut FrameReader, mut bytes: &[u8], random: &mut Random) -> R
 #[test]
 fn segments_equal_the_plain_encoder_at_every_start_and_length() {
     // If this failed, an adapter would place other bytes than the peer's, or refuse the stream.
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for (markers, crc) in [(true, true), (true, false), (false, true), (false, false)] {
         let framing = framing(markers, crc);
         let mut writer = FrameWriter::new(RING, framing).unwrap();
@@ -141,7 +141,7 @@ fn segment_behind_messages_waits_for_them() {
 fn every_changed_byte_of_a_segment_is_found() {
     // If this failed, bytes that the network changed would reach the program.
     let framing = framing(true, true);
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let payload = pattern(5, 0, 700);
     let segment = Segment { key: 1, offset: 0, bytes: 700, is_last: true };
     let bytes = send(&mut FrameWriter::new(RING, framing).unwrap(), segment, &payload, &mut random);

@@ -8,17 +8,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Error;
 
-/// Bytes that a test puts and expects to get: equal for equal seeds, and at no place alike for two of them.
-pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |index: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The lowest bit is the seed's, so that no byte of one pattern could pass for a byte of its neighbour.
-        ((state >> 33) as u8 & !1) | (seed as u8 & 1) ^ (index as u8 & 1)
-    };
-    (0..length).map(next).collect()
-}
-
 /// A running client process. It ends with this value.
 #[derive(Debug)]
 pub struct ScriptedClient {
@@ -86,19 +75,5 @@ impl Drop for ScriptedClient {
     fn drop(&mut self) {
         // Either it has ended by itself or it ends now.
         let _ = self.kill();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_differ_in_every_byte() {
-        // If this broke, a torn value could pass for a whole one.
-        let (first, second) = (pattern(0, 500), pattern(1, 500));
-        assert!(first.iter().zip(&second).all(|(a, b)| a != b));
-        assert_eq!(first, pattern(0, 500));
-        assert_ne!(first[..8], first[8..16]);
     }
 }

@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use ddss_verbs::{CloseReason, Event, Events, Fabric, PeerId, RegionId, Rights, Trust, Window, WorkError};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::SplitMix64;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 /// Longest wait of a test, reached only in case of an error.
@@ -66,15 +68,8 @@ impl Memory {
 
 /// Returns deterministic pseudo-random bytes.
 pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut out = Vec::with_capacity(bytes + 8);
-    while out.len() < bytes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend_from_slice(&state.to_le_bytes());
-    }
-    out.truncate(bytes);
+    let mut out = vec![0; bytes];
+    SplitMix64::seed_from_u64(seed).fill_bytes(&mut out);
     out
 }
 

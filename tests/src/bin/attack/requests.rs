@@ -6,6 +6,7 @@ use ddss_core::{
     ArenaRange, AtomicOp, ListQuery, LockRequest, LockToken, NodeId, OpenedSegment, Operation, Outcome, Payload,
     PermissionUpdate, PutConditions, Range, ReadOptions, Request, RequestId, SegmentId, Spec, Version,
 };
+use ddss_testkit::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: ArenaRange = ArenaRange { slot: 0, bytes: 4096 };
@@ -28,16 +29,6 @@ fn own_name(what: &str) -> String {
     format!("attack/{what}/{}", std::process::id())
 }
 
-/// A small generator: random requests need no good one.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 ^ self.0 >> 29
-    }
-}
-
 pub(crate) fn sends_unknown_opcodes(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     for op in (19..=23u64).chain(28..=255).chain([0]) {
@@ -50,15 +41,15 @@ pub(crate) fn sends_unknown_opcodes(target: &Target) -> AttackResult {
 
 pub(crate) fn sends_random_requests(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
-    let mut dice = Dice(u64::from(std::process::id()));
+    let mut random = Random::new(u64::from(std::process::id()));
     for _ in 0..5000 {
-        let mut entry: [u64; 8] = std::array::from_fn(|_| dice.next());
+        let mut entry: [u64; 8] = std::array::from_fn(|_| random.word());
         // Mostly valid operations on a foreign segment, so that they pass the first checks. Allocations and waits are
         // left out: allocations would remain, and the attacker would wait for itself.
-        let op = [1, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15][dice.next() as usize % 12];
-        entry[0] = (op | (dice.next() % 12) << 8 | (dice.next() % 64) << 16) << 32;
-        entry[2] = if dice.next() & 3 > 0 { target.secret.to_bits() } else { entry[2] };
-        entry[4] &= dice.next() >> (dice.next() % 64);
+        let op = [1, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15][random.word() as usize % 12];
+        entry[0] = (op | (random.word() % 12) << 8 | (random.word() % 64) << 16) << 32;
+        entry[2] = if random.word() & 3 > 0 { target.secret.to_bits() } else { entry[2] };
+        entry[4] &= random.word() >> (random.word() % 64);
         entry[5] = (entry[5] >> 32 & 0x3f) << 32 | 20_000;
         liar.ask_raw(&entry)?;
     }

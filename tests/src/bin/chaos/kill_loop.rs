@@ -1,7 +1,8 @@
 //! Clients and daemons are killed while sixteen clients work.
 
 use crate::cluster::{Cluster, NODES};
-use crate::worker::{Dice, Plan};
+use crate::worker::Plan;
+use ddss_testkit::Random;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ pub(crate) struct Run {
 /// Lets them work, kills some of them all the time, and stops.
 pub(crate) fn torment(field: &mut Cluster, until: Until) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
-    let mut dice = Dice(until.seconds ^ 0x5eed);
+    let mut random = Random::new(until.seconds ^ 0x5eed);
     for number in 0..WORKERS {
         field.hire(number % NODES + 1, Plan::all())?;
     }
@@ -45,14 +46,14 @@ pub(crate) fn torment(field: &mut Cluster, until: Until) -> Result<Run, Box<dyn 
     let (mut next_client, mut next_daemon) = (begin, begin + DAEMON_KILL_EVERY / 2);
     while begin.elapsed() < Duration::from_secs(until.seconds) && field.counted() < until.operations {
         if Instant::now() >= next_daemon {
-            let index = dice.below(NODES.into()) as usize;
+            let index = random.below(NODES.into()) as usize;
             field.daemons[index].kill()?;
-            std::thread::sleep(Duration::from_millis(dice.below(500)));
+            std::thread::sleep(Duration::from_millis(random.below(500)));
             field.daemons[index].restart()?;
             run.daemon_kills += 1;
             next_daemon += DAEMON_KILL_EVERY;
         }
-        field.replace(dice.below(WORKERS.into()) as usize)?;
+        field.replace(random.below(WORKERS.into()) as usize)?;
         run.client_kills += 1;
         next_client += CLIENT_KILL_EVERY;
         std::thread::sleep(next_client.saturating_duration_since(Instant::now()));

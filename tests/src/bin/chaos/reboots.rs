@@ -1,8 +1,9 @@
 //! Rolling reboots with loss of memory while clients work on replicated segments. No segment may lose data.
 
 use crate::cluster::{Cluster, NODES};
-use crate::worker::{Dice, Place, Plan, attach, open_all};
+use crate::worker::{Place, Plan, attach, open_all};
 use ddss::{ReplicationInfo, Strategy};
+use ddss_testkit::Random;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -27,21 +28,21 @@ pub(crate) struct Run {
 /// Reboots so many times some node, each time when all is in sync.
 pub(crate) fn reboot(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
-    let mut dice = Dice(rounds ^ 0x5eed);
+    let mut random = Random::new(rounds ^ 0x5eed);
     for number in 0..WORKERS {
         field.hire(number % NODES + 1, Plan { pause: PAUSE, ..Plan::all() })?;
     }
     until_in_sync(field)?;
     for _ in 0..rounds {
-        let daemon = &mut field.daemons[dice.below(NODES.into()) as usize];
-        if dice.below(2) == 0 {
+        let daemon = &mut field.daemons[random.below(NODES.into()) as usize];
+        if random.below(2) == 0 {
             daemon.kill()?
         } else {
             daemon.process().end()?
         }
         std::fs::remove_dir_all(daemon.folder().join("memory"))?;
-        let away_ms = AWAY_MS[dice.below(2) as usize];
-        std::thread::sleep(Duration::from_millis(dice.below(away_ms)));
+        let away_ms = AWAY_MS[random.below(2) as usize];
+        std::thread::sleep(Duration::from_millis(random.below(away_ms)));
         daemon.restart()?;
         run.reboots += 1;
         run.slowest_s = run.slowest_s.max(until_in_sync(field)?.as_secs_f64());

@@ -5,8 +5,8 @@
 
 use crate::cluster::Cluster;
 use crate::reboots::until_in_sync;
-use crate::worker::{Dice, Plan};
-use ddss_testkit::{Daemon, DaemonOptions, binary};
+use crate::worker::Plan;
+use ddss_testkit::{Daemon, DaemonOptions, Random, binary};
 use std::error::Error;
 use std::process::Command;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct Run {
 /// Takes so many nodes out of the cluster, each time when all is in sync.
 pub(crate) fn remove(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
-    let mut dice = Dice(rounds ^ 0x1eaf);
+    let mut random = Random::new(rounds ^ 0x1eaf);
     for number in 0..WORKERS {
         field.hire(number % SEAT as u16 + 1, Plan { pause: PAUSE, ..Plan::all() })?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn remove(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Er
     let mut number = SEAT as u16 + 1;
     for round in 0..rounds {
         let daemon = &mut field.daemons[SEAT];
-        match (round + dice.below(2)) % 3 {
+        match (round + random.below(2)) % 3 {
             0 => {
                 cluster(daemon, &["leave"])?;
                 ends(daemon, LEFT)?;

@@ -4,6 +4,7 @@ use crate::cluster::NODES;
 use crate::log::{End, Kind, Log, Record, now_ns};
 use ddss::{Client, Segment, Stamp, Strategy, Table};
 use ddss_ipc::SharedMemory;
+use ddss_testkit::Random;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -29,16 +30,6 @@ pub(crate) fn name(index: usize) -> String {
 /// Writer of a value, its life, and the number of its put.
 pub(crate) fn mark(worker: u16, life: u16, sequence: u32) -> u64 {
     u64::from(worker) << 48 | u64::from(life) << 32 | u64::from(sequence)
-}
-
-/// A small generator: chaos needs no good one.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
 }
 
 /// Retries, because a starting worker may find a daemon that is just being killed.
@@ -170,7 +161,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let strategy = if worker % 8 == 7 { Strategy::Rmq } else { Strategy::Auto };
     let client = attach(&PathBuf::from(folder), strategy, worker.is_multiple_of(2))?;
     let places = open_all(&client)?;
-    let mut dice = Dice(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
+    let mut random = Random::new(u64::from(worker) << 20 | u64::from(life) << 4 | 7);
     let (values, counters) = (plan.among(0..VALUES), plan.among(VALUES..VALUES + COUNTERS));
     let mut seen = [0; VALUES + COUNTERS];
     let mut sequence = 0;
@@ -178,13 +169,13 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
         if stop.load(0, Ordering::Relaxed)? != 0 {
             break;
         }
-        let (kind, among) = match dice.below(20) {
+        let (kind, among) = match random.below(20) {
             0..12 => (Kind::Get, &values),
             12..17 => (Kind::Put, &values),
             17..18 => (Kind::Add, &counters),
             _ => (Kind::Swap, &counters),
         };
-        let segment = among[dice.below(among.len() as u64) as usize];
+        let segment = among[random.below(among.len() as u64) as usize];
         sequence += u32::from(kind == Kind::Put);
         let value = if kind == Kind::Put { mark(worker, life, sequence) } else { seen[segment] };
         let began_ns = now_ns();

@@ -4,6 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ddss_testkit::Random;
+
 use crate::end::{End, MODES};
 use crate::{DEADLINE, Programs};
 
@@ -53,21 +55,18 @@ pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, 
 }
 
 fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, String> {
-    // A step of SplitMix64: neighbouring numbers take different parts.
-    let mut mixed = (seed << 32 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^= mixed >> 27;
-    let (mode, is_early, is_acceptor_killed) = (number % MODES, mixed.is_multiple_of(EARLY), mixed >> 8 & 1 == 0);
-    let mut acceptor = End::start(programs, "accept", "0", mode, mixed >> 16, 0)?;
+    let word = Random::new(seed << 32 ^ number).word();
+    let (mode, is_early, is_acceptor_killed) = (number % MODES, word.is_multiple_of(EARLY), word >> 8 & 1 == 0);
+    let mut acceptor = End::start(programs, "accept", "0", mode, word >> 16, 0)?;
     let port = acceptor.line("PORT")?;
-    let mut connector = End::start(programs, "connect", &port, mode, mixed >> 16, 0)?;
+    let mut connector = End::start(programs, "connect", &port, mode, word >> 16, 0)?;
     for end in [&mut acceptor, &mut connector] {
         end.line("CONNECTED")?;
         if !is_early {
             end.line("READY")?;
         }
     }
-    std::thread::sleep(Duration::from_micros((mixed >> 20) % DELAY_US));
+    std::thread::sleep(Duration::from_micros((word >> 20) % DELAY_US));
     let (victim, survivor) =
         if is_acceptor_killed { (&mut acceptor, &mut connector) } else { (&mut connector, &mut acceptor) };
     victim.process.0.kill().map_err(|error| error.to_string())?;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ddss_stream::Transport;
+use ddss_testkit::Random;
 
 use super::pump::Wire;
 use super::{PORT, output_of, port_of, result, wait_for_line};
@@ -53,16 +54,9 @@ fn byte_at(seed: u64, position: u64) -> u8 {
     ((position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// A step of SplitMix64.
-fn mixed(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
-
 /// Bytes of a direction: none in every third one, whose program only reads.
 fn bytes_of(seed: u64) -> u64 {
-    if mixed(seed).is_multiple_of(3) { 0 } else { BYTES }
+    if Random::new(seed).below(3) == 0 { 0 } else { BYTES }
 }
 
 /// Not a test of its own: one end of a connection, which writes and reads at the same time.
@@ -102,10 +96,10 @@ fn own_transport() -> String {
 fn exchange(stream: TcpStream, own: u64, peers: u64) -> Found {
     let mut writing = stream.try_clone().unwrap();
     let writer = thread::spawn(move || {
-        let mut position = 0;
+        let (mut position, mut random) = (0, Random::new(own));
         let all = bytes_of(own);
         while position < all {
-            let piece = [1, 700, 40_000, 200_000][(mixed(own ^ position) % 4) as usize].min(all - position);
+            let piece = [1, 700, 40_000, 200_000][random.below(4) as usize].min(all - position);
             let bytes: Vec<u8> = (position..position + piece).map(|position| byte_at(own, position)).collect();
             if let Err(error) = writing.write_all(&bytes) {
                 return format!("{:?}", error.kind());
@@ -148,9 +142,10 @@ fn round(victim: Victim, seed: u64, acceptors: &mut Wire, connectors: &mut Wire)
     let port = port_of(&mut acceptor).to_string();
     let mut connector = end(connectors, seed).env(PORT, port).spawn().unwrap();
     // The other end may still be on its way to its pump.
-    let first = if mixed(seed).is_multiple_of(2) { &mut acceptor } else { &mut connector };
+    let mut random = Random::new(seed);
+    let first = if random.below(2) == 0 { &mut acceptor } else { &mut connector };
     wait_for_line(first, "CONNECTED");
-    thread::sleep(Duration::from_micros(mixed(seed + 1) % DELAY_US));
+    thread::sleep(Duration::from_micros(random.below(DELAY_US)));
     let killed: Option<&mut Child> = match victim {
         Victim::Acceptor => Some(&mut acceptor),
         Victim::Connector => Some(&mut connector),

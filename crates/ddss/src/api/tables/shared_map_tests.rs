@@ -3,6 +3,7 @@ use crate::testing::{TestNode, block_on};
 use crate::{ByteMap, Client, Error, Failure, MapEvent, PrefixWatch, SharedMap, Spec, Table};
 use ddss_core::{BucketLayout, SlotWord};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -21,13 +22,14 @@ fn map_equals_a_hash_map_on_every_path() {
     let node = TestNode::start();
     let here = SharedMap::<u64, [u64; 8]>::allocate(&node.local_read_client(), "map", 60).unwrap();
     let there = SharedMap::<u64, [u64; 8]>::open(&node.client(), "map").unwrap();
-    let (mut model, mut state) = (HashMap::new(), 7u64);
+    let (mut model, hasher) = (HashMap::new(), BuildHasherDefault::<DefaultHasher>::default());
     let keys: Vec<u64> = crowd(&here, 26).into_iter().chain(1_000_000..1_000_020).collect();
     for step in 0..6_000u64 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (map, key) = (if state >> 40 & 1 == 0 { &here } else { &there }, keys[(state >> 33) as usize % keys.len()]);
+        // The same steps in each run.
+        let word = hasher.hash_one(step);
+        let (map, key) = (if word >> 40 & 1 == 0 { &here } else { &there }, keys[word as usize % keys.len()]);
         let value = [step; 8];
-        match (state >> 50) % 6 {
+        match (word >> 50) % 6 {
             0 | 1 => assert_eq!(map.insert(&key, &value).unwrap(), model.insert(key, value).is_none()),
             2 => {
                 let is_new = !model.contains_key(&key);

@@ -2,6 +2,7 @@
 
 use crate::byzantine_client::{AttackResult, contains_secret, context, expect_failure};
 use ddss_core::SegmentId;
+use ddss_testkit::Random;
 use rustix::net::sockopt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -117,10 +118,5 @@ pub(super) fn open_connections(address: SocketAddr, count: usize, words: &[u8]) 
 /// Bytes without meaning, others each time.
 pub(super) fn random_bytes(length: usize) -> Vec<u8> {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut state = RandomState::new().build_hasher().finish() | 1;
-    let byte = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..length).map(byte).collect()
+    Random::new(RandomState::new().build_hasher().finish()).bytes(length)
 }
