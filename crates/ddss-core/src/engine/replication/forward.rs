@@ -29,6 +29,34 @@ pub(crate) struct SegmentChange {
     pub(crate) deadline_us: u64,
 }
 
+/// Content of a forward: the place of a put and of its staged bytes.
+struct ForwardContent {
+    row_version: Version,
+    offset: u64,
+    length: u32,
+    staged: u64,
+    number: u64,
+    ranges: u8,
+}
+
+impl ForwardContent {
+    /// A token alone, without bytes.
+    const TOKEN: Self = Self {
+        row_version: Version(0),
+        offset: 0,
+        length: 0,
+        staged: Message::NOT_STAGED,
+        number: Message::NOT_STAGED,
+        ranges: 0,
+    };
+
+    /// Returns the message to the replica. The timestamp of a token alone is the token.
+    fn message(self, segment: SegmentId, epoch: u32, (version, timestamp): (Version, Timestamp)) -> Message {
+        let Self { row_version, offset, length, staged, number, ranges } = self;
+        Message::Forward { segment, epoch, version, row_version, timestamp, offset, length, staged, number, ranges }
+    }
+}
+
 impl Home<'_> {
     /// Changes a segment that may have a replica. An error means that nothing happened.
     pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
@@ -130,19 +158,9 @@ impl Home<'_> {
         };
         let (staged, number) = ticket.map_or((Message::NOT_STAGED, Message::NOT_STAGED), |t| (t.at, t.number()));
         let epoch = self.begin_forward(now, id, forward);
-        let (segment, length, row_version) = (id, bytes, row.map_or(Version(0), |row| row.version));
-        let message = Message::Forward {
-            segment,
-            epoch,
-            version,
-            row_version,
-            timestamp,
-            offset,
-            length,
-            staged,
-            number,
-            ranges,
-        };
+        let row_version = row.map_or(Version(0), |row| row.version);
+        let content = ForwardContent { row_version, offset, length: bytes, staged, number, ranges };
+        let message = content.message(id, epoch, (version, timestamp));
         if let Some(served_get) = served_get {
             let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
             self.output.push(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
@@ -205,24 +223,8 @@ impl Home<'_> {
         true
     }
 
-    fn send_floor(&mut self, node: NodeId, segment: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
-        let (staged, number) = (Message::NOT_STAGED, Message::NOT_STAGED);
-        let (offset, length, ranges, row_version) = (0, 0, 0, Version(0));
-        self.output.send(
-            node,
-            Message::Forward {
-                segment,
-                epoch,
-                version,
-                row_version,
-                timestamp,
-                offset,
-                length,
-                staged,
-                number,
-                ranges,
-            },
-        );
+    fn send_floor(&mut self, node: NodeId, id: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
+        self.output.send(node, ForwardContent::TOKEN.message(id, epoch, (version, timestamp)));
     }
 
     /// Tells a complete replica of all tokens that were ever given; after its answer the cluster is told.
