@@ -1,7 +1,7 @@
 //! Loom models of the ring, the parking protocol and the lock-free structures: small, with every interleaving.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --release --test loom
+//! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --target-dir target/loom --test loom
 //! ```
 
 use std::collections::VecDeque;

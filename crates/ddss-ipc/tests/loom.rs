@@ -1,7 +1,7 @@
 //! Every interleaving of the ring and the parking protocol, and the proof that each ordering is needed.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --release --test loom
+//! RUSTFLAGS="--cfg loom" cargo test -p ddss-ipc --target-dir target/loom --test loom
 //! ```
 
 #![cfg(loom)]

@@ -1,7 +1,7 @@
 //! Loom models of the cursors and of the sleep protocol: small, with every interleaving.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p ddss-stream --release --test loom
+//! RUSTFLAGS="--cfg loom" cargo test -p ddss-stream --target-dir target/loom --test loom
 //! ```
 
 use loom::cell::UnsafeCell;

@@ -1,7 +1,7 @@
 //! Every interleaving of the cursors and the sleep protocol, and the proof that each ordering is needed.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p ddss-stream --release --test loom
+//! RUSTFLAGS="--cfg loom" cargo test -p ddss-stream --target-dir target/loom --test loom
 //! ```
 
 #![cfg(loom)]
