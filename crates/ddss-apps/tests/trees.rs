@@ -304,8 +304,8 @@ fn writer_without_its_lock_is_refused() {
     let daemon = Daemon::start(1).unwrap();
     let (slow, quick) = (client(&daemon), client(&daemon));
     let short = LockOptions::new().lease(Duration::from_millis(5));
-    let pages = DdssPages::create(&slow, "fenced", 64).unwrap().lock_options(short);
-    let mut late = BTree::create(pages).unwrap();
+    drop(BTree::create(DdssPages::create(&slow, "fenced", 64).unwrap()).unwrap());
+    let mut late = BTree::open(DdssPages::open(&slow, "fenced").unwrap().lock_options(short)).unwrap();
     let mut next = BTree::open(DdssPages::open(&quick, "fenced").unwrap()).unwrap();
     let refused = late.write(|late| {
         late.insert(b"late", b"1")?;
