@@ -5,6 +5,7 @@
 //! interleaves the compared operations, and discards a pair when the limit itself moved. [`baseline`] has the limits,
 //! [`system`] has DDSS itself. The programs in `benches/` name the comparisons. [`report`] draws figures of their rows,
 //! [`scale_projection`] simulates larger clusters than two cores can run, and [`regression`] detects regressions.
+//! Without the feature `measurements` there is only [`regression`].
 //!
 //! ```
 //! use std::hint::black_box;
@@ -28,9 +29,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "measurements")]
 pub mod baseline;
+#[cfg(feature = "measurements")]
 pub mod harness;
 pub mod regression;
+#[cfg(feature = "measurements")]
 pub mod report;
+#[cfg(feature = "measurements")]
 pub mod scale_projection;
+#[cfg(feature = "measurements")]
 pub mod system;
+mod tools;
+
+pub use tools::compiler;

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ddss_benches::compiler;
 use ddss_benches::regression::{
     CountError, Recorded, WORKLOADS, callgrind_options, compare, instructions, run_workload,
 };
-use ddss_benches::report::{Machine, Rows, run};
 
 /// Argument before a workload and its rounds: valgrind runs this program again with it.
 const LOAD: &str = "--load";
@@ -23,6 +23,7 @@ const INSTRUCTIONS_TOLERANCE: f64 = 0.05;
 /// Ratios to a limit that is measured beside them still vary by the machine's neighbours.
 const RATIOS_TOLERANCE: f64 = 0.35;
 /// Recorded ratios: bench, row, and column.
+#[cfg(feature = "measurements")]
 const RATIOS: [(&str, &str, &str); 5] = [
     ("ipc", "ddss,null,8,shm/rcq/t1,1", "of_limit"),
     ("ipc", "ddss,null,8,shm/auto/t1,1", "of_limit"),
@@ -85,7 +86,7 @@ fn judge(wishes: &Wishes) -> Result<bool, String> {
         }
         Err(Skip::Failed(why)) => return Err(why),
     };
-    let compiler = Machine::here().compiler;
+    let compiler = compiler();
     if wishes.keep {
         let tolerance = if wishes.ratios { RATIOS_TOLERANCE } else { INSTRUCTIONS_TOLERANCE };
         let kept = Recorded { compiler, tolerance, numbers: measured };
@@ -142,15 +143,21 @@ fn counts(only: Option<&str>) -> Result<BTreeMap<String, f64>, Skip> {
     Ok(counts)
 }
 
+#[cfg(not(feature = "measurements"))]
 fn ratios() -> Result<BTreeMap<String, f64>, Skip> {
+    Err(Skip::Failed("built without the measurements: scripts/guard --ratios builds them".to_owned()))
+}
+
+#[cfg(feature = "measurements")]
+fn ratios() -> Result<BTreeMap<String, f64>, Skip> {
+    use ddss_benches::report::{Entry, Rows, run};
     let failed = |error: &dyn std::fmt::Display| Skip::Failed(error.to_string());
     let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
     let benches = ["ipc", "fabric"].map(str::to_owned);
     run(&benches, true, folder.path(), |what| println!("{what}")).map_err(|error| failed(&error))?;
     let rows = Rows::read(folder.path()).map_err(|error| failed(&error))?;
-    let label = |entry: &ddss_benches::report::Entry| {
-        format!("{},{},{},{},{}", entry.name, entry.op, entry.size, entry.mode, entry.outstanding)
-    };
+    let label =
+        |entry: &Entry| format!("{},{},{},{},{}", entry.name, entry.op, entry.size, entry.mode, entry.outstanding);
     let mut ratios = BTreeMap::new();
     for (bench, row, column) in RATIOS {
         let entry = rows.of(bench).find(|entry| label(entry) == row);

@@ -1,12 +1,12 @@
 //! The measured machine: the properties that matter for figures, without its name.
 
 use std::fs;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use super::{Rows, units};
+use crate::tools::{command_output, compiler};
 
 /// Machine description beside every figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +54,7 @@ impl Machine {
             governor: if governor.is_empty() { unseen.to_owned() } else { governor },
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             memory_mib: memory.unwrap_or(0) / 1024,
-            compiler: command_output("rustc", &["--version"]),
+            compiler: compiler(),
             commit: commit(),
             date: date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())),
             line_us: None,
@@ -121,11 +121,6 @@ impl Machine {
 fn read(path: &str) -> String {
     // A value that the machine does not report is left out.
     fs::read_to_string(path).unwrap_or_default()
-}
-
-fn command_output(program: &str, words: &[&str]) -> String {
-    let output = Command::new(program).args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output();
-    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn commit() -> String {

@@ -202,23 +202,27 @@ fn failed_change_has_no_effect_and_full_store_stays_valid() {
     let client = client(&daemon);
     let mut tree = RTree::create(DdssPages::create(&client, "small", 12).unwrap()).unwrap();
     let mut random = Random::new(9);
-    let mut kept = 0;
-    let full = loop {
+    let mut add_points = |tree: &mut RTree<DdssPages>| {
         let points: Vec<_> = (0..50).map(|_| [random.unit(), random.unit()]).collect();
-        let added = tree.write(|tree| points.iter().try_for_each(|&at| tree.insert(Rect::point(at), 1)));
-        match added {
+        tree.write(|tree| points.iter().try_for_each(|&at| tree.insert(Rect::point(at), 1)))
+    };
+    let count = |tree: &mut RTree<DdssPages>| tree.search(Rect::new([0.0, 0.0], [1.0, 1.0])).unwrap().len();
+    (0..10).for_each(|_| add_points(&mut tree).unwrap());
+    let none = tree.write(|tree| {
+        tree.insert(Rect::point([0.5, 0.5]), 2)?;
+        Err::<(), _>(Error::Inconsistent("on purpose".into()))
+    });
+    assert!(matches!(none, Err(Error::Inconsistent(_))), "{none:?}");
+    assert_eq!(count(&mut tree), 500);
+    let mut kept = 500;
+    let full = loop {
+        match add_points(&mut tree) {
             Ok(()) => kept += 50,
             Err(error) => break error,
         }
     };
     assert!(matches!(full, Error::Full { pages: 12 }), "{full}");
-    assert_eq!((tree.check().unwrap().items, kept > 500), (kept, true));
-    let none = tree.write(|tree| {
-        tree.insert(Rect::point([0.5, 0.5]), 2)?;
-        Err::<(), _>(Error::Inconsistent("on purpose".into()))
-    });
-    assert!(matches!(none, Err(Error::Inconsistent(_))));
-    assert_eq!(tree.search(Rect::new([0.0, 0.0], [1.0, 1.0])).unwrap().len() as u64, kept);
+    assert_eq!((tree.check().unwrap().items, count(&mut tree), kept > 500), (kept, kept as usize, true));
     // Who does not mind the failure of a part does not get the rest committed.
     let careless = tree.write(|tree| {
         let at = |index: u64| Rect::point([index as f64, 0.0]);
@@ -300,8 +304,8 @@ fn writer_without_its_lock_is_refused() {
     let daemon = Daemon::start(1).unwrap();
     let (slow, quick) = (client(&daemon), client(&daemon));
     let short = LockOptions::new().lease(Duration::from_millis(5));
-    let pages = DdssPages::create(&slow, "fenced", 64).unwrap().lock_options(short);
-    let mut late = BTree::create(pages).unwrap();
+    drop(BTree::create(DdssPages::create(&slow, "fenced", 64).unwrap()).unwrap());
+    let mut late = BTree::open(DdssPages::open(&slow, "fenced").unwrap().lock_options(short)).unwrap();
     let mut next = BTree::open(DdssPages::open(&quick, "fenced").unwrap()).unwrap();
     let refused = late.write(|late| {
         late.insert(b"late", b"1")?;
