@@ -14,7 +14,7 @@ fn first_violation(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
 }
 
 fn assert_found(bug: Bug) {
-    let (seed, what) = first_violation(Some(bug), 1500).unwrap_or_else(|| panic!("{bug:?} was not found"));
+    let (seed, what) = first_violation(Some(bug), 3000).unwrap_or_else(|| panic!("{bug:?} was not found"));
     println!("{bug:?}: seed {seed}: {what}");
 }
 

@@ -138,8 +138,9 @@ impl Simulator {
     }
 
     /// Chooses the lock of the target: in a table mostly that of one row.
-    fn choose_lock(&mut self, shared: bool, target: &Target) -> Kind {
-        Kind::Lock { shared, of_row: target.row.is_some() && !self.random.one_in(4) }
+    fn choose_lock(&self, shared: bool, target: &Target) -> Kind {
+        // Without a random number of its own, so that the runs of plain segments stay as they were.
+        Kind::Lock { shared, of_row: target.row.is_some() && !self.requests.is_multiple_of(4) }
     }
 
     fn choose_held(&mut self, held: &HeldLock) -> Kind {
