@@ -20,6 +20,7 @@ mod interference;
 mod network;
 mod requests;
 mod rings;
+mod row_locks;
 
 use byzantine_client::{AttackResult, Target};
 use ddss_core::SegmentId;
@@ -79,6 +80,8 @@ attacks! {
     requests::changes_range_tables_during_read: "a table that is checked and then another one is used";
     requests::lists_all_segments: "the names of closed segments";
     requests::floods_lock_queues: "queues without bound";
+    row_locks::locks_what_is_no_row: "a lock beyond the table, or a token that opens other rows";
+    row_locks::floods_locks_of_rows: "locks of rows that stop the daemon, or outlive their client";
     requests::fills_segment_memory: "no other client finds memory";
     handshake::sends_garbage_hello: "a frame that is not checked", "refused a client";
     handshake::sends_hello_byte_by_byte: "a connection slot is held by waiting", "too short";

@@ -18,14 +18,14 @@ fn text(liar: &ByzantineClient, bytes: &[u8]) -> ArenaRange {
 }
 
 /// Makes a segment of its own.
-fn make(liar: &mut ByzantineClient, name: &str, spec: Spec) -> Result<SegmentId, String> {
+pub(crate) fn make(liar: &mut ByzantineClient, name: &str, spec: Spec) -> Result<SegmentId, String> {
     let spec_and_name = text(liar, &[&spec.encode()[..], name.as_bytes()].concat());
     let made = liar.ask(Operation::Allocate { spec_and_name })?;
     expect_failure(&format!("{name} could not be made: {:?}", made.outcome), made.outcome != Outcome::Done)?;
     Ok(OpenedSegment::decode(&made.data).segment)
 }
 
-fn own_name(what: &str) -> String {
+pub(crate) fn own_name(what: &str) -> String {
     format!("attack/{what}/{}", std::process::id())
 }
 

@@ -182,13 +182,19 @@ fn check(victim: Victim, seed: u64, found: [Option<Found>; 2]) -> bool {
     is_cut
 }
 
+/// Checks that both pumps carry a connection. On a busy machine a connection may stay on TCP, since no program waits long for a
+/// pump; all of ten do not.
 fn assert_carries(acceptors: &mut Wire, connectors: &mut Wire) {
     let seed = (0..).find(|seed| bytes_of(*seed) + bytes_of(seed + 1) == 2 * BYTES).unwrap();
-    for found in round(Victim::Nobody, seed, acceptors, connectors) {
-        let found = found.unwrap();
-        let wire = format!("{:?}", Transport::Wire);
-        assert_eq!((found.read, &*found.last, found.transport), (BYTES, "end", wire));
-    }
+    let wire = format!("{:?}", Transport::Wire);
+    let is_on_wire = (0..10).any(|_| {
+        let found = round(Victim::Nobody, seed, acceptors, connectors).map(Option::unwrap);
+        for found in &found {
+            assert_eq!((found.read, &*found.last), (BYTES, "end"), "{found:?}");
+        }
+        found.iter().all(|found| found.transport == wire)
+    });
+    assert!(is_on_wire, "no connection went by the pumps");
 }
 
 // If this failed, the death of a program would disturb its pump, and with it the connections of others; or its peer would hang.
