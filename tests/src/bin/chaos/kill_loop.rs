@@ -11,7 +11,7 @@ pub(crate) const CLIENT_KILL_EVERY: Duration = Duration::from_millis(250);
 pub(crate) const DAEMON_KILL_EVERY: Duration = Duration::from_secs(5);
 /// Longest absence of a daemon; with two copies every second one is away for longer, so that the replicas take over.
 const AWAY_MS_MAX: u64 = 500;
-const AWAY_UNTIL_TAKEOVER_MS: u64 = 3500;
+const AWAY_UNTIL_TAKEOVER_MS: u64 = 6000;
 /// Time before the first kill; the second half of it gives the rate.
 const QUIET: Duration = Duration::from_secs(4);
 
