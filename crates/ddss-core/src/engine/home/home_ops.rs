@@ -56,13 +56,17 @@ impl Home<'_> {
         if is_ungated && matches!(waiter.op, PendingOp::Get(_)) {
             return self.execute_op(now, id, waiter);
         }
-        if !segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
-            return self.admit_op(now, id, waiter);
+        if segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
+            self.enqueue_op(id, waiter, None)
+        } else if segment.lock_queue.has_row_locks() {
+            self.admit_op(now, id, waiter)
+        } else {
+            self.execute_op(now, id, waiter)
         }
-        self.enqueue_op(id, waiter, None)
     }
 
     /// Executes an operation that the queue of its segment lets pass, or queues it behind the lock of its row.
+    #[inline(never)]
     pub(crate) fn admit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
         let segment = self.segments.get(id)?;
         let is_ignored = !matches!(waiter.op, PendingOp::Lock(_)) && planted!(self.segments, IgnoredRowLock);
