@@ -65,9 +65,8 @@ impl Engine {
     pub fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
         let before = self.replicas.home_of(assignment.segment);
         self.home().assign_role(now, assignment);
-        // A node without a lease may hear decisions that are older than the locks of its clients: it has just started.
-        let is_recent = now.steady_us < self.replicas.lease_until_us();
-        if is_recent && self.replicas.home_of(assignment.segment) != before {
+        // A node that has just started hears decisions that may be older than the locks of its clients.
+        if self.replicas.is_caught_up() && self.replicas.home_of(assignment.segment) != before {
             // All its locks are broken.
             self.remote_locks.remove_segment(assignment.segment);
         }

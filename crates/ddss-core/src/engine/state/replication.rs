@@ -182,6 +182,11 @@ impl Replicas {
         std::mem::take(&mut self.unconfirmed)
     }
 
+    /// Returns true once this node has heard all that was decided before it started: its first lease comes behind that.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.has_lease
+    }
+
     /// Returns the end of the lease.
     pub(crate) fn lease_until_us(&self) -> u64 {
         self.lease_until_us
