@@ -6,6 +6,7 @@
 //! * [`Daemon`] is a real `ddssd` process with its own directory and address. A test can kill, stop and restart it.
 //! * [`Process`] is any other program; dropping it kills the program. [`binary`] and [`example`] build the programs of
 //!   the workspace.
+//! * [`copy_program`] copies a program to where another user can start it.
 //! * [`ScriptedClient`] is a client process that executes one call for each line that its test sends.
 //! * [`NetworkNamespaces`] is a network whose nodes can be partitioned from each other.
 //! * [`VictimNode`] is a node with local attackers of another user, [`VictimMember`] a cluster node with attackers on
@@ -38,6 +39,7 @@ mod commands;
 mod environment;
 mod error;
 mod nodes;
+mod program_copy;
 mod public_api;
 mod random;
 #[cfg(doctest)]
@@ -61,6 +63,7 @@ pub use nodes::scripted_client::ScriptedClient;
 pub use nodes::temp_node::{TempNode, free_tcp_port};
 pub use nodes::victim_member::VictimMember;
 pub use nodes::victim_node::VictimNode;
+pub use program_copy::copy_program;
 pub use public_api::{CrateDocs, Docs, PublicApi, public_api};
 pub use random::{Random, pattern};
 pub use retry::retry;

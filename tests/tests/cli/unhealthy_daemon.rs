@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use ddss::{Client, Spec};
-use ddss_testkit::{CommandOutput, Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, retry, skipped};
+use ddss_testkit::{
+    CommandOutput, Daemon, DaemonOptions, Process, TEST_KEY, TempNode, binary, copy_program, retry, skipped,
+};
 
 /// Time limit of a command. Commands take less than a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -168,7 +170,7 @@ fn other_user_gets_permission_denied() {
     }
     let (daemon, scratch) = (node(), scratch());
     let program = scratch.join("ddss");
-    fs::copy(binary("ddss").unwrap(), &program).unwrap();
+    copy_program(&binary("ddss").unwrap(), &program).unwrap();
     let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
     // The folder is its owner's only.
     for words in ASKING {

@@ -1,7 +1,7 @@
 //! Local reads: gets of this node's own segments, in place.
 
 use ddss::{Client, Failure, LockOptions, Model, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, pattern, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, copy_program, pattern, skipped};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -107,8 +107,7 @@ fn client_cannot_map_unreadable_segments() {
     owner.allocate("open", spec(0o644)).unwrap().put(0, b"open").unwrap();
     // The other user's program, at a path where that user can run it.
     let program = std::env::temp_dir().join(format!("ddss-stranger-{}", std::process::id()));
-    std::fs::copy(env!("CARGO_BIN_EXE_map_probe"), &program).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_map_probe").as_ref(), &program).unwrap();
     let output = Command::new(&program).arg(daemon.socket()).uid(65534).gid(65534).output().unwrap();
     std::fs::remove_file(&program).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use ddss_testkit::{
-    Process, TempNode, binary, preload_library, repo_lints, run_ddss, skipped, static_programs, static_target,
+    Process, TempNode, binary, copy_program, preload_library, repo_lints, run_ddss, skipped, static_programs,
+    static_target,
 };
 
 /// Runs a command to its end; returns its output.
@@ -219,7 +220,7 @@ fn clients_find_the_packaged_daemon_by_default() {
     fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let programs = ["ddss", "ddssd"].map(|name| {
         let path = scratch.path().join(name);
-        fs::copy(binary(name).unwrap(), &path).unwrap();
+        copy_program(&binary(name).unwrap(), &path).unwrap();
         path
     });
     let unit = fs::read_to_string(repo_lints::workspace_root().join("packaging/ddssd.service")).unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ddss_testkit::{DaemonOptions, binary, skipped};
+use ddss_testkit::{DaemonOptions, binary, copy_program, skipped};
 
 /// `CAP_NET_BIND_SERVICE` and `CAP_IPC_LOCK`.
 const KEPT: u64 = 1 << 10 | 1 << 14;
@@ -41,8 +41,7 @@ fn root_daemon_serves_other_users_without_capabilities() {
     let daemon = DaemonOptions::new(1).unwrap().argument("--socket-mode").argument("666").start().unwrap();
     std::fs::set_permissions(daemon.folder(), PermissionsExt::from_mode(0o711)).unwrap();
     let program = std::env::temp_dir().join(format!("ddss-privileges-{}", std::process::id()));
-    std::fs::copy(binary("ddss").unwrap(), &program).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    copy_program(&binary("ddss").unwrap(), &program).unwrap();
     let said: Vec<_> = ["mq", "rmq", "rcq", "auto"]
         .into_iter()
         .flat_map(|strategy| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ddss::{Client, Error, Failure, NodeId, Placement, Spec};
 use ddss_core::status::{Counter, Gauge};
 use ddss_ipc::read_status;
-use ddss_testkit::{Daemon, DaemonOptions, binary, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, binary, copy_program, skipped};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,8 +27,7 @@ struct Tool(PathBuf);
 impl Tool {
     fn new(program: &Path, name: &str) -> Tool {
         let path = std::env::temp_dir().join(format!("ddss-quota-{name}-{}", std::process::id()));
-        std::fs::copy(program, &path).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        copy_program(program, &path).unwrap();
         Tool(path)
     }
 

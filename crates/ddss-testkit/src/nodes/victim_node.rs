@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ddss::{Client, LockGuard, LockOptions, Segment, Spec, Strategy};
 
-use crate::{Daemon, DaemonOptions, Error, TempNode};
+use crate::{Daemon, DaemonOptions, Error, TempNode, copy_program};
 
 /// User id of `nobody`.
 const NOBODY: u32 = 65534;
@@ -61,8 +61,7 @@ impl VictimNode {
         let folder = TempNode::new()?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
         let attacker = folder.join("attacker");
-        fs::copy(program, &attacker)?;
-        fs::set_permissions(&attacker, Permissions::from_mode(0o755))?;
+        copy_program(program, &attacker)?;
         Ok(VictimNode { secret, held, words: words.into(), _clients: [queued, client], attacker, folder, daemon })
     }
 
