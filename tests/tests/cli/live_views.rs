@@ -97,12 +97,14 @@ fn watch_and_lock_on_idle_segment_let_the_daemon_sleep() {
     let held = client.open("held").unwrap();
     let _held = held.lock_with(LockOptions::new().lease(Duration::from_secs(600))).unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let before = [daemon.pid(), watch.pid()].map(sleeps);
+    let (before, began) = ([daemon.pid(), watch.pid()].map(sleeps), Instant::now());
     std::thread::sleep(Duration::from_secs(2));
     let after = [daemon.pid(), watch.pid()].map(sleeps);
-    // It was 1000 a second for the daemon; each looks some 20 to 50 times a second whether all is well.
-    assert!(after[0] - before[0] < 300, "the daemon woke {} times in 2 s", after[0] - before[0]);
-    assert!(after[1] - before[1] < 300, "the watch woke {} times in 2 s", after[1] - before[1]);
+    // It was 1000 a second for the daemon; each looks some 20 to 50 times a second whether all is well. A busy machine wakes this
+    // thread late.
+    let most = 150 * (began.elapsed().as_secs() + 1);
+    assert!(after[0] - before[0] < most, "the daemon woke {} times in {:?}", after[0] - before[0], began.elapsed());
+    assert!(after[1] - before[1] < most, "the watch woke {} times in {:?}", after[1] - before[1], began.elapsed());
     out(&daemon, &["put", "quiet", "x"]);
     watch.wait_until(Duration::from_secs(20), |process| process.stdout().lines().count() == 2).unwrap();
 }

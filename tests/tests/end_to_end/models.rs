@@ -324,7 +324,7 @@ fn retried_calls_share_one_deadline() {
     let shared = Shared::<u64, _>::new_async(task.with_timeout(soon), 0).unwrap();
     assert_eq!(failure(block_on(shared.update(in_between))), Some(Failure::TimedOut));
     // The new version comes late, under a lock for which the get that follows would wait.
-    let (late, time) = (Duration::from_millis(1500), Duration::from_secs(2));
+    let (late, time) = (Duration::from_secs(3), Duration::from_secs(4));
     let (hasty, hasty_task) = (mine.with_timeout(time), task.with_timeout(time));
     let newer = |ask: &(dyn Fn(Version) -> Result<Value, Error> + Sync)| {
         let held = other.lock().unwrap();
@@ -347,7 +347,7 @@ fn retried_calls_share_one_deadline() {
 #[test]
 fn call_keeps_its_deadline_when_daemon_dies() {
     let mut daemon = Daemon::start(1).unwrap();
-    let time = Duration::from_secs(2);
+    let time = Duration::from_secs(6);
     let client = Client::builder().folder(daemon.folder()).timeout(time).connect().unwrap();
     let segment = client.allocate("watched", Spec::new(64)).unwrap();
     std::thread::scope(|scope| {

@@ -469,8 +469,9 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         later.unwrap();
         in_sync(&daemons[down], &format!("later/{role}"));
         for (node, daemon) in daemons.iter().enumerate() {
-            let refusal = patient(daemon).open(&name).err().and_then(|error| error.failure());
-            assert_eq!(refusal, Some(Failure::NotFound), "{role}, node {}", node + 1);
+            let opened = patient(daemon).open(&name).map(|found| found.stat());
+            let is_gone = opened.as_ref().is_err_and(|error| error.failure() == Some(Failure::NotFound));
+            assert!(is_gone, "{role}, node {}: {opened:?}", node + 1);
         }
         let listed = ddss(&daemons[down], &["ls"]);
         assert!(!listed.to_string().contains(&name), "{listed}");

@@ -198,7 +198,7 @@ fn waiting_threads_leave_channels_for_other_calls() {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(100));
-        locked.with_timeout(Duration::from_secs(2)).get(0..8).unwrap();
+        locked.with_timeout(PATIENCE / 2).get(0..8).unwrap();
         // The remaining channels are taken by calls behind another client's lock; they do not block a holder.
         let theirs = client(&daemon);
         let behind = theirs.allocate("behind", Spec::new(8)).unwrap();
@@ -243,7 +243,7 @@ fn channel_slots_are_granted_in_fifo_order() {
 // If this failed, a call could take twice the time that its caller has given it.
 #[test]
 fn tasks_end_close_to_their_deadline() {
-    const TIME: Duration = Duration::from_millis(500);
+    const TIME: Duration = Duration::from_millis(1500);
     let daemon = Daemon::start(1).unwrap();
     let (tasks, segment) = tasks(&client_for(&daemon, TIME), "locked", 64);
     let watched = block_on(tasks.allocate("watched", Spec::new(8))).unwrap();
@@ -265,8 +265,8 @@ fn tasks_end_close_to_their_deadline() {
         let putting = (0..MANY + 6).map(|_| Box::pin(put(segment.clone())) as _);
         let ended = join_all(watching.chain(putting).collect::<Waits<Duration>>());
         let latest = ended.into_iter().max().unwrap();
-        // 20 ms on a machine that has nothing else to do.
-        assert!(latest < TIME / 2, "{latest:?} after the deadline");
+        // 20 ms on a machine that has nothing else to do. A second wait would be as long as the first.
+        assert!(latest < TIME * 3 / 4, "{latest:?} after the deadline");
     }
     held.unlock().unwrap();
 }
@@ -274,7 +274,7 @@ fn tasks_end_close_to_their_deadline() {
 // If this failed, a call could wait for two timeouts of watchers that requeue before it.
 #[test]
 fn restarted_watchers_do_not_overtake_queued_tasks() {
-    const TIME: Duration = Duration::from_millis(500);
+    const TIME: Duration = Duration::from_secs(1);
     let daemon = Daemon::start(1).unwrap();
     let mine = client(&daemon);
     let (tasks, watched) = tasks(&mine, "watched", 64);
@@ -301,7 +301,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
             latest = latest.max(began.elapsed().saturating_sub(TIME));
         }
         over.store(true, Ordering::Release);
-        assert!(latest < TIME / 4, "{latest:?} after the deadline");
+        assert!(latest < TIME * 3 / 4, "{latest:?} after the deadline");
     });
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -93,12 +93,11 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
         }
         // It cannot end while a call waits for the lock.
         daemon.terminate().unwrap();
-        let refused = loop {
-            if let Err(error) = hurried.ping() {
-                break error;
-            }
-        };
-        assert_eq!(refused.failure(), Some(Failure::GoingDown), "{refused}");
+        // On a busy machine a hurried call may end before it is refused.
+        let end = Instant::now() + PATIENCE;
+        while hurried.ping().err().and_then(|error| error.failure()) != Some(Failure::GoingDown) {
+            assert!(Instant::now() < end, "no call is refused");
+        }
         let one = scope.spawn(|| block_on(task.fetch_add(0, 1)));
         let many = scope.spawn(|| block_on(tasks.batch().put(&many, 0, &[2; 8])?.put(&many, 8, &[2; 50])?.run()));
         let batch = scope.spawn(|| client.batch().put(&by_batch, 0, &[3; 8])?.put(&by_batch, 8, &[3; 50])?.run());
