@@ -6,7 +6,8 @@ use std::fmt::Display;
 /// Argument that is out of range: its name, its value, and the valid values.
 ///
 /// ```
-/// let refused = ddss_core::Spec::new(64).history(5000).check().expect_err("more than a segment history_len");
+/// # use ddss_core as ddss;
+/// let refused = ddss::Spec::new(64).history(5000).check().expect_err("more than a segment history_len");
 /// assert_eq!(refused.to_string(), "history is 5000, and may be 0 to 1024");
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -7,7 +7,8 @@ use thiserror::Error;
 /// Reason of a failure, as it travels in completions and messages. The numbers are part of the protocol.
 ///
 /// ```
-/// use ddss_core::Failure;
+/// # use ddss_core as ddss;
+/// use ddss::Failure;
 /// assert_eq!(Failure::Locked.to_string(), "another client holds the lock");
 /// assert_eq!(Failure::from_code(Failure::Locked.code()), Failure::Locked);
 /// ```
@@ -199,7 +200,8 @@ impl Failure {
     /// Returns the limit that the call has met.
     ///
     /// ```
-    /// use ddss_core::{Failure, Limit};
+    /// # use ddss_core as ddss;
+    /// use ddss::{Failure, Limit};
     /// assert_eq!(Failure::SegmentsFull.limit(), Some(Limit::Segments));
     /// assert_eq!(Failure::NotFound.limit(), None);
     /// ```

@@ -7,7 +7,8 @@ use std::fmt;
 /// Id of a node of the cluster. Zero is no node.
 ///
 /// ```
-/// use ddss_core::NodeId;
+/// # use ddss_core as ddss;
+/// use ddss::NodeId;
 /// assert_eq!(NodeId(3).to_string(), "node 3");
 /// assert_eq!(NodeId::default(), NodeId::NONE);
 /// ```
@@ -37,7 +38,8 @@ impl fmt::Display for NodeId {
 /// ```
 ///
 /// ```
-/// use ddss_core::{NodeId, SegmentId};
+/// # use ddss_core as ddss;
+/// use ddss::{NodeId, SegmentId};
 /// let id = SegmentId::new(NodeId(2), 7, 1);
 /// assert_eq!((id.home(), id.to_string().as_str()), (NodeId(2), "segment 2.7#1"));
 /// assert_eq!(SegmentId::from_bits(id.to_bits()), id);
@@ -165,7 +167,8 @@ pub struct RequestId(pub u64);
 /// Version of a segment: 0 when it is new, +1 for each committed put.
 ///
 /// ```
-/// use ddss_core::Version;
+/// # use ddss_core as ddss;
+/// use ddss::Version;
 /// assert!(Version(4) > Version(3));
 /// assert_eq!(Version(4).to_string(), "v4");
 /// ```
@@ -184,7 +187,8 @@ impl fmt::Display for Version {
 /// holds across nodes, as long as no two clocks of the cluster are 10 s apart.
 ///
 /// ```
-/// use ddss_core::Timestamp;
+/// # use ddss_core as ddss;
+/// use ddss::Timestamp;
 /// let at = Timestamp(1_700_000_000_000_000 << Timestamp::COUNTER_BITS | 3);
 /// assert_eq!(at.micros(), 1_700_000_000_000_000);
 /// ```

@@ -12,7 +12,8 @@ macro_rules! limits {
         /// Limit that a call has met: what it counts, where it is set, and its value if that is fixed.
         ///
         /// ```
-        /// use ddss_core::{Failure, Limit};
+        /// # use ddss_core as ddss;
+        /// use ddss::{Failure, Limit};
         /// assert_eq!(Failure::Busy(Limit::Waiters).limit(), Some(Limit::Waiters));
         /// assert_eq!((Limit::Waiters.place(), Limit::Waiters.value()), ("WAITERS_PER_SEGMENT_MAX", Some(65536)));
         /// assert_eq!(Limit::Waits.to_string(), "waits of one client (ddssd --waits-per-client)");

@@ -14,12 +14,13 @@ use std::str::FromStr;
 /// | `Auto` | ring | ring | spin a bounded time, then park |
 ///
 /// ```
-/// use ddss_ipc::Strategy;
+/// # use ddss_ipc as ddss;
+/// use ddss::Strategy;
 ///
 /// assert_eq!("rcq".parse::<Strategy>()?, Strategy::Rcq);
 /// assert_eq!(Strategy::default().to_string(), "auto");
 /// assert!("fast".parse::<Strategy>().is_err());
-/// # Ok::<(), ddss_ipc::UnknownStrategy>(())
+/// # Ok::<(), ddss::UnknownStrategy>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Strategy {
@@ -103,7 +104,8 @@ impl FromStr for Strategy {
 /// A name that is not one of the four strategies.
 ///
 /// ```
-/// use ddss_ipc::{Strategy, UnknownStrategy};
+/// # use ddss_ipc as ddss;
+/// use ddss::{Strategy, UnknownStrategy};
 ///
 /// let unknown: UnknownStrategy = "fast".parse::<Strategy>().expect_err("there is none of that name");
 /// assert_eq!(unknown.to_string(), "unknown strategy \"fast\": use mq, rmq, rcq or auto");

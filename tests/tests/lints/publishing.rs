@@ -155,6 +155,64 @@ fn published_packages_include_no_file_from_outside() {
     assert_eq!(includes_outside("crates/a/", &plant("../../../README.md")).len(), 1);
 }
 
+/// Returns each example on a page of the client's documentation that names a package which its users do not have. Items that the
+/// client takes over bring their pages with them.
+fn foreign_examples(source: &Source, package: &str, taken_over: &BTreeSet<&str>) -> Vec<String> {
+    let (mut complaints, mut examples) = (Vec::new(), Vec::new());
+    for line in source.text.lines().map(str::trim) {
+        let Some(doc) = line.strip_prefix("///") else {
+            let item = line.strip_prefix("pub ").and_then(|item| item.split([' ', '(', '<', ';']).nth(1));
+            let is_seen = item.is_some_and(|name| taken_over.contains(name));
+            if is_seen || !line.starts_with("#[") {
+                let found = examples.drain(..).filter(|example: &&str| is_seen || names_only(example, taken_over));
+                complaints.extend(found.map(|example| format!("{}: {example}", source.path)));
+            }
+            continue;
+        };
+        if doc.contains(&format!("{package}::")) && !doc.trim().starts_with("# ") && !doc.contains("](") {
+            examples.push(doc.trim());
+        }
+    }
+    complaints
+}
+
+/// Returns true if an import names nothing but items that the client takes over: it is the example of one of their methods.
+fn names_only(example: &str, taken_over: &BTreeSet<&str>) -> bool {
+    let items = example.rsplit("::").next().unwrap();
+    example.starts_with("use ")
+        && items.split(['{', '}', ',', ';', ' ']).all(|name| name.is_empty() || taken_over.contains(name))
+}
+
+// If this failed, a user who copies an example from the client's documentation would get an error: the program has no such package.
+#[test]
+fn examples_on_pages_of_the_client_name_the_client() {
+    let sources = repo_lints::sources(&repo_lints::workspace_root()).unwrap();
+    let client = sources.iter().find(|source| source.path == "crates/ddss/src/lib.rs").unwrap();
+    let (mut complaints, mut read) = (Vec::new(), 0);
+    for (package, folder) in [("ddss_core", "crates/ddss-core/src/"), ("ddss_ipc", "crates/ddss-ipc/src/")] {
+        let (_, list) = client.text.split_once(&format!("pub use {package}::{{")).unwrap();
+        let (list, _) = list.split_once("};").unwrap();
+        let taken_over: BTreeSet<&str> = list.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+        read += taken_over.len();
+        let of_package = sources.iter().filter(|source| source.path.starts_with(folder));
+        complaints.extend(of_package.flat_map(|source| foreign_examples(source, package, &taken_over)));
+    }
+    assert!(read > 20, "only {read} items were read");
+    assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
+
+    let taken_over = BTreeSet::from(["Spec", "Model"]);
+    for (planted, count) in [
+        ("/// use ddss_core::{Model, Spec};\n#[derive(Debug)]\npub struct Spec {", 1),
+        ("    /// let spec = ddss_core::Spec::new(8);\npub struct Spec {", 1),
+        ("    /// use ddss_core::Spec;\n    pub const fn table() {}", 1),
+        ("/// # use ddss_core as ddss;\n/// use ddss::Spec;\npub struct Spec {", 0),
+        ("/// use ddss_core::{Request, Spec};\npub struct Request {", 0),
+    ] {
+        let source = Source { path: "a.rs".to_owned(), text: planted.to_owned() };
+        assert_eq!(foreign_examples(&source, "ddss_core", &taken_over).len(), count, "{planted}");
+    }
+}
+
 // If this failed, a service that uses the client would compile more and more crates without a decision.
 #[test]
 fn client_library_has_only_explained_dependencies() {

@@ -5,7 +5,8 @@ use crate::failure::Failure;
 /// Coherence model of a segment: how its readers and writers see each other.
 ///
 /// ```
-/// use ddss_core::{Model, Spec};
+/// # use ddss_core as ddss;
+/// use ddss::{Model, Spec};
 /// // A hundred milliseconds late will do, and no get has to ask the home more often than that.
 /// let spec = Spec { model: Model::Temporal(100_000), ..Spec::new(64) };
 /// assert_eq!((spec.model, Model::default()), (Model::Temporal(100_000), Model::Strict));

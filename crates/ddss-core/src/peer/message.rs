@@ -28,14 +28,14 @@ pub struct RemoteWindow {
 /// Public metadata of a segment: all that a remote get or put needs.
 ///
 /// ```
-/// use ddss_core::{SegmentInfo, Principal, Model, NodeId, Permissions, SegmentId, Storage, Access};
+/// # use ddss_core as ddss;
+/// use ddss::{Model, NodeId, Permissions, Principal, SegmentId, SegmentInfo, Storage};
 /// let owner = Principal { uid: 1000, gid: 50 };
 /// let permissions = Permissions { owner, mode: 0o600 };
 /// let segment = SegmentId::new(NodeId(2), 0, 1);
 /// let (model, storage) = (Model::Strict, Storage::Memory);
 /// let info = SegmentInfo { segment, bytes: 4096, model, permissions, history_len: 0, copies: 1, storage, row_bytes: 0 };
 /// assert_eq!(info.segment.home(), NodeId(2));
-/// assert!(info.permissions.allow(Principal { uid: 7, gid: 7 }, Access::Read).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

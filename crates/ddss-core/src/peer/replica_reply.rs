@@ -45,7 +45,8 @@ impl OfferReply {
 /// Reason why a node cannot be the replica of a segment now.
 ///
 /// ```
-/// assert_eq!(ddss_core::Refusal::NoRoom.as_str(), "no room");
+/// # use ddss_core as ddss;
+/// assert_eq!(ddss::Refusal::NoRoom.as_str(), "no room");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -13,7 +13,8 @@ use std::fmt;
 /// State of a segment's replica.
 ///
 /// ```
-/// use ddss_core::{Listing, ReplicationInfo};
+/// # use ddss_core as ddss;
+/// use ddss::{Listing, ReplicationInfo};
 /// /// Whether it would still be there without its home.
 /// fn is_safe(listing: &Listing) -> bool {
 ///     listing.replication == ReplicationInfo::InSync
@@ -64,7 +65,8 @@ impl ReplicationInfo {
 /// Reason why a replicated segment is degraded.
 ///
 /// ```
-/// use ddss_core::{DegradedReason, Refusal};
+/// # use ddss_core as ddss;
+/// use ddss::{DegradedReason, Refusal};
 /// assert_eq!(DegradedReason::Refused(Refusal::NoRoom).to_string(), "refuses: no room");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,7 +118,8 @@ impl fmt::Display for DegradedReason {
 /// Description of a segment by its home at one moment.
 ///
 /// ```
-/// use ddss_core::Listing;
+/// # use ddss_core as ddss;
+/// use ddss::Listing;
 /// fn line(listing: &Listing) -> String {
 ///     let Listing { name, info, version, .. } = listing;
 ///     format!("{name}: {} bytes at {version} on {}", info.bytes, info.segment.home())
@@ -156,7 +159,8 @@ pub struct Listing {
 /// Holder of a lock: the exclusive one, else the shared one whose lease ends last.
 ///
 /// ```
-/// use ddss_core::{LockHolder, NodeId};
+/// # use ddss_core as ddss;
+/// use ddss::{LockHolder, NodeId};
 /// let holder = LockHolder { node: NodeId(2), client: None, lease_left_us: 1_500_000 };
 /// assert_eq!(format!("{} for {} ms", holder.node, holder.lease_left_us / 1000), "node 2 for 1500 ms");
 /// ```

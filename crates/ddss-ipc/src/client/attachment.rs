@@ -66,11 +66,12 @@ impl Default for AttachOptions {
 /// Reasons for which an attach fails.
 ///
 /// ```
-/// use ddss_ipc::{AttachError, AttachOptions, Attachment};
-/// use std::path::Path;
+/// # use ddss_ipc as ddss;
+/// use ddss::AttachError;
 ///
-/// let result = Attachment::connect(Path::new("/nowhere/ddssd.sock"), &AttachOptions::default());
-/// let error = result.expect_err("no daemon listens there");
+/// # let nowhere = std::path::Path::new("/nowhere/ddssd.sock");
+/// # let error = ddss::Attachment::connect(nowhere, &ddss::AttachOptions::default()).expect_err("no daemon listens there");
+/// // The error of `Client::connect`, without a daemon:
 /// assert!(matches!(error, AttachError::NoDaemon { .. }));
 /// assert_eq!(error.to_string(), "no daemon listens at /nowhere/ddssd.sock");
 /// ```

@@ -26,9 +26,11 @@ use super::sigbus::{MappedFile, exit_on_lost_file};
 /// Reasons for which memory cannot be shared or accessed.
 ///
 /// ```
-/// use ddss_ipc::{MemoryError, SharedMemory};
+/// # use ddss_ipc as ddss;
+/// use ddss::MemoryError;
 ///
-/// assert!(matches!(SharedMemory::create("nothing", 0), Err(MemoryError::Empty)));
+/// # let error = ddss::SharedMemory::create("nothing", 0).expect_err("memory has bytes");
+/// assert!(matches!(error, MemoryError::Empty));
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
