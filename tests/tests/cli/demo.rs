@@ -1,7 +1,7 @@
 //! The command `demo`: its output, and the files that it leaves.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss_testkit::{binary, preload_library};
+use ddss_testkit::{binary, copy_program, preload_library};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -42,6 +42,7 @@ fn demo_of_streams_compares_tcp_with_shared_memory() {
     assert!(run.status.success(), "{out}\n{err}");
     assert_eq!(out.matches("requests a second").count(), 2, "{out}");
     assert_eq!(out.matches("server's CPU").count(), 2, "{out}");
+    assert!(out.contains("Other programs used ") && out.contains(" cores: "), "the condition is missing: {out}");
 }
 
 // If this failed, a machine without the programs would get a riddle instead of their names.
@@ -96,7 +97,7 @@ fn nodes_of_killed_program_end() {
 fn missing_daemon_program_is_named_with_next_step() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("ddss");
-    std::fs::copy(binary("ddss").unwrap(), &alone).unwrap();
+    copy_program(&binary("ddss").unwrap(), &alone).unwrap();
     let run = Command::new(&alone).arg("demo").env("PATH", folder.path()).output().unwrap();
     let error = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{error}");

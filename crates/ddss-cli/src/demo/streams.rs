@@ -19,6 +19,10 @@ const RUN_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Connections of each row, and its requests for each millisecond of the measuring time.
 const LOADS: [(u64, u64); 2] = [(50, 300), (1, 60)];
+/// Time before and after the programs in which the load of the machine is read.
+const LOAD_TIME: Duration = Duration::from_millis(300);
+/// Part of a core that the system itself may use on a quiet machine.
+const QUIET_CORES: f64 = 0.3;
 
 /// Echo server in Python: a thread for each connection.
 const PYTHON_SERVER: &str = "
@@ -111,6 +115,46 @@ struct Measured {
     shared: usize,
 }
 
+/// Load of the machine by other programs, in cores.
+struct Load {
+    cores: usize,
+    busy: f64,
+}
+
+impl Load {
+    /// Reads the load for a while.
+    fn read() -> Self {
+        let before = processor_ticks();
+        std::thread::sleep(LOAD_TIME);
+        let [busy, all] = processor_ticks().zip(before).map_or([0, 1], |(after, before)| {
+            [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1]).max(1)]
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { cores, busy: cores as f64 * busy as f64 / all as f64 }
+    }
+
+    /// Returns the condition under which the ratios hold.
+    fn text(&self) -> String {
+        let Self { cores, busy } = self;
+        let has_room = busy + 2.0 <= *cores as f64 + QUIET_CORES;
+        let condition = if has_room {
+            "each of the two programs had a core of its own. On a busy machine the ratios are lower"
+        } else {
+            "the two programs shared what was left. With a core for each the ratios are higher"
+        };
+        format!("Other programs used {busy:.1} of {cores} cores: {condition}.")
+    }
+}
+
+/// Returns the busy ticks and all ticks of the machine's processors.
+fn processor_ticks() -> Option<[u64; 2]> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // User, nice, system, idle, waiting for disks, interrupts, soft interrupts, stolen.
+    let ticks: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
+    let all: u64 = ticks.iter().sum();
+    Some([all - ticks.get(3)? - ticks.get(4)?, all])
+}
+
 pub(super) fn run(measure_ms: u64, json: bool) -> Result<(), CommandError> {
     let programs = Programs::find()?;
     let preload = library(std::env::var_os(LIBRARY_VARIABLE).map(PathBuf::from).as_deref())?;
@@ -118,11 +162,13 @@ pub(super) fn run(measure_ms: u64, json: bool) -> Result<(), CommandError> {
         println!("{}, both unmodified.\n", programs.names());
         println!("  before: they talk over TCP");
     }
+    let load = Load::read();
     let before = measure(&programs, None, measure_ms)?;
     if !json {
         println!("  after:  `ddss run -- PROGRAM` starts each of them\n");
     }
     let after = measure(&programs, Some(&preload), measure_ms)?;
+    let load = Load { busy: load.busy.max(Load::read().busy), ..load };
     if json {
         let rows = |rows: &[Measured]| -> Value {
             let row = |row: &Measured| {
@@ -131,14 +177,19 @@ pub(super) fn run(measure_ms: u64, json: bool) -> Result<(), CommandError> {
             };
             rows.iter().map(row).collect()
         };
-        println!("{}", json!({ "programs": programs.names(), "before": rows(&before), "after": rows(&after) }));
+        let (before, after) = (rows(&before), rows(&after));
+        let (names, cores, busy) = (programs.names(), load.cores, load.busy);
+        println!(
+            "{}",
+            json!({ "programs": names, "cores": cores, "busy_cores": busy, "before": before, "after": after })
+        );
         return Ok(());
     }
-    show(&before, &after);
+    show(&before, &after, &load);
     Ok(())
 }
 
-fn show(before: &[Measured], after: &[Measured]) {
+fn show(before: &[Measured], after: &[Measured], load: &Load) {
     let mut table = Table::new(&["CONNECTIONS", "", "TCP", "SHARED MEMORY", "RATIO"]);
     table.align_right(&[0, 2, 3, 4]);
     for (before, after) in before.iter().zip(after) {
@@ -154,7 +205,7 @@ fn show(before: &[Measured], after: &[Measured]) {
     table.print_or("nothing was measured");
     let shared: usize = after.iter().map(|row| row.shared).sum();
     println!("\n{shared} ends of connections had left TCP when `ddss streams` looked.");
-    println!("Both programs ran on this machine with its cores shared: see the book, \"Streams\".");
+    println!("{}\nThe book has figures of a quiet machine, and what stays on TCP: \"Streams\".", load.text());
 }
 
 /// Runs the two programs with each load.
