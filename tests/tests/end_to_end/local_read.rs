@@ -8,27 +8,31 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Time of a call that has to wait in vain.
+const SOON: Duration = Duration::from_millis(50);
+
 fn client(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().expect("the daemon serves")
+    client_with(daemon, true)
 }
 
-fn hasty(daemon: &Daemon, near: bool) -> Client {
-    let soon = Duration::from_millis(50);
-    Client::builder().folder(daemon.folder()).timeout(soon).local_reads(near).connect().expect("the daemon serves")
+fn client_with(daemon: &Daemon, local_reads: bool) -> Client {
+    let builder = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).local_reads(local_reads);
+    builder.connect().expect("the daemon serves")
 }
 
 // If this failed, gets on a node would stop with its daemon, or cost a round trip to it.
 #[test]
 fn local_read_works_while_daemon_is_stopped() {
     let mut daemon = Daemon::start(1).unwrap();
-    let (writer, reader, far) = (client(&daemon), hasty(&daemon, true), hasty(&daemon, false));
+    let (writer, reader, far) = (client(&daemon), client(&daemon), client_with(&daemon, false));
     let made = writer.allocate("here", Spec::new(100_000)).unwrap();
     let stamp = made.put(0, &pattern(1, 100_000)).unwrap();
     let (near, far) = (reader.open("here").unwrap(), far.open("here").unwrap());
     daemon.pause().unwrap();
     let value = near.get(..).unwrap();
     assert_eq!((&value[..], value.stamp()), (&pattern(1, 100_000)[..], stamp));
-    assert_eq!(far.get(0..8).unwrap_err().failure(), Some(Failure::TimedOut), "that one asks the daemon");
+    let asked = far.with_timeout(SOON).get(0..8);
+    assert_eq!(asked.unwrap_err().failure(), Some(Failure::TimedOut), "that one asks the daemon");
     daemon.resume().unwrap();
     daemon.kill().unwrap();
     assert_eq!(&near.get(7..9).unwrap()[..], &pattern(1, 100_000)[7..9]);
@@ -82,10 +86,10 @@ fn local_reads_are_whole_and_monotonic() {
 fn strict_local_read_waits_for_exclusive_lock_holder() {
     let daemon = Daemon::start(1).unwrap();
     let made = client(&daemon).allocate("s", Spec::new(8)).unwrap();
-    let other = hasty(&daemon, true).open("s").unwrap();
+    let other = client(&daemon).open("s").unwrap();
     let held = made.lock().unwrap();
     held.put(0, &7u64.to_le_bytes()).unwrap();
-    assert_eq!(other.get(..).unwrap_err().failure(), Some(Failure::TimedOut));
+    assert_eq!(other.with_timeout(SOON).get(..).unwrap_err().failure(), Some(Failure::TimedOut));
     held.unlock().unwrap();
     assert_eq!(other.get(..).unwrap()[0], 7);
     let shared = made.lock_with(LockOptions::default().shared()).unwrap();

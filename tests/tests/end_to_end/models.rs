@@ -17,10 +17,6 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
 }
 
-fn hasty(daemon: &Daemon) -> Client {
-    Client::builder().folder(daemon.folder()).timeout(Duration::from_millis(300)).connect().unwrap()
-}
-
 /// Opens a segment of another node, as soon as the nodes are connected.
 fn open(client: &Client, name: &str) -> Segment {
     let end = Instant::now() + PATIENCE;
@@ -84,7 +80,7 @@ fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
     let [a, b] = Daemon::pair().unwrap();
     let made = client(&a).allocate("prices", Spec { model: Model::Temporal(60_000_000), ..Spec::new(1000) }).unwrap();
     made.put(0, &[1; 1000]).unwrap();
-    let (reader, second) = (open(&client(&b), "prices"), open(&hasty(&b), "prices"));
+    let (reader, second) = (open(&client(&b), "prices"), open(&client(&b), "prices"));
     assert_eq!(&reader.get(..).unwrap()[..], &[1; 1000]);
     made.put(0, &[2; 1000]).unwrap();
     assert_eq!(&second.get(..).unwrap()[..], &[1; 1000], "the copy is young");
@@ -93,7 +89,8 @@ fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
     assert_eq!(&second.get(..).unwrap()[..], &[3; 1000], "a put of its own node ends it");
     a.pause().unwrap();
     assert_eq!(&second.get(10..20).unwrap()[..], &[3; 10], "its home need not answer");
-    assert!(second.with_model(Model::Temporal(1)).get(..).is_err(), "a younger one has to come from there");
+    let younger = second.with_model(Model::Temporal(1)).with_timeout(Duration::from_millis(300));
+    assert!(younger.get(..).is_err(), "a younger one has to come from there");
     a.resume().unwrap();
 }
 
@@ -217,16 +214,16 @@ fn strict_put_waits_for_lock_holder_and_plain_put_does_not() {
     let held = [&loose, &strict].map(|segment| segment.lock().unwrap());
     let (mut unsure_of_loose, mut unsure_of_strict) = (0, 0);
     // Another client of the same node, and one of another node.
-    for other in [hasty(&a), on_b] {
-        let (loose, strict) = (open(&other, "loose").with_timeout(soon), open(&other, "strict").with_timeout(soon));
-        let task = block_on(other.to_async().unwrap().open("loose")).unwrap().with_timeout(soon);
+    for other in [client(&a), on_b] {
+        let (loose, strict) = (open(&other, "loose"), open(&other, "strict").with_timeout(soon));
+        let task = block_on(other.to_async().unwrap().open("loose")).unwrap();
         let before = loose.get(..).unwrap().version().0;
         for model in [Model::Strict, Model::Write] {
-            let asking = loose.with_model(model);
+            let asking = loose.with_model(model).with_timeout(soon);
             unsure_of_loose += late(asking.put(0, &[1; 8]));
             unsure_of_loose += late(asking.put(0, &[1; 60]));
             unsure_of_loose += late(asking.put_many(&[(0, &[1; 8])]));
-            unsure_of_loose += late(block_on(task.with_model(model).put(0, &[1; 8])));
+            unsure_of_loose += late(block_on(task.with_model(model).with_timeout(soon).put(0, &[1; 8])));
         }
         assert_eq!(loose.put(0, &[2; 8]).unwrap().version.0, before + 1, "a plain one");
         assert_eq!(loose.with_model(Model::Read).put(0, &[2; 60]).unwrap().version.0, before + 2);

@@ -378,8 +378,10 @@ fn watch_backs_off_while_home_is_down_and_resumes() {
     let tasks = client(&b).to_async().unwrap();
     let far_of_tasks = block_on(tasks.open("far")).unwrap().with_timeout(Duration::from_millis(500));
     let (mut versions, mut of_tasks) = (far.watch(), far_of_tasks.watch());
-    let first = versions.next().unwrap().unwrap().version;
-    assert_eq!(block_on(of_tasks.next()).unwrap().version, first);
+    // On a busy machine a call may end at its short deadline.
+    let first = versions.by_ref().find_map(Result::ok).unwrap().version;
+    let first_of_tasks = std::iter::repeat_with(|| block_on(of_tasks.next())).find_map(Result::ok).unwrap().version;
+    assert_eq!(first_of_tasks, first);
     a.kill().unwrap();
     let second = Duration::from_secs(1);
     let errors = errors_of(|| versions.next().unwrap().is_ok(), second);

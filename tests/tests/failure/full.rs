@@ -136,7 +136,7 @@ fn full_raft_log_stops_only_new_names() {
     kept.put(0, &pattern(1, 64)).unwrap();
     place.0.fill(&place.state(), None);
     // Eventually a record does not fit; acknowledged names stay.
-    let hasty = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(2)).connect().unwrap();
+    let hasty = Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(10)).connect().unwrap();
     let mut names = Vec::new();
     let refused = loop {
         let name = format!("name/{}", names.len());

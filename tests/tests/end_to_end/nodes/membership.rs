@@ -17,13 +17,18 @@ const REMOVED: Option<i32> = Some(8);
 
 /// Runs `ddss` with `--json`. An error has the exit code and the message.
 fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, (i32, String)> {
-    let mut command = Command::new(binary("ddss").unwrap());
-    let output = command.args(words).arg("--json").arg("--dir").arg(daemon.folder()).output().unwrap();
-    match output.status.code() {
-        Some(0) => Ok(serde_json::from_slice(&output.stdout).unwrap()),
-        code => {
-            let said = [output.stdout, output.stderr].concat();
-            Err((code.unwrap_or(-1), String::from_utf8_lossy(&said).into_owned()))
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut command = Command::new(binary("ddss").unwrap());
+        let output = command.args(words).arg("--json").arg("--dir").arg(daemon.folder()).output().unwrap();
+        let code = output.status.code();
+        if code == Some(0) {
+            return Ok(serde_json::from_slice(&output.stdout).unwrap());
+        }
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        // On a busy machine, or while its term begins.
+        if !said.contains("leader does not answer: timed out") || Instant::now() > end {
+            return Err((code.unwrap_or(-1), said));
         }
     }
 }
