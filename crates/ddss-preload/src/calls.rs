@@ -26,10 +26,19 @@ pub(crate) fn read(
         return kernel_only(endpoint, socket, flags, native);
     }
     let kind = if flags & libc::MSG_PEEK != 0 { Native::Look } else { Native::Read };
-    match through_kernel(endpoint, socket, kind, &mut native) {
-        Some(result) => result,
-        None => result(endpoint.read(Descriptor(socket), to, flags)),
+    if let Some(result) = through_kernel(endpoint, socket, kind, &mut native) {
+        return result;
     }
+    let read = endpoint.read(Descriptor(socket), to, flags);
+    if is_suspect(read) && descriptor_table::forget_replaced(socket) {
+        return native();
+    }
+    result(read)
+}
+
+/// Returns true for a result that a file in the place of a closed stream may be the reason of: an end, or an error.
+fn is_suspect(result: Result<usize, Errno>) -> bool {
+    !matches!(result, Ok(1..) | Err(Errno::AGAIN | Errno::INTR))
 }
 
 /// Writes: `native` is the same call of the kernel.
@@ -47,6 +56,9 @@ pub(crate) fn write(
         return result;
     }
     let written = endpoint.write(Descriptor(socket), from, flags);
+    if is_suspect(written) && descriptor_table::forget_replaced(socket) {
+        return native();
+    }
     if written == Err(Errno::PIPE) && flags & libc::MSG_NOSIGNAL == 0 {
         crate::sys::raise_broken_pipe();
     }
@@ -109,13 +121,15 @@ pub(crate) fn before_connect(socket: RawFd, destination: SocketAddr) -> Preparat
     let descriptor = Descriptor(socket);
     match rules::choice(End::Connect, destination) {
         Choice::Wire if is_tcp(descriptor) => return Preparation::Wire,
-        Choice::SameNode if !io_uring::is_used() => {}
+        Choice::SameNode if is_tcp(descriptor) && is_own_address(destination.ip()) && may_be_shared(socket) => {}
         _ => return Preparation::None,
     }
-    if is_tcp(descriptor) && is_own_address(destination.ip()) && prepare_same_node(socket, destination) {
-        return Preparation::SameNode;
-    }
-    Preparation::None
+    if prepare_same_node(socket, destination) { Preparation::SameNode } else { Preparation::None }
+}
+
+/// Returns false for a descriptor that libc may replace by itself, as `daemon` does, and in programs with rings of io_uring.
+fn may_be_shared(socket: RawFd) -> bool {
+    socket > libc::STDERR_FILENO && !io_uring::may_be_used()
 }
 
 /// Preparation of a connection.
@@ -142,8 +156,8 @@ pub(crate) fn after_accept(socket: RawFd) {
     let own = rustix::net::getsockname(descriptor).ok().and_then(|own| SocketAddr::try_from(own).ok());
     match own.map(|own| rules::choice(End::Listen, own)) {
         Some(Choice::Wire) if is_tcp(descriptor) => wire::carry(socket, End::Listen),
-        Some(Choice::SameNode) if !io_uring::is_used() => {
-            if let Some(endpoint) = Endpoint::accepted(descriptor) {
+        Some(Choice::SameNode) => {
+            if let Some(endpoint) = Endpoint::accepted(descriptor).filter(|_| may_be_shared(socket)) {
                 descriptor_table::insert_stream(socket, endpoint);
             }
         }
@@ -153,7 +167,7 @@ pub(crate) fn after_accept(socket: RawFd) {
 
 /// Closes a descriptor: the library forgets it before its number can be used again.
 pub(crate) fn before_close(socket: RawFd) {
-    if !descriptor_table::is_known(socket) {
+    if !descriptor_table::is_known(socket) || !crate::sys::is_own_process() {
         return;
     }
     if let Some(endpoint) = descriptor_table::stream(socket) {

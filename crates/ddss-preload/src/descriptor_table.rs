@@ -1,7 +1,7 @@
 //! The meaning of each descriptor of the program.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use ddss_stream::{Descriptor, Endpoint};
 use rustix::io::FdFlags;
@@ -21,6 +21,36 @@ static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 static TABLE: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
+/// Inode of each stream's socket. It tells a stream from a file that got its number when a close went past this library.
+static INODES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
+
+/// True if loaded code closes by its own instructions: each use of a number then compares the inode, for one system call.
+static COMPARES_INODES: AtomicBool = AtomicBool::new(false);
+
+/// Compares the inode with each use from now on.
+pub(crate) fn compare_inodes() {
+    COMPARES_INODES.store(true, Ordering::Relaxed);
+}
+
+/// Returns the inode behind a descriptor, if it is a socket's.
+fn socket_inode(descriptor: RawFd) -> Option<u64> {
+    let found = rustix::fs::fstat(Descriptor(descriptor)).ok()?;
+    (found.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(found.st_ino)
+}
+
+/// Forgets a stream whose number now belongs to another file. False: it is still that of the stream, or the program closed it.
+#[cold]
+pub(crate) fn forget_replaced(descriptor: RawFd) -> bool {
+    let Some(entry) = entry(descriptor) else { return false };
+    let code = entry.load(Ordering::Acquire);
+    let inode = INODES[descriptor as usize].load(Ordering::Acquire);
+    let is_replaced = code & KIND == STREAM && socket_inode(descriptor) != Some(inode);
+    if is_replaced && entry.compare_exchange(code, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        release(code);
+    }
+    is_replaced
+}
+
 #[inline]
 fn entry(descriptor: RawFd) -> Option<&'static AtomicU32> {
     TABLE.get(descriptor as usize)
@@ -36,6 +66,9 @@ pub(crate) fn may_leave_tcp(descriptor: RawFd) -> bool {
 #[inline]
 pub(crate) fn stream(descriptor: RawFd) -> Option<Endpoint> {
     let entry = entry(descriptor)?;
+    if COMPARES_INODES.load(Ordering::Relaxed) {
+        forget_replaced(descriptor);
+    }
     loop {
         let code = entry.load(Ordering::Acquire);
         if code & KIND != STREAM {
@@ -74,7 +107,8 @@ pub(crate) fn epoll(descriptor: RawFd) -> Option<usize> {
 
 /// Stores a new stream. A descriptor that is too high stays on TCP.
 pub(crate) fn insert_stream(descriptor: RawFd, endpoint: Endpoint) -> bool {
-    let Some(entry) = entry(descriptor) else { return false };
+    let (Some(entry), Some(inode)) = (entry(descriptor), socket_inode(descriptor)) else { return false };
+    INODES[descriptor as usize].store(inode, Ordering::Release);
     HIGHEST.fetch_max(descriptor, Ordering::Relaxed);
     release(entry.swap(STREAM | endpoint.into_table(), Ordering::AcqRel));
     true
@@ -112,6 +146,8 @@ pub(crate) fn duplicate(original: RawFd, copy: RawFd) {
     let code = from.load(Ordering::Acquire);
     if code & KIND != 0 {
         HIGHEST.fetch_max(copy, Ordering::Relaxed);
+        let inode = INODES[original as usize].load(Ordering::Acquire);
+        INODES[copy as usize].store(inode, Ordering::Release);
     }
     let is_live = match code & KIND {
         STREAM | PLAIN => Endpoint::acquire(code & !KIND).map(Endpoint::into_table).is_some(),

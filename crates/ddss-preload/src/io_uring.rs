@@ -8,8 +8,16 @@ use crate::descriptor_table;
 
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// Returns true if the program has a ring of io_uring.
-pub(crate) fn is_used() -> bool {
+/// Returns true if the program has a ring of io_uring, or code of its own that makes one.
+pub(crate) fn may_be_used() -> bool {
+    let raw = crate::sys::look_for_raw_calls();
+    if raw.closes {
+        descriptor_table::compare_inodes();
+    }
+    if raw.makes_rings {
+        IS_USED.store(true, Ordering::Relaxed);
+        descriptor_table::streams().for_each(|(_, endpoint)| _ = endpoint.stay_on_tcp(Reason::IoUring));
+    }
     IS_USED.load(Ordering::Relaxed)
 }
 

@@ -17,6 +17,7 @@ use ddss_testkit::{binary, preload_library, skipped};
 mod bypass;
 mod calls;
 mod campaign;
+mod numbers;
 mod pump;
 mod pump_kills;
 mod wire;

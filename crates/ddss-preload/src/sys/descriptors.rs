@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use ddss_stream::{Descriptor, is_hidden};
 
-use super::{errno, real};
+use super::{errno, is_own_process, real};
 use crate::{calls, descriptor_table};
 
 /// Refuses a descriptor that the library hides: the program cannot know it.
@@ -58,7 +58,8 @@ unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 fn copied(original: c_int, copy: c_int, close_on_exec: bool) -> c_int {
-    if copy >= 0 && copy != original {
+    let is_known = descriptor_table::is_known(original) || descriptor_table::is_known(copy);
+    if copy >= 0 && copy != original && is_known && is_own_process() {
         descriptor_table::duplicate(original, copy);
         if let Some(endpoint) = descriptor_table::stream(copy).filter(|_| !close_on_exec) {
             endpoint.set_close_on_exec(false);
@@ -69,7 +70,7 @@ fn copied(original: c_int, copy: c_int, close_on_exec: bool) -> c_int {
 
 /// Replaces libc's `dup`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub(super) unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: the program's argument, unchanged.
     copied(fd, unsafe { real::dup(fd) }, false)
 }
@@ -88,7 +89,7 @@ fn before_copy(fd: c_int, copy: c_int) {
 
 /// Replaces libc's `dup2`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
+pub(super) unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
     if is_hidden(fd) || is_hidden(copy) {
         return refuse();
     }
@@ -101,7 +102,7 @@ unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
 
 /// Replaces libc's `dup3`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
     if is_hidden(fd) || is_hidden(copy) {
         return refuse();
     }
@@ -114,7 +115,7 @@ unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
 
 /// Replaces libc's `fcntl`. On 64-bit Linux a variable argument is passed as a fixed one.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub(super) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::fcntl(fd, command, argument) };
     match command {
@@ -129,16 +130,9 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
     }
 }
 
-/// Replaces the other name of `fcntl`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: as the program called it.
-    unsafe { fcntl(fd, command, argument) }
-}
-
 /// Replaces libc's `ioctl`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
+pub(super) unsafe extern "C" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
     // Programs pass the command as a signed or an unsigned word; 32 bits count.
     let known = u64::from(command as u32);
     if let Some(endpoint) = descriptor_table::stream(fd).filter(|endpoint| endpoint.is_shared()) {

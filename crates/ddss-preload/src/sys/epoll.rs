@@ -20,21 +20,21 @@ fn created(set: c_int) -> c_int {
 
 /// Replaces libc's `epoll_create`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+pub(super) unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: the program's argument, unchanged.
     created(unsafe { real::epoll_create(size) })
 }
 
 /// Replaces libc's `epoll_create1`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the program's argument, unchanged.
     created(unsafe { real::epoll_create1(flags) })
 }
 
 /// Replaces libc's `epoll_ctl`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+pub(super) unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     let Some(found) = epoll::set(set) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::epoll_ctl(set, operation, fd, event) };
@@ -116,7 +116,12 @@ unsafe fn translate(
 
 /// Replaces libc's `epoll_wait`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
+pub(super) unsafe extern "C" fn epoll_wait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::epoll_wait(set, events, count, timeout) };
     // SAFETY: as the program called it.
@@ -125,7 +130,7 @@ unsafe extern "C" fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_i
 
 /// Replaces libc's `epoll_pwait`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_pwait(
+pub(super) unsafe extern "C" fn epoll_pwait(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -180,7 +185,7 @@ unsafe fn wait_in_library(
 
 /// Replaces libc's `epoll_pwait2`. Nanoseconds are rounded up to a millisecond.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn epoll_pwait2(
+pub(super) unsafe extern "C" fn epoll_pwait2(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use ddss_stream::UserMemory;
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{memory, real};
 use crate::{calls, descriptor_table, wire};
@@ -58,7 +58,7 @@ unsafe fn write_stream(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t
 
 /// Replaces libc's `readv`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+pub(super) unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { readv_stream(fd, parts, count) };
@@ -78,7 +78,7 @@ unsafe fn readv_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t 
 
 /// Replaces libc's `writev`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+pub(super) unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { writev_stream(fd, parts, count) };
@@ -94,6 +94,45 @@ unsafe fn writev_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
     let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
     unsafe { memory::with_list(parts, count as usize, native, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
+}
+
+/// Returns the flags of `recv` and `send` for those of `preadv2` and `pwritev2`.
+fn message_flags(flags: c_int) -> c_int {
+    if flags & libc::RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 }
+}
+
+/// Replaces libc's `preadv2`: without an offset it reads a stream as `readv` does.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn preadv2(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::preadv2(fd, parts, count, offset, flags) };
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0 && offset == -1) else { return native() };
+    let act = |memory: &UserMemory<'_>| calls::read(&endpoint, fd, memory, message_flags(flags), native);
+    // SAFETY: the program promised the list.
+    unsafe { memory::with_list(parts, count as usize, native, act) }
+}
+
+/// Replaces libc's `pwritev2`: without an offset it writes to a stream as `writev` does.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pwritev2(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the program's arguments, unchanged.
+    let native = || unsafe { real::pwritev2(fd, parts, count, offset, flags) };
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0 && offset == -1) else { return native() };
+    let act = |memory: &UserMemory<'_>| calls::write(&endpoint, fd, memory, message_flags(flags), native);
+    // SAFETY: the program promised the list.
+    unsafe { memory::with_list(parts, count as usize, native, act) }
 }
 
 /// Replaces libc's `recv`.
@@ -149,7 +188,7 @@ unsafe fn send_stream(fd: c_int, from: *const c_void, bytes: size_t, flags: c_in
 
 /// Replaces libc's `recvfrom`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvfrom(
+pub(super) unsafe extern "C" fn recvfrom(
     fd: c_int,
     to: *mut c_void,
     bytes: size_t,
@@ -196,7 +235,7 @@ unsafe extern "C" fn __recvfrom_chk(
 
 /// Replaces libc's `sendto`. The kernel ignores the name of a connected TCP socket, and so does the library.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendto(
+pub(super) unsafe extern "C" fn sendto(
     fd: c_int,
     from: *const c_void,
     bytes: size_t,
@@ -222,7 +261,7 @@ unsafe extern "C" fn sendto(
 
 /// Replaces libc's `recvmsg`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvmsg(fd, message, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -246,7 +285,7 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 
 /// Replaces libc's `sendmsg`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::sendmsg(fd, message, flags) };
     // SAFETY: the program passed a message, or a wrong pointer.
@@ -316,7 +355,7 @@ fn length_of(message: *mut mmsghdr) -> *mut u32 {
 
 /// Replaces libc's `sendmmsg`: one message after the other on a stream.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
     // SAFETY: the program promised `count` messages.
     if descriptor_table::stream(fd).is_none() && !unsafe { have_control_messages(messages, count) } {
         // SAFETY: the program's arguments, unchanged.
@@ -340,7 +379,7 @@ unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, fla
 
 /// Replaces libc's `recvmmsg`: one message is enough for a stream.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvmmsg(
+pub(super) unsafe extern "C" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: u32,

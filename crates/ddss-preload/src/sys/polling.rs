@@ -36,7 +36,7 @@ unsafe fn entries<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollf
 
 /// Replaces libc's `poll`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub(super) unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the program passed a list, or a wrong pointer.
     let Some(entries) = (unsafe { entries(list, count) }) else {
         // SAFETY: the program's arguments, unchanged.
@@ -73,7 +73,12 @@ fn duration(time: timespec) -> Duration {
 
 /// Replaces libc's `ppoll`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ppoll(list: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+pub(super) unsafe extern "C" fn ppoll(
+    list: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
     // SAFETY: the program passed a list, or a wrong pointer.
     let entries = unsafe { entries(list, count) };
     // SAFETY: the program passed a time or null, or a wrong pointer.
@@ -160,7 +165,7 @@ fn select_streams(count: c_int, sets: [Set; 3], timeout: Option<Duration>, mask:
 
 /// Replaces libc's `select`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn select(
+pub(super) unsafe extern "C" fn select(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -180,7 +185,7 @@ unsafe extern "C" fn select(
 
 /// Replaces libc's `pselect`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pselect(
+pub(super) unsafe extern "C" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,

@@ -8,6 +8,9 @@ use libc::{
     sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
+/// Function that a process begins with.
+pub(crate) type Start = unsafe extern "C" fn(*mut c_void) -> c_int;
+
 /// Strings of a program image, ended by null.
 pub(crate) type StringList = *const *const c_char;
 
@@ -104,7 +107,11 @@ real! {
     fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = c"epoll_pwait";
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t = c"sendfile";
     fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, bytes: size_t, flags: u32) -> ssize_t = c"splice";
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t = c"preadv2";
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t = c"pwritev2";
     fn fork() -> pid_t = c"fork";
+    fn bare_fork() -> pid_t = c"_Fork";
+    fn clone(start: Start, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut pid_t, tls: *mut c_void, child: *mut pid_t) -> c_int = c"clone";
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE = c"fdopen";
     fn fileno(file: *mut FILE) -> c_int = c"fileno";
     fn execve(path: *const c_char, arguments: StringList, environment: StringList) -> c_int = c"execve";
@@ -120,5 +127,7 @@ real! {
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = c"sysv_signal";
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = c"syscall";
     fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int = c"io_uring_queue_init";
+    fn io_uring_queue_init_mem(entries: u32, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, bytes: usize) -> c_int = c"io_uring_queue_init_mem";
+    fn io_uring_setup(entries: u32, parameters: *mut c_void) -> c_int = c"io_uring_setup";
     fn io_uring_queue_init_params(entries: u32, ring: *mut c_void, parameters: *mut c_void) -> c_int = c"io_uring_queue_init_params";
 }

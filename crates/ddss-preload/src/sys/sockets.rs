@@ -10,7 +10,7 @@ use crate::{calls, descriptor_table, wire};
 
 /// Replaces libc's `connect`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t) -> c_int {
+pub(super) unsafe extern "C" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::connect(fd, name, length) };
     // SAFETY: the program promised a name of this length.
@@ -47,14 +47,14 @@ fn accepted(socket: c_int) -> c_int {
 
 /// Replaces libc's `accept`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C" fn accept(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     accepted(unsafe { real::accept(fd, name, length) })
 }
 
 /// Replaces libc's `accept4`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn accept4(fd: c_int, name: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn accept4(fd: c_int, name: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     accepted(unsafe { real::accept4(fd, name, length, flags) })
 }
@@ -73,7 +73,7 @@ pub(super) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 
 /// Replaces libc's `setsockopt`: zero copy needs the kernel's stream.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn setsockopt(
+pub(super) unsafe extern "C" fn setsockopt(
     fd: c_int,
     level: c_int,
     option: c_int,
@@ -106,7 +106,7 @@ fn is_internet(level: c_int) -> bool {
 
 /// Replaces libc's `getsockopt`: a socket of the pump answers as the TCP socket that it stands for.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getsockopt(
+pub(super) unsafe extern "C" fn getsockopt(
     fd: c_int,
     level: c_int,
     option: c_int,
@@ -133,7 +133,7 @@ unsafe extern "C" fn getsockopt(
 
 /// Replaces libc's `getsockname`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C" fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
     match wire::names(fd) {
         // SAFETY: the program passed room of this length, or wrong pointers.
         Some(names) => unsafe { memory::put_internet_address(name, length, names.own) },
@@ -144,7 +144,7 @@ unsafe extern "C" fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut so
 
 /// Replaces libc's `getpeername`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getpeername(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C" fn getpeername(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
     match wire::names(fd) {
         // SAFETY: as above.
         Some(names) => unsafe { memory::put_internet_address(name, length, names.peer) },

@@ -94,7 +94,7 @@ unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
 
 /// Replaces libc's `fileno`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fileno(file: *mut FILE) -> c_int {
+pub(super) unsafe extern "C" fn fileno(file: *mut FILE) -> c_int {
     // SAFETY: the program's argument, unchanged.
     let known = unsafe { real::fileno(file) };
     if known >= 0 || file.is_null() {
@@ -102,11 +102,4 @@ unsafe extern "C" fn fileno(file: *mut FILE) -> c_int {
     }
     let found = OPEN.iter().find(|open| open.file.load(Ordering::Relaxed) == file);
     found.map_or(known, |open| open.descriptor.load(Ordering::Relaxed) - 1)
-}
-
-/// Replaces libc's other name of `fileno`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fileno_unlocked(file: *mut FILE) -> c_int {
-    // SAFETY: as the program called it.
-    unsafe { fileno(file) }
 }

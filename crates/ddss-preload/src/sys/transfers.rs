@@ -12,7 +12,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Replaces libc's `sendfile`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t {
+pub(super) unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t {
     let Some(endpoint) = descriptor_table::stream(to) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::sendfile(to, from, offset, bytes) };
@@ -64,16 +64,9 @@ unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes:
     done as ssize_t
 }
 
-/// Replaces the other name of `sendfile`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t {
-    // SAFETY: as the program called it.
-    unsafe { sendfile(to, from, offset, bytes) }
-}
-
 /// Replaces libc's `splice`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn splice(
+pub(super) unsafe extern "C" fn splice(
     from: c_int,
     from_offset: *mut i64,
     to: c_int,

@@ -1,20 +1,9 @@
-//! Calls that create a ring of io_uring: by number, and by liburing, which enters the kernel itself.
+//! Functions of liburing that create a ring: they enter the kernel themselves.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_void};
 
-use super::{errno, real};
+use super::real;
 use crate::io_uring;
-
-/// Replaces libc's `syscall`. Programs that pass fewer arguments leave the rest undefined, for libc as for this function.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
-    if number == libc::SYS_io_uring_setup && !io_uring::before_setup() {
-        errno::set(libc::EPERM);
-        return -1;
-    }
-    // SAFETY: the program's arguments, unchanged.
-    unsafe { real::syscall(number, a, b, c, d, e, f) }
-}
 
 /// Replaces liburing's function of this name.
 #[unsafe(no_mangle)]
@@ -34,4 +23,30 @@ unsafe extern "C" fn io_uring_queue_init_params(entries: u32, ring: *mut c_void,
     }
     // SAFETY: the program's arguments, unchanged.
     unsafe { real::io_uring_queue_init_params(entries, ring, parameters) }
+}
+
+/// Replaces liburing's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn io_uring_queue_init_mem(
+    entries: u32,
+    ring: *mut c_void,
+    parameters: *mut c_void,
+    memory: *mut c_void,
+    bytes: usize,
+) -> c_int {
+    if !io_uring::before_setup() {
+        return -libc::EPERM;
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::io_uring_queue_init_mem(entries, ring, parameters, memory, bytes) }
+}
+
+/// Replaces liburing's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn io_uring_setup(entries: u32, parameters: *mut c_void) -> c_int {
+    if !io_uring::before_setup() {
+        return -libc::EPERM;
+    }
+    // SAFETY: the program's arguments, unchanged.
+    unsafe { real::io_uring_setup(entries, parameters) }
 }

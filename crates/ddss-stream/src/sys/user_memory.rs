@@ -1,7 +1,9 @@
 //! Memory of the program, as a list of parts, and the system calls that fill or send it.
 
+use std::ffi::{c_long, c_void};
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::iovec;
 use rustix::io::Errno;
@@ -156,24 +158,48 @@ pub(crate) fn with_room<R>(room: &mut [u8], act: impl FnOnce(&UserMemory<'_>) ->
 
 /// Receives from the kernel as `recv` does, waiting if the socket waits. Negative: `errno` is set.
 pub(crate) fn kernel_receive(socket: RawFd, room: &mut [u8]) -> isize {
-    // SAFETY: the room is a slice of this length. The call by number passes no library.
-    unsafe { libc::syscall(libc::SYS_recvfrom, socket, room.as_mut_ptr(), room.len(), 0, 0, 0) as isize }
+    // SAFETY: the room is a slice of this length.
+    unsafe { kernel_call(libc::SYS_recvfrom, socket, room.as_mut_ptr() as usize, room.len(), 0) }
 }
 
 /// Sends through the kernel as `send` does, without the signal of a broken pipe. Negative: `errno` is set.
 pub(crate) fn kernel_send(socket: RawFd, bytes: &[u8]) -> isize {
-    // SAFETY: the slice has this length. The call by number passes no library.
-    unsafe { libc::syscall(libc::SYS_sendto, socket, bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL, 0, 0) as isize }
+    // SAFETY: the slice has this length.
+    unsafe { kernel_call(libc::SYS_sendto, socket, bytes.as_ptr() as usize, bytes.len(), libc::MSG_NOSIGNAL) }
 }
 
-fn message_call(number: libc::c_long, socket: RawFd, parts: &mut [iovec], flags: i32) -> Result<usize, Errno> {
+fn message_call(number: c_long, socket: RawFd, parts: &mut [iovec], flags: i32) -> Result<usize, Errno> {
     // SAFETY: all zero is a valid message: no name, no parts, no control data. It has private padding with musl.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
     // SAFETY: the message lives until the call returns and names `parts.len()` parts of the program's memory.
-    let result = unsafe { libc::syscall(number, socket, &raw const message, flags) };
+    let result = unsafe { kernel_call(number, socket, &raw const message as usize, flags as usize, 0) };
     if result >= 0 { Ok(result as usize) } else { Err(last_errno()) }
+}
+
+/// Calls the kernel by libc's own `syscall`. The preload library has a function of this name, which must not meet itself.
+///
+/// # Safety
+///
+/// As for the call with this number. Arguments behind the last one are zero.
+unsafe fn kernel_call(number: c_long, socket: RawFd, second: usize, third: usize, fourth: i32) -> isize {
+    type Call = unsafe extern "C" fn(c_long, ...) -> c_long;
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let mut next = NEXT.load(Ordering::Relaxed);
+    if next.is_null() {
+        // SAFETY: the name is a C string; the call finds the symbol behind this object.
+        next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"syscall".as_ptr()) };
+        if next.is_null() {
+            // A static program.
+            next = libc::syscall as *mut c_void;
+        }
+        NEXT.store(next, Ordering::Relaxed);
+    }
+    // SAFETY: the symbol of this name has this signature in every libc.
+    let call = unsafe { std::mem::transmute::<*mut c_void, Call>(next) };
+    // SAFETY: promised by the caller.
+    unsafe { call(number, socket, second, third, fourth, 0usize, 0usize) as isize }
 }
 
 fn last_errno() -> Errno {

@@ -131,7 +131,11 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
 
 /// Replaces libc's `execve`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn execve(path: *const c_char, arguments: StringList, environment: StringList) -> c_int {
+pub(in crate::sys) unsafe extern "C" fn execve(
+    path: *const c_char,
+    arguments: StringList,
+    environment: StringList,
+) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads(path, environment) });
     // SAFETY: the program's arguments, unchanged.

@@ -6,4 +6,6 @@ mod process;
 mod pump;
 mod spawn;
 
-pub(crate) use process::raise_broken_pipe;
+pub(super) use exec::execve;
+pub(super) use process::{clone, fork, fork_by};
+pub(crate) use process::{is_own_process, raise_broken_pipe};

@@ -1,0 +1,163 @@
+//! Loaded code that enters the kernel past libc, found by its instructions: a constant number of a call just before the entry.
+//!
+//! A program with its own copy of liburing makes rings that no symbol shows; one with its own `close` gives numbers of streams to other
+//! files. A number that is computed, or code that is generated at run time, stays unseen.
+
+use std::ffi::{CStr, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use libc::{dl_phdr_info, size_t};
+
+/// Bytes before an entry in which its number is looked for: liburing saves registers in between.
+const WINDOW_BYTES: usize = 64;
+/// Libraries whose calls this library replaces, by the start of their names.
+const REPLACED: [&[u8]; 6] = [b"libc.so", b"libc-", b"ld-", b"libpthread", b"liburing.so", b"linux-vdso"];
+/// Calls that close a descriptor.
+const CLOSING: &[c_long] = &[
+    libc::SYS_close,
+    libc::SYS_dup3,
+    libc::SYS_close_range,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
+];
+
+/// Loads and unloads of libraries, and objects, that the last look saw.
+static LOADS: AtomicU64 = AtomicU64::new(0);
+static UNLOADS: AtomicU64 = AtomicU64::new(0);
+static OBJECTS: AtomicU64 = AtomicU64::new(0);
+
+static MAKES_RINGS: AtomicBool = AtomicBool::new(false);
+static CLOSES: AtomicBool = AtomicBool::new(false);
+
+/// Calls that loaded code makes by its own instructions.
+#[derive(Clone, Copy)]
+pub(crate) struct RawCalls {
+    pub(crate) makes_rings: bool,
+    pub(crate) closes: bool,
+}
+
+#[derive(Default)]
+struct Look {
+    place: u64,
+    skipped: u64,
+}
+
+/// Looks at the code that was loaded since the last look. Without new code it costs one call.
+pub(crate) fn look() -> RawCalls {
+    let mut look = Look::default();
+    // SAFETY: the function has the type that libc promises to call, and the state lives until the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut look).cast()) };
+    // The loader's lock was held during the look: another thread's has ended.
+    RawCalls { makes_rings: MAKES_RINGS.load(Ordering::Relaxed), closes: CLOSES.load(Ordering::Relaxed) }
+}
+
+unsafe extern "C" fn visit(info: *mut dl_phdr_info, _bytes: size_t, look: *mut c_void) -> c_int {
+    // SAFETY: libc passes an object whose code stays loaded until this function returns.
+    let info = unsafe { &*info };
+    // SAFETY: `look` passed its own state.
+    let look = unsafe { &mut *look.cast::<Look>() };
+    if look.place == 0 {
+        if LOADS.swap(info.dlpi_adds, Ordering::AcqRel) == info.dlpi_adds {
+            return 1;
+        }
+        // New objects come last, unless others went.
+        let is_longer = UNLOADS.swap(info.dlpi_subs, Ordering::AcqRel) == info.dlpi_subs;
+        look.skipped = if is_longer { OBJECTS.load(Ordering::Acquire) } else { 0 };
+    }
+    look.place += 1;
+    OBJECTS.store(look.place, Ordering::Release);
+    // SAFETY: libc promises a C string, or null.
+    let name = if info.dlpi_name.is_null() { c"" } else { unsafe { CStr::from_ptr(info.dlpi_name) } };
+    let name = name.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    if look.place <= look.skipped || REPLACED.iter().any(|start| name.starts_with(start)) {
+        return 0;
+    }
+    for index in 0..info.dlpi_phnum {
+        // SAFETY: the object has as many headers.
+        let header = unsafe { info.dlpi_phdr.add(index.into()).read() };
+        let wanted = libc::PF_X | libc::PF_R;
+        if header.p_type != libc::PT_LOAD || header.p_flags & wanted != wanted {
+            continue;
+        }
+        let start = std::ptr::with_exposed_provenance::<u8>((info.dlpi_addr + header.p_vaddr) as usize);
+        // SAFETY: the segment is mapped, readable and, being code, not written to.
+        let code = unsafe { std::slice::from_raw_parts(start, header.p_filesz as usize) };
+        if code.as_ptr_range().contains(&(visit as *const u8)) {
+            break;
+        }
+        machine::each_entry(code);
+    }
+    0
+}
+
+fn record(number: c_long) {
+    if number == libc::SYS_io_uring_setup {
+        MAKES_RINGS.store(true, Ordering::Relaxed);
+    }
+    if CLOSING.contains(&number) {
+        CLOSES.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    use super::{WINDOW_BYTES, record};
+
+    /// Records the numbers in `mov $NUMBER, %eax` and `mov $NUMBER, %rax` before each `syscall`.
+    pub(super) fn each_entry(code: &[u8]) {
+        let mut from = 1;
+        while let Some(at) = code.get(from..).and_then(find_second_byte).map(|offset| from + offset) {
+            from = at + 1;
+            if code[at - 1] != 0x0f {
+                continue;
+            }
+            let window = &code[at.saturating_sub(WINDOW_BYTES)..at - 1];
+            for (place, bytes) in window.windows(5).enumerate() {
+                let is_long = place >= 2 && window[place - 2..=place] == [0x48, 0xc7, 0xc0];
+                if bytes[0] == 0xb8 || is_long {
+                    record(i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]).into());
+                }
+            }
+        }
+    }
+
+    /// Returns the place of the second byte of `syscall`, by libc's fast search.
+    fn find_second_byte(code: &[u8]) -> Option<usize> {
+        // SAFETY: the slice has this length.
+        let found = unsafe { libc::memchr(code.as_ptr().cast(), 0x05, code.len()) };
+        (!found.is_null()).then(|| found as usize - code.as_ptr() as usize)
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod machine {
+    use super::{WINDOW_BYTES, record};
+
+    const ENTRY: u32 = 0xd400_0001;
+
+    /// Records the numbers in `mov w8, NUMBER` and `mov x8, NUMBER` before each `svc 0`.
+    pub(super) fn each_entry(code: &[u8]) {
+        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        for (index, bytes) in code.chunks_exact(4).enumerate() {
+            if word(bytes) != ENTRY {
+                continue;
+            }
+            for bytes in code[(index * 4).saturating_sub(WINDOW_BYTES)..index * 4].chunks_exact(4) {
+                let instruction = word(bytes);
+                if instruction & 0x7fe0_001f == 0x5280_0008 {
+                    record((instruction >> 5 & 0xffff).into());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod machine {
+    use super::RawCalls;
+
+    /// Other machines: nothing is known of their code.
+    pub(super) fn each_entry(_code: &[u8]) {
+        *found = RawCalls { makes_rings: true, closes: true };
+    }
+}

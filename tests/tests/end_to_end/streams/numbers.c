@@ -1,0 +1,284 @@
+// A program whose calls reach the kernel by other ways than libc's usual names: numbers PART
+//
+// Both ends of its stream are its own. With RAW it has instructions that enter the kernel by themselves, with RING one
+// that makes a ring.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUND_TRIPS = 8, WORD = 8 };
+static const char FILE_BYTES[] = "these bytes belong to the file";
+extern ssize_t __read(int, void *, size_t), __write(int, const void *, size_t), __send(int, const void *, size_t, int);
+extern int __close(int), __fcntl(int, int, ...), __dup2(int, int), __poll(struct pollfd *, nfds_t, int);
+extern int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "numbers: line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
+            exit(1); \
+        } \
+    } while (0)
+
+static int is_shared(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+static void trip(int from, int to) {
+    uint64_t word = 1;
+    CHECK(write(from, &word, WORD) == WORD && recv(to, &word, WORD, MSG_WAITALL) == WORD);
+}
+
+// Connects two descriptors of this process, which use shared memory afterwards.
+static void connect_pair(int ends[2]) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(!bind(listener, (void *)&name, length) && !listen(listener, 1) && !getsockname(listener, (void *)&name, &length));
+    CHECK(!connect(ends[0], (void *)&name, length) && (ends[1] = accept(listener, NULL, NULL)) >= 0);
+    for (int round = 0; round < ROUND_TRIPS; round++) trip(ends[0], ends[1]), trip(ends[1], ends[0]);
+    close(listener);
+}
+
+#if defined RAW || defined RING
+#ifdef __x86_64__
+#define ENTER(number, a, b, c, d) ({ \
+    long result; \
+    register long fourth __asm__("r10") = (long)(d); \
+    __asm__ volatile("mov %1, %%eax\n\tsyscall" : "=&a"(result) : "i"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory"); \
+    result; })
+#else
+#define ENTER(number, a, b, c, d) ({ \
+    register long first __asm__("x0") = (long)(a), second __asm__("x1") = (long)(b), third __asm__("x2") = (long)(c); \
+    register long fourth __asm__("x3") = (long)(d), call __asm__("x8"); \
+    __asm__ volatile("mov x8, %1\n\tsvc #0" : "+r"(first) : "i"(number), "r"(second), "r"(third), "r"(fourth) : "x8", "memory"); \
+    (void)call, first; })
+#endif
+#endif
+
+// Closes a descriptor past `close`, and gives its number to the file.
+static void replace_by(int way, int fd, const char *path) {
+    int file = open(path, O_RDWR);
+    switch (way) {
+        case 0: CHECK(!syscall(SYS_close, fd)); break;
+        case 1: CHECK(!__close(fd)); break;
+        case 2: CHECK(!syscall(SYS_close_range, fd, fd, 0)); break;
+        case 3: CHECK(syscall(SYS_dup3, file, fd, O_CLOEXEC) == fd); return;
+        case 4: CHECK(__dup2(file, fd) == fd); return;
+#ifdef SYS_dup2
+        case 5: CHECK(syscall(SYS_dup2, file, fd) == fd); return;
+#endif
+#ifdef RAW
+        case 6: CHECK(!ENTER(SYS_close, fd, 0, 0, 0)); break;
+        case 7: CHECK(ENTER(SYS_dup3, file, fd, O_CLOEXEC, 0) == fd); return;
+        case 8: CHECK(!ENTER(SYS_close_range, fd, fd, 0, 0)); break;
+#endif
+    }
+    // Others may be free below it.
+    do CHECK((file = open(path, O_RDWR)) >= 0 && file <= fd);
+    while (file < fd);
+}
+
+// Gives the number of a stream to a file: the file gets the bytes that are written to it, and the peer none.
+static void reuse(int way) {
+    char path[] = "/tmp/ddss-numbers-XXXXXX", bytes[100];
+    int file = mkstemp(path), ends[2];
+    struct stat found;
+    CHECK(file >= 0 && !close(file));
+    connect_pair(ends);
+    CHECK(!getenv("LD_PRELOAD") || !*getenv("LD_PRELOAD") || is_shared());
+    int number = ends[way % 2], peer = ends[1 - way % 2];
+    trip(number, peer);
+    CHECK(write(peer, "of the peer", 11) == 11);
+    replace_by(way, number, path);
+    CHECK(write(number, FILE_BYTES, sizeof FILE_BYTES) == sizeof FILE_BYTES);
+    CHECK(!stat(path, &found) && found.st_size == sizeof FILE_BYTES && !lseek(number, 0, SEEK_SET));
+    CHECK(read(number, bytes, sizeof bytes) == sizeof FILE_BYTES && !memcmp(bytes, FILE_BYTES, sizeof FILE_BYTES));
+    CHECK(read(peer, bytes, sizeof bytes) <= 0);
+    CHECK(!unlink(path) && !close(number) && !close(peer));
+}
+
+// Moves a word through the stream by each call that carries bytes.
+static void move_by_syscall(int ends[2]) {
+    char sent[WORD], got[WORD];
+    struct iovec out = {sent, WORD}, in = {got, WORD};
+    struct msghdr give = {.msg_iov = &out, .msg_iovlen = 1}, take = {.msg_iov = &in, .msg_iovlen = 1};
+    struct mmsghdr give_many = {give}, take_many = {take};
+    int from = ends[0], to = ends[1], round = 0;
+    // One end uses a usual call.
+#define GIVE(call) \
+    do { \
+        memset(sent, ++round, WORD), memset(got, 0, WORD); \
+        CHECK((call) > 0 && recv(to, got, WORD, MSG_WAITALL) == WORD && !memcmp(sent, got, WORD)); \
+    } while (0)
+#define TAKE(call) \
+    do { \
+        memset(sent, ++round, WORD), memset(got, 0, WORD); \
+        CHECK(send(from, sent, WORD, 0) == WORD && (call) > 0 && !memcmp(sent, got, WORD)); \
+    } while (0)
+    for (int turn = 0; turn < 2; turn++, from = ends[1], to = ends[0]) {
+        GIVE(syscall(SYS_write, from, sent, WORD));
+        GIVE(syscall(SYS_writev, from, &out, 1));
+        GIVE(syscall(SYS_sendto, from, sent, WORD, 0, NULL, 0));
+        GIVE(syscall(SYS_sendmsg, from, &give, 0));
+        GIVE(syscall(SYS_sendmmsg, from, &give_many, 1, 0));
+        GIVE(syscall(SYS_pwritev2, from, &out, 1, -1L, -1L, 0));
+        GIVE(pwritev2(from, &out, 1, -1, 0));
+        GIVE(__write(from, sent, WORD));
+        GIVE(__send(from, sent, WORD, 0));
+        TAKE(syscall(SYS_read, to, got, WORD));
+        TAKE(syscall(SYS_readv, to, &in, 1));
+        TAKE(syscall(SYS_recvfrom, to, got, WORD, 0, NULL, NULL));
+        TAKE(syscall(SYS_recvmsg, to, &take, 0));
+        TAKE(syscall(SYS_recvmmsg, to, &take_many, 1, 0, NULL));
+        TAKE(syscall(SYS_preadv2, to, &in, 1, -1L, -1L, 0));
+        TAKE(preadv2(to, &in, 1, -1, 0));
+        TAKE(__read(to, got, WORD));
+        CHECK(syscall(SYS_preadv2, to, &in, 1, 0L, 0L, 0) == -1 && errno == ESPIPE);
+        CHECK(syscall(SYS_preadv2, to, &in, 1, -1L, -1L, RWF_NOWAIT) == -1 && errno == EAGAIN);
+    }
+}
+
+// Waits for a word, and copies descriptors.
+static void wait_by_syscall(int ends[2]) {
+    char word[WORD] = {1};
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 77};
+    struct timespec second = {1, 0};
+    struct timeval also = {1, 0};
+    uint64_t mask = 0;
+    struct { const void *mask; size_t bytes; } masked = {&mask, sizeof mask};
+    int set = syscall(SYS_epoll_create1, 0), copies[3], count = 0;
+    fd_set in;
+    CHECK(set >= 0 && !syscall(SYS_epoll_ctl, set, EPOLL_CTL_ADD, ends[1], &event));
+#define WAIT(call) \
+    do { \
+        struct pollfd list = {ends[1], POLLIN, 0}; \
+        FD_ZERO(&in); \
+        FD_SET(ends[1], &in); \
+        (void)list, event.data.u64 = 0; \
+        CHECK(write(ends[0], word, WORD) == WORD); \
+        CHECK((call) == 1 && read(ends[1], word, WORD) == WORD); \
+    } while (0)
+    WAIT(syscall(SYS_epoll_pwait, set, &event, 1, 1000, NULL, 8));
+    CHECK(event.data.u64 == 77);
+#ifdef SYS_epoll_wait
+    WAIT(syscall(SYS_epoll_wait, set, &event, 1, 1000));
+    WAIT(syscall(SYS_poll, &list, 1, 1000));
+    WAIT(syscall(SYS_select, ends[1] + 1, &in, NULL, NULL, &also));
+#endif
+    WAIT(syscall(SYS_epoll_pwait2, set, &event, 1, &second, NULL, 8));
+    WAIT(syscall(SYS_ppoll, &list, 1, &second, &mask, sizeof mask));
+    WAIT(syscall(SYS_pselect6, ends[1] + 1, &in, NULL, NULL, &second, &masked));
+    WAIT(__poll(&list, 1, 1000));
+    also.tv_sec = 1;
+    WAIT(__select(ends[1] + 1, &in, NULL, NULL, &also));
+    WAIT(!syscall(SYS_ioctl, ends[1], FIONREAD, &count) && count == WORD);
+    copies[0] = syscall(SYS_dup, ends[0]);
+    copies[1] = syscall(SYS_fcntl, ends[0], F_DUPFD_CLOEXEC, 100);
+    copies[2] = syscall(SYS_dup3, ends[0], 200, 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(copies[i] >= 0);
+        trip(copies[i], ends[1]), trip(ends[1], copies[i]);
+        CHECK(!syscall(SYS_close, copies[i]));
+    }
+    trip(ends[0], ends[1]);
+    CHECK(!close(set));
+}
+
+static int close_and_leave(void *ends) {
+    close(*(int *)ends);
+    _exit(0);
+}
+
+static pid_t child_by(int way, int ends[2]) {
+    static char stack[1 << 16] __attribute__((aligned(16)));
+    pid_t child = -1;
+    switch (way) {
+        case 0: child = _Fork(); break;
+        case 1: child = syscall(SYS_clone, (long)SIGCHLD, 0, 0, 0, 0); break;
+        case 2: return clone(close_and_leave, stack + sizeof stack, SIGCHLD, ends);
+        case 3: return clone(close_and_leave, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, ends);
+        case 4: {
+            uint64_t arguments[11] = {0, 0, 0, 0, SIGCHLD};
+            child = syscall(SYS_clone3, arguments, sizeof arguments);
+            break;
+        }
+#ifdef SYS_fork
+        case 5: child = syscall(SYS_fork); break;
+#endif
+#ifdef RAW
+        case 6: child = ENTER(SYS_clone, (long)SIGCHLD, 0, 0, 0); break;
+#endif
+        default: child = fork();
+    }
+    if (!child) close_and_leave(ends);
+    return child;
+}
+
+// Makes a child that closes an end: the parent's stream goes on.
+static void share_with_child(int way) {
+    int ends[2], status;
+    connect_pair(ends);
+    CHECK(!getenv("LD_PRELOAD") || !*getenv("LD_PRELOAD") || is_shared());
+    pid_t child = child_by(way, ends);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    for (int round = 0; round < ROUND_TRIPS; round++) trip(ends[0], ends[1]), trip(ends[1], ends[0]);
+    char byte;
+    CHECK(!close(ends[0]) && read(ends[1], &byte, 1) == 0);
+    CHECK(write(ends[1], &byte, 1) == 1 && send(ends[1], &byte, 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
+    CHECK(!close(ends[1]));
+}
+
+#ifdef RING
+// Makes a ring as a static liburing does, and reads as a request of the ring would.
+static void ring(void) {
+    char parameters[120] = {0}, word[WORD];
+    int ends[2];
+    long created = ENTER(SYS_io_uring_setup, 4, parameters, 0, 0);
+    connect_pair(ends);
+    CHECK(write(ends[0], "12345678", WORD) == WORD);
+    CHECK(ENTER(SYS_read, ends[1], word, WORD, 0) == WORD && !memcmp(word, "12345678", WORD));
+    printf("ring %s shared=%d\n", created < 0 ? "refused" : "made", is_shared());
+}
+#endif
+
+int main(int count, char **arguments) {
+    const char *part = count > 1 ? arguments[1] : "";
+    int ends[2], way = count > 2 ? atoi(arguments[2]) : 0;
+    alarm(30);
+    if (!strcmp(part, "reuse")) reuse(way);
+    if (!strcmp(part, "child")) share_with_child(way);
+    if (!strcmp(part, "calls")) {
+        connect_pair(ends);
+        CHECK(!getenv("LD_PRELOAD") || !*getenv("LD_PRELOAD") || is_shared());
+        move_by_syscall(ends);
+        wait_by_syscall(ends);
+    }
+#ifdef RING
+    if (!strcmp(part, "ring")) ring();
+#endif
+    return 0;
+}
