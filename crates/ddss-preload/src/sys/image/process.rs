@@ -137,7 +137,7 @@ unsafe extern "C" fn _Fork() -> pid_t {
     fork_by(|| unsafe { real::bare_fork() })
 }
 
-/// What the child of a `clone` begins with.
+/// Function of the program that a child begins with, and its argument.
 struct Beginning {
     start: Start,
     argument: *mut c_void,

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::real;
 use crate::io_uring;
+use crate::sys::real;
 
 /// Replaces liburing's function of this name.
 #[unsafe(no_mangle)]

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_long, c_void};
 use ddss_stream::is_hidden;
 use libc::{FILE, fd_set, iovec, nfds_t, off_t, pid_t, pollfd, sockaddr, socklen_t, ssize_t, timeval};
 
-use super::real::Start;
-use super::{descriptors, epoll, errno, image, io, polling, real, sockets, stdio, transfers};
+use crate::sys::real::Start;
+use crate::sys::{descriptors, epoll, errno, image, io, polling, real, sockets, stdio, transfers};
 use crate::{descriptor_table, io_uring};
 
 /// Arguments of a call. Those beyond the call's own are undefined.
