@@ -6,6 +6,7 @@ use ddss_stream::{Descriptor, Endpoint, Spin};
 use libc::{pollfd, sigset_t};
 
 use crate::descriptor_table;
+use crate::sys::Array;
 use crate::sys::kernel::kernel_poll;
 
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -13,11 +14,22 @@ const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
 const END: i16 = libc::POLLRDHUP;
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP;
 
+/// Streams, or entries of a list, for which no memory is needed.
+const HERE: usize = 64;
+
 /// A stream in the list.
 struct Polled {
     place: usize,
     endpoint: Endpoint,
     is_held: bool,
+}
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.endpoint.release();
+        }
+    }
 }
 
 /// Returns true if the library has a part in the answer.
@@ -28,19 +40,15 @@ pub(crate) fn concerns(list: &[pollfd]) -> bool {
 /// Polls. `timeout` `None` waits without end. Returns the number of ready descriptors or the error number.
 pub(crate) fn poll(list: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<usize, i32> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut streams = Vec::new();
+    let mut streams = Array::<Polled, HERE>::new();
     for (place, entry) in list.iter().enumerate() {
         if let Some(endpoint) = descriptor_table::stream(entry.fd) {
             // No other thread may move an undecided stream to memory while this one waits for TCP only.
             let is_held = endpoint.hold();
-            streams.push(Polled { place, endpoint, is_held });
+            streams.push(Polled { place, endpoint, is_held })?;
         }
     }
-    let result = poll_streams(list, &streams, deadline, timeout == Some(Duration::ZERO), mask);
-    for polled in streams.iter().filter(|polled| polled.is_held) {
-        polled.endpoint.release();
-    }
-    result
+    poll_streams(list, &streams, deadline, timeout == Some(Duration::ZERO), mask)
 }
 
 fn poll_streams(
@@ -65,7 +73,7 @@ fn poll_streams(
             }
             ready = is_ready(list);
         }
-        let mut extended = extend(list, streams);
+        let mut extended = extend(list, streams)?;
         let left = if ready || is_look {
             Some(Duration::ZERO)
         } else {
@@ -74,7 +82,7 @@ fn poll_streams(
         let slept = kernel_poll(&mut extended, left, mask);
         librarys().for_each(|polled| polled.endpoint.unblock());
         slept?;
-        for (entry, found) in list.iter_mut().zip(&extended) {
+        for (entry, found) in list.iter_mut().zip(extended.iter()) {
             entry.revents = found.revents;
         }
         for polled in librarys() {
@@ -91,17 +99,21 @@ fn poll_streams(
 }
 
 /// Returns the list for the kernel: what TCP can still tell of streams, and their bells behind the program's entries.
-fn extend(list: &[pollfd], streams: &[Polled]) -> Vec<pollfd> {
-    let mut extended = list.to_vec();
+fn extend(list: &[pollfd], streams: &[Polled]) -> Result<Array<pollfd, HERE>, i32> {
+    let mut extended = Array::new();
+    extended.reserve(list.len() + streams.len())?;
+    for entry in list {
+        extended.push(*entry)?;
+    }
     for polled in streams.iter().filter(|polled| polled.endpoint.is_shared()) {
         let events = list[polled.place].events;
         let out = if polled.endpoint.writes_to_tcp() { events & OUT } else { 0 };
         let end = if events & IN != 0 { END } else { 0 };
         extended[polled.place].events = events & (IN | END | libc::POLLPRI) | out | end;
         let bell = polled.endpoint.bell().map_or(-1, |bell| bell.number());
-        extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
+        extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 })?;
     }
-    extended
+    Ok(extended)
 }
 
 /// Adds the library's answer to the kernel's.

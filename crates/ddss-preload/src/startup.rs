@@ -21,7 +21,8 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 
 /// Prepares the library. Runs before the program's `main`.
 pub(crate) fn start() {
-    sys::install_fault_handler();
+    sys::real::find_all();
+    sys::install_handlers();
     if let Some(microseconds) = setting::<u64>(SPIN_VARIABLE) {
         ddss_stream::set_spin_max(microseconds.saturating_mul(1000));
     }

@@ -51,7 +51,7 @@ mod registry;
 #[cfg(not(loom))]
 mod rendezvous;
 #[cfg(not(loom))]
-mod signals;
+pub mod signals;
 #[cfg(not(loom))]
 mod stream;
 mod sync;

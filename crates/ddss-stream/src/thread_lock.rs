@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::limits::LOCK_WAIT;
+use crate::signals::Uninterrupted;
 
 /// Looks before the first yield.
 const LOOKS: u32 = 64;
@@ -27,9 +28,12 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A held lock.
+/// A held lock. No handler of a signal runs meanwhile, if a library knows the handlers.
 #[derive(Debug)]
-pub(crate) struct ThreadLock<'a>(&'a AtomicU64);
+pub(crate) struct ThreadLock<'a> {
+    word: &'a AtomicU64,
+    _uninterrupted: Uninterrupted,
+}
 
 /// Makes the thread ask for its number again: the child of a `fork` has another one.
 pub fn forget_thread() {
@@ -57,10 +61,17 @@ impl<'a> ThreadLock<'a> {
     #[inline]
     fn take_within(word: &'a AtomicU64, limit: Duration) -> Result<Self, Errno> {
         let own = thread();
-        match word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(Self(word)),
-            Err(_) => Self::take_contended(word, own, limit),
+        match Self::try_take(word, 0, own) {
+            Some(lock) => Ok(lock),
+            None => Self::take_contended(word, own, limit),
         }
+    }
+
+    #[inline]
+    fn try_take(word: &'a AtomicU64, owner: u64, own: u64) -> Option<Self> {
+        let uninterrupted = Uninterrupted::begin();
+        let taken = word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| Self { word, _uninterrupted: uninterrupted })
     }
 
     #[cold]
@@ -71,9 +82,10 @@ impl<'a> ThreadLock<'a> {
             if owner == own {
                 return Err(Errno::DEADLK);
             }
-            let is_free = owner == 0 || look >= YIELDS && !is_alive(owner);
-            if is_free && word.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                break;
+            if (owner == 0 || look >= YIELDS && !is_alive(owner))
+                && let Some(lock) = Self::try_take(word, owner, own)
+            {
+                return Ok(lock);
             }
             if look < LOOKS {
                 std::hint::spin_loop();
@@ -82,17 +94,17 @@ impl<'a> ThreadLock<'a> {
             } else if start.elapsed() < limit {
                 std::thread::sleep(NAP);
             } else {
-                return Err(Errno::AGAIN);
+                break;
             }
         }
-        Ok(Self(word))
+        Err(Errno::AGAIN)
     }
 }
 
 impl Drop for ThreadLock<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+        self.word.store(0, Ordering::Release);
     }
 }
 

@@ -20,6 +20,7 @@ mod campaign;
 mod numbers;
 mod pump;
 mod pump_kills;
+mod waits;
 mod wire;
 
 /// Variable with the part that a child takes.

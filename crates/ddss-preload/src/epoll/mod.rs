@@ -1,8 +1,11 @@
 //! Sets of `epoll`: the library keeps the interest in streams, the kernel the rest.
 
+mod interests;
 mod item;
 mod set;
 mod sets;
 
 pub(crate) use set::EpollSet;
-pub(crate) use sets::{convert, insert, learn, set, take_registrations};
+pub(crate) use sets::{
+    after_fork, before_fork, convert, insert, is_used, learn, set, start, take_registrations, watch,
+};

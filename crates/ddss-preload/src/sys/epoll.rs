@@ -35,6 +35,7 @@ pub(super) unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
 /// Replaces libc's `epoll_ctl`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    epoll::watch(fd);
     let Some(found) = epoll::set(set) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::epoll_ctl(set, operation, fd, event) };

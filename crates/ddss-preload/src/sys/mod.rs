@@ -1,11 +1,12 @@
 //! The library's C side: exported symbols, the next library's symbols, and raw memory of the program.
 
+mod array;
 mod bypass;
 mod descriptors;
 mod epoll;
 pub(crate) mod errno;
-mod faults;
 mod image;
+mod interrupts;
 mod io;
 pub(crate) mod kernel;
 mod memory;
@@ -15,7 +16,8 @@ mod sockets;
 mod stdio;
 mod transfers;
 
+pub(crate) use array::Array;
 pub(crate) use bypass::look_for_raw_calls;
 pub(crate) use errno::report;
-pub(crate) use faults::install as install_fault_handler;
 pub(crate) use image::{is_own_process, raise_broken_pipe};
+pub(crate) use interrupts::{ForkGuard, ForkLock, install_fork_functions, install_handlers};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
-use super::{errno, real};
-use crate::{descriptor_table, polling};
+use super::{Array, errno, real};
+use crate::{descriptor_table, epoll, polling};
 
 fn answer(found: Result<usize, i32>) -> c_int {
     match found {
@@ -18,6 +18,11 @@ fn answer(found: Result<usize, i32>) -> c_int {
     }
 }
 
+/// Returns true if the program ever had a stream or a set of them.
+fn may_concern() -> bool {
+    descriptor_table::has_streams() || epoll::is_used()
+}
+
 /// Describes the program's list if the library has a part in the answer. `None`: the kernel has to answer, for a wrong pointer too.
 ///
 /// # Safety
@@ -25,10 +30,11 @@ fn answer(found: Result<usize, i32>) -> c_int {
 /// `list` points to `count` entries, or is wrong.
 unsafe fn entries<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
     let mut is_concerned = false;
-    for place in 0..if descriptor_table::has_streams() { count as usize } else { 0 } {
+    for place in 0..if may_concern() { count as usize } else { 0 } {
         // SAFETY: promised by the caller.
         let entry = unsafe { ddss_stream::load(list.wrapping_add(place)) }?;
         is_concerned |= descriptor_table::stream(entry.fd).is_some();
+        epoll::watch(entry.fd);
     }
     // SAFETY: all entries could be read.
     is_concerned.then(|| unsafe { std::slice::from_raw_parts_mut(list, count as usize) })
@@ -105,6 +111,9 @@ unsafe extern "C" fn __ppoll_chk(
     unsafe { ppoll(list, count, timeout, mask) }
 }
 
+/// Descriptors of a `select` for which no memory is needed.
+const SELECTED: usize = 64;
+
 /// A set of descriptors of `select`.
 #[derive(Clone, Copy)]
 struct Set(*mut fd_set);
@@ -136,15 +145,16 @@ const EVENTS: [(i16, i16); 3] = [
 
 /// Carries out a `select` as a `poll`. `None`: no stream is in the sets.
 fn select_streams(count: c_int, sets: [Set; 3], timeout: Option<Duration>, mask: *const sigset_t) -> Option<c_int> {
-    if !descriptor_table::has_streams() {
+    if !may_concern() {
         return None;
     }
-    let mut list = Vec::new();
+    let mut list = Array::<pollfd, SELECTED>::new();
     for fd in 0..count.clamp(0, libc::FD_SETSIZE as c_int) {
         let wanted = sets.iter().zip(EVENTS).filter(|(set, _)| set.contains(fd));
         let events = wanted.fold(0, |events, (_, (wanted, _))| events | wanted);
         if events != 0 {
-            list.push(pollfd { fd, events, revents: 0 });
+            list.push(pollfd { fd, events, revents: 0 }).ok()?;
+            epoll::watch(fd);
         }
     }
     if !polling::concerns(&list) {

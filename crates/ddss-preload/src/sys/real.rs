@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sighandler_t, sigset_t, size_t,
-    sockaddr, socklen_t, ssize_t, timespec, timeval,
+    FILE, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
 };
 
 /// Function that a process begins with.
@@ -34,9 +34,10 @@ impl Function {
     fn find(&self) -> *mut c_void {
         let name: *const c_char = self.name.as_ptr();
         // SAFETY: the name is a C string; the call finds the symbol behind this library.
-        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        // A program may load a library with this function later.
         if found.is_null() {
-            found = missing as *mut c_void;
+            return missing as *mut c_void;
         }
         self.address.store(found, Ordering::Relaxed);
         found
@@ -50,7 +51,18 @@ extern "C" fn missing() -> c_long {
 }
 
 macro_rules! real {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $symbol:literal;)*) => {$(
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $symbol:literal;)*) => {
+        #[allow(non_upper_case_globals, reason = "each has the name of its function")]
+        mod functions {
+            $(pub(super) static $name: super::Function = super::Function::new($symbol);)*
+        }
+
+        /// Looks all functions up: the loader's locks and memory are not for signal handlers.
+        pub(crate) fn find_all() {
+            $(functions::$name.get();)*
+        }
+
+        $(
         /// Calls the next library's function of this name.
         ///
         /// # Safety
@@ -58,14 +70,14 @@ macro_rules! real {
         /// As for the C function.
         #[inline]
         pub(crate) unsafe fn $name($($argument: $kind),*) -> $result {
-            static FUNCTION: Function = Function::new($symbol);
             type Real = unsafe extern "C" fn($($kind),*) -> $result;
             // SAFETY: the symbol of this name has this signature in every libc.
-            let function = unsafe { std::mem::transmute::<*mut c_void, Real>(FUNCTION.get()) };
+            let function = unsafe { std::mem::transmute::<*mut c_void, Real>(functions::$name.get()) };
             // SAFETY: promised by the caller.
             unsafe { function($($argument),*) }
         }
-    )*};
+        )*
+    };
 }
 
 real! {
@@ -123,8 +135,6 @@ real! {
     fn posix_spawnp(child: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawnp";
     fn adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int = c"posix_spawn_file_actions_adddup2";
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = c"sigaction";
-    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t = c"signal";
-    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = c"sysv_signal";
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = c"syscall";
     fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int = c"io_uring_queue_init";
     fn io_uring_queue_init_mem(entries: u32, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, bytes: usize) -> c_int = c"io_uring_queue_init_mem";

@@ -229,7 +229,7 @@ impl Endpoint {
     /// Counts a process that will inherit this stream past `fork`. Until it is counted, a close of the parent would mark the stream as
     /// closed, and the peer would discard what it writes.
     pub fn count_process(&self) {
-        self.processes().fetch_add(1, Ordering::Relaxed);
+        self.processes().fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes the count of a process back that was not started.
@@ -327,7 +327,7 @@ impl Drop for Endpoint {
     }
 }
 
-fn each_used(mut act: impl FnMut(&Endpoint)) {
+pub(super) fn each_used(mut act: impl FnMut(&Endpoint)) {
     for index in 0..sys::high_water(None) {
         if let Some(endpoint) = Endpoint::acquire(index) {
             act(&endpoint);

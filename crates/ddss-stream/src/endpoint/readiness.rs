@@ -117,9 +117,18 @@ impl Endpoint {
         let (Some(bell), Some(link)) = (self.bell(), self.local().link()) else { return false };
         let has_rung = sys::drain_bell(bell);
         // Threads that sleep in a call of their own may have been meant.
-        self.pass_bell_on(link, Want::Data, 1);
-        self.pass_bell_on(link, Want::Space, 1);
+        self.pass_bell_on(link, Want::Data, 1, 0);
+        self.pass_bell_on(link, Want::Space, 1, 0);
         has_rung
+    }
+
+    /// Silences the bell for one set of `epoll` that will not look at the stream before it rings again. Call it before [`rest`](Self::rest).
+    pub fn silence_set(&self) {
+        if let (Some(bell), Some(link)) = (self.bell(), self.local().link()) {
+            sys::drain_bell(bell);
+            self.pass_bell_on(link, Want::Data, 0, 1);
+            self.pass_bell_on(link, Want::Space, 0, 1);
+        }
     }
 
     /// Rings the own bell, for waiters of this end that must look again.

@@ -43,7 +43,7 @@ impl Endpoint {
                     let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Data));
                     match self.rest_until(socket, Want::Data, until) {
                         Ok(()) => (),
-                        Err(Errno::INTR) if done == 0 && crate::signals::are_calls_restarted() => (),
+                        Err(Errno::INTR) if done == 0 && until.is_none() && crate::signals::are_calls_restarted() => (),
                         Err(error) => return some_or(done, error),
                     }
                 }
@@ -86,7 +86,7 @@ impl Endpoint {
             let until = *deadline.get_or_insert_with(|| Self::deadline(socket, Want::Space));
             match self.rest_until(socket, Want::Space, until) {
                 Ok(()) => (),
-                Err(Errno::INTR) if done == 0 && crate::signals::are_calls_restarted() => (),
+                Err(Errno::INTR) if done == 0 && until.is_none() && crate::signals::are_calls_restarted() => (),
                 Err(error) => return some_or(done, error),
             }
         }

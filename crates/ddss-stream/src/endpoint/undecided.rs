@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, SHARED, UNDECIDED, is_close_on_exec};
+use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, SHARED, UNDECIDED, each_used, is_close_on_exec};
 use crate::limits::{LOOK_CALLS, OFFER_BYTES, OFFER_CALLS};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Offer};
+use crate::signals::Uninterrupted;
 use crate::sys::{Descriptor, Hidden, HiddenDescriptor, Link};
 
 /// Set in the gate while a call decides.
@@ -64,9 +65,13 @@ impl Endpoint {
                 ACCEPTOR => calls >= after || is_large,
                 _ => kind == Native::Read || is_large || after == 1,
             };
-            if is_due && shared.gate.compare_exchange(1, DECIDING | 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                decision = self.decide(socket, kind);
-                shared.gate.fetch_and(!DECIDING, Ordering::Release);
+            if is_due {
+                // A handler of this thread would wait for the decision for ever.
+                let _uninterrupted = Uninterrupted::begin();
+                if shared.gate.compare_exchange(1, DECIDING | 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                    decision = self.decide(socket, kind);
+                    shared.gate.fetch_and(!DECIDING, Ordering::Release);
+                }
             }
         }
         shared.gate.fetch_sub(1, Ordering::Release);
@@ -109,8 +114,18 @@ impl Endpoint {
         self.shared().gate.fetch_sub(1, Ordering::Release);
     }
 
+    /// Waits until no thread decides about a stream. Every stream must count the process that `fork` is about to create: then no decision
+    /// begins, and the child never sees half of one.
+    pub fn finish_decisions() {
+        each_used(|endpoint| {
+            while endpoint.shared().gate.load(Ordering::SeqCst) & DECIDING != 0 {
+                std::thread::yield_now();
+            }
+        });
+    }
+
     fn decide(&self, socket: Descriptor, kind: Native) -> Decision {
-        if self.shared().processes.load(Ordering::Acquire) != 1 {
+        if self.shared().processes.load(Ordering::SeqCst) != 1 {
             return Decision::None;
         }
         let decided = match self.shared().side.load(Ordering::Relaxed) {

@@ -127,6 +127,7 @@ impl Endpoint {
             PollFd::new(&control, PollFlags::empty()),
         ];
         let count = if want == Want::Data { 2 } else { 3 };
+        crate::signals::forget_handlers();
         if rustix::event::poll(&mut polled[..count], timeout.as_ref())? == 0 {
             return Err(Errno::AGAIN);
         }
@@ -173,14 +174,14 @@ impl Endpoint {
     fn silence_for(&self, link: Link, want: Want) {
         if let Some(bell) = self.local().hidden(Hidden::Bell) {
             sys::drain_bell(bell);
-            self.pass_bell_on(link, want.other(), 0);
+            self.pass_bell_on(link, want.other(), 0, 0);
         }
     }
 
-    /// Rings the own bell again if more threads than `own` sleep in a call for what the stream has.
-    pub(super) fn pass_bell_on(&self, link: Link, want: Want, own: u32) {
+    /// Rings the own bell again if more threads than `own` sleep in a call for what the stream has, or more sets than `own_sets`.
+    pub(super) fn pass_bell_on(&self, link: Link, want: Want, own: u32, own_sets: u32) {
         std::sync::atomic::fence(Ordering::SeqCst);
-        let has_set = want == Want::Data && self.local().registrations.load(Ordering::Relaxed) > 0;
+        let has_set = want == Want::Data && self.local().registrations.load(Ordering::Relaxed) > own_sets;
         let has_waiter = self.own_side(link).blocked[want as usize].load(Ordering::SeqCst) > own;
         if (has_waiter || has_set) && self.has(link, want) {
             self.ring_own();

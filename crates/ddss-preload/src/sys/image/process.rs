@@ -26,6 +26,8 @@ thread_local! {
 /// Runs before the program's `main`.
 extern "C" fn start() {
     name_owner();
+    // First, so that they run last before a fork: the streams count the child then.
+    crate::sys::install_fork_functions();
     // SAFETY: the functions stay loaded as long as the program.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     crate::startup::start();

@@ -1,0 +1,356 @@
+// A program that waits in ways that few programs do: waits PART
+//
+// A child echoes every connection. The program ends with 0 if every byte was right, before its alarm.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUND_TRIPS = 8, FORKS = 100, INTERRUPTS = 2000, LIMIT_S = 50, WAIT_MS = 10000, LATE = 0x55 };
+static struct sockaddr_in name = {.sin_family = AF_INET};
+static volatile sig_atomic_t is_over;
+
+static void fail(const char *what) {
+    fprintf(stderr, "waits: %s: %s\n", what, strerror(errno));
+    _exit(1);
+}
+
+static int is_shared(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+static void *echo(void *descriptor) {
+    char bytes[4096];
+    int fd = (int)(intptr_t)descriptor;
+    ssize_t found;
+    while ((found = read(fd, bytes, sizeof bytes)) > 0) {
+        if (found == 8 && bytes[7] == LATE) usleep(2000);
+        if (write(fd, bytes, found) != found) break;
+    }
+    close(fd);
+    return NULL;
+}
+
+static pid_t serve(void) {
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listener, (void *)&name, length) || listen(listener, 100) || getsockname(listener, (void *)&name, &length))
+        fail("listen");
+    pid_t server = fork();
+    if (server) {
+        close(listener);
+        return server;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while ((fd = accept(listener, NULL, NULL)) >= 0) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, echo, (void *)(intptr_t)fd)) fail("pthread_create");
+        pthread_detach(thread);
+    }
+    fail("accept");
+    return 0;
+}
+
+// Reads whole words. Calls may be interrupted.
+static void get(int fd, void *to, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t found = read(fd, (char *)to + done, bytes - done);
+        if (found == 0 || (found < 0 && errno != EINTR && errno != EAGAIN)) fail("read");
+        if (found > 0) done += found;
+    }
+}
+
+static void put(int fd, const void *from, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t written = write(fd, (const char *)from + done, bytes - done);
+        if (written < 0 && errno != EINTR && errno != EAGAIN) fail("write");
+        if (written > 0) done += written;
+    }
+}
+
+static void trip(int fd, uint64_t word) {
+    uint64_t answer = 0;
+    put(fd, &word, sizeof word);
+    get(fd, &answer, sizeof answer);
+    if (answer != word) fail("a wrong answer");
+}
+
+static int dial(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || (connect(fd, (void *)&name, sizeof name) && errno != EINTR)) fail("connect");
+    for (int round = 0; round < ROUND_TRIPS; round++) trip(fd, round);
+    return fd;
+}
+
+// Changes an interest as fast as it can, and now and then waits for an answer.
+static void *change_interest(void *unused) {
+    int set = epoll_create1(0), fd = dial();
+    struct epoll_event event = {.events = EPOLLIN};
+    if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll_ctl");
+    for (uint64_t round = 0; !is_over; round++) {
+        event.events = round % 2 ? EPOLLIN : EPOLLIN | EPOLLOUT;
+        if (epoll_ctl(set, EPOLL_CTL_MOD, fd, &event)) fail("epoll_ctl");
+        if (round % 64) continue;
+        event.events = EPOLLIN;
+        if (epoll_ctl(set, EPOLL_CTL_MOD, fd, &event)) fail("epoll_ctl");
+        put(fd, &round, sizeof round);
+        uint64_t answer;
+        if (epoll_wait(set, &event, 1, -1) != 1) fail("epoll_wait");
+        get(fd, &answer, sizeof answer);
+        if (answer != round) fail("a wrong answer");
+    }
+    close(fd), close(set);
+    return unused;
+}
+
+// A thread forks in a loop while others use their sets. Each child connects, and uses the stream that it inherits.
+static void fork_beside_threads(void) {
+    pthread_t threads[3];
+    int inherited = dial();
+    for (int i = 0; i < 3; i++)
+        if (pthread_create(&threads[i], NULL, change_interest, NULL)) fail("pthread_create");
+    for (int round = 0; round < FORKS; round++) {
+        int status;
+        pid_t child = fork();
+        if (child < 0) fail("fork");
+        if (!child) {
+            alarm(20);
+            trip(inherited, round);
+            int fd = dial();
+            struct pollfd entry = {fd, POLLOUT, 0};
+            if (poll(&entry, 1, -1) != 1 || dup2(fd, inherited) != inherited || close(fd)) fail("poll");
+            trip(inherited, round);
+            _exit(0);
+        }
+        if (waitpid(child, &status, 0) != child || status) {
+            fprintf(stderr, "child %d ended with %d\n", round, status);
+            exit(1);
+        }
+        trip(inherited, round);
+    }
+    is_over = 1;
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+}
+
+static int in_handler, both, handlers_ran;
+static uint64_t written_by_handler;
+
+static void use_streams(int signal) {
+    static char ones[1024];
+    int error = errno, fd;
+    struct pollfd list[2] = {{in_handler, POLLIN, 0}, {both, POLLOUT, 0}};
+    fd_set set;
+    struct timeval now = {0, 0};
+    FD_ZERO(&set);
+    FD_SET(in_handler, &set);
+    trip(in_handler, handlers_ran);
+    if (poll(list, 2, 0) < 0 || select(in_handler + 1, NULL, &set, NULL, &now) != 1) fail("poll");
+    // The interrupted code writes to this stream, too.
+    memset(ones, signal == SIGALRM, sizeof ones);
+    put(both, ones, sizeof ones);
+    written_by_handler += sizeof ones;
+    if (handlers_ran++ % 32 == 0) fd = dial(), trip(fd, 9), close(fd);
+    if (handlers_ran % 64 == 0 && (fd = fork()) >= 0) {
+        if (!fd) alarm(20), trip(fd = dial(), 9), _exit(0);
+        int status;
+        while (waitpid(fd, &status, 0) < 0 && errno == EINTR) continue;
+        if (status) fail("a child of a handler");
+    }
+    errno = error;
+}
+
+static uint64_t bytes_read, ones_read;
+
+static void *count_bytes(void *unused) {
+    char bytes[4096];
+    ssize_t found;
+    while ((found = read(both, bytes, sizeof bytes)) > 0) {
+        for (ssize_t i = 0; i < found; i++) {
+            if (bytes[i] != 1 && bytes[i] != 2) fail("a wrong byte");
+            ones_read += bytes[i] == 1;
+        }
+        bytes_read += found;
+    }
+    return unused;
+}
+
+// A handler uses streams at a high rate while the program uses its sets, its streams and its memory.
+static void use_streams_in_handlers(void) {
+    static char twos[1024];
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = use_streams, .sa_flags = SA_RESTART};
+    struct epoll_event event = {.events = EPOLLIN}, found[4];
+    sigset_t timer;
+    pthread_t counter;
+    uint64_t written = 0;
+    in_handler = dial(), both = dial();
+    int own = dial(), set = epoll_create1(0);
+    if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, own, &event) || epoll_ctl(set, EPOLL_CTL_ADD, in_handler, &event))
+        fail("epoll_ctl");
+    memset(twos, 2, sizeof twos);
+    sigemptyset(&timer), sigaddset(&timer, SIGALRM);
+    if (pthread_sigmask(SIG_BLOCK, &timer, NULL) || pthread_create(&counter, NULL, count_bytes, NULL)) fail("thread");
+    if (pthread_sigmask(SIG_UNBLOCK, &timer, NULL) || sigaction(SIGALRM, &action, NULL)) fail("sigaction");
+    if (setitimer(ITIMER_REAL, &often, NULL)) fail("setitimer");
+    for (uint64_t round = 0; handlers_ran < INTERRUPTS; round++) {
+        event.events = round % 2 ? EPOLLIN : EPOLLIN | EPOLLOUT;
+        if (epoll_ctl(set, EPOLL_CTL_MOD, in_handler, &event)) fail("epoll_ctl");
+        free(malloc(100 + round % 5000));
+        if (round % 16 == 0) put(both, twos, sizeof twos), written += sizeof twos;
+        if (round % 64) continue;
+        put(own, &round, sizeof round);
+        if (epoll_wait(set, found, 4, 100) < 0 && errno != EINTR) fail("epoll_wait");
+        uint64_t answer;
+        get(own, &answer, sizeof answer);
+        if (answer != round) fail("a wrong answer");
+    }
+    if (setitimer(ITIMER_REAL, &never, NULL) || shutdown(both, SHUT_WR)) fail("shutdown");
+    pthread_join(counter, NULL);
+    if (ones_read != written_by_handler || bytes_read != written + written_by_handler) fail("lost bytes");
+}
+
+// Asks for a word that comes when this program sleeps.
+static void ask(int fd, uint64_t word) {
+    word |= (uint64_t)LATE << 56;
+    put(fd, &word, sizeof word);
+}
+
+static void answer(int fd, uint64_t word) {
+    uint64_t found = 0;
+    get(fd, &found, sizeof found);
+    if (found != (word | (uint64_t)LATE << 56)) fail("a wrong answer");
+}
+
+static int wait_for(int outer, int inner, int kind, int timeout) {
+    struct epoll_event event;
+    struct pollfd entry = {inner, POLLIN, 0};
+    struct timeval time = {timeout / 1000, 0};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(inner, &set);
+    if (kind == 0) return epoll_wait(outer, &event, 1, timeout);
+    if (kind == 1) return poll(&entry, 1, timeout);
+    return select(inner + 1, &set, NULL, NULL, &time);
+}
+
+// Waits for a set of streams from outside: in another set, by poll, by select. A stream is there before the first such wait, others come.
+static void wait_for_a_set(void) {
+    int outer = epoll_create1(0), inner = epoll_create1(0), fd = dial();
+    struct epoll_event event = {.events = EPOLLIN}, found;
+    for (int kind = 0; kind < 3; kind++) {
+        if (epoll_ctl(inner, EPOLL_CTL_ADD, fd, &event)) fail("epoll_ctl");
+        if (kind == 0 && epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event)) fail("epoll_ctl");
+        for (int round = 0; round < 100; round++) {
+            int ready = 0, looks = 0;
+            ask(fd, round);
+            while (!ready) {
+                if (wait_for(outer, inner, kind, WAIT_MS) != 1) fail("a set with a ready stream is not ready");
+                if ((ready = epoll_wait(inner, &found, 1, 0)) < 0) fail("epoll_wait");
+            }
+            // Ready as long as there are bytes, and no longer.
+            for (int look = 0; look < 3; look++)
+                if (wait_for(outer, inner, kind, 0) != 1 || epoll_wait(inner, &found, 1, 0) != 1) fail("bytes are left");
+            answer(fd, round);
+            while (wait_for(outer, inner, kind, 0)) {
+                if (epoll_wait(inner, &found, 1, 0) || looks++ > 4) fail("a set without a ready stream is ready");
+            }
+        }
+        close(fd);
+        fd = dial();
+        event.events |= kind == 0 ? EPOLLRDHUP : 0;
+    }
+    // An interest that waits for space, and one that reports an edge.
+    event.events = EPOLLIN | EPOLLOUT | EPOLLET;
+    if (epoll_ctl(inner, EPOLL_CTL_ADD, fd, &event)) fail("epoll_ctl");
+    for (int round = 0; round < 100; round++) {
+        ask(fd, round);
+        do {
+            if (wait_for(outer, inner, round % 3, WAIT_MS) != 1) fail("a set with an edge is not ready");
+        } while (epoll_wait(inner, &found, 1, 0) != 1 || !(found.events & EPOLLIN));
+        answer(fd, round);
+    }
+}
+
+// Registers two descriptors of one stream in one set, which another stream keeps busy until both are left to their bell.
+static void wait_for_copies(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        int set = epoll_create1(0), fd = dial(), copy = dup(fd), other = dial();
+        struct epoll_event event = {.events = kind & 1 ? EPOLLIN | EPOLLET : EPOLLIN};
+        int descriptors[] = {fd, copy, other}, expected = 3;
+        for (int i = 0; i < 3; i++) {
+            event.data.u64 = i;
+            if (epoll_ctl(set, EPOLL_CTL_ADD, descriptors[i], &event)) fail("epoll_ctl");
+        }
+        for (int round = 0; round < 6; round++) {
+            for (int tick = 0; tick < 40; tick++) {
+                ask(other, tick);
+                if (epoll_wait(set, &event, 1, WAIT_MS) != 1 || event.data.u64 != 2) fail("the other stream");
+                answer(other, tick);
+            }
+            ask(fd, round);
+            for (int seen = 0, looks = 0; seen != expected; looks++) {
+                if (epoll_wait(set, &event, 1, 2000) != 1 || event.data.u64 > 1 || looks > 1000) fail("a copy is not reported");
+                seen |= 1 << event.data.u64;
+            }
+            answer(copy, round);
+            if (round == 1) {
+                if (epoll_ctl(set, EPOLL_CTL_DEL, kind & 2 ? copy : fd, NULL)) fail("epoll_ctl");
+                expected = kind & 2 ? 1 : 2;
+            }
+            if (round == 3) {
+                event.data.u64 = kind & 2 ? 1 : 0, event.events = EPOLLIN;
+                if (epoll_ctl(set, EPOLL_CTL_ADD, kind & 2 ? copy : fd, &event)) fail("epoll_ctl");
+                expected = 3;
+            }
+        }
+        close(fd), close(copy), close(other), close(set);
+    }
+}
+
+int main(int count, char **arguments) {
+    const char *part = count > 1 ? arguments[1] : "";
+    static const struct {
+        const char *name;
+        void (*act)(void);
+    } parts[] = {
+        {"forks", fork_beside_threads},
+        {"handlers", use_streams_in_handlers},
+        {"nested", wait_for_a_set},
+        {"copies", wait_for_copies},
+    };
+    pid_t server = serve();
+    int fd = dial();
+    if (*(getenv("LD_PRELOAD") ?: "") && !is_shared()) fail("the stream stayed on TCP");
+    close(fd);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcmp(part, parts[i].name)) continue;
+        // A timer of its own: the handlers' signal is SIGALRM.
+        struct itimerval limit = {{0, 0}, {LIMIT_S, 0}};
+        if (setitimer(ITIMER_VIRTUAL, &limit, NULL)) fail("setitimer");
+        parts[i].act();
+        kill(server, SIGKILL);
+        return 0;
+    }
+    kill(server, SIGKILL);
+    return 2;
+}

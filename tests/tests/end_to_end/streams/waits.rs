@@ -1,0 +1,52 @@
+//! Waits of threads that are interrupted, forked, or look from outside of a set: none hangs, and every byte is right.
+
+use std::process::{Command, Stdio};
+
+use ddss_testkit::{preload_library, skipped};
+use tempfile::TempDir;
+
+use super::output_of;
+
+/// Runs one part of the C program without the library and with it.
+fn run(name: &str, part: &str) {
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("waits");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/waits.c");
+    let compiled = Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).arg(&program).arg(source).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        return skipped(name, "no C compiler is installed");
+    }
+    for library in [None, Some(preload_library().unwrap())] {
+        let mut command = Command::new(&program);
+        command.arg(part).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(library) = &library {
+            command.env("LD_PRELOAD", library);
+        }
+        let output = output_of(command.spawn().unwrap());
+        assert!(output.status.success(), "{part}, library {library:?}: {output:?}");
+    }
+}
+
+// If this failed, the child of a program with threads would wait for ever for a lock that only its parent can release.
+#[test]
+fn child_of_a_program_with_threads_connects_and_reads() {
+    run("child_of_a_program_with_threads_connects_and_reads", "forks");
+}
+
+// If this failed, a handler would wait for ever for the code that it waits, or would mix its bytes with that code's.
+#[test]
+fn handlers_of_signals_use_the_streams_that_they_interrupt() {
+    run("handlers_of_signals_use_the_streams_that_they_interrupt", "handlers");
+}
+
+// If this failed, an event loop inside another one, as libmicrohttpd's in systemd's, would never see a request.
+#[test]
+fn set_of_streams_wakes_those_that_wait_for_the_set() {
+    run("set_of_streams_wakes_those_that_wait_for_the_set", "nested");
+}
+
+// If this failed, a program that registers a descriptor and its copy would not hear of bytes by one of them.
+#[test]
+fn every_copy_of_a_descriptor_is_reported() {
+    run("every_copy_of_a_descriptor_is_reported", "copies");
+}
