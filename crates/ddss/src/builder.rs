@@ -5,7 +5,7 @@ use crate::call::channels::ChannelPool;
 use crate::client::Client;
 use crate::deadline::check_timeout;
 use crate::error::Error;
-use crate::session::AttachPlan;
+use crate::session::{AttachPlan, CallSettings};
 use crate::shards::Shards;
 use ddss_core::limits::{ARENA_BYTES_MAX, CHANNELS_PER_CLIENT_MAX, TIMEOUT_DEFAULT_US};
 use ddss_core::{BadArgument, Failure};
@@ -41,6 +41,7 @@ pub struct ClientBuilder {
     timeout: Option<Duration>,
     no_local_reads: bool,
     unfair: bool,
+    no_retries: bool,
 }
 
 impl ClientBuilder {
@@ -87,6 +88,24 @@ impl ClientBuilder {
         self
     }
 
+    /// Enables or disables retries: while a daemon or a segment's home is away, a call that certainly did nothing is
+    /// repeated until its deadline, with pauses of up to 256 ms. A crash, a stop and a takeover then make calls slower. The
+    /// default is yes. If disabled, such a call fails at once, as with [`Failure::NodeDown`].
+    ///
+    /// A call that may have taken effect is never repeated.
+    ///
+    /// ```
+    /// # let node = ddssd::EphemeralNode::start()?;
+    /// # let folder = node.folder();
+    /// let client = ddss::Client::builder().folder(folder).retries(false).connect()?;
+    /// # client.ping()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retries(mut self, retries: bool) -> Self {
+        self.no_retries = !retries;
+        self
+    }
+
     /// Enables or disables time slices under [`Strategy::Auto`], for more calling threads than cores. If enabled (the
     /// default), a thread yields its core after turns of some 100 µs, and each thread gets its share. If disabled, the
     /// kernel schedules: one thread runs for milliseconds while others wait, for the last few percent of throughput.
@@ -111,8 +130,9 @@ impl ClientBuilder {
         let (options, timeout) = self.options()?;
         let folder = self.folder.unwrap_or_else(ddss_ipc::client_folder);
         let socket = folder.join(SOCKET_NAME);
+        let settings = CallSettings { timeout, local_reads: !self.no_local_reads, retries: !self.no_retries };
         let plan = AttachPlan { folder, socket, options, shard: 0, shard_count: None };
-        let (first, shards) = Shards::begin(plan, timeout, !self.no_local_reads)?;
+        let (first, shards) = Shards::begin(plan, settings)?;
         let tasks = Arc::new(Tasks::new(shards.count()));
         Ok(Client(first, shards, tasks))
     }

@@ -2,6 +2,7 @@
 
 use crate::async_client::tasks::Tasks;
 use crate::call::channels::{Call, NoCompletion};
+use crate::call::retry::Retry;
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
 use crate::lease::keeper::LeaseKeeper;
@@ -102,9 +103,14 @@ impl Client {
         self.at_shard(self.shard_of(name))
     }
 
+    /// Returns true if calls that did nothing are repeated while a daemon or a home is away.
+    pub(crate) fn retries(&self) -> bool {
+        self.0.settings.retries
+    }
+
     /// Returns the default deadline of a call.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.0.timeout)
+        Deadline::of(self.0.settings.timeout)
     }
 
     /// Runs a planned call.
@@ -113,9 +119,9 @@ impl Client {
         self.run_while(time, call, &mut None::<fn()>)
     }
 
-    /// Runs a planned call, and `meanwhile` while it is in flight. A call without side effects is repeated if the
-    /// daemon ends and another one comes before the call's deadline, which begins once. Such a call also waits for a
-    /// stopped daemon; other calls are then refused.
+    /// Runs a planned call, and `meanwhile` while it is in flight. Until its deadline, which begins once, the call waits for
+    /// a daemon and for the home. It is repeated after an attempt that did nothing, and after the end of the daemon if it
+    /// has no side effects.
     #[inline(always)]
     pub(crate) fn run_while<T>(
         &self,
@@ -139,10 +145,10 @@ impl Client {
         meanwhile: &mut Option<impl FnOnce()>,
     ) -> Result<T, Error> {
         let PlannedCall { plan, mut decode } = call;
-        let (priority, harmless) = (plan.priority, plan.is_harmless);
-        let mut refused = false;
+        let (priority, harmless) = (plan.priority, plan.is_harmless && self.retries());
+        let (mut refused, mut retry) = (false, Retry::new(self.retries()));
         let ended = loop {
-            let session = match self.0.session(&mut time, harmless) {
+            let session = match self.0.session(&mut time, plan.waits_for_daemon()) {
                 // No daemon has replaced the one that is shutting down.
                 Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target)),
                 session => session?,
@@ -156,6 +162,13 @@ impl Client {
                     session.attachment.set_draining();
                     refused = true;
                 }
+                Ok(Err(completion)) => match retry.pause(&plan, completion.outcome, time.deadline()) {
+                    Some(pause) => {
+                        drop(session);
+                        self.pause(pause);
+                    }
+                    None => break Ok(Err(completion)),
+                },
                 ended => break ended,
             }
         };

@@ -33,7 +33,7 @@ pub(crate) struct SegmentLocation {
 
 impl SegmentLocation {
     pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
-        let mapped = if client.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
+        let mapped = if client.settings.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
         let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
         let row_bytes = opened.row_bytes;
         Self { name: name.into(), id, bytes, row_bytes, requested_model: None, timeout: None, mapped, rules }

@@ -144,6 +144,25 @@ impl<'a> CallPlan<'a> {
         self.operation.may_wait()
     }
 
+    /// Returns true if the call is worth waiting for a daemon. A lock and an upload end with theirs.
+    #[inline]
+    pub(crate) const fn waits_for_daemon(&self) -> bool {
+        let ends_with_daemon = matches!(
+            self.operation,
+            Operation::Unlock { .. } | Operation::Renew { .. } | Operation::DropUpload { .. }
+        );
+        !ends_with_daemon
+    }
+
+    /// Returns true if the call may be repeated later, at the home or its successor. The parts of a large put begin again.
+    pub(crate) const fn is_repeatable(&self) -> bool {
+        match self.operation {
+            Operation::UploadPart { part, .. } => part.upload.0 == 0,
+            Operation::CommitUpload { .. } => false,
+            _ => self.waits_for_daemon(),
+        }
+    }
+
     /// Returns the number of bytes that the reply needs in the arena.
     pub(crate) fn incoming(&self) -> usize {
         self.incoming

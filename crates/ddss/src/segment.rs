@@ -93,7 +93,7 @@ impl Segment {
 
     /// Returns the deadline of a call of this handle.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.location.timeout.unwrap_or(self.client.0.timeout))
+        Deadline::of(self.location.timeout.unwrap_or(self.client.0.settings.timeout))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A daemon that dies takes the channels with it; the segments stay. The next call attaches to the next daemon in the
 //! same folder, and waits for it until its own deadline. A call in flight is repeated if it has no side effects;
-//! otherwise its outcome is unknown.
+//! otherwise its outcome is unknown. A crash, a stop and an upgrade look the same.
 
 use crate::api::mapped_areas::MappedAreas;
 use crate::call::channels::ChannelPool;
@@ -12,7 +12,6 @@ use arc_swap::{ArcSwap, Guard};
 use ddss_ipc::{AttachError, AttachOptions, Attachment, socket_name};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -60,38 +59,44 @@ impl AttachPlan {
     }
 }
 
+/// Options of a client's calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallSettings {
+    /// Default timeout of a call.
+    pub(crate) timeout: Duration,
+    pub(crate) local_reads: bool,
+    /// True if calls that did nothing are repeated while a daemon or a home is away.
+    pub(crate) retries: bool,
+}
+
 /// State that all clones of a client share.
 pub(crate) struct Inner {
     current: ArcSwap<Session>,
     /// Taken by the thread that searches for the next daemon.
     turn: Mutex<()>,
-    /// True if the last attempt found no socket: the daemon was stopped.
-    stopped: AtomicBool,
     pub(crate) plan: AttachPlan,
-    pub(crate) timeout: Duration,
+    pub(crate) settings: CallSettings,
     /// Mapped areas of this node, unless local reads are disabled.
     pub(crate) areas: MappedAreas,
-    pub(crate) local_reads: bool,
 }
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Inner").field("plan", &self.plan).field("timeout", &self.timeout).finish_non_exhaustive()
+        out.debug_struct("Inner").field("plan", &self.plan).field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
 impl Inner {
+    /// Time for which a call that does not wait looks for the next daemon.
+    const START_MAX: Duration = Duration::from_millis(50);
     /// Delay between two attempts to find the next daemon.
     pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(2);
-    /// Maximum wait of a call with side effects for a daemon whose socket does not exist.
-    const STOPPED_WAIT_MAX: Duration = Duration::from_millis(50);
 
-    pub(crate) fn new(mut plan: AttachPlan, timeout: Duration, local_reads: bool) -> Result<Self, Error> {
+    pub(crate) fn new(mut plan: AttachPlan, settings: CallSettings) -> Result<Self, Error> {
         let session = plan.attach(Instant::now() + plan.options.timeout)?;
         plan.shard_count = Some(session.attachment.shards());
         let current = ArcSwap::from_pointee(session);
-        let (turn, stopped, areas) = (Mutex::new(()), AtomicBool::new(false), MappedAreas::default());
-        Ok(Self { current, turn, stopped, plan, timeout, areas, local_reads })
+        Ok(Self { current, turn: Mutex::new(()), plan, settings, areas: MappedAreas::default() })
     }
 
     /// Returns the last session, whether or not its daemon still runs.
@@ -100,15 +105,15 @@ impl Inner {
     }
 
     /// Returns a session with a daemon that is not known to be gone. Waits for the next daemon until the deadline,
-    /// which is computed when needed. `harmless` marks a call without side effects, which any daemon may run.
+    /// which is computed when needed, if the call `waits` for one.
     #[inline(always)]
-    pub(crate) fn session(&self, time: &mut Deadline, harmless: bool) -> Result<Guard<Arc<Session>>, Error> {
+    pub(crate) fn session(&self, time: &mut Deadline, waits: bool) -> Result<Guard<Arc<Session>>, Error> {
         let current = self.current.load();
         if !current.attachment.is_unusable() {
             return Ok(current);
         }
         drop(current);
-        self.attach_again(time.deadline(), harmless)
+        self.attach_again(time.deadline(), waits)
     }
 
     /// Returns the present session without waiting, for tasks.
@@ -118,7 +123,7 @@ impl Inner {
     }
 
     #[cold]
-    fn attach_again(&self, deadline: Instant, harmless: bool) -> Result<Guard<Arc<Session>>, Error> {
+    fn attach_again(&self, deadline: Instant, waits: bool) -> Result<Guard<Arc<Session>>, Error> {
         let since = Instant::now();
         loop {
             let looked = self.try_attach(deadline);
@@ -126,7 +131,7 @@ impl Inner {
                 return Ok(current);
             }
             let error = looked.err().flatten();
-            if Instant::now() + Self::RETRY_INTERVAL >= self.retry_until(error.as_ref(), since, deadline, harmless) {
+            if Instant::now() + Self::RETRY_INTERVAL >= self.retry_until(error.as_ref(), since, deadline, waits) {
                 return Err(error.unwrap_or_else(|| self.no_daemon_error(ErrorKind::TimedOut)));
             }
             if error.is_none() {
@@ -145,10 +150,7 @@ impl Inner {
         if self.current_session().is_some() {
             return Ok(());
         }
-        let found = self.plan.attach(by);
-        let is_stopped = matches!(&found, Err(Error::NoDaemon { source, .. }) if source.kind() == ErrorKind::NotFound);
-        self.stopped.store(is_stopped, Ordering::Relaxed);
-        match found {
+        match self.plan.attach(by) {
             Ok(session) => {
                 self.areas.forget();
                 self.current.store(Arc::new(session));
@@ -167,17 +169,13 @@ impl Inner {
         error: Option<&Error>,
         since: Instant,
         deadline: Instant,
-        harmless: bool,
+        waits: bool,
     ) -> Instant {
         match error {
             Some(Error::VersionMismatch { .. } | Error::ShardsChanged { .. }) => since,
-            // A killed daemon leaves its socket; a stopped daemon removes it, and a successor is not certain: the
-            // caller decides about calls with side effects. A starting daemon removes the old socket for a moment.
-            // Another thread may search all the time: its result counts.
-            None | Some(Error::NoDaemon { .. }) if !harmless && self.stopped.load(Ordering::Relaxed) => {
-                deadline.min(since + Self::STOPPED_WAIT_MAX)
-            }
-            _ => deadline,
+            _ if waits && self.settings.retries => deadline,
+            // A starting daemon removes the old socket for a moment.
+            _ => deadline.min(since + Self::START_MAX),
         }
     }
 

@@ -6,16 +6,14 @@
 
 use crate::error::Error;
 use crate::lease::keeper::LeaseKeeper;
-use crate::session::{AttachPlan, Inner};
+use crate::session::{AttachPlan, CallSettings, Inner};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// State that the clones of a client share over all shards.
 #[derive(Debug)]
 pub(crate) struct Shards {
     plan: AttachPlan,
-    timeout: Duration,
-    local_reads: bool,
+    settings: CallSettings,
     inners: Box<[OnceLock<Arc<Inner>>]>,
     /// Taken by the thread that attaches to another shard.
     turn: Mutex<()>,
@@ -27,16 +25,15 @@ impl Shards {
     /// Attaches to the first shard, which reports the number of shards.
     pub(crate) fn begin(
         plan: AttachPlan,
-        timeout: Duration,
-        local_reads: bool,
+        settings: CallSettings,
     ) -> Result<(Arc<Inner>, Arc<Self>), Error> {
-        let first = Arc::new(Inner::new(plan, timeout, local_reads)?);
+        let first = Arc::new(Inner::new(plan, settings)?);
         let plan = first.plan.clone();
         let count = plan.shard_count.unwrap_or(1);
         let mut inners = Vec::from([OnceLock::from(Arc::clone(&first))]);
         inners.resize_with(count.max(1).into(), OnceLock::new);
         let (turn, keeper) = (Mutex::new(()), Arc::default());
-        let shards = Self { plan, timeout, local_reads, inners: inners.into(), turn, keeper };
+        let shards = Self { plan, settings, inners: inners.into(), turn, keeper };
         Ok((first, Arc::new(shards)))
     }
 
@@ -46,8 +43,7 @@ impl Shards {
         let (plan, turn) = (shards.plan.clone(), Mutex::new(()));
         Arc::new(Self {
             plan,
-            timeout: shards.timeout,
-            local_reads: shards.local_reads,
+            settings: shards.settings,
             inners: [OnceLock::new()].into(),
             turn,
             keeper: Arc::default(),
@@ -74,7 +70,7 @@ impl Shards {
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
-        let inner = Arc::new(Inner::new(self.plan.to_shard(shard), self.timeout, self.local_reads)?);
+        let inner = Arc::new(Inner::new(self.plan.to_shard(shard), self.settings)?);
         Ok(Arc::clone(place.get_or_init(|| inner)))
     }
 }

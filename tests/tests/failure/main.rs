@@ -1,6 +1,7 @@
 //! Failures of processes, networks and disks: acknowledged data survives, and every call ends in time.
 
 mod allocate_many;
+mod away;
 mod control_plane;
 mod critical_tasks;
 mod full;

@@ -21,9 +21,12 @@ fn is_soon(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until new calls are refused, at once and with the failure `GoingDown`.
+/// Time of calls that no daemon serves.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Waits until new calls are refused, with the failure `GoingDown`.
 fn wait_until_it_refuses(one: &Segment) {
-    is_soon("refuses what is new", || match one.put(0, &[0; 8]) {
+    is_soon("refuses what is new", || match one.with_timeout(SHORT).put(0, &[0; 8]) {
         Ok(_) => false,
         Err(error) => {
             assert!(error.failure() == Some(Failure::GoingDown), "{error}");
@@ -64,7 +67,7 @@ fn pending_calls_complete_before_shutdown() {
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&late);
         assert!(Client::builder().folder(daemon.folder()).connect().is_err(), "somebody was let in");
-        assert!(other.put(0, &[1; 8]).unwrap_err().failure() == Some(Failure::GoingDown));
+        assert!(other.with_timeout(SHORT).put(0, &[1; 8]).unwrap_err().failure() == Some(Failure::GoingDown));
         // The one thing that is begun all the same, since it lets others end.
         drop(locked);
         for one in waiting {
@@ -90,7 +93,7 @@ fn each_call_during_shutdown_has_a_definite_outcome() {
         let done = [const { AtomicU64::new(0) }; 4];
         std::thread::scope(|scope| {
             for ((name, &strategy), done) in names.iter().zip(Strategy::ALL.iter()).zip(&done) {
-                let segment = client(&daemon, strategy).open(name).unwrap();
+                let segment = client(&daemon, strategy).open(name).unwrap().with_timeout(PATIENCE / 10);
                 scope.spawn(move || {
                     let error = loop {
                         match segment.fetch_add(0, 1) {
@@ -147,10 +150,10 @@ fn unlock_works_during_shutdown() {
         wait_until_it_refuses(&spare);
         // Every holder has got the notice that this daemon accepts nothing new.
         for segment in &own {
-            let told = segment.with_timeout(Duration::from_millis(50)).stat().unwrap_err();
+            let told = segment.with_timeout(SHORT).stat().unwrap_err();
             assert_eq!(told.failure(), Some(Failure::GoingDown));
         }
-        let told = block_on(of_tasks.with_timeout(Duration::from_millis(50)).stat()).unwrap_err();
+        let told = block_on(of_tasks.with_timeout(SHORT).stat()).unwrap_err();
         assert_eq!(told.failure(), Some(Failure::GoingDown));
         assert!(waiting.iter().all(|one| !one.is_finished()));
         for (number, locked) in by_threads.into_iter().enumerate() {
@@ -180,7 +183,7 @@ fn second_signal_stops_at_once_and_waiting_calls_fail() {
     let shared = holder.allocate("shared", Spec::new(64)).unwrap();
     let other = holder.allocate("other", Spec::new(64)).unwrap();
     let locked = shared.lock().unwrap();
-    let waits = client(&daemon, Strategy::Auto).open("shared").unwrap();
+    let waits = client(&daemon, Strategy::Auto).open("shared").unwrap().with_timeout(PATIENCE / 2);
     let wants_lock = client(&daemon, Strategy::Auto).open("shared").unwrap();
     std::thread::scope(|scope| {
         let put = scope.spawn(|| waits.put(0, &[7; 8]));

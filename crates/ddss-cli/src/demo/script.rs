@@ -234,7 +234,7 @@ impl Observers {
             if may_be_away {
                 let away = &seen["away"];
                 report.say(&format!(
-                    "  node {node}: {calls} gets of \"{name}\": {away} failed meanwhile; the handle recovered"
+                    "  node {node}: {calls} gets of \"{name}\": {away} failed, longest {longest:.1} ms; the handle recovered"
                 ));
             } else {
                 report.say(&format!(

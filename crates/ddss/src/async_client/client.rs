@@ -5,6 +5,7 @@ use super::pause::Pause;
 use super::reactor::Reactor;
 use super::tasks::TaskChannel;
 use crate::call::channels::NoCompletion;
+use crate::call::retry::Retry;
 #[cfg(feature = "tracing")]
 use crate::call::span;
 use crate::client::Client;
@@ -81,14 +82,14 @@ impl AsyncClient {
         self.0.2.of(&self.0.0)
     }
 
-    /// Returns the reactor of a daemon that takes calls, or of the next daemon if that comes in time. `harmless` marks
-    /// a call without side effects, which any daemon may run.
-    pub(super) async fn reactor(&self, deadline: Instant, harmless: bool) -> Result<Arc<Reactor>, Error> {
+    /// Returns the reactor of a daemon that takes calls, or of the next daemon if that comes in time and the call `waits`
+    /// for one.
+    pub(super) async fn reactor(&self, deadline: Instant, waits: bool) -> Result<Arc<Reactor>, Error> {
         loop {
             if let Some(session) = self.0.0.current_session() {
                 return self.channel()?.reactor_on(session);
             }
-            self.channel()?.search.begin(&self.0.0, deadline, harmless)?.await?;
+            self.channel()?.search.begin(&self.0.0, deadline, waits)?.await?;
         }
     }
 
@@ -105,6 +106,10 @@ impl AsyncClient {
     /// Returns the id of this client's node.
     pub fn node(&self) -> NodeId {
         self.0.node()
+    }
+
+    pub(crate) fn retries(&self) -> bool {
+        self.0.retries()
     }
 
     /// Returns the default deadline of a call.
@@ -166,10 +171,10 @@ impl AsyncClient {
         gathering: Option<&AtomicBool>,
         take: &mut Receiver<'_>,
     ) -> Result<Arc<Reactor>, Error> {
-        let harmless = plan.is_harmless;
-        let mut refused = false;
+        let retries = self.retries();
+        let (mut refused, mut retry) = (false, Retry::new(retries));
         let (ended, reactor) = loop {
-            let reactor = match self.reactor(deadline, harmless).await {
+            let reactor = match self.reactor(deadline, plan.waits_for_daemon()).await {
                 // No daemon has replaced the one that is shutting down.
                 Err(_) if refused => {
                     return Err(self.0.explain(NoCompletion::ShuttingDown, plan.action, plan.target));
@@ -179,13 +184,19 @@ impl AsyncClient {
             let mut take = |completion: &Completion, reply: &Reply<'_>| take(completion, reply);
             match Call::new(Arc::clone(&reactor), deadline, plan, gathering, &mut take).await {
                 // The daemon ended during the call. A call without side effects is repeated on the next daemon.
-                Err(NoCompletion::Gone) if harmless => {}
+                Err(NoCompletion::Gone) if plan.is_harmless && retries => {}
                 // No part of the call went out.
                 Err(NoCompletion::NotSent) => {}
                 // The daemon did not begin the call, so the next daemon is asked, whatever the call does.
                 Ok(Completion { outcome: Outcome::Failed(Failure::GoingDown), .. }) => {
                     reactor.session.attachment.set_draining();
                     refused = true;
+                }
+                Ok(completion) if completion.outcome != Outcome::Done => {
+                    match retry.pause(plan, completion.outcome, deadline) {
+                        Some(pause) => self.pause(pause).await,
+                        None => break (Ok(completion), reactor),
+                    }
                 }
                 ended => break (ended, reactor),
             }

@@ -26,7 +26,7 @@ struct WaitList {
 struct Waiter {
     since: Instant,
     deadline: Instant,
-    harmless: bool,
+    waits: bool,
     ended: Mutex<Option<Result<(), Error>>>,
     waker: AtomicWaker,
 }
@@ -64,10 +64,10 @@ impl Reconnect {
         self: &Arc<Self>,
         inner: &Arc<Inner>,
         deadline: Instant,
-        harmless: bool,
+        waits: bool,
     ) -> Result<ReconnectFuture, Error> {
         let (since, ended, waker) = (Instant::now(), Mutex::new(None), AtomicWaker::new());
-        let waiting = Arc::new(Waiter { since, deadline, harmless, ended, waker });
+        let waiting = Arc::new(Waiter { since, deadline, waits, ended, waker });
         let mut line = self.line();
         if !line.searching {
             let (search, inner) = (Arc::clone(self), Arc::clone(inner));
@@ -104,7 +104,7 @@ impl Reconnect {
     fn notify(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
         let soon = Instant::now() + Inner::RETRY_INTERVAL;
         let is_over =
-            |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.harmless);
+            |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.waits);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });
@@ -155,7 +155,7 @@ mod tests {
         // If this broke, tasks would wait forever for a dead thread, which also checks their deadlines.
         let (search, now) = (Reconnect::default(), Instant::now());
         let (ended, waker) = (Mutex::new(None), AtomicWaker::new());
-        let waiting = Waiter { since: now, deadline: now, harmless: true, ended, waker };
+        let waiting = Waiter { since: now, deadline: now, waits: true, ended, waker };
         let waiting = Arc::new(waiting);
         *search.line() = WaitList { searching: true, waiting: vec![Arc::clone(&waiting)] };
         let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -88,7 +88,7 @@ impl AsyncSegment {
 
     /// Returns the deadline of a call of this handle.
     pub(crate) fn time(&self) -> Deadline {
-        Deadline::of(self.location.timeout.unwrap_or(self.client.blocking().0.timeout))
+        Deadline::of(self.location.timeout.unwrap_or(self.client.blocking().0.settings.timeout))
     }
 
     /// Creates a future that is ready after `time`.

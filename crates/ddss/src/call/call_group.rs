@@ -3,6 +3,7 @@
 use crate::call::channels::NoCompletion;
 use crate::call::pipeline::{FinishedCall, Pipeline, run_together};
 use crate::call::priority::Priority;
+use crate::call::retry::Retry;
 #[cfg(feature = "tracing")]
 use crate::call::span;
 use crate::client::Client;
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::plan::CallPlan;
 use crate::session::Session;
 use ddss_core::Completion;
+use std::time::{Duration, Instant};
 
 /// Results of the calls of a group in their order, and the error that kept the whole group from being sent.
 pub(crate) type GroupResults = (Vec<Result<(Completion, Vec<u8>), Error>>, Option<Error>);
@@ -46,32 +48,44 @@ struct ShardGroup<'a> {
     results: Vec<FinishedCall>,
     /// Indices of the calls that still have to run.
     pending: Vec<usize>,
+    retry: Retry,
 }
 
 impl<'a> ShardGroup<'a> {
     fn new(client: Client, calls: impl Iterator<Item = (usize, CallPlan<'a>)>) -> Self {
         let (indices, plans): (Vec<_>, Vec<_>) = calls.unzip();
         let results = plans.iter().map(|_| Err(NoCompletion::NotSent)).collect();
-        Self { client, pending: (0..plans.len()).collect(), indices, plans, results }
+        let retry = Retry::new(client.retries());
+        Self { client, pending: (0..plans.len()).collect(), indices, plans, results, retry }
     }
 
-    /// Records the results of the pending calls, and selects those to run again on the next daemon if one comes in
-    /// time. These are the calls that a daemon in shutdown did not begin, and the calls without side effects whose
-    /// daemon is gone.
-    fn note(&mut self, session: &Session, ended: Vec<FinishedCall>) {
+    /// Records the results of the pending calls, and selects those to run again: the calls that a daemon in shutdown did
+    /// not begin, the calls without side effects whose daemon is gone, and those whose home is away. Returns the pause
+    /// before that.
+    fn note(&mut self, session: &Session, ended: Vec<FinishedCall>, deadline: Instant) -> Option<Duration> {
         let ended: Vec<(usize, FinishedCall)> = self.pending.drain(..).zip(ended).collect();
+        let (before, mut longest) = (self.retry, None);
         for (index, ended) in ended {
             let again = match ended {
                 Err(NoCompletion::ShuttingDown) => {
                     session.attachment.set_draining();
                     true
                 }
-                Err(NoCompletion::Gone) => self.plans[index].is_harmless,
+                Err(NoCompletion::Gone) => self.plans[index].is_harmless && self.client.retries(),
+                Ok(Err(completion)) => {
+                    let mut retry = before;
+                    let pause = retry.pause(&self.plans[index], completion.outcome, deadline);
+                    if pause.is_some() {
+                        (self.retry, longest) = (retry, longest.max(pause));
+                    }
+                    pause.is_some()
+                }
                 _ => false,
             };
             self.results[index] = ended;
             self.pending.extend(again.then_some(index));
         }
+        longest
     }
 }
 
@@ -97,8 +111,7 @@ fn run_parts(parts: &mut [ShardGroup<'_>], mut time: Deadline) -> Result<(), Err
         // No request goes out before all shards are reachable.
         let mut reached = Vec::new();
         for part in parts.iter_mut().filter(|part| !part.pending.is_empty()) {
-            let harmless = part.pending.iter().all(|&index| part.plans[index].is_harmless);
-            match part.client.0.session(&mut time, harmless) {
+            match part.client.0.session(&mut time, true) {
                 Ok(session) => reached.push((part, session)),
                 Err(error) if !begun => return Err(error),
                 // No daemon came in time: the recorded results stand.
@@ -122,8 +135,9 @@ fn run_parts(parts: &mut [ShardGroup<'_>], mut time: Deadline) -> Result<(), Err
             Err(none) => part.pending.iter().map(|_| Err(none)).collect(),
         };
         let results: Vec<Vec<FinishedCall>> = running.into_iter().zip(&reached).map(all).collect();
-        for ((part, session), ended) in reached.into_iter().zip(results) {
-            part.note(&session, ended);
-        }
+        let deadline = time.deadline();
+        let noted = reached.into_iter().zip(results);
+        let pause = noted.filter_map(|((part, session), ended)| part.note(&session, ended, deadline)).max();
+        pause.into_iter().for_each(std::thread::sleep);
     }
 }

@@ -42,6 +42,15 @@ fn has_moved(error: &Error) -> bool {
     matches!(error.failure(), Some(Failure::VersionGone | Failure::VersionMismatch))
 }
 
+/// Returns true if a put did nothing and its parts are gone, or their home is away, which may come back without them.
+fn has_lost_parts(error: &Error, retries: bool) -> bool {
+    match error {
+        Error::Failed { failure: Failure::UploadGone, .. } => true,
+        Error::Failed { failure: Failure::NodeDown | Failure::InProgress | Failure::GoingDown, .. } => retries,
+        _ => false,
+    }
+}
+
 calls! {
     impl Segment, AsyncSegment {
         /// Reads a range like [`get`](Self::get), and calls `progress` with the bytes read so far and the bytes of the
@@ -132,8 +141,8 @@ calls! {
             Err(Error::Failed { action: "get", target: self.name().to_owned(), failure: Failure::Contended })
         }
 
-        /// Sends a value in parts and commits it. A home that has lost the parts has not committed them, so the put
-        /// begins again.
+        /// Sends a value in parts and commits it. A home that has lost the parts, or that went away with them, has not
+        /// committed them, so the put begins again.
         pub(crate) async fn put_large(&self, time: Deadline, bytes: &[u8], put: LargePut<'_>) -> Result<Stamp, Error> {
             let LargePut { offset, conditions, progress } = put;
             self.location().check_value("put", offset, u128::from(offset) + bytes.len() as u128)?;
@@ -147,7 +156,11 @@ calls! {
             loop {
                 let put = LargePut { offset, conditions, progress: &mut *progress };
                 match wait!(self.put_large_once(time, bytes, put)) {
-                    Err(error) if error.failure() == Some(Failure::UploadGone) && attempts < PUT_ATTEMPTS_MAX => {
+                    Err(error)
+                        if has_lost_parts(&error, self.client().retries())
+                            && attempts < PUT_ATTEMPTS_MAX
+                            && !time.remaining().is_zero() =>
+                    {
                         attempts += 1;
                     }
                     ended => return ended,
