@@ -1,6 +1,7 @@
 //! A pause of a task.
 
 use super::reactor::Reactor;
+use super::sleep::Timer;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ pub(crate) struct Pause {
     /// `None`: the pause is over at once.
     reactor: Option<Arc<Reactor>>,
     until: Instant,
-    number: Option<u64>,
+    timer: Option<Timer>,
 }
 
 impl Pause {
     pub(super) fn new(reactor: Option<Arc<Reactor>>, time: Duration) -> Self {
-        Self { reactor, until: Instant::now() + time, number: None }
+        Self { reactor, until: Instant::now() + time, timer: None }
     }
 }
 
@@ -30,8 +31,8 @@ impl Future for Pause {
             return Poll::Ready(());
         }
         let Some(reactor) = self.reactor.clone() else { return Poll::Ready(()) };
-        if let Some(number) = reactor.channel.pauses.set(self.number, until, context.waker()) {
-            self.number = Some(number);
+        if let Some(timer) = reactor.channel.pauses.set(self.timer, until, context.waker()) {
+            self.timer = Some(timer);
             reactor.wake();
         }
         Poll::Pending
@@ -40,8 +41,8 @@ impl Future for Pause {
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        if let (Some(number), Some(reactor)) = (self.number, &self.reactor) {
-            reactor.channel.pauses.remove(number);
+        if let (Some(timer), Some(reactor)) = (self.timer, &self.reactor) {
+            reactor.channel.pauses.remove(timer);
         }
     }
 }

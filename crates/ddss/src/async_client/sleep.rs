@@ -1,18 +1,17 @@
 //! Timers for tasks. The reactor wakes them, so that the executor needs no timer.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
-struct Pausing {
-    number: u64,
-    until: Instant,
-    waker: Waker,
-}
+/// Time of a timer, and its number.
+pub(super) type Timer = (Instant, u64);
 
 #[derive(Default)]
 struct Inside {
-    pausing: Vec<Pausing>,
+    /// In order of time: thousands of tasks may wait for one home.
+    pausing: BTreeMap<Timer, Waker>,
     numbers: u64,
 }
 
@@ -28,27 +27,28 @@ impl Pauses {
     /// Wakes the expired timers. Returns the time of the next one.
     pub(super) fn turn(&self, now: Instant) -> Option<Instant> {
         let mut inside = self.inside();
-        let over: Vec<Pausing> = inside.pausing.extract_if(.., |pausing| pausing.until <= now).collect();
-        let next = inside.pausing.iter().map(|pausing| pausing.until).min();
+        let left = inside.pausing.split_off(&(now, u64::MAX));
+        let over = std::mem::replace(&mut inside.pausing, left);
+        let next = inside.pausing.first_key_value().map(|(&(until, _), _)| until);
         drop(inside);
-        over.into_iter().for_each(|pausing| pausing.waker.wake());
+        over.into_values().for_each(Waker::wake);
         next
     }
 
-    /// Adds a timer, or replaces the waker of one that was added before. Returns the number of a new one.
-    pub(super) fn set(&self, number: Option<u64>, until: Instant, waker: &Waker) -> Option<u64> {
+    /// Adds a timer, or replaces the waker of one that was added before. Returns a new one.
+    pub(super) fn set(&self, timer: Option<Timer>, until: Instant, waker: &Waker) -> Option<Timer> {
         let mut inside = self.inside();
-        if let Some(mine) = inside.pausing.iter_mut().find(|pausing| Some(pausing.number) == number) {
-            mine.waker.clone_from(waker);
+        if let Some(mine) = timer.and_then(|timer| inside.pausing.get_mut(&timer)) {
+            mine.clone_from(waker);
             return None;
         }
         inside.numbers += 1;
-        let number = inside.numbers;
-        inside.pausing.push(Pausing { number, until, waker: waker.clone() });
-        Some(number)
+        let timer = (until, inside.numbers);
+        inside.pausing.insert(timer, waker.clone());
+        Some(timer)
     }
 
-    pub(super) fn remove(&self, number: u64) {
-        self.inside().pausing.retain(|pausing| pausing.number != number);
+    pub(super) fn remove(&self, timer: Timer) {
+        self.inside().pausing.remove(&timer);
     }
 }

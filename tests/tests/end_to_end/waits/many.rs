@@ -182,7 +182,8 @@ fn waits_of_another_node_end_when_their_home_is_killed() {
     let watched = home.allocate("watched", Spec::new(8)).unwrap();
     let held = home.allocate("locked", Spec::new(8)).unwrap();
     let _guard = held.lock_with(LockOptions::new().lease(PATIENCE * 4)).unwrap();
-    let mine = client(b.folder());
+    // A client with retries waits for the next daemon.
+    let mine = Client::builder().folder(b.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
     let (there, locked) = (open_soon(&mine, "watched"), open_soon(&mine, "locked"));
     // Longer than the test, so that only the end of the home can end them.
     let [there, locked] = [there, locked].map(|segment| AsyncSegment::from(&segment).with_timeout(PATIENCE * 4));
