@@ -68,7 +68,10 @@ calls! {
         #[inline]
         pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
             match self.location().read_locally(offset, into) {
-                Some(stamp) => Ok(stamp),
+                Some(stamp) => {
+                    wait!(self.spend_budget(1, into.len()));
+                    Ok(stamp)
+                }
                 None => wait!(self.get_from_daemon(time, offset, into)),
             }
         }

@@ -8,6 +8,8 @@
 //!   version are limited by the daemon only (65,536 for each client).
 //! * *Dropped futures:* a call whose future is dropped continues in the daemon (a put may or may not take effect). Its
 //!   memory is not reused until the daemon has completed the call.
+//! * *Reads in place* of segments of this node end without waiting. After 128 of them, or 512 KiB, a task yields once to the
+//!   other tasks of its thread.
 //!
 //! The macro `calls!` defines the methods of both columns:
 //!
@@ -38,6 +40,7 @@
 
 mod backpressure;
 mod batch;
+mod budget;
 mod call;
 mod client;
 mod lock;

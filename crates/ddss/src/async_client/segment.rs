@@ -1,5 +1,6 @@
 //! The segment handle with asynchronous calls. `calls!` defines its methods together with the blocking ones.
 
+use super::budget::{self, Yield};
 use super::client::AsyncClient;
 use super::pause::Pause;
 use crate::deadline::Deadline;
@@ -89,6 +90,11 @@ impl AsyncSegment {
     /// Returns the deadline of a call of this handle.
     pub(crate) fn time(&self) -> Deadline {
         Deadline::of(self.location.timeout.unwrap_or(self.client.blocking().0.settings.timeout))
+    }
+
+    /// Counts reads in place of that many bytes in all; yields to the other tasks of the thread from time to time.
+    pub(crate) fn spend_budget(&self, reads: usize, bytes: usize) -> Yield {
+        budget::spend(reads, bytes)
     }
 
     /// Creates a future that is ready after `time`.

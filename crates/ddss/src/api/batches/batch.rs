@@ -168,6 +168,9 @@ calls! {
                 calls.iter().map(|(segment, call)| call.read_locally(segment.location()).map(Ok)).collect();
             let remote: Vec<usize> = (0..calls.len()).filter(|&index| replies[index].is_none()).collect();
             if remote.is_empty() {
+                if let Some((segment, _)) = calls.first() {
+                    wait!(segment.spend_budget(calls.len(), 0));
+                }
                 return Ok(replies.into_iter().flatten().collect());
             }
             let plan = |&index: &usize| {

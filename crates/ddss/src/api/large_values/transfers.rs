@@ -76,6 +76,7 @@ calls! {
             let mut bytes = vec![0; length];
             if let Some(stamp) = self.location().read_locally(offset, &mut bytes) {
                 progress(length as u64, length as u64);
+                wait!(self.spend_budget(1, length));
                 return Ok(Value::new(bytes, stamp));
             }
             let parts = LargeGet { offset, version: None, progress: &mut progress };
