@@ -147,10 +147,8 @@ impl<'a> CallPlan<'a> {
     /// Returns true if the call is worth waiting for a daemon. A lock and an upload end with theirs.
     #[inline]
     pub(crate) const fn waits_for_daemon(&self) -> bool {
-        let ends_with_daemon = matches!(
-            self.operation,
-            Operation::Unlock { .. } | Operation::Renew { .. } | Operation::DropUpload { .. }
-        );
+        let ends_with_daemon =
+            matches!(self.operation, Operation::Unlock { .. } | Operation::Renew { .. } | Operation::DropUpload { .. });
         !ends_with_daemon
     }
 

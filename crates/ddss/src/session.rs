@@ -164,13 +164,7 @@ impl Inner {
     }
 
     /// Returns how long further attempts are worthwhile after this error, for a caller that has searched since `since`.
-    pub(crate) fn retry_until(
-        &self,
-        error: Option<&Error>,
-        since: Instant,
-        deadline: Instant,
-        waits: bool,
-    ) -> Instant {
+    pub(crate) fn retry_until(&self, error: Option<&Error>, since: Instant, deadline: Instant, waits: bool) -> Instant {
         match error {
             Some(Error::VersionMismatch { .. } | Error::ShardsChanged { .. }) => since,
             _ if waits && self.settings.retries => deadline,

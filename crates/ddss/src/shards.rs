@@ -23,10 +23,7 @@ pub(crate) struct Shards {
 
 impl Shards {
     /// Attaches to the first shard, which reports the number of shards.
-    pub(crate) fn begin(
-        plan: AttachPlan,
-        settings: CallSettings,
-    ) -> Result<(Arc<Inner>, Arc<Self>), Error> {
+    pub(crate) fn begin(plan: AttachPlan, settings: CallSettings) -> Result<(Arc<Inner>, Arc<Self>), Error> {
         let first = Arc::new(Inner::new(plan, settings)?);
         let plan = first.plan.clone();
         let count = plan.shard_count.unwrap_or(1);

@@ -1,7 +1,10 @@
 //! A home that is away for a while: calls and waits of other nodes wait for it, or for its successor.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{AsyncSegment, BatchReply, Client, Error, Failure, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table, Version};
+use ddss::{
+    AsyncSegment, BatchReply, Client, Error, Failure, LockOptions, ReplicationInfo, Segment, SharedMap, Spec, Table,
+    Version,
+};
 use ddss_core::status::Counter;
 use ddss_testkit::{Daemon, DaemonOptions, block_on, retry};
 use std::thread::Scope;
@@ -92,15 +95,16 @@ impl Handles {
         let wait = |segment: &Segment| AsyncSegment::from(segment);
         let (plain, locked) = (wait(&self.plain), wait(&self.locked));
         waits.extend([
-            ("wait_newer_than of a task", scope.spawn(move || {
-                block_on(plain.wait_newer_than(Version(0))).map(drop)
-            })),
-            ("a key of a task", scope.spawn(move || {
-                block_on(async {
-                    let map = SharedMap::<[u8; 8], u64, AsyncSegment>::open_async(&tasks, "map").await?;
-                    map.wait_for_change(b"awaited!", None).await.map(drop)
-                })
-            })),
+            ("wait_newer_than of a task", scope.spawn(move || block_on(plain.wait_newer_than(Version(0))).map(drop))),
+            (
+                "a key of a task",
+                scope.spawn(move || {
+                    block_on(async {
+                        let map = SharedMap::<[u8; 8], u64, AsyncSegment>::open_async(&tasks, "map").await?;
+                        map.wait_for_change(b"awaited!", None).await.map(drop)
+                    })
+                }),
+            ),
             ("a lock of a task", scope.spawn(move || block_on(async { locked.lock().await?.unlock().await }))),
         ]);
         waits
@@ -122,18 +126,28 @@ impl Handles {
             ("a put of a row", scope.spawn(|| self.table.put(2, 0, &[1; 8]).map(drop))),
             ("insert", scope.spawn(|| self.map.insert(b"another!", &7).map(drop))),
             ("get of a key", scope.spawn(|| self.map.get(b"another!").map(drop))),
-            ("a batch", scope.spawn(|| all(self.client.batch().get(&self.plain, 0..8)?.put(&self.plain, 24, b"x")?.run()?))),
-            ("get of a task", scope.spawn({
-                let task = task.clone();
-                move || block_on(task.get(0..8)).map(drop)
-            })),
-            ("put of a task", scope.spawn({
-                let task = task.clone();
-                move || block_on(task.put(32, &[1; 8])).map(drop)
-            })),
-            ("a batch of a task", scope.spawn(move || {
-                all(block_on(in_batch.batch().get(&task, 0..8)?.put(&task, 40, b"x")?.run())?)
-            })),
+            (
+                "a batch",
+                scope.spawn(|| all(self.client.batch().get(&self.plain, 0..8)?.put(&self.plain, 24, b"x")?.run()?)),
+            ),
+            (
+                "get of a task",
+                scope.spawn({
+                    let task = task.clone();
+                    move || block_on(task.get(0..8)).map(drop)
+                }),
+            ),
+            (
+                "put of a task",
+                scope.spawn({
+                    let task = task.clone();
+                    move || block_on(task.put(32, &[1; 8])).map(drop)
+                }),
+            ),
+            (
+                "a batch of a task",
+                scope.spawn(move || all(block_on(in_batch.batch().get(&task, 0..8)?.put(&task, 40, b"x")?.run())?)),
+            ),
         ]
     }
 

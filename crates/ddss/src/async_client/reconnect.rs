@@ -103,8 +103,7 @@ impl Reconnect {
     /// Notifies the waiters that need no further search.
     fn notify(&self, inner: &Inner, is_there: bool, error: Option<&Error>) {
         let soon = Instant::now() + Inner::RETRY_INTERVAL;
-        let is_over =
-            |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.waits);
+        let is_over = |one: &Waiter| is_there || soon >= inner.retry_until(error, one.since, one.deadline, one.waits);
         let told: Vec<_> = self.line().waiting.extract_if(.., |waiting| is_over(waiting)).collect();
         for waiting in told {
             waiting.end(if is_there { Ok(()) } else { Err(same(inner, error)) });

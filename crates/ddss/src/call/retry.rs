@@ -52,7 +52,9 @@ mod tests {
             Retry::new(true).pause(plan, outcome, Instant::now() + Duration::from_millis(left))
         };
         let away = Outcome::Failed(Failure::NodeDown);
-        assert!(pause(&null, away, 1000).is_some() && pause(&null, Outcome::Failed(Failure::InProgress), 1000).is_some());
+        assert!(
+            pause(&null, away, 1000).is_some() && pause(&null, Outcome::Failed(Failure::InProgress), 1000).is_some()
+        );
         for other in [Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::Locked), Outcome::Done] {
             assert_eq!(pause(&null, other, 1000), None);
         }
