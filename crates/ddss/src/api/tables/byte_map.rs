@@ -203,30 +203,16 @@ calls! {
             }
         }
 
-        /// Counts the keys, bucket by bucket: other clients may change the map meanwhile.
+        /// Counts the keys, within the timeout of one call. Other clients may change the map meanwhile.
         pub async fn count(&self) -> Result<u64, Error> {
-            let name = self.table.segment().name();
-            let mut keys = 0;
-            for bucket in 0..self.buckets() {
-                let time = self.table.segment().time().started();
-                keys += loop {
-                    check_time("count the keys of", name, time)?;
-                    if let Some((_, places)) = wait!(self.live_places(time, bucket))? {
-                        break places.len() as u64;
-                    }
-                };
-            }
-            Ok(keys)
+            wait!(self.count_keys())
         }
 
         /// Frees the slots of expired entries, and of entries whose client died before it linked them, in some buckets
-        /// from `first` on. Returns their number. Inserts that find no room do the same for the buckets of their key.
+        /// from `first` on, within the timeout of one call. Returns their number. Inserts that find no room do the same for
+        /// the buckets of their key.
         pub async fn remove_expired(&self, first: u64, buckets: u64) -> Result<u64, Error> {
-            let mut removed = 0;
-            for bucket in first..first.saturating_add(buckets).min(self.buckets()) {
-                removed += wait!(self.clean(self.table.segment().time().started(), bucket))?;
-            }
-            Ok(removed)
+            wait!(self.free_garbage(first..first.saturating_add(buckets)))
         }
 
         /// Frees the map in the whole cluster: [`Segment::release`](crate::Segment::release).

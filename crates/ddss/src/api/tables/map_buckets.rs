@@ -9,8 +9,7 @@ use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::value::Stamp;
-use ddss_core::{BucketLayout, BucketLink, Completion, SlotWord, Version};
+use ddss_core::{BucketLayout, BucketLink, SlotWord, Version};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -52,22 +51,11 @@ calls! {
         }
 
         /// Reads buckets at the same time. `None` stands for buckets that are read in place, one by one.
-        pub(super) async fn read_buckets(&self, buckets: &[u64]) -> Result<Vec<Option<Bucket>>, Error> {
-            let segment = self.table.segment();
-            let (location, length) = (segment.location(), self.layout.read_bytes());
-            if location.can_read_locally() {
+        pub(super) async fn read_buckets(&self, time: Deadline, buckets: &[u64]) -> Result<Vec<Option<Bucket>>, Error> {
+            if self.table.segment().location().can_read_locally() {
                 return Ok(buckets.iter().map(|_| None).collect());
             }
-            let mut plans = Vec::with_capacity(buckets.len());
-            for &bucket in buckets {
-                let offset = self.place(bucket, 0);
-                plans.push((segment.client().shard(), location.plan_get(offset, length, None)));
-            }
-            let (results, _) = wait!(segment.client().run_group(segment.time(), plans));
-            let bucket = |(completion, bytes): (Completion, Vec<u8>)| {
-                Some(Bucket::new(self.layout, bytes, Stamp::of(&completion).version))
-            };
-            results.into_iter().map(|result| result.map(bucket)).collect()
+            Ok(wait!(self.read_together(time, buckets))?.into_iter().map(Some).collect())
         }
 
         /// Reads the value of a slot; `None` if the bucket has changed since. Values are bytes here: several copies of a

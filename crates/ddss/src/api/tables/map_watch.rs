@@ -3,7 +3,9 @@
 //! The home tells which row of the table has changed, and the client reads the entries that the change may concern: those
 //! that belong to that bucket, and those of other buckets that lie in it.
 
+use crate::api::tables::bucket::Bucket;
 use crate::api::tables::map_handle::{ByteMap, SharedMap, check_time};
+use crate::api::tables::map_scan::Scan;
 use crate::api::tables::table::Table;
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
@@ -59,6 +61,8 @@ pub struct PrefixWatch<K, V, S = Segment> {
     read_value: fn(&[u8]) -> Option<V>,
     /// Number of the newest change of a row whose events are known.
     seen: Version,
+    /// Pass over the whole map, and the number of the newest change before it.
+    scan: Option<(Version, Scan)>,
     entries: KnownEntries,
     events: VecDeque<Event>,
 }
@@ -115,7 +119,8 @@ impl<K, V, S> PrefixWatch<K, V, S> {
         read_value: fn(&[u8]) -> Option<V>,
     ) -> Self {
         let (prefix, seen) = (prefix.to_vec(), Version(0));
-        Self { map, prefix, read_key, read_value, seen, entries: KnownEntries::default(), events: VecDeque::new() }
+        let (entries, events) = (KnownEntries::default(), VecDeque::new());
+        Self { map, prefix, read_key, read_value, seen, scan: None, entries, events }
     }
 
     fn decode(&self, (key, value): Event) -> Option<MapEvent<K, V>> {
@@ -177,8 +182,8 @@ calls! {
 calls! {
     impl ByteMap, ByteMap<AsyncSegment> {
         /// Returns the entries of a bucket whose keys begin with the prefix.
-        async fn entries_with(&self, bucket: u64, prefix: &[u8]) -> Result<HashMap<Vec<u8>, Entry>, Error> {
-            let (name, time) = (self.table.segment().name(), self.table.segment().time().started());
+        async fn entries_with(&self, time: Deadline, bucket: u64, prefix: &[u8]) -> Result<HashMap<Vec<u8>, Entry>, Error> {
+            let name = self.table.segment().name();
             'again: loop {
                 check_time("watch", name, time)?;
                 let Some((home, places)) = wait!(self.live_places(time, bucket))? else { continue };
@@ -196,9 +201,31 @@ calls! {
             }
         }
 
+        /// Returns the entries with the prefix of each bucket of a window. A bucket with values that are not in its copy is
+        /// read by itself.
+        async fn window_entries(&self, time: Deadline, scan: &Scan, prefix: &[u8])
+            -> Result<Vec<(u64, HashMap<Vec<u8>, Entry>)>, Error>
+        {
+            let mut all = Vec::new();
+            for place in scan.places() {
+                let has_prefix = |(_, image, slot): &(u64, &Bucket, usize)| image.key(*slot).starts_with(prefix);
+                let entry = |(bucket, image, slot): (u64, &Bucket, usize)| {
+                    Some((image.key(slot).to_vec(), (image.value(slot)?.to_vec(), bucket)))
+                };
+                let found: Option<HashMap<_, _>> = self.entries_of(scan, place).filter(has_prefix).map(entry).collect();
+                let home = scan.bucket(place);
+                let found = match found {
+                    Some(found) => found,
+                    None => wait!(self.entries_with(time, home, prefix))?,
+                };
+                all.push((home, found));
+            }
+            Ok(all)
+        }
+
         /// Returns the buckets to which the entries in one bucket belong.
-        async fn homes_of_entries_in(&self, bucket: u64) -> Result<BTreeSet<u64>, Error> {
-            let image = wait!(self.read_bucket(self.table.segment().time(), bucket))?;
+        async fn homes_of_entries_in(&self, time: Deadline, bucket: u64) -> Result<BTreeSet<u64>, Error> {
+            let image = wait!(self.read_bucket(time, bucket))?;
             Ok(image.used_slots().map(|(slot, _)| self.hash(image.key(slot)).bucket).collect())
         }
     }
@@ -216,20 +243,34 @@ calls! {
                         return Ok(event);
                     }
                 }
+                if let Some((number, scan)) = &mut self.scan {
+                    // The next call goes on where this one fails.
+                    if !wait!(self.map.advance("watch", time, scan))? {
+                        (self.seen, self.scan) = (*number, None);
+                        continue;
+                    }
+                    for (home, found) in wait!(self.map.window_entries(time, scan, &self.prefix))? {
+                        self.events.extend(self.entries.replace(home, found));
+                    }
+                    continue;
+                }
                 let (number, row) = wait!(self.map.table.wait_for_any_row(time, self.seen))?;
                 let mut homes = BTreeSet::new();
                 match row.map(|row| row.checked_sub(1)) {
                     // Row 0 describes the map.
                     Some(None) => {}
                     Some(Some(bucket)) => {
-                        homes = wait!(self.map.homes_of_entries_in(bucket))?;
+                        homes = wait!(self.map.homes_of_entries_in(time, bucket))?;
                         homes.extend(self.entries.homes_in(bucket));
                         homes.insert(bucket);
                     }
-                    None => homes.extend(0..self.map.buckets()),
+                    None => {
+                        self.scan = Some((number, Scan::new(self.map.buckets(), 0..u64::MAX)));
+                        continue;
+                    }
                 }
                 for home in homes {
-                    let found = wait!(self.map.entries_with(home, &self.prefix))?;
+                    let found = wait!(self.map.entries_with(time, home, &self.prefix))?;
                     self.events.extend(self.entries.replace(home, found));
                 }
                 // A change that was not read to its end is read again by the next call.

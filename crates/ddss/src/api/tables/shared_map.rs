@@ -48,6 +48,7 @@ calls! {
         pub async fn get(&self, key: &K) -> Result<Option<V>, Error> {
             let hash = self.map.hash(key.as_bytes());
             if let Some(found) = self.get_in_place(hash, key.as_bytes()) {
+                wait!(self.map.table.segment().spend_budget(1, size_of::<V>()));
                 return Ok(found);
             }
             let value = wait!(self.map.get_by_hash(hash, key.as_bytes()))?;
@@ -59,10 +60,10 @@ calls! {
         /// The reads of many keys are in flight at the same time, so from another node this takes less time than as many
         /// calls of [`get`](Self::get).
         pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
-            let mut values = Vec::with_capacity(keys.len());
+            let (mut values, time) = (Vec::with_capacity(keys.len()), self.map.table.segment().time().started());
             for keys in keys.chunks(KEYS_TOGETHER_MAX) {
                 let buckets: Vec<u64> = keys.iter().map(|key| self.map.hash(key.as_bytes()).bucket).collect();
-                for (key, bucket) in keys.iter().zip(wait!(self.map.read_buckets(&buckets))?) {
+                for (key, bucket) in keys.iter().zip(wait!(self.map.read_buckets(time, &buckets))?) {
                     values.push(match self.look_up(bucket.as_ref(), key) {
                         Some(value) => value,
                         None => wait!(self.get(key))?,
@@ -149,13 +150,14 @@ calls! {
             Ok(entries.into_iter().filter_map(typed).collect())
         }
 
-        /// Counts the keys, bucket by bucket: other clients may change the map meanwhile.
+        /// Counts the keys, within the timeout of one call. Other clients may change the map meanwhile.
         pub async fn count(&self) -> Result<u64, Error> {
             wait!(self.map.count())
         }
 
         /// Frees the slots of expired entries, and of entries whose client died before it linked them, in some buckets
-        /// from `first` on. Returns their number. Inserts that find no room do the same for the buckets of their key.
+        /// from `first` on, within the timeout of one call. Returns their number. Inserts that find no room do the same for
+        /// the buckets of their key.
         pub async fn remove_expired(&self, first: u64, buckets: u64) -> Result<u64, Error> {
             wait!(self.map.remove_expired(first, buckets))
         }

@@ -1,0 +1,243 @@
+//! Calls over all buckets of a map: count, removal of expired entries, and the first events of a watch.
+//!
+//! They read a window of buckets at a time, together with the buckets around it that entries of the window may lie in. The
+//! reads of a window are in flight at the same time, and all windows of a call share its deadline.
+
+use crate::api::tables::bucket::Bucket;
+use crate::api::tables::map_handle::{ByteMap, check_time, now_ms};
+use crate::async_client::AsyncSegment;
+use crate::calls::calls;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::value::Stamp;
+use ddss_core::{BucketLayout, BucketLink, Completion, Failure};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Buckets of one window. With those around the first one they are as many as a call reads at once.
+const WINDOW_BUCKETS: u64 = 128;
+
+/// Copies of a window's buckets, and of those around it.
+///
+/// Places are numbers of buckets plus the number of all buckets, so that the place before bucket 0 is that of the last one.
+#[derive(Debug)]
+pub(super) struct Scan {
+    buckets: u64,
+    /// Maximum distance of an entry from its bucket.
+    reach: u64,
+    window: Range<u64>,
+    end: u64,
+    /// From `reach` places before the window on.
+    images: VecDeque<Bucket>,
+}
+
+/// Slots and links of the bucket at one place that no get needs.
+struct Garbage {
+    place: u64,
+    slots: Vec<usize>,
+    links: Vec<(usize, BucketLink)>,
+}
+
+impl Scan {
+    /// Begins before some of the buckets of a map.
+    pub(super) fn new(buckets: u64, range: Range<u64>) -> Self {
+        let end = buckets + range.end.min(buckets);
+        let begin = buckets + range.start.min(buckets);
+        let reach = BucketLayout::REACH.min(buckets - 1);
+        Self { buckets, reach, window: begin..begin, end, images: VecDeque::new() }
+    }
+
+    /// Returns the next window, and the buckets that have to be read for it.
+    fn next(&self) -> (Range<u64>, Vec<u64>) {
+        let window = self.window.end..(self.window.end + WINDOW_BUCKETS).min(self.end);
+        let known = self.window.start - self.reach + self.images.len() as u64;
+        let missing = known..if window.is_empty() { known } else { window.end + self.reach };
+        (window, missing.map(|place| place % self.buckets).collect())
+    }
+
+    fn accept(&mut self, window: Range<u64>, images: Vec<Bucket>) {
+        self.images.drain(..((window.start - self.window.start) as usize).min(self.images.len()));
+        self.images.extend(images);
+        self.window = window;
+    }
+
+    fn image(&self, place: u64) -> &Bucket {
+        &self.images[(place + self.reach - self.window.start) as usize]
+    }
+
+    /// Returns the places of the window.
+    pub(super) fn places(&self) -> Range<u64> {
+        self.window.clone()
+    }
+
+    pub(super) fn bucket(&self, place: u64) -> u64 {
+        place % self.buckets
+    }
+}
+
+impl<S> ByteMap<S> {
+    /// Returns the bucket of the key in a used slot, and whether the entry lives.
+    fn owner(&self, image: &Bucket, slot: usize, now_ms: u64) -> Option<(u64, bool)> {
+        let word = image.word(slot)?;
+        Some((self.hash(image.key(slot)).bucket, !word.is_expired(now_ms)))
+    }
+
+    /// Returns the live entries that belong to the bucket at a place of the window: the bucket that each lies in, its copy,
+    /// and the slot.
+    pub(super) fn entries_of<'a>(
+        &'a self,
+        scan: &'a Scan,
+        place: u64,
+    ) -> impl Iterator<Item = (u64, &'a Bucket, usize)> + 'a {
+        let (home, now_ms) = (scan.image(place), now_ms());
+        let own = home.used_slots().map(move |(slot, _)| (place, slot));
+        let linked = home.links().map(move |(_, link)| (place + link.distance.min(scan.reach), link.slot));
+        own.chain(linked).filter_map(move |(at, slot)| {
+            let image = scan.image(at);
+            let is_own = self.owner(image, slot, now_ms)? == (scan.bucket(place), true);
+            is_own.then_some((scan.bucket(at), image, slot))
+        })
+    }
+
+    /// Returns the slots with expired entries of a bucket, and the links that seem to lead to no live entry of it.
+    fn garbage_of(&self, scan: &Scan, place: u64) -> Garbage {
+        let (home, now_ms) = (scan.image(place), now_ms());
+        let expired = home.used_slots().filter(|(_, word)| word.is_expired(now_ms));
+        let is_dead = |link: &BucketLink| {
+            let target = scan.image(place + link.distance.min(scan.reach));
+            self.owner(target, link.slot, now_ms) != Some((scan.bucket(place), true))
+        };
+        let links = home.links().filter(|(_, link)| is_dead(link)).collect();
+        Garbage { place, slots: expired.map(|(slot, _)| slot).collect(), links }
+    }
+
+    /// Returns the slots with live entries of other buckets that have no link to them.
+    fn orphans_of(&self, scan: &Scan, place: u64) -> Vec<usize> {
+        let (image, now_ms) = (scan.image(place), now_ms());
+        let is_orphan = |slot: usize| {
+            let Some((owner, true)) = self.owner(image, slot, now_ms) else { return false };
+            let distance = (place - owner) % scan.buckets;
+            distance > scan.reach || distance > 0 && !scan.image(place - distance).has_link(distance, slot)
+        };
+        image.used_slots().map(|(slot, _)| slot).filter(|&slot| is_orphan(slot)).collect()
+    }
+}
+
+calls! {
+    impl ByteMap, ByteMap<AsyncSegment> {
+        /// Reads buckets at the same time; those in this node's memory one by one.
+        pub(super) async fn read_together(&self, time: Deadline, buckets: &[u64]) -> Result<Vec<Bucket>, Error> {
+            let segment = self.table.segment();
+            let (location, length) = (segment.location(), self.layout.read_bytes());
+            if location.can_read_locally() {
+                let mut images = Vec::with_capacity(buckets.len());
+                for &bucket in buckets {
+                    images.push(wait!(self.read_bucket(time, bucket))?);
+                }
+                return Ok(images);
+            }
+            if buckets.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut plans = Vec::with_capacity(buckets.len());
+            for &bucket in buckets {
+                plans.push((segment.client().shard(), location.plan_get(self.place(bucket, 0), length, None)));
+            }
+            let (results, error) = wait!(segment.client().run_group(time, plans));
+            if let Some(error) = error {
+                return Err(error);
+            }
+            let image = |(completion, bytes): (Completion, Vec<u8>)| {
+                Bucket::new(self.layout, bytes, Stamp::of(&completion).version)
+            };
+            results.into_iter().map(|result| result.map(image)).collect()
+        }
+
+        /// Moves to the next window; false at the end. A call that failed may be repeated.
+        pub(super) async fn advance(&self, action: &'static str, time: Deadline, scan: &mut Scan) -> Result<bool, Error> {
+            let (window, missing) = scan.next();
+            if window.is_empty() {
+                return Ok(false);
+            }
+            check_time(action, self.table.segment().name(), time)?;
+            let images = wait!(self.read_together(time, &missing))?;
+            scan.accept(window, images);
+            Ok(true)
+        }
+
+        /// Counts the keys.
+        pub(super) async fn count_keys(&self) -> Result<u64, Error> {
+            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self.buckets(), 0..u64::MAX));
+            let mut keys = 0;
+            while wait!(self.advance("count the keys of", time, &mut scan))? {
+                keys += scan.places().map(|place| self.entries_of(&scan, place).count() as u64).sum::<u64>();
+            }
+            Ok(keys)
+        }
+
+        /// Frees what no get finds any more in a range of buckets.
+        pub(super) async fn free_garbage(&self, range: Range<u64>) -> Result<u64, Error> {
+            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self.buckets(), range));
+            let mut removed = 0;
+            while wait!(self.advance("remove expired entries of", time, &mut scan))? {
+                let mut garbage: Vec<Garbage> = scan.places().map(|place| self.garbage_of(&scan, place)).collect();
+                wait!(self.retain_dead_links(time, &scan, &mut garbage))?;
+                garbage.retain(|freed| !freed.slots.is_empty() || !freed.links.is_empty());
+                removed += wait!(self.free_together(time, &scan, &garbage))?;
+                for place in scan.places() {
+                    for slot in self.orphans_of(&scan, place) {
+                        removed += u64::from(wait!(self.free_orphan(time, scan.bucket(place), slot))?);
+                    }
+                }
+            }
+            Ok(removed)
+        }
+
+        /// Keeps the links that lead to no live entry although their target was read after them. The reads of a window are in
+        /// no order: an entry and then its link may have come between.
+        async fn retain_dead_links(&self, time: Deadline, scan: &Scan, garbage: &mut [Garbage]) -> Result<(), Error> {
+            let target = |place, link: &BucketLink| self.linked(scan.bucket(place), *link);
+            let targets = garbage.iter().flat_map(|freed| freed.links.iter().map(|(_, link)| target(freed.place, link)));
+            let targets: Vec<u64> = targets.collect();
+            let mut images = wait!(self.read_together(time, &targets))?.into_iter();
+            for freed in garbage {
+                let is_dead = |(_, link): &(usize, BucketLink)| {
+                    let owner = images.next().and_then(|image| self.owner(&image, link.slot, now_ms()));
+                    owner != Some((scan.bucket(freed.place), true))
+                };
+                freed.links.retain(is_dead);
+            }
+            Ok(())
+        }
+
+        /// Frees slots and links of many buckets, each by one put on condition of the version that was read. The puts are in
+        /// flight at the same time.
+        async fn free_together(&self, time: Deadline, scan: &Scan, garbage: &[Garbage]) -> Result<u64, Error> {
+            let segment = self.table.segment();
+            let location = segment.location();
+            let head = |freed: &Garbage| scan.image(freed.place).heads_without(&freed.slots, &freed.links);
+            let heads: Vec<Vec<u8>> = garbage.iter().map(head).collect();
+            let mut plans = Vec::with_capacity(garbage.len());
+            for (freed, head) in garbage.iter().zip(&heads) {
+                let conditions = location.put_conditions(Some(scan.image(freed.place).version), None);
+                let offset = self.place(scan.bucket(freed.place), self.layout.link_at(0));
+                plans.push((segment.client().shard(), location.plan_put(offset, head, conditions)));
+            }
+            let (results, error) = wait!(segment.client().run_group(time, plans));
+            if let Some(error) = error {
+                return Err(error);
+            }
+            let mut removed = 0;
+            for (freed, result) in garbage.iter().zip(results) {
+                removed += match result {
+                    Ok(_) => freed.slots.len() as u64,
+                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => {
+                        wait!(self.clean(time, scan.bucket(freed.place)))?
+                    }
+                    Err(error) => return Err(error),
+                };
+            }
+            Ok(removed)
+        }
+    }
+}
