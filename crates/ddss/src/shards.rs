@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::lease::keeper::LeaseKeeper;
 use crate::session::{AttachPlan, CallSettings, Inner};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 /// State that the clones of a client share over all shards.
 #[derive(Debug)]
@@ -67,7 +68,18 @@ impl Shards {
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
-        let inner = Arc::new(Inner::new(self.plan.to_shard(shard), self.settings)?);
+        let (plan, end) = (self.plan.to_shard(shard), Instant::now() + self.settings.timeout);
+        let inner = loop {
+            match Inner::new(plan.clone(), self.settings) {
+                // As each call, the first one of a shard waits for the next daemon.
+                Err(Error::NoDaemon { .. })
+                    if self.settings.retries && Instant::now() + Inner::RETRY_INTERVAL < end =>
+                {
+                    std::thread::sleep(Inner::RETRY_INTERVAL);
+                }
+                ended => break Arc::new(ended?),
+            }
+        };
         Ok(Arc::clone(place.get_or_init(|| inner)))
     }
 }

@@ -216,6 +216,27 @@ fn calls_and_waits_of_another_node_outlive_an_orderly_stop_of_their_home() {
     });
 }
 
+// If this failed, an upgrade of the own daemon would look different if the segments are on another node.
+#[test]
+fn calls_and_waits_outlive_a_crash_of_the_own_daemon() {
+    let [home, mut own] = Daemon::pair().unwrap();
+    let here = Handles::allocate(client(&home), 1);
+    let there = Handles::open(client(&own));
+    let held = here.locked.lock_with(LockOptions::new().lease(PATIENCE)).unwrap();
+    std::thread::scope(|scope| {
+        let waits = there.wait(scope);
+        std::thread::sleep(Duration::from_millis(300));
+        own.kill().unwrap();
+        let calls = there.call(scope);
+        std::thread::sleep(AWAY / 4);
+        own.restart().unwrap();
+        join(calls);
+        here.change();
+        drop(held);
+        join(waits);
+    });
+}
+
 // If this failed, a takeover would look like an outage, and waiters would have to wait again by themselves.
 #[test]
 fn calls_and_waits_of_other_nodes_outlive_a_takeover() {

@@ -100,6 +100,7 @@ struct Source {
     shard: u8,
     node: NodeId,
     seen: Version,
+    backoff: Backoff,
     asked: Option<Boxed<Version>>,
 }
 
@@ -162,17 +163,27 @@ impl Client {
 
 impl Source {
     fn new(shard: u8, node: NodeId) -> Self {
-        Self { shard, node, seen: Version(0), asked: None }
+        Self { shard, node, seen: Version(0), backoff: Backoff::default(), asked: None }
     }
 
     /// Polls the wait: true if names have changed, or the node has to be asked anew.
     fn poll_changed(&mut self, client: &AsyncClient, context: &mut Context<'_>) -> bool {
         loop {
             let (client, shard, node, seen) = (client.clone(), self.shard, self.node, self.seen);
-            let ask = || Box::pin(async move { client.at_shard(shard)?.names_changed(node, seen).await }) as _;
+            let pause = self.backoff.pause();
+            let ask = || {
+                Box::pin(async move {
+                    let client = client.at_shard(shard)?;
+                    if let Some(pause) = pause {
+                        client.pause(pause).await;
+                    }
+                    client.names_changed(node, seen).await
+                }) as _
+            };
             let asked: &mut Boxed<Version> = self.asked.get_or_insert_with(ask);
             let Poll::Ready(ended) = asked.as_mut().poll(context) else { return false };
             self.asked = None;
+            self.backoff.note(ended.is_err());
             match ended {
                 Ok(version) => {
                     self.seen = version;

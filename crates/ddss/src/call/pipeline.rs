@@ -42,7 +42,7 @@ pub(crate) fn run_together(parts: &mut [&mut Pipeline<'_>]) {
         }
         let others_go_on = parts.iter().filter(|part| part.next < part.plans.len()).count() > 1;
         let patience = others_go_on.then(|| Instant::now() + WAIT_SLICE);
-        let mut waiting = parts.iter_mut().filter(|part| !part.under_way.is_empty()).peekable();
+        let mut waiting = parts.iter_mut().filter(|part| part.is_pending()).peekable();
         if waiting.peek().is_none() {
             return;
         }
@@ -67,8 +67,9 @@ impl<'a> Pipeline<'a> {
         while let Some(&plan) = self.plans.get(self.next) {
             match self.call.begin(plan, self.next, self.under_way.is_empty()) {
                 Some(begun) => self.under_way.push(begun),
-                None if self.under_way.is_empty() => self.ends[self.next] = Some(Err(NoCompletion::Busy(Limit::Arena))),
-                None => break,
+                // Abandoned calls may hold all the room, until the daemon completes them.
+                None if self.is_in_flight() => break,
+                None => self.ends[self.next] = Some(Err(NoCompletion::Busy(Limit::Arena))),
             }
             self.next += 1;
         }
@@ -77,8 +78,18 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    /// Returns true if the daemon owes a completion on the channel.
+    fn is_in_flight(&self) -> bool {
+        !self.under_way.is_empty() || !self.call.channel_slot.abandoned.is_empty()
+    }
+
+    /// Returns true if calls of the batch have to end, or to begin.
+    fn is_pending(&self) -> bool {
+        !self.under_way.is_empty() || self.next < self.plans.len()
+    }
+
     fn collect_completions(&mut self) {
-        while !self.under_way.is_empty()
+        while self.is_in_flight()
             && let Some(entry) = self.call.channel_slot.channel.reap()
         {
             let completion = Completion::decode(&entry);

@@ -1,10 +1,11 @@
 //! Maps with real daemons: keys over two nodes, and the death of clients and daemons in the middle of changes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, SharedMap, Storage, Table};
+use ddss::{AsyncSegment, Client, SharedMap, Storage, Table};
+use ddss_core::BucketLayout;
 use ddss_core::status::Kind;
 use ddss_ipc::read_status;
-use ddss_testkit::{Daemon, ScriptedClient, retry};
+use ddss_testkit::{Daemon, ScriptedClient, block_on, retry};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -218,5 +219,77 @@ fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
             Ok(event) => panic!("{:?} has not changed", event.key),
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
+    }
+}
+
+// If this failed, calls over a large map would take a hundred times the timeout of their callers.
+#[test]
+fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
+    const KEYS: u64 = 10_000;
+    /// Buckets that a call reads beside those of the map, since their entries may belong to it.
+    const AROUND: u64 = 2 * BucketLayout::REACH;
+    type Small = SharedMap<u64, u64>;
+    let [home, other] = Daemon::pair().unwrap();
+    let here = Small::allocate(&client(&home), "large", KEYS).unwrap();
+    let there_client = client(&other);
+    let there = retry(|| Small::open(&there_client, "large"));
+    for key in 0..KEYS {
+        here.insert_for(&key, &key, PATIENCE * 60).unwrap();
+    }
+    let counted = |call: &dyn Fn()| {
+        let before = settled_requests(&other);
+        call();
+        let after = settled_requests(&other);
+        (after.0 - before.0, after.1 - before.1)
+    };
+    let most = there.buckets() + AROUND;
+    let (puts, gets) = counted(&|| assert_eq!(there.count().unwrap(), KEYS));
+    assert!(puts == 0 && gets <= most, "{gets} gets to count {} buckets", there.buckets());
+    let (puts, gets) = counted(&|| assert_eq!(there.remove_expired(0, u64::MAX).unwrap(), 0));
+    assert!(puts == 0 && gets <= most, "{gets} gets to find nothing in {} buckets", there.buckets());
+    assert_eq!(here.count().unwrap(), KEYS);
+    // A call goes on where the one before has ended.
+    let mut watch = view_with_timeout(&there, Duration::from_millis(100)).watch_prefix(&[]);
+    let ((_, gets), mut timeouts) = (settled_requests(&other), 0);
+    for _ in 0..KEYS {
+        while let Err(error) = watch.next_event() {
+            assert!(error.is_timeout() && timeouts < 1000, "{error}, the time {timeouts}");
+            timeouts += 1;
+        }
+    }
+    let gets = settled_requests(&other).1 - gets;
+    assert!(gets <= most + timeouts * (128 + AROUND), "{gets} gets, {timeouts} calls ended at their deadline");
+    // One deadline for all buckets.
+    let hasty = view_with_timeout(&there, Duration::from_millis(1));
+    assert!(hasty.count().unwrap_err().is_timeout());
+    assert!(hasty.remove_expired(0, u64::MAX).unwrap_err().is_timeout());
+    assert!(hasty.get_many(&(0..KEYS).collect::<Vec<_>>()).unwrap_err().is_timeout());
+    for key in 0..KEYS {
+        here.insert_for(&key, &key, Duration::from_millis(1)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    let (puts, gets) = counted(&|| assert_eq!(there.remove_expired(0, u64::MAX).unwrap(), KEYS));
+    // Links to entries that have expired are looked at twice.
+    assert!(puts <= there.buckets() && gets <= 2 * most, "{puts} puts and {gets} gets of {} buckets", there.buckets());
+    let tasks = there_client.to_async().unwrap();
+    let of_tasks = block_on(SharedMap::<u64, u64, AsyncSegment>::open_async(&tasks, "large")).unwrap();
+    assert_eq!((block_on(of_tasks.count()).unwrap(), block_on(of_tasks.remove_expired(0, u64::MAX)).unwrap()), (0, 0));
+}
+
+/// Views a map with another timeout of its calls.
+fn view_with_timeout(map: &SharedMap<u64, u64>, timeout: Duration) -> SharedMap<u64, u64> {
+    retry(|| SharedMap::view(Table::new(map.table().segment().with_timeout(timeout))?))
+}
+
+/// Puts and gets of clients that a node has completed, once it has published all of them.
+fn settled_requests(daemon: &Daemon) -> (u64, u64) {
+    let mut last = requests(daemon);
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = requests(daemon);
+        if now == last {
+            return now;
+        }
+        last = now;
     }
 }

@@ -76,6 +76,16 @@ impl Scan {
 }
 
 impl<S> ByteMap<S> {
+    /// Returns the error of a call of a group. At the deadline, calls that found no room name that as their reason.
+    fn at_deadline(&self, time: Deadline, error: Error) -> Error {
+        match error {
+            Error::LimitReached { action, target, .. } if time.remaining().is_zero() => {
+                Error::Failed { action, target, failure: Failure::TimedOut }
+            }
+            error => error,
+        }
+    }
+
     /// Returns the bucket of the key in a used slot, and whether the entry lives.
     fn owner(&self, image: &Bucket, slot: usize, now_ms: u64) -> Option<(u64, bool)> {
         let word = image.word(slot)?;
@@ -150,7 +160,8 @@ calls! {
             let image = |(completion, bytes): (Completion, Vec<u8>)| {
                 Bucket::new(self.layout, bytes, Stamp::of(&completion).version)
             };
-            results.into_iter().map(|result| result.map(image)).collect()
+            let images: Result<_, Error> = results.into_iter().map(|result| result.map(image)).collect();
+            images.map_err(|error| self.at_deadline(time, error))
         }
 
         /// Moves to the next window; false at the end. A call that failed may be repeated.
@@ -234,7 +245,7 @@ calls! {
                     Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => {
                         wait!(self.clean(time, scan.bucket(freed.place)))?
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(self.at_deadline(time, error)),
                 };
             }
             Ok(removed)

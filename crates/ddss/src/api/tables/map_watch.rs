@@ -73,18 +73,21 @@ type Event = (Vec<u8>, Option<Vec<u8>>);
 /// Entry with the prefix: its value, and the bucket that it lies in.
 type Entry = (Vec<u8>, u64);
 
+/// Entries by key.
+type Entries = HashMap<Vec<u8>, Entry>;
+
 /// Entries with the prefix that the watcher has seen.
 #[derive(Debug, Default)]
 struct KnownEntries {
     /// By the bucket to which they belong.
-    by_home: BTreeMap<u64, HashMap<Vec<u8>, Entry>>,
+    by_home: BTreeMap<u64, Entries>,
     /// Buckets with an entry of another bucket, and that bucket.
     elsewhere: BTreeSet<(u64, u64)>,
 }
 
 impl KnownEntries {
     /// Replaces the entries of a bucket, and returns what has changed.
-    fn replace(&mut self, home: u64, found: HashMap<Vec<u8>, Entry>) -> Vec<Event> {
+    fn replace(&mut self, home: u64, found: Entries) -> Vec<Event> {
         let old = self.by_home.remove(&home).unwrap_or_default();
         for (_, place) in old.values() {
             self.elsewhere.remove(&(*place, home));
@@ -182,7 +185,7 @@ calls! {
 calls! {
     impl ByteMap, ByteMap<AsyncSegment> {
         /// Returns the entries of a bucket whose keys begin with the prefix.
-        async fn entries_with(&self, time: Deadline, bucket: u64, prefix: &[u8]) -> Result<HashMap<Vec<u8>, Entry>, Error> {
+        async fn entries_with(&self, time: Deadline, bucket: u64, prefix: &[u8]) -> Result<Entries, Error> {
             let name = self.table.segment().name();
             'again: loop {
                 check_time("watch", name, time)?;
@@ -204,7 +207,7 @@ calls! {
         /// Returns the entries with the prefix of each bucket of a window. A bucket with values that are not in its copy is
         /// read by itself.
         async fn window_entries(&self, time: Deadline, scan: &Scan, prefix: &[u8])
-            -> Result<Vec<(u64, HashMap<Vec<u8>, Entry>)>, Error>
+            -> Result<Vec<(u64, Entries)>, Error>
         {
             let mut all = Vec::new();
             for place in scan.places() {
