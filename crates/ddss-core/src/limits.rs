@@ -98,6 +98,8 @@ pub const COLLECTS_PER_CLIENT_MAX: usize = RING_SLOTS;
 pub const TIMEOUT_DEFAULT_US: u32 = 2_000_000;
 /// Longest timeout of a call, in microseconds.
 pub const TIMEOUT_MAX_US: u32 = 600_000_000;
+/// Longest time that a home leaves for its answer to a change that waited, in microseconds.
+pub const ANSWER_MARGIN_MAX_US: u32 = 100_000;
 
 /// The longest lease of a lock, in microseconds.
 pub const LEASE_MAX_US: u32 = 600_000_000;

@@ -5,7 +5,7 @@ use crate::cluster::network::Event;
 use crate::cluster::simulator::Simulator;
 use crate::load::calls::{Content, HeldLock, Kind, Target};
 use crate::load::scenario::Scenario;
-use ddss_core::{Completion, EntryChangeKind, EntryState, LockToken, Model, Outcome};
+use ddss_core::{Completion, EntryChangeKind, EntryState, Failure, LockToken, Model, Outcome};
 
 const HOP_US: u64 = 100;
 const PATIENCE_US: u32 = 100_000_000;
@@ -83,6 +83,31 @@ fn remote_calls_take_the_minimum_of_round_trips() {
         let (_, lock) = ask(&mut world, node, 0, Kind::Lock { shared: false, of_row: false }, target);
         let (_, unlock) = ask(&mut world, node, 0, Kind::Unlock, target);
         assert_eq!((lock, unlock), (2, 2), "a lock and its end are two trips");
+    }
+}
+
+#[test]
+fn change_that_waits_behind_a_lock_until_its_deadline_ends_as_failed() {
+    // If this broke, the caller would not know whether a change that never left the queue took effect.
+    // Less than the lease of the lock.
+    const TIMEOUT_US: u32 = 10_000;
+    let mut world = silent_world();
+    let far = |target: &Target| usize::from(target.id.home().0) % 2;
+    let (value, counter) = (remote(&world, Model::Strict).0, world.targets[0]);
+    for (kind, target) in [(Kind::Put, value), (Kind::Add, counter)] {
+        let far = far(&target);
+        ask(&mut world, 1 - far, 0, Kind::Lock { shared: false, of_row: false }, target);
+        for _ in 0..3 {
+            ask(&mut world, 1 - far, 0, Kind::Renew, target);
+            world.last = None;
+            world.ask_for(far, 0, kind, target, TIMEOUT_US);
+            while world.nodes[far].clients[0].asked.is_some() {
+                assert!(world.step(), "everything ends");
+            }
+            let (asked, completion, _) = world.last.take().expect("an answer comes before the deadline of its caller");
+            assert_eq!(completion.outcome, Outcome::Failed(Failure::TimedOut), "{asked:?}");
+        }
+        ask(&mut world, 1 - far, 0, Kind::Unlock, target);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::engine::requester::{LockOwner, ReplyFields, Requester};
 use crate::engine::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
 use crate::engine::state::memory::uploads::UploadOwner;
 use crate::engine::uploads::at_home::Uploader;
-use crate::limits::TIMEOUT_DEFAULT_US;
+use crate::limits::{ANSWER_MARGIN_MAX_US, TIMEOUT_DEFAULT_US};
 use crate::request::listing::ListQuery;
 use crate::{Failure, Message, NodeId, Outcome, Timestamp};
 
@@ -25,6 +25,9 @@ impl Engine {
             self.clock.hear(clock, now.wall_us);
         }
         let deadline = |timeout_us: u32| now.steady_us.saturating_add(timeout_us.into());
+        // A change that waited in vain is answered before its requester's own deadline, at which nobody could say whether
+        // it took effect.
+        let deadline_of_change = |timeout_us: u32| deadline(timeout_us - (timeout_us / 4).min(ANSWER_MARGIN_MAX_US));
         let asked = match *message {
             Message::Welcome { .. } => {
                 self.output.push(Action::Disconnect { node });
@@ -52,7 +55,7 @@ impl Engine {
             }
             Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
                 let requester = Requester::Peer(node, step);
-                let deadline_us = deadline(timeout_us);
+                let deadline_us = deadline_of_change(timeout_us);
                 let asked = self.output.source_of_put(node, (offset, length), staged, ranges, tail).and_then(
                     |(parts, source)| {
                         let op = PendingOp::Put { parts, source, conditions };
@@ -77,7 +80,7 @@ impl Engine {
                 asked.map_err(|failure| (step, failure))
             }
             Message::CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us } => {
-                let (requester, deadline_us) = (Requester::Peer(node, step), deadline(timeout_us));
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline_of_change(timeout_us));
                 let uploader = Uploader { requester, principal, client, deadline_us };
                 let asked = self.home().commit_upload(now, &uploader, segment, (offset, upload), conditions);
                 asked.map_err(|failure| (step, failure))
@@ -143,8 +146,8 @@ impl Engine {
             }
             Message::Atomic { step, principal, segment, offset, change, token, timeout_us } => {
                 let op = PendingOp::Atomic { offset, change, token };
-                let waiter =
-                    Waiter { requester: Requester::Peer(node, step), principal, op, deadline_us: deadline(timeout_us) };
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline_of_change(timeout_us));
+                let waiter = Waiter { requester, principal, op, deadline_us };
                 let aligned = if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned) };
                 aligned.and_then(|()| self.home().submit_op(now, segment, waiter)).map_err(|failure| (step, failure))
             }
