@@ -152,6 +152,8 @@ impl Reader<'_> {
         Ok(match self.u8()? {
             1 => ReplicaAck::Piece,
             2 => ReplicaAck::Put,
+            3 => ReplicaAck::NoRoom,
+            4 => ReplicaAck::Busy,
             _ => return Err(Failure::Malformed),
         })
     }

@@ -32,7 +32,7 @@ struct Arguments {
 }
 
 /// Returns the counters of a report that a campaign adds up, with their names.
-fn numbers(report: &Report) -> [(&'static str, u64); 29] {
+fn numbers(report: &Report) -> [(&'static str, u64); 31] {
     [
         ("operations", report.operations),
         ("done", report.done),
@@ -56,6 +56,8 @@ fn numbers(report: &Report) -> [(&'static str, u64); 29] {
         ("under_lock", report.sections),
         ("large_puts", report.large_puts),
         ("large_puts_with_copies", report.large_puts_with_copies),
+        ("large_puts_refused", report.large_puts_refused),
+        ("copies_checked", report.copies_checked),
         ("large_puts_undone", report.large_puts_undone),
         ("row_sections", report.row_sections),
         ("row_calls", report.row_calls),

@@ -78,6 +78,15 @@ each_bug_is_found! {
     uncommitted_parts_are_found: UncommittedParts,
 }
 
+// Otherwise a large put could be acknowledged with one copy, and the death of one node would lose it.
+#[test]
+fn alone_after_refusal_is_found() {
+    let plan = Scenario { operations: 2000, bug: Some(Bug::AloneAfterRefusal), ..Scenario::scarce() };
+    let first = |seed| run(seed, &plan).violations.into_iter().find(|what| what.contains("parted from its replica"));
+    let (seed, what) = (1..=100).find_map(|seed| Some((seed, first(seed)?))).expect("AloneAfterRefusal was not found");
+    println!("AloneAfterRefusal: seed {seed}: {what}");
+}
+
 // Otherwise an abandoned lock could block its segment forever.
 #[test]
 fn endless_lease_is_found() {

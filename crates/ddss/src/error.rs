@@ -64,6 +64,17 @@ pub enum Error {
         /// The value of the limit.
         value: u64,
     },
+    /// The node with the replica of the segment has no room for the put beside its segments. The call did nothing, on
+    /// neither node.
+    #[error("cannot {action} {target}: node {node}, which has its replica, has no memory left for a put of that size")]
+    ReplicaFull {
+        /// The attempted action.
+        action: &'static str,
+        /// The target of the action.
+        target: String,
+        /// Number of that node.
+        node: u16,
+    },
     /// An argument is out of its range. No request was sent.
     #[error("cannot {action} {target}: {refused}")]
     BadArgument {
@@ -144,6 +155,7 @@ impl Error {
             | Error::LimitReached { failure, .. }
             | Error::OverQuota { failure, .. } => Some(*failure),
             Error::OutOfRange { .. } => Some(Failure::OutOfRange),
+            Error::ReplicaFull { .. } => Some(Failure::NoSpace),
             Error::BadArgument { refused, .. } => Some(refused.failure),
             _ => None,
         }
@@ -238,9 +250,13 @@ impl Error {
     #[cold]
     pub(crate) fn of_completion(completion: &Completion, action: &'static str, target: &str) -> Self {
         let target = target.to_owned();
+        let word = u64::from_le_bytes(std::array::from_fn(|byte| completion.data[byte]));
         match completion.outcome {
+            Outcome::Failed(Failure::NoSpace) if word > 0 => {
+                Error::ReplicaFull { action, target, node: u16::try_from(word).unwrap_or(u16::MAX) }
+            }
             Outcome::Failed(failure @ (Failure::QuotaBytes | Failure::QuotaSegments)) => {
-                let used = u64::from_le_bytes(std::array::from_fn(|byte| completion.data[byte]));
+                let used = word;
                 let allowed = completion.version.0;
                 Error::OverQuota { action, target, failure, used, allowed }
             }

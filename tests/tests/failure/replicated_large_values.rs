@@ -2,7 +2,7 @@
 //! is there, whole, and an acknowledged put is never lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use ddss::{Client, Failure, ReplicationInfo, Segment, Spec, Version};
+use ddss::{Client, Error, Failure, Placement, ReplicationInfo, Segment, Spec, Version};
 use ddss_testkit::{Daemon, DaemonOptions};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -47,7 +47,11 @@ fn in_sync(daemon: &Daemon, name: &str) -> (usize, usize) {
 }
 
 fn cluster() -> Vec<Daemon> {
-    let options = |node| DaemonOptions::new(node).unwrap().pool_bytes(POOL_BYTES);
+    cluster_of(POOL_BYTES)
+}
+
+fn cluster_of(pool_bytes: u64) -> Vec<Daemon> {
+    let options = |node| DaemonOptions::new(node).unwrap().pool_bytes(pool_bytes);
     let mut daemons = vec![options(1).clustered().start().unwrap()];
     for node in 2..=3 {
         daemons.push(options(node).joins(daemons[0].listen()).start().unwrap());
@@ -57,8 +61,12 @@ fn cluster() -> Vec<Daemon> {
 
 /// Allocates a replicated segment, once all nodes are members.
 fn allocate(daemons: &[Daemon], name: &str) -> Segment {
+    allocate_at(daemons, name, Placement::default())
+}
+
+fn allocate_at(daemons: &[Daemon], name: &str, home: Placement) -> Segment {
     let client = client(&daemons[0]);
-    let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) };
+    let spec = Spec { copies: 2, ..Spec::new(BYTES as u64) }.placement(home);
     let segment = until("allocate", || client.allocate(name, spec).map_err(|error| error.to_string()));
     in_sync(&daemons[0], name);
     segment
@@ -190,4 +198,65 @@ fn large_put_with_condition_is_one_version_on_both_nodes() {
     assert_eq!(guard.put(0, &value(7)).unwrap().version.0, seen.0 + 1);
     guard.unlock().unwrap();
     assert!(here.get(..).unwrap()[..] == value(7)[..]);
+}
+
+// If this failed, a large put would be acknowledged with one copy while others go on, and one node's death would lose it.
+#[test]
+fn large_puts_at_the_same_time_leave_every_segment_in_sync() {
+    let mut daemons = cluster_of(5 * BYTES as u64 + (BYTES / 3) as u64);
+    let names = ["large/1", "large/2", "large/3", "large/4"];
+    let home = |index: u16| Placement::Node(ddss::NodeId(index % 3 + 1));
+    let segments: [Segment; 4] = std::array::from_fn(|index| allocate_at(&daemons, names[index], home(index as u16)));
+    let (mut last, mut acknowledged) = ([0; 4], 0);
+    for segment in &segments {
+        segment.put(0, &value(0)).unwrap();
+    }
+    for round in 1..=4u8 {
+        let put = |segment: &Segment| (segment.put(0, &value(round)), segment.stat().unwrap().replication);
+        let ended = std::thread::scope(|scope| {
+            let writers = segments.each_ref().map(|segment| scope.spawn(move || put(segment)));
+            writers.map(|writer| writer.join().unwrap())
+        });
+        for (last, (put, replication)) in last.iter_mut().zip(ended) {
+            assert_eq!(replication, ReplicationInfo::InSync, "round {round}: {put:?}");
+            match put {
+                Ok(_) => (*last, acknowledged) = (round, acknowledged + 1),
+                Err(error) => {
+                    let is_for_room = matches!(error.failure(), Some(Failure::NoSpace | Failure::UploadsFull));
+                    assert!(is_for_room && !error.is_indeterminate(), "round {round}: {error}");
+                }
+            }
+        }
+    }
+    assert!(acknowledged > 0, "no put ended well");
+    let (home, replica) = in_sync(&daemons[0], names[0]);
+    daemons[home].kill().unwrap();
+    for (name, last) in names.into_iter().zip(last) {
+        assert_eq!(seed_of(&daemons[replica], name, [last, last]), last, "{name}");
+    }
+}
+
+// If this failed, a large put that the replica has no room for would throw the replica out, or not say which node is full.
+#[test]
+fn large_put_that_fills_the_replicas_node_fails_and_names_the_node() {
+    const NAME: &str = "large/full";
+    let daemons = cluster();
+    let segment = allocate(&daemons, NAME);
+    segment.put(0, &value(0)).unwrap();
+    let (home, replica) = in_sync(&daemons[0], NAME);
+    let node = ddss::NodeId(replica as u16 + 1);
+    // All of the replica's node but one megabyte.
+    let filler = Spec::new(POOL_BYTES - BYTES as u64 - (2 << 20)).placement(Placement::Node(node));
+    let filler = until("fill", || client(&daemons[replica]).allocate("filler", filler).map_err(|e| e.to_string()));
+    for writer in [home, replica] {
+        let error = open(&daemons[writer], NAME).put(0, &value(1)).unwrap_err();
+        assert!(matches!(error, Error::ReplicaFull { node: found, .. } if found == node.0), "{error}");
+        let stat = segment.stat().unwrap();
+        assert_eq!((stat.replication, stat.replica), (ReplicationInfo::InSync, node));
+        assert_eq!(seed_of(&daemons[home], NAME, [0, 1]), 0);
+    }
+    segment.put(0, &[1; 100]).unwrap();
+    filler.release().unwrap();
+    until("put", || segment.put(0, &value(2)).map_err(|error| error.to_string()));
+    assert_eq!(segment.stat().unwrap().replication, ReplicationInfo::InSync);
 }

@@ -78,6 +78,8 @@ pub enum Bug {
     UngatedCommit,
     /// A replica counts as complete while its home writes a large value.
     JoinDuringCommit,
+    /// A home whose replica refuses a large put commits it alone.
+    AloneAfterRefusal,
     /// A replica acknowledges a large put when it has all parts, and commits nothing.
     UncommittedParts,
     /// A get, put or atomic of a row that another client has locked does not wait.

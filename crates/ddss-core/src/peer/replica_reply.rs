@@ -85,4 +85,8 @@ pub enum ReplicaAck {
     Piece = 1,
     /// A put is stored, or a token is recorded.
     Put = 2,
+    /// A large put is refused: this node has no room for it beside its segments.
+    NoRoom = 3,
+    /// A large put is refused: other large puts have the room.
+    Busy = 4,
 }

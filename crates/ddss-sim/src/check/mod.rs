@@ -9,8 +9,10 @@
 //! | `row_watches.rs` | a watcher of all rows of a table learns of each change, or that it missed some |
 //! | `linearizability.rs` | existence of a linear order, by exhaustive search in small windows |
 //! | `permissions.rs` | no call without the permission for it, and no refusal with it |
+//! | `copies.rs` | an acknowledged put of a segment in sync is on both nodes |
 //! | `liveness.rs` | replicas are in sync again after the last fault |
 
+mod copies;
 mod linearizability;
 pub(crate) mod liveness;
 mod map_entries;

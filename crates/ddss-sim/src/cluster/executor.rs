@@ -216,6 +216,10 @@ impl Simulator {
         }
         let fails = self.random.one_in(40);
         let here = &mut self.nodes[node];
+        // A home without that memory parts from its replica, which has the value already.
+        let is_replica = |segment| self.records.get(&segment).is_some_and(|record| record.known_as != record.segment);
+        let fails =
+            fails && (self.plan.faults || here.commits.front().is_some_and(|commit| is_replica(commit.segment)));
         let is_first = here.commits.front().is_some_and(|commit| commit.old.is_empty());
         let failed = if is_first && fails { here.commits.pop_front() } else { None };
         let ended = match failed {

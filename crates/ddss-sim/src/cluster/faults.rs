@@ -87,6 +87,7 @@ impl Simulator {
             return;
         }
         self.report.crashes += 1;
+        self.last_fault_us = self.now_us;
         for peer in (0..self.plan.nodes).filter(|&peer| peer != node) {
             self.cut(node, peer);
         }

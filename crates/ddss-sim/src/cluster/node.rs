@@ -3,6 +3,7 @@
 use crate::check::History;
 use crate::load::calls::{ARENA_BYTES, Client};
 use crate::load::permission_oracle::user_of;
+use crate::load::scenario::Scenario;
 use crate::random::Random;
 use ddss_core::engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet, area_of, offset_of};
 use ddss_core::limits::STAGING_BYTES;
@@ -11,13 +12,14 @@ use ddss_core::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Size of a node's pool in bytes.
-pub(crate) const POOL_BYTES: usize = 1 << 20;
+/// Bytes of a node's area: its largest pool.
+const AREA_BYTES: usize = 1 << 20;
 
 /// A simulated node.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
+    pool_bytes: u64,
     reads_overlap: bool,
     /// Contents of each area, which is created at its first use.
     areas: BTreeMap<usize, Vec<u8>>,
@@ -56,10 +58,12 @@ impl Node {
     /// Bytes of the largest value that is committed at once.
     pub(crate) const COMMIT_AT_ONCE_MAX: u32 = 64;
 
-    pub(crate) fn new(id: NodeId, peers: &[NodeId], clients: usize, reads_overlap: bool, random: &mut Random) -> Self {
-        let clients = (0..clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
+    pub(crate) fn new(id: NodeId, peers: &[NodeId], plan: &Scenario, reads_overlap: bool, random: &mut Random) -> Self {
+        let pool_bytes = plan.pool_bytes as u64;
+        let clients = (0..plan.clients as u32).map(|index| Client::new(ClientId { index, generation: 1 })).collect();
         let mut node = Self {
-            engine: Self::engine(id, peers, reads_overlap, random),
+            engine: Self::engine(id, peers, (pool_bytes, reads_overlap), random),
+            pool_bytes,
             reads_overlap,
             areas: BTreeMap::new(),
             staging: BTreeMap::new(),
@@ -76,9 +80,8 @@ impl Node {
         node
     }
 
-    fn engine(id: NodeId, peers: &[NodeId], reads_overlap: bool, random: &mut Random) -> Engine {
+    fn engine(id: NodeId, peers: &[NodeId], (pool_bytes, reads_overlap): (u64, bool), random: &mut Random) -> Engine {
         let first_generation = random.word() as u32;
-        let pool_bytes = POOL_BYTES as u64;
         let mut engine = Engine::new(&EngineConfig {
             node: id,
             shard: Shard::ONLY,
@@ -101,7 +104,7 @@ impl Node {
 
     /// Starts a new daemon and new clients, with or without the old memory.
     pub(crate) fn restart(&mut self, id: NodeId, peers: &[NodeId], forgets: bool, random: &mut Random) {
-        self.engine = Self::engine(id, peers, self.reads_overlap, random);
+        self.engine = Self::engine(id, peers, (self.pool_bytes, self.reads_overlap), random);
         for commit in std::mem::take(&mut self.commits) {
             self.undo_commit(&commit);
         }
@@ -143,7 +146,7 @@ impl Node {
     }
 
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
-        let area = self.areas.entry(area_of(at)).or_insert_with(|| vec![0; POOL_BYTES]);
+        let area = self.areas.entry(area_of(at)).or_insert_with(|| vec![0; AREA_BYTES]);
         area[offset_of(at) as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 

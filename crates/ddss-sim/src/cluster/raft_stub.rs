@@ -161,7 +161,7 @@ impl Simulator {
         self.place_at(node, id).is_some()
     }
 
-    fn place_at(&self, node: usize, id: SegmentId) -> Option<u64> {
+    pub(crate) fn place_at(&self, node: usize, id: SegmentId) -> Option<u64> {
         self.record_at(node, id).map(|record| record.at)
     }
 

@@ -109,7 +109,7 @@ impl Simulator {
         let mut random = Random::new(seed);
         let ids: Vec<NodeId> = (1..=plan.nodes as u16).map(NodeId).collect();
         let reads_overlap = plan.reads_overlap.unwrap_or(!seed.is_multiple_of(4));
-        let node = |&id: &NodeId| Node::new(id, &ids, plan.clients, reads_overlap, &mut random);
+        let node = |&id: &NodeId| Node::new(id, &ids, plan, reads_overlap, &mut random);
         let nodes = ids.iter().map(node).collect();
         let mut network = Network::default();
         for a in 0..plan.nodes {

@@ -1,6 +1,7 @@
 //! Simulated clients and their calls.
 
 use crate::check::OperationKind;
+use ddss_core::engine::RoleAssignment;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, UploadId};
 
@@ -169,6 +170,8 @@ pub(crate) struct PendingCall {
     pub(crate) newest: u64,
     /// Newest timestamp that clients of its node had seen at the time of the request.
     pub(crate) heard: u64,
+    /// Home and replica, if the segment was in sync at the time of the request.
+    pub(crate) pairing: Option<RoleAssignment>,
 }
 
 impl PendingCall {

@@ -93,6 +93,9 @@ impl Simulator {
                 if let (Failure::LockLost, Some(held)) = (failure, held) {
                     self.lock_lost(&held);
                 }
+                if failure == Failure::NoSpace && first_word(completion) > 0 {
+                    self.note_refused_put(&asked, first_word(completion));
+                }
                 self.failed(index, &asked, failure);
             }
         }
@@ -170,6 +173,7 @@ impl Simulator {
             self.violation(format!("done, though the segment was gone before: {asked:?}"));
         }
         self.check_allowed(index, asked);
+        self.check_copies(asked, version);
         self.note(node, asked, now_us, Some(version), mark);
         self.note_stamps(node, asked, completion);
         self.report.row_calls += u64::from(target.row.is_some());
@@ -351,6 +355,7 @@ impl Simulator {
                 | Failure::LockLost
                 | Failure::Contended
                 | Failure::NoSpace
+                | Failure::UploadsFull
                 // The grant of the lock came after the deadline of the client.
                 | Failure::OwnLock,
                 _,

@@ -45,11 +45,27 @@ pub struct Scenario {
     pub hop_us: Option<u64>,
     /// True if the reads of one batch are in flight together; `None` means that the seed decides.
     pub reads_overlap: Option<bool>,
+    /// Bytes of a node's pool.
+    pub pool_bytes: usize,
+    /// Clients change permissions, for which homes part from their replicas.
+    pub changes_permissions: bool,
     /// Path of the calls that can take the fast path.
     pub engine_path: EnginePath,
     /// Bug planted into every engine.
     #[cfg(feature = "planted")]
     pub bug: Option<ddss_core::engine::Bug>,
+}
+
+impl Scenario {
+    /// Bytes of a pool that has room for the segments, and too little for the uploads of all clients.
+    const SCARCE_POOL_BYTES: usize = 56 << 10;
+
+    /// Returns a run without faults on nodes that have too little memory for large puts at the same time. Nothing parts
+    /// a home from its replica.
+    pub fn scarce() -> Self {
+        let (faults, changes_permissions, pool_bytes) = (false, false, Self::SCARCE_POOL_BYTES);
+        Self { segments: 3, replicated: 6, tables: 0, faults, changes_permissions, pool_bytes, ..Self::default() }
+    }
 }
 
 impl Default for Scenario {
@@ -64,6 +80,8 @@ impl Default for Scenario {
             reads_overlap: None,
             replicated: 3,
             tables: 3,
+            pool_bytes: 1 << 20,
+            changes_permissions: true,
             engine_path: EnginePath::BySeed,
             #[cfg(feature = "planted")]
             bug: None,
@@ -118,6 +136,10 @@ pub struct Report {
     pub large_puts: u64,
     /// Large puts into segments with a replica.
     pub large_puts_with_copies: u64,
+    /// Large puts that a replica refused for lack of room.
+    pub large_puts_refused: u64,
+    /// Puts of which both nodes were seen to have them when they were acknowledged.
+    pub copies_checked: u64,
     /// Large puts that a crash interrupted and the next daemon undid.
     pub large_puts_undone: u64,
     /// Puts and additions made under a lock.

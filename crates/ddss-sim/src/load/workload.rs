@@ -122,7 +122,7 @@ impl Simulator {
             _ if Self::is_large(&target) && self.random.one_in(8) => Kind::UploadPart,
             22 => Kind::Await(near(&mut self.random, 2)),
             23 => Kind::Stat,
-            24 => Kind::Permit(MODES[self.random.below(MODES.len() as u64) as usize]),
+            24 if self.plan.changes_permissions => Kind::Permit(MODES[self.random.below(MODES.len() as u64) as usize]),
             _ => Kind::Get,
         };
         (kind, target)
@@ -209,7 +209,7 @@ impl Simulator {
             Kind::CommitUpload(_) => upload.map(|upload| upload.mark),
             _ => puts.then(|| self.next_mark()),
         };
-        let newest = self.newest(&target);
+        let (newest, pairing) = (self.newest(&target), self.pairing(target.id));
         let many = matches!(kind, Kind::PutMany | Kind::GetMany);
         let part = upload.filter(|_| kind == Kind::UploadPart);
         let value = if matches!(kind, Kind::ChangeEntry(..)) { self.next_mark() } else { 0 };
@@ -233,7 +233,8 @@ impl Simulator {
             let value = bytes_of(upload.mark, target.length);
             client.arena[range.offset() as usize..][..length].copy_from_slice(&value[upload.done..][..length]);
         }
-        client.asked = Some(PendingCall { kind, request, began_us, target, mark, value, range, newest, heard });
+        client.asked =
+            Some(PendingCall { kind, request, began_us, target, mark, value, range, newest, heard, pairing });
         let channel = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = match (kind, upload) {
             (Kind::UploadPart | Kind::CommitUpload(_), Some(upload)) => Self::upload_operation(kind, &upload, range),
@@ -422,7 +423,8 @@ impl Simulator {
         }
         if let Some(replicated) = index.checked_sub(self.plan.segments) {
             let (model, history) = [(Model::Strict, 0), (Model::Strict, 2), (Model::Write, 0)][replicated % 3];
-            return Spec { model, history, copies: 2, ..Spec::new(words * 8) };
+            let spec = Spec { model, history, copies: 2, ..Spec::new(words * 8) };
+            return if self.plan.changes_permissions { spec } else { Spec { mode: MODE_OPEN, ..spec } };
         }
         let models = [
             Model::Strict,

@@ -207,7 +207,7 @@ impl Home<'_> {
             next += 1;
             self.update_lock_gate(now, id);
             self.expire_forward(now, id);
-            self.continue_large_forward(id);
+            self.continue_large_forward(now, id);
             let is_endless = planted!(self.segments, EndlessLease);
             let Some(segment) = self.segments.watched(id) else { continue };
             let holders_before = segment.lock_queue.holders();

@@ -160,7 +160,7 @@ impl Home<'_> {
 
     /// Demotes this home: no pending operation takes effect here any more.
     fn demote(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {
-        self.end_forward(now, id, Outcome::Indeterminate(Failure::NodeDown));
+        self.end_forward(now, id, Outcome::Indeterminate(Failure::NodeDown), ReplyFields::default());
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let at = segment.at;
         let Some(replication) = segment.replication.as_deref_mut() else { return };

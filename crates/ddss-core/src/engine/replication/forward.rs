@@ -253,12 +253,15 @@ impl Home<'_> {
             return;
         }
         let (ack, timestamp) = what;
-        if ack == ReplicaAck::Piece {
-            if !self.part_stored(id, timestamp) {
-                self.piece_stored(now, id);
+        match ack {
+            ReplicaAck::Piece if self.part_stored(now, id, timestamp) => return,
+            ReplicaAck::Piece => return self.piece_stored(now, id),
+            ReplicaAck::NoRoom | ReplicaAck::Busy => {
+                return self.part_refused(now, id, ack == ReplicaAck::NoRoom, timestamp);
             }
-            return;
+            ReplicaAck::Put => {}
         }
+        let Some(replication) = self.replication_of(id) else { return };
         match replication.role {
             Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
                 replication.set_sync(SyncState::Pairing);
@@ -322,7 +325,7 @@ impl Home<'_> {
     }
 
     /// Abandons the operation that waited for the replica.
-    pub(crate) fn end_forward(&mut self, now: Now, id: SegmentId, outcome: Outcome) {
+    pub(crate) fn end_forward(&mut self, now: Now, id: SegmentId, outcome: Outcome, fields: ReplyFields) {
         let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
         self.free_place(&forward);
         match forward.what {
@@ -331,7 +334,7 @@ impl Home<'_> {
             ForwardKind::Grant(_) | ForwardKind::Done => {}
         }
         if let Some(requester) = forward.requester {
-            self.output.answer(requester, outcome, ReplyFields::default());
+            self.output.answer(requester, outcome, fields);
         }
     }
 
@@ -343,6 +346,8 @@ impl Home<'_> {
         };
         let failure = match forward.what {
             ForwardKind::Grant(_) => Outcome::Failed(Failure::TimedOut),
+            // It fails as soon as each part is answered.
+            ForwardKind::PutLarge(upload) if upload.refusal.is_some() => return,
             _ => Outcome::Indeterminate(Failure::TimedOut),
         };
         if let Some(requester) = forward.requester.take() {
@@ -391,10 +396,16 @@ impl Home<'_> {
 
     /// Handles a refusal: other nodes are asked before this one is asked again.
     pub(crate) fn replica_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
-        let until_us = now.steady_us + self.replicas.pause_us(why);
-        let Some(replication) = self.replication_of(id) else { return };
-        replication.refusals.insert(replication.node, Refused { why, until_us });
+        self.record_refusal(now, id, why);
         self.become_alone(now, id);
+    }
+
+    /// Records why the replica's node cannot be the replica now.
+    pub(crate) fn record_refusal(&mut self, now: Now, id: SegmentId, why: Refusal) {
+        let until_us = now.steady_us + self.replicas.pause_us(why);
+        if let Some(replication) = self.replication_of(id) {
+            replication.refusals.insert(replication.node, Refused { why, until_us });
+        }
     }
 
     /// Continues without a replica, and executes the operation that waited for it.
@@ -446,7 +457,7 @@ impl Home<'_> {
 
     /// Answers everything that waits for the replica of a segment that is being released.
     pub(crate) fn end_replication(&mut self, now: Now, id: SegmentId) {
-        self.end_forward(now, id, Outcome::Failed(Failure::NotFound));
+        self.end_forward(now, id, Outcome::Failed(Failure::NotFound), ReplyFields::default());
         self.drop_incoming(id);
         let deferred_updates = self
             .replication_of(id)

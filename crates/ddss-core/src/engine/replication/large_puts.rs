@@ -13,9 +13,9 @@ use crate::engine::replication::replica::{ForwardedPart, ReplicaPiece};
 use crate::engine::requester::ReplyFields;
 use crate::engine::state::memory::areas::no_room;
 use crate::engine::state::memory::uploads::{LargeCommit, UploadOwner};
-use crate::engine::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Role, SyncState};
+use crate::engine::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState};
 use crate::request::operation::{Part, UploadId};
-use crate::{Failure, Message, NodeId, OfferReply, Outcome, Refusal, ReplicaAck, SegmentId, Timestamp};
+use crate::{Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck, SegmentId, Timestamp};
 
 // The home's side.
 impl Home<'_> {
@@ -26,16 +26,19 @@ impl Home<'_> {
             return Err(Failure::Malformed);
         };
         let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
-        let what = ForwardKind::PutLarge(ForwardedUpload { offset, bytes, from, sent: 0, in_flight: 0 });
+        let what = ForwardKind::PutLarge(ForwardedUpload::new(offset, bytes, from));
         let (requester, place, served_get) = (Some(requester), None, None);
         let forward = PendingForward { what, requester, version, timestamp, word: 0, place, served_get, deadline_us };
         self.begin_forward(now, id, forward);
-        self.continue_large_forward(id);
+        self.continue_large_forward(now, id);
         Ok(())
     }
 
     /// Sends as many parts of a large put as may be in flight.
-    pub(crate) fn continue_large_forward(&mut self, id: SegmentId) {
+    pub(crate) fn continue_large_forward(&mut self, now: Now, id: SegmentId) {
+        if !self.is_accepted(now, id) {
+            return;
+        }
         let part_bytes = self.replicas.piece_bytes();
         while let Some(replication) = self.replication_of(id) {
             let (segment, node, epoch) = (id, replication.node, replication.epoch);
@@ -65,6 +68,43 @@ impl Home<'_> {
                 }
                 return;
             }
+        }
+    }
+
+    /// Decides about a large put that the replica has refused, once each part is answered: it begins again, or fails.
+    /// The replica keeps its version, and so does this home. Returns true if parts may go out.
+    fn is_accepted(&mut self, now: Now, id: SegmentId) -> bool {
+        let Some(replication) = self.replication_of(id) else { return false };
+        let node = replication.node;
+        let Some(forward) = replication.forward.as_mut() else { return false };
+        let (deadline_us, is_answered) = (forward.deadline_us, forward.requester.is_none());
+        let ForwardKind::PutLarge(upload) = &mut forward.what else { return false };
+        let Some(refusal) = upload.refusal else { return true };
+        if upload.in_flight > 0 {
+            return false;
+        }
+        if refusal.is_final || is_answered || now.steady_us >= deadline_us {
+            let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
+            self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
+            self.update_lock_gate(now, id);
+            self.serve_lock_queue(now, id);
+            return false;
+        }
+        if now.steady_us < refusal.retry_us {
+            return false;
+        }
+        (upload.sent, upload.refusal) = (0, None);
+        true
+    }
+
+    /// Handles the refusal of a large put.
+    pub(crate) fn part_refused(&mut self, now: Now, id: SegmentId, is_final: bool, timestamp: Timestamp) {
+        if planted!(self.segments, AloneAfterRefusal) {
+            return self.lose_replica(now, id);
+        }
+        if let Some(upload) = self.forwarded_upload(id, timestamp) {
+            upload.refuse(is_final, now.steady_us + Replicas::RETRY_US);
+            self.continue_large_forward(now, id);
         }
     }
 
@@ -102,10 +142,10 @@ impl Home<'_> {
     }
 
     /// Handles the acknowledgement of a part; `false` if no large put waits for it.
-    pub(crate) fn part_stored(&mut self, id: SegmentId, timestamp: Timestamp) -> bool {
+    pub(crate) fn part_stored(&mut self, now: Now, id: SegmentId, timestamp: Timestamp) -> bool {
         let Some(upload) = self.forwarded_upload(id, timestamp) else { return false };
         upload.end_part();
-        self.continue_large_forward(id);
+        self.continue_large_forward(now, id);
         true
     }
 
@@ -201,12 +241,11 @@ impl Home<'_> {
         {
             return self.output.push(Action::Disconnect { node });
         }
-        let to = if segment.is_whole() && segment.is_followed_by(stamp) {
-            self.place_of_part(now, node, sent.id, &part)
-        } else {
-            Err(OfferReply::Empty)
-        };
-        match to {
+        if !segment.is_whole() || !segment.is_followed_by(stamp) {
+            self.drop_incoming(sent.id);
+            return self.refuse_piece(node, &sent, OfferReply::Empty);
+        }
+        match self.place_of_part(now, node, sent.id, &part) {
             Ok((upload, to)) => {
                 let source = self.source_of(node, staged, tail);
                 self.output.push(Action::CopyAside { source, bytes: length, to });
@@ -215,36 +254,38 @@ impl Home<'_> {
                     self.commit_parts(node, &sent, upload, &part);
                 }
             }
-            Err(reply) => {
+            Err(refusal) => {
                 self.drop_incoming(sent.id);
-                self.refuse_piece(node, &sent, reply);
+                self.acknowledge(node, &sent, refusal, stamp);
             }
         }
     }
 
-    /// Returns the upload of a part, and the pool offset for its bytes. The first part begins the upload.
+    /// Returns the upload of a part, and the pool offset for its bytes. The first part begins the upload; the home learns
+    /// from its refusal whether the room may come by itself.
     fn place_of_part(
         &mut self,
         now: Now,
         node: NodeId,
         id: SegmentId,
         part: &ForwardedPart,
-    ) -> Result<(UploadId, u64), OfferReply> {
+    ) -> Result<(UploadId, u64), ReplicaAck> {
         let owner = UploadOwner::of_home(node);
         let ForwardedPart { stamp: (_, timestamp), at, total, length, .. } = *part;
         if at == 0 {
             self.drop_incoming(id);
             let place = if self.uploads.has_room(total) { self.segments.allocate_blocks(total.into()) } else { None };
-            let place = place.ok_or(OfferReply::No(Refusal::NoRoom))?;
+            let is_alone = self.uploads.usage().0 == 0;
+            let place = place.ok_or(if is_alone { ReplicaAck::NoRoom } else { ReplicaAck::Busy })?;
             let upload = self.uploads.begin(now.steady_us, owner, id, (place, total));
             if let Some(replication) = self.replication_of(id) {
                 replication.incoming = Some((timestamp, upload));
             }
         }
         let incoming = self.replication_of(id).and_then(|replication| replication.incoming);
-        let (_, upload) = incoming.filter(|&(known, _)| known == timestamp).ok_or(OfferReply::Empty)?;
+        let (_, upload) = incoming.filter(|&(known, _)| known == timestamp).ok_or(ReplicaAck::Busy)?;
         let to = self.uploads.append(now.steady_us, upload, (owner, id), (at, length));
-        to.map(|to| (upload, to)).map_err(|_| OfferReply::Empty)
+        to.map(|to| (upload, to)).map_err(|_| ReplicaAck::Busy)
     }
 
     /// Commits a large put whose parts are all here, and acknowledges it at the end.
@@ -279,12 +320,10 @@ impl Home<'_> {
         let home = (replication.node, replication.epoch);
         let number = Message::NOT_STAGED;
         match commit.acknowledges {
-            Some((node, epoch)) if home == (node, epoch) && made => {
-                let sent = ReplicaPiece { id, epoch, number };
-                self.acknowledge(node, &sent, ReplicaAck::Put, (commit.version, commit.timestamp));
-            }
             Some((node, epoch)) if home == (node, epoch) => {
-                self.send_offer_reply(node, id, epoch, OfferReply::No(Refusal::NoRoom));
+                let ack = if made { ReplicaAck::Put } else { ReplicaAck::NoRoom };
+                let sent = ReplicaPiece { id, epoch, number };
+                self.acknowledge(node, &sent, ack, (commit.version, commit.timestamp));
             }
             _ => {}
         }

@@ -78,6 +78,9 @@ impl Home<'_> {
                 Role::Home(SyncState::Copying(_) | SyncState::Joining(_) | SyncState::Pairing | SyncState::Paired),
                 OfferReply::Empty | OfferReply::No(_),
             ) => {
+                if let OfferReply::No(why) = reply {
+                    self.record_refusal(now, id, why);
+                }
                 self.lose_replica(now, id);
             }
             _ => {}

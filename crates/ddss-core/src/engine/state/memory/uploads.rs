@@ -21,6 +21,10 @@ impl UploadOwner {
     pub(crate) fn of_home(node: NodeId) -> Self {
         Self { node, client: Self::NO_CLIENT }
     }
+
+    fn is_home(self) -> bool {
+        self.client == Self::NO_CLIENT
+    }
 }
 
 /// One large put whose parts arrive.
@@ -69,7 +73,8 @@ pub(crate) struct Uploads {
 }
 
 impl Uploads {
-    /// Creates the table of a node; uploads take at most half of its pool.
+    /// Creates the table of a node. The uploads of all clients take at most half of its pool, and so do those of homes:
+    /// clients here cannot keep large puts from replicas.
     pub(crate) fn new(pool_bytes: u64) -> Self {
         Self {
             by_id: BTreeMap::new(),
@@ -85,7 +90,7 @@ impl Uploads {
         let bytes = u64::from(bytes);
         let own = self.by_id.values().filter(|upload| upload.owner == owner);
         let (count, own_bytes) = own.fold((0, 0), |(count, sum), upload| (count + 1, sum + u64::from(upload.bytes)));
-        let has_room = self.bytes + bytes <= self.bytes_max && own_bytes + bytes <= self.bytes_max / 2;
+        let has_room = self.bytes_of(false) + bytes <= self.bytes_max && own_bytes + bytes <= self.bytes_max / 2;
         match has_room {
             false => Err(Failure::UploadsFull),
             true if count >= UPLOADS_PER_CLIENT_MAX => Err(Failure::Busy(Limit::Uploads)),
@@ -93,9 +98,15 @@ impl Uploads {
         }
     }
 
-    /// Returns true if the memory of all uploads has room for `bytes` bytes more.
+    /// Returns true if the uploads of homes have room for `bytes` bytes more.
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
-        self.bytes + u64::from(bytes) <= self.bytes_max
+        self.bytes_of(true) + u64::from(bytes) <= self.bytes_max
+    }
+
+    /// Returns the bytes of the uploads of homes, or of clients.
+    fn bytes_of(&self, homes: bool) -> u64 {
+        let uploads = self.by_id.values().filter(|upload| upload.owner.is_home() == homes);
+        uploads.map(|upload| u64::from(upload.bytes)).sum()
     }
 
     /// Adds an upload without parts, whose bytes will be at that place.
@@ -116,7 +127,7 @@ impl Uploads {
         let upload = Upload { owner, segment, at, bytes, stored: 0, is_committing: false, expires_us };
         self.by_id.insert(self.last, upload);
         self.bytes += u64::from(bytes);
-        assert!(self.bytes <= self.bytes_max, "uploads are bounded");
+        assert!(self.bytes <= 2 * self.bytes_max, "uploads are bounded");
         self.last
     }
 
@@ -246,6 +257,21 @@ mod tests {
             uploads.begin(5, owner(4), SEGMENT, (1 << 20 | part << 12, 1));
         }
         assert_eq!(uploads.admit(owner(4), 1), Err(Failure::Busy(Limit::Uploads)));
+    }
+
+    #[test]
+    fn uploads_of_clients_leave_room_for_those_of_homes() {
+        // If this broke, one user's large puts here would fail those of others whose replicas are on this node.
+        let mut uploads = Uploads::new(4000);
+        for client in 1..=2 {
+            uploads.begin(0, owner(client), SEGMENT, (u64::from(client) * 4096, 1000));
+        }
+        assert_eq!(uploads.admit(owner(3), 1), Err(Failure::UploadsFull));
+        assert!(uploads.has_room(2000) && !uploads.has_room(2001));
+        uploads.begin(0, UploadOwner::of_home(NodeId(2)), SEGMENT, (1 << 20, 2000));
+        assert!(!uploads.has_room(1));
+        assert!(uploads.take_first(|_, upload| upload.owner == owner(1)).is_some());
+        assert_eq!(uploads.admit(owner(3), 1000), Ok(()), "those of homes leave room for those of clients");
     }
 
     #[test]
