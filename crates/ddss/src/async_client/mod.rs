@@ -49,7 +49,6 @@ mod reactor;
 mod reconnect;
 mod segment;
 mod shared_channel;
-mod sleep;
 pub(crate) mod tasks;
 pub(crate) mod wait;
 

@@ -11,7 +11,7 @@
 //! was dropped is cancelled.
 
 use super::backpressure::{Backpressure, Place, Places};
-use super::sleep::Pauses;
+use super::pause::Pauses;
 use crate::call::arena::{ArenaRun, SharedSlots};
 use crate::call::channels::{ChannelPool, NoCompletion};
 use crate::call::priority::Priority;
