@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use ddss_stream::{Descriptor, Endpoint};
 
-use crate::{descriptor_table, rules, sys, wire};
+use crate::{descriptor_table, io_uring, rules, sys, wire};
 
 /// Longest spin in microseconds.
 const SPIN_VARIABLE: &str = "DDSS_STREAMS_SPIN_US";
@@ -34,6 +34,9 @@ pub(crate) fn start() {
         wire::find_pump(&name);
     }
     adopt_inherited();
+    if descriptor_table::has_streams() && io_uring::may_be_used() {
+        sys::leave_streams_to_pumps();
+    }
     ddss_stream::init();
 }
 

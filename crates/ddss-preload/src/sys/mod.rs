@@ -19,5 +19,5 @@ mod transfers;
 pub(crate) use array::Array;
 pub(crate) use bypass::look_for_raw_calls;
 pub(crate) use errno::report;
-pub(crate) use image::{is_own_process, raise_broken_pipe};
+pub(crate) use image::{is_own_process, leave_streams_to_pumps, raise_broken_pipe};
 pub(crate) use interrupts::{ForkGuard, ForkLock, install_fork_functions, install_handlers};

@@ -1,5 +1,6 @@
 //! Calls by number, by libc's other names and by raw instructions: the meaning of a descriptor's number never goes stale.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ddss_testkit::{preload_library, skipped};
@@ -23,10 +24,18 @@ impl Program {
         Some(Self { folder })
     }
 
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("numbers")
+    }
+
     fn run(&self, part: &str, way: u32) -> String {
-        let mut command = Command::new(self.folder.path().join("numbers"));
-        let output = command.args([part, &way.to_string()]).env("LD_PRELOAD", preload_library().unwrap());
-        let output = output.output().unwrap();
+        self.run_with(part, way, Path::new(""))
+    }
+
+    fn run_with(&self, part: &str, way: u32, image: &Path) -> String {
+        let mut command = Command::new(self.path());
+        command.args([part, &way.to_string()]).arg(image).env("LD_PRELOAD", preload_library().unwrap());
+        let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{part} {way}: {}: {said}", output.status);
         String::from_utf8(output.stdout).unwrap()
@@ -72,4 +81,14 @@ fn program_that_makes_rings_by_itself_stays_on_tcp() {
     let Some(program) = Program::compile(NAME, "-DRING") else { return };
     let said = program.run("ring", 0);
     assert!(said.ends_with("shared=0\n"), "{said}");
+}
+
+// If this failed, such a program would read nothing from a stream that it inherits.
+#[test]
+fn image_that_makes_rings_gets_a_socket_for_an_inherited_stream() {
+    const NAME: &str = "image_that_makes_rings_gets_a_socket_for_an_inherited_stream";
+    let (Some(first), Some(second)) = (Program::compile(NAME, "-DPLAIN"), Program::compile(NAME, "-DRING")) else {
+        return;
+    };
+    first.run_with("exec", 0, &second.path());
 }

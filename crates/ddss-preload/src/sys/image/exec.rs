@@ -77,6 +77,15 @@ fn before_exec(is_loading: impl FnOnce() -> bool) {
     }
 }
 
+/// Gives this image Unix sockets in the place of the streams that it inherited: its requests go past this library.
+pub(crate) fn leave_streams_to_pumps() {
+    for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
+        if !pump::replace(fd, &endpoint) {
+            close_stream(fd);
+        }
+    }
+}
+
 /// Closes a stream that the new image could only spoil: its peer sees the end, and no byte is lost unseen.
 fn close_stream(fd: c_int) {
     crate::calls::before_close(fd);

@@ -7,5 +7,6 @@ mod pump;
 mod spawn;
 
 pub(super) use exec::execve;
+pub(crate) use exec::leave_streams_to_pumps;
 pub(super) use process::{clone, fork, fork_by};
 pub(crate) use process::{is_own_process, raise_broken_pipe};
