@@ -16,21 +16,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod campaign;
 mod capacity_model;
 mod check;
 mod cluster;
+mod dsm;
 mod load;
 mod random;
 mod regression_seeds;
 #[cfg(test)]
 mod round_trips;
 
+pub use campaign::run_seeds;
 pub use capacity_model::{Costs, Load, LoadResult, simulate_load};
 pub use check::{
     BucketView, CriticalSection, EntryCall, History, MapChecker, MutexChecker, Observation, OperationKind, Step,
     TimestampChecker, find_linear_order,
 };
 pub use cluster::simulator::run;
+pub use dsm::{DsmReport, DsmScenario, run_dsm};
 pub use load::scenario::{EnginePath, Report, Scenario};
 pub use random::Random;
 pub use regression_seeds::KNOWN_SEEDS;

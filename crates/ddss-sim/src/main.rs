@@ -3,15 +3,14 @@
 #![allow(clippy::print_stdout, reason = "a command line program prints its answers")]
 
 use clap::Parser;
-use ddss_sim::{KNOWN_SEEDS, Report, Scenario, run};
+use ddss_sim::{DsmReport, DsmScenario, KNOWN_SEEDS, Report, Scenario, run, run_dsm, run_seeds};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs engines in virtual time under many seeds, with faults of clients, connections and nodes
 #[derive(Parser, Debug)]
 #[command(
     name = "ddss-sim",
-    after_help = "Examples:\n  ddss-sim --seeds 2000 --ops 5000\n  ddss-sim --seed 77 --ops 5000   run one seed again"
+    after_help = "Examples:\n  ddss-sim --seeds 2000 --ops 5000\n  ddss-sim --seed 77 --ops 5000   run one seed again\n  ddss-sim --dsm --seeds 2000 --json"
 )]
 struct Arguments {
     /// Number of seeds from 1 on, after the regression seeds
@@ -26,6 +25,9 @@ struct Arguments {
     /// Nodes in each run
     #[arg(long, default_value_t = 3, value_name = "N")]
     nodes: usize,
+    /// Run page-based shared memory instead: random programs in all protocols, orderings and kinds of stamps
+    #[arg(long, conflicts_with_all = ["ops", "nodes"])]
+    dsm: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -68,62 +70,108 @@ fn numbers(report: &Report) -> [(&'static str, u64); 31] {
     ]
 }
 
-/// Runs the seeds on all cores, and returns their reports in the order of the seeds.
-fn run_all(seeds: &[u64], plan: &Scenario) -> Vec<(u64, Report)> {
-    let next = AtomicUsize::new(0);
-    let claim = || {
-        let place = next.fetch_add(1, Ordering::Relaxed);
-        seeds.get(place).map(|seed| (place, *seed))
-    };
-    let work = || std::iter::from_fn(claim).map(|(place, seed)| (place, seed, run(seed, plan))).collect::<Vec<_>>();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut reports: Vec<(usize, u64, Report)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("no seed panics")).collect()
-    });
-    reports.sort_by_key(|(place, ..)| *place);
-    reports.into_iter().map(|(_, seed, report)| (seed, report)).collect()
+/// Returns the counters of a run of page-based shared memory, with their names.
+fn dsm_numbers(report: &DsmReport) -> [(&'static str, u64); 20] {
+    let DsmReport { steps, accesses, calls, messages, deaths, statistics, .. } = report;
+    [
+        ("steps", *steps),
+        ("accesses", *accesses),
+        ("calls", *calls),
+        ("messages", *messages),
+        ("deaths", *deaths),
+        ("fetches", statistics.fetches),
+        ("retries", statistics.retries),
+        ("own_pages", statistics.own_pages),
+        ("swaps", statistics.swaps),
+        ("forwards", statistics.forwards),
+        ("diffs", statistics.diffs),
+        ("runs", statistics.runs),
+        ("packed", statistics.packed),
+        ("intervals", statistics.intervals),
+        ("coarse", statistics.coarse),
+        ("notices", statistics.notices),
+        ("overwritten", statistics.overwritten),
+        ("invalidations", statistics.invalidations),
+        ("fences", statistics.fences),
+        ("idle_twins", statistics.idle_twins),
+    ]
+}
+
+/// Sums, trace and violations of a campaign.
+struct Summary {
+    seeds: usize,
+    sums: Vec<(&'static str, u64)>,
+    /// Hash over the traces of all runs: two builds that decide alike print the same.
+    trace: u64,
+    violations: Vec<String>,
+}
+
+impl Summary {
+    fn new<const N: usize>(seeds: usize, names: [(&'static str, u64); N]) -> Self {
+        Self { seeds, sums: names.to_vec(), trace: 0, violations: Vec::new() }
+    }
+
+    fn add<const N: usize>(
+        &mut self,
+        seed: u64,
+        numbers: [(&'static str, u64); N],
+        trace: u64,
+        violations: Vec<String>,
+    ) {
+        for (sum, number) in self.sums.iter_mut().zip(numbers) {
+            sum.1 += number.1;
+        }
+        self.trace = self.trace.rotate_left(1) ^ trace;
+        self.violations.extend(violations.into_iter().map(|what| format!("seed {seed}: {what}")));
+    }
+
+    fn print(self, as_json: bool) -> ExitCode {
+        let Self { seeds, sums, trace, violations } = self;
+        if as_json {
+            let mut summary =
+                serde_json::Map::from_iter(sums.into_iter().map(|(name, sum)| (name.to_owned(), sum.into())));
+            summary.insert("seeds".to_owned(), seeds.into());
+            summary.insert("trace".to_owned(), format!("{trace:016x}").into());
+            summary.insert("violations".to_owned(), violations.len().into());
+            summary.insert("first".to_owned(), violations.iter().take(10).cloned().collect());
+            println!("{}", serde_json::Value::Object(summary));
+        } else {
+            println!("seeds {seeds}");
+            for (name, sum) in sums {
+                println!("{name} {sum}");
+            }
+            println!("trace {trace:016x}");
+            for what in violations.iter().take(10) {
+                println!("VIOLATION {what}");
+            }
+            println!("violations {}", violations.len());
+        }
+        if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let plan = Scenario { operations: arguments.ops, nodes: arguments.nodes.max(1), ..Scenario::default() };
     let mut seeds: Vec<u64> = match arguments.seed {
         Some(seed) => vec![seed],
         None => (1..=arguments.seeds).collect(),
     };
+    if arguments.dsm {
+        let scenario = DsmScenario { deaths: true, ..DsmScenario::default() };
+        let mut summary = Summary::new(seeds.len(), dsm_numbers(&DsmReport::default()));
+        for (seed, report) in run_seeds(&seeds, |seed| run_dsm(seed, &scenario)) {
+            summary.add(seed, dsm_numbers(&report), report.trace, report.violations);
+        }
+        return summary.print(arguments.json);
+    }
+    let plan = Scenario { operations: arguments.ops, nodes: arguments.nodes.max(1), ..Scenario::default() };
     if arguments.seed.is_none() {
         // Regression seeds come first.
         seeds.splice(0..0, KNOWN_SEEDS.iter().copied());
     }
-    let mut sums = numbers(&Report::default());
-    let mut violations = Vec::new();
-    // Hash over the traces of all runs: two builds that decide alike print the same.
-    let mut trace: u64 = 0;
-    for (seed, report) in run_all(&seeds, &plan) {
-        for (sum, number) in sums.iter_mut().zip(numbers(&report)) {
-            sum.1 += number.1;
-        }
-        trace = trace.rotate_left(1) ^ report.trace;
-        violations.extend(report.violations.into_iter().map(|what| format!("seed {seed}: {what}")));
+    let mut summary = Summary::new(seeds.len(), numbers(&Report::default()));
+    for (seed, report) in run_seeds(&seeds, |seed| run(seed, &plan)) {
+        summary.add(seed, numbers(&report), report.trace, report.violations);
     }
-    if arguments.json {
-        let mut summary = serde_json::Map::from_iter(sums.map(|(name, sum)| (name.to_owned(), sum.into())));
-        summary.insert("seeds".to_owned(), seeds.len().into());
-        summary.insert("trace".to_owned(), format!("{trace:016x}").into());
-        summary.insert("violations".to_owned(), violations.len().into());
-        summary.insert("first".to_owned(), violations.iter().take(10).cloned().collect());
-        println!("{}", serde_json::Value::Object(summary));
-    } else {
-        println!("seeds {}", seeds.len());
-        for (name, sum) in sums {
-            println!("{name} {sum}");
-        }
-        println!("trace {trace:016x}");
-        for what in violations.iter().take(10) {
-            println!("VIOLATION {what}");
-        }
-        println!("violations {}", violations.len());
-    }
-    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    summary.print(arguments.json)
 }

@@ -1,0 +1,57 @@
+//! Calls of the application and their results.
+
+use crate::model::{Access, PageRange, Rank};
+
+/// Number that the driver chooses for a call. A number is free again after its completion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub u64);
+
+/// A call of the application. Each completes exactly once, with the value that is named here or 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Makes pages accessible. Another call of the same rank that acquires may invalidate them again.
+    Touch {
+        /// Pages.
+        pages: PageRange,
+        /// [`Access::Read`] or [`Access::Write`].
+        access: Access,
+    },
+    /// Acquires a lock.
+    Lock(u32),
+    /// Releases a lock. It completes before its writes are placed.
+    Unlock(u32),
+    /// Waits at a barrier for all ranks. One call of each rank.
+    Barrier(u32),
+    /// Adds one to a semaphore: a release. It completes before its writes are placed.
+    Post(u32),
+    /// Waits until a semaphore is positive and takes one off: an acquire.
+    Wait(u32),
+    /// Adds to a counter, release and acquire in one. Completes with the value before.
+    Add {
+        /// Counter.
+        counter: u32,
+        /// Addend; the counter wraps.
+        delta: u64,
+    },
+}
+
+/// Reason why a call failed. After the first lost rank every call fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A rank is lost: the first one that any rank noticed.
+    #[error("{0} is lost, and the space with it: restart from a checkpoint")]
+    Lost(Rank),
+    /// A rank broke the protocol.
+    #[error("{0} broke the protocol, so the space has ended: run the same release on all ranks")]
+    Protocol(Rank),
+    /// A table is full.
+    #[error("no room for another of the {0}: see the limits of a space")]
+    Full(&'static str),
+    /// Pages or an index outside the space.
+    #[error("{0} {1} is outside the space: see the limits of a space")]
+    OutOfRange(&'static str, u64),
+    /// The call does not fit an earlier one: a lock that is not held, a second barrier.
+    #[error("cannot {0} {1}: it does not follow from the earlier calls of this rank")]
+    Misuse(&'static str, u32),
+}

@@ -1,0 +1,63 @@
+//! Calls of the application that wait.
+
+use crate::engine::call::{CallId, Failure};
+use crate::limits::CALLS_MAX;
+use crate::model::{Access, PageId};
+use std::collections::BTreeMap;
+
+/// All calls without a completion, and those that wait for pages.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Pages that each call still waits for.
+    open: BTreeMap<CallId, u32>,
+    /// Calls that wait for a page.
+    touches: BTreeMap<PageId, Vec<(CallId, Access)>>,
+}
+
+impl Calls {
+    /// Records a call.
+    pub(crate) fn open(&mut self, call: CallId) -> Result<(), Failure> {
+        if self.open.len() >= CALLS_MAX || self.open.contains_key(&call) {
+            return Err(Failure::Full("calls"));
+        }
+        self.open.insert(call, 0);
+        Ok(())
+    }
+
+    /// Forgets a call. Returns false if it was complete before.
+    pub(crate) fn close(&mut self, call: CallId) -> bool {
+        self.open.remove(&call).is_some()
+    }
+
+    /// Lets a call wait for one more page.
+    pub(crate) fn wait_for(&mut self, call: CallId, page: PageId, access: Access) {
+        if let Some(pages) = self.open.get_mut(&call) {
+            *pages += 1;
+            self.touches.entry(page).or_default().push((call, access));
+        }
+    }
+
+    /// Takes the calls that wait for a page.
+    pub(crate) fn take_waiting(&mut self, page: PageId) -> Vec<(CallId, Access)> {
+        self.touches.remove(&page).unwrap_or_default()
+    }
+
+    /// Counts a page of a call. Returns true if it was the last one.
+    pub(crate) fn count_page(&mut self, call: CallId) -> bool {
+        self.open.get_mut(&call).is_some_and(|pages| {
+            *pages -= 1;
+            *pages == 0
+        })
+    }
+
+    /// Returns true if the call waits for no page.
+    pub(crate) fn has_all_pages(&self, call: CallId) -> bool {
+        self.open.get(&call) == Some(&0)
+    }
+
+    /// Takes all calls.
+    pub(crate) fn take_all(&mut self) -> Vec<CallId> {
+        self.touches.clear();
+        std::mem::take(&mut self.open).into_keys().collect()
+    }
+}

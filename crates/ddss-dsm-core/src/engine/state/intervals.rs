@@ -1,0 +1,65 @@
+//! Intervals of this rank, and those of others that it knows.
+
+use crate::model::{ChangedPages, LogShape, Notice, Rank, VectorTime};
+use std::collections::VecDeque;
+
+/// The vector time of a rank, and the notices in its log ring.
+#[derive(Debug)]
+pub(crate) struct Intervals {
+    own: Rank,
+    shape: LogShape,
+    time: VectorTime,
+    /// Last interval whose writes are placed, and those of all earlier ones.
+    placed: u32,
+    /// Notices whose records are in the ring.
+    records: VecDeque<Notice>,
+}
+
+impl Intervals {
+    pub(crate) fn new(own: Rank, shape: LogShape) -> Self {
+        Self { own, shape, time: VectorTime::default(), placed: 0, records: VecDeque::new() }
+    }
+
+    /// Returns the vector time.
+    pub(crate) fn time(&self) -> VectorTime {
+        self.time
+    }
+
+    /// Returns the number of the interval that is open.
+    pub(crate) fn open(&self) -> u32 {
+        self.time.get(self.own) + 1
+    }
+
+    /// Returns true if the record of the open interval overwrites none whose writes may not be placed.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open().saturating_sub(self.shape.slots) <= self.placed
+    }
+
+    /// Closes the open interval.
+    pub(crate) fn close(&mut self, pages: ChangedPages) {
+        let interval = self.open();
+        assert_ne!(interval, u32::MAX, "a space has fewer intervals than a stamp has values");
+        if self.records.len() == self.shape.slots as usize {
+            self.records.pop_front();
+        }
+        self.records.push_back(Notice { interval, pages });
+        self.time.raise(self.own, interval);
+    }
+
+    /// Records that the writes of an interval and of all before it are placed.
+    pub(crate) fn set_placed(&mut self, interval: u32) {
+        self.placed = interval.max(self.placed);
+    }
+
+    /// Adds intervals of other ranks.
+    pub(crate) fn join(&mut self, time: &VectorTime) {
+        self.time.join(time);
+    }
+
+    /// Returns this rank's notices behind `known` up to `last`; `None` if one has left the ring.
+    pub(crate) fn notices(&self, known: u32, last: u32) -> Option<Vec<Notice>> {
+        let is_asked = |notice: &&Notice| notice.interval > known && notice.interval <= last;
+        let notices: Vec<Notice> = self.records.iter().filter(is_asked).cloned().collect();
+        (notices.len() == last.saturating_sub(known) as usize).then_some(notices)
+    }
+}

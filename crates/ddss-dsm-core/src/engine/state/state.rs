@@ -1,0 +1,86 @@
+//! The state of a rank.
+
+use super::calls::Calls;
+use super::diff_queue::DiffQueue;
+use super::fetches::FetchTable;
+use super::intervals::Intervals;
+use super::locks::Locks;
+use super::pages::PageTable;
+use super::placements::Placements;
+use super::rendezvous::Rendezvous;
+use super::served::ServedRequests;
+use super::sync_queue::SyncQueue;
+use super::twins::Twins;
+use crate::engine::call::Failure;
+use crate::engine::statistics::Statistics;
+use crate::limits::PACKED_WINDOW;
+use crate::message::Codec;
+use crate::model::Config;
+use std::collections::VecDeque;
+
+/// Pages of a rank: their state, twins, fetches and diffs.
+#[derive(Debug)]
+pub(crate) struct PageState {
+    pub(crate) table: PageTable,
+    pub(crate) twins: Twins,
+    pub(crate) fetches: FetchTable,
+    pub(crate) served: ServedRequests,
+    pub(crate) diffs: DiffQueue,
+    pub(crate) placements: Placements,
+}
+
+/// Synchronisation of a rank.
+#[derive(Debug)]
+pub(crate) struct SyncState {
+    pub(crate) intervals: Intervals,
+    pub(crate) queue: SyncQueue,
+    pub(crate) locks: Locks,
+    pub(crate) rendezvous: Rendezvous,
+}
+
+/// All state of a rank.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: Config,
+    pub(crate) codec: Codec,
+    pub(crate) pages: PageState,
+    pub(crate) sync: SyncState,
+    pub(crate) calls: Calls,
+    pub(crate) statistics: Statistics,
+    /// Messages of this rank to itself.
+    pub(crate) loopback: VecDeque<Vec<u8>>,
+    /// Reason why the space has ended.
+    pub(crate) failure: Option<Failure>,
+    #[cfg(feature = "planted")]
+    pub(crate) bug: Option<crate::engine::Bug>,
+}
+
+impl State {
+    pub(crate) fn new(config: Config) -> Self {
+        let window = if config.protocol.writes_one_sided() { PACKED_WINDOW } else { config.tuning.window };
+        Self {
+            config,
+            codec: Codec::new(&config),
+            pages: PageState {
+                table: PageTable::new(&config),
+                twins: Twins::default(),
+                fetches: FetchTable::new(config.tuning.fetches),
+                served: ServedRequests::default(),
+                diffs: DiffQueue::new(window),
+                placements: Placements::default(),
+            },
+            sync: SyncState {
+                intervals: Intervals::new(config.rank, config.log),
+                queue: SyncQueue::default(),
+                locks: Locks::default(),
+                rendezvous: Rendezvous::default(),
+            },
+            calls: Calls::default(),
+            statistics: Statistics::default(),
+            loopback: VecDeque::new(),
+            failure: None,
+            #[cfg(feature = "planted")]
+            bug: None,
+        }
+    }
+}

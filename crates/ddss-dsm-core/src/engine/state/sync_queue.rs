@@ -1,0 +1,76 @@
+//! Releases and acquires of this rank, one after another.
+
+use super::placements::PlacementId;
+use crate::engine::call::CallId;
+use crate::model::{Notice, Rank, RankSet, VectorTime};
+use std::collections::VecDeque;
+
+/// Effect of a release, after its interval is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    /// A lock is free.
+    Unlock(u32),
+    /// The token of a lock goes to a rank that knows these intervals.
+    Grant(u32, Rank, VectorTime),
+    /// This rank is at a barrier.
+    Arrive(u32),
+    /// A semaphore has one more.
+    Post(u32),
+    /// A counter grows.
+    Add(u32, u64),
+}
+
+/// Effect of an acquire, after its notices are applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Acquired {
+    /// This rank has the token of a lock.
+    Lock(u32),
+    /// A call completes with a value.
+    Call(CallId, u64),
+}
+
+/// An acquire: intervals that this rank has to know before it goes on.
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) time: VectorTime,
+    /// Rank that sent its notices along, and the notices.
+    pub(crate) granter: Option<(Rank, Vec<Notice>)>,
+    pub(crate) effect: Acquired,
+    /// Log reads in flight; `None` before they are posted.
+    pub(crate) reads: Option<u32>,
+    /// Ranks whose log is read, and the last flush before.
+    pub(crate) asked: (RankSet, u64),
+}
+
+/// One step.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Closes the interval.
+    Release(Release),
+    /// Closes the interval and applies notices.
+    Acquire(Box<Acquire>),
+}
+
+/// A release whose interval is closed, and whose writes may not be placed yet.
+#[derive(Debug)]
+pub(crate) struct PendingRelease {
+    pub(crate) placement: Option<PlacementId>,
+    /// Intervals that the receiver of the release has to know.
+    pub(crate) time: VectorTime,
+    pub(crate) release: Release,
+}
+
+/// Steps in order, and releases that wait for their placement.
+#[derive(Debug, Default)]
+pub(crate) struct SyncQueue {
+    pub(crate) steps: VecDeque<Step>,
+    pub(crate) releases: VecDeque<PendingRelease>,
+}
+
+impl SyncQueue {
+    /// Adds an acquire.
+    pub(crate) fn push_acquire(&mut self, time: VectorTime, granter: Option<(Rank, Vec<Notice>)>, effect: Acquired) {
+        let acquire = Acquire { time, granter, effect, reads: None, asked: (RankSet::default(), 0) };
+        self.steps.push_back(Step::Acquire(Box::new(acquire)));
+    }
+}

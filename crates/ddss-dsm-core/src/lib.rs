@@ -1,0 +1,42 @@
+//! Engine of page-based distributed shared memory: home-based lazy release consistency over one-sided transfers.
+//!
+//! The crate holds the engine of one *rank*. It performs no I/O, reads no clock, starts no thread and draws no random
+//! number: an [`Event`] goes in, the [`Action`]s that it causes come out. A driver executes the actions over a fabric; the
+//! simulator executes them over simulated memory.
+//!
+//! - [`Engine`] decides. It sees the rank's own memory only through the trait [`Memory`].
+//! - [`Config`] selects [`Protocol`], [`Ordering`] and [`Stamps`], and names the limits.
+//! - `model` has the vocabulary, `diff` the changed bytes of a page, `log` the ring of intervals, `message` the codec.
+//!
+//! Words: each page has a *home* rank. An *interval* is the set of writes of a rank between two synchronisations. A
+//! *notice* names the pages that an interval changed. A *twin* is a page before the writes, a *diff* the changed runs of
+//! bytes. A *stamp* tells the home that the runs of an interval have arrived.
+//!
+//! What a fabric has to promise:
+//!
+//! - Reads and swaps of one connection happen in the order of posting, and behind all writes that were posted before.
+//! - Messages of one connection arrive in order, and behind all writes that were posted before.
+//! - Nothing else: two writes may be placed in any order, and a write may overtake an earlier read or message.
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
+pub mod diff;
+mod directory;
+mod engine;
+pub mod limits;
+mod log;
+pub mod message;
+mod model;
+
+pub use directory::{DirectoryError, ROW_BYTES, RankRow, SpaceRow};
+#[cfg(feature = "planted")]
+pub use engine::Bug;
+pub use engine::{
+    Action, Area, CallId, Engine, Event, Failure, LocalPlace, Memory, Output, Payload, Request, Statistics, Tag,
+};
+pub use model::{
+    Access, ChangedPages, Config, ConfigError, Homes, LogShape, Notice, Ordering, PageId, PageRange, Protocol, Rank,
+    RankSet, Stamps, Tuning, VectorTime,
+};

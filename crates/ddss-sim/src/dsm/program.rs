@@ -1,0 +1,198 @@
+//! Random programs: what each thread of each rank does.
+//!
+//! A program without races gives every byte, phase by phase, to one thread, to a lock, to a semaphore that hands it from
+//! one thread to another, or to readers only. Neighbouring bytes have different owners, so that pages, lines and words are
+//! shared. A program with races accesses bytes at random.
+
+use crate::random::Random;
+
+/// One step of a thread. Ranges of bytes never cross a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Read { address: usize, bytes: usize },
+    Write { address: usize, values: Vec<u8> },
+    Lock(u32),
+    Unlock(u32),
+    /// All threads of all ranks; the number is that of the barrier's use.
+    Barrier(u32),
+    Post(u32),
+    Wait(u32),
+    Add(u32),
+}
+
+/// A program: the steps of each thread, and the rank of each thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) threads: Vec<Vec<Op>>,
+    pub(crate) ranks: Vec<usize>,
+    pub(crate) has_no_race: bool,
+}
+
+/// Size of a random program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) ranks: usize,
+    pub(crate) threads_a_rank: usize,
+    pub(crate) bytes: usize,
+    pub(crate) page_bytes: usize,
+    pub(crate) phases: u32,
+    pub(crate) accesses: u64,
+    pub(crate) locks: u32,
+}
+
+/// Right to a byte in a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Thread(usize),
+    Readers,
+    Lock(u32),
+    /// Handed from one thread to another by a semaphore.
+    Handed { from: usize, to: usize, semaphore: u32 },
+}
+
+/// A generator at work.
+struct Generator<'a> {
+    random: &'a mut Random,
+    shape: Shape,
+    threads: usize,
+    owners: Vec<Owner>,
+    semaphores: u32,
+}
+
+/// Makes a program without races.
+pub(crate) fn without_races(shape: Shape, random: &mut Random) -> Program {
+    let threads = shape.ranks * shape.threads_a_rank;
+    let mut generator = Generator { random, shape, threads, owners: Vec::new(), semaphores: 0 };
+    let mut program = Program {
+        threads: vec![Vec::new(); threads],
+        ranks: (0..threads).map(|thread| thread / shape.threads_a_rank).collect(),
+        has_no_race: true,
+    };
+    for phase in 0..shape.phases {
+        generator.assign_owners();
+        for (thread, steps) in program.threads.iter_mut().enumerate() {
+            generator.add_phase(thread, steps);
+            steps.push(Op::Barrier(phase));
+        }
+    }
+    program
+}
+
+/// Makes a program whose threads access any byte.
+pub(crate) fn with_races(shape: Shape, random: &mut Random) -> Program {
+    let threads = shape.ranks * shape.threads_a_rank;
+    let mut generator = Generator { random, shape, threads, owners: vec![Owner::Readers; shape.bytes], semaphores: 0 };
+    let all: Vec<usize> = (0..shape.bytes).collect();
+    let mut steps = vec![Vec::new(); threads];
+    for phase in 0..shape.phases {
+        for steps in &mut steps {
+            for _ in 0..shape.accesses {
+                let lock = (shape.locks > 0 && generator.random.one_in(3))
+                    .then(|| generator.random.below(shape.locks.into()) as u32);
+                steps.extend(lock.map(Op::Lock));
+                for _ in 0..=generator.random.below(3) {
+                    let writes = generator.random.one_in(2);
+                    generator.access(&all, writes, steps);
+                }
+                steps.extend(lock.map(Op::Unlock));
+            }
+            steps.push(Op::Barrier(phase));
+        }
+    }
+    let ranks = (0..threads).map(|thread| thread / shape.threads_a_rank).collect();
+    Program { threads: steps, ranks, has_no_race: false }
+}
+
+impl Generator<'_> {
+    fn below(&mut self, end: usize) -> usize {
+        self.random.below(end as u64) as usize
+    }
+
+    fn assign_owners(&mut self) {
+        self.owners.clear();
+        // Each pair of threads has one semaphore a phase.
+        let (from, to) = (self.below(self.threads), self.below(self.threads));
+        let semaphore = self.semaphores;
+        self.semaphores += 1;
+        while self.owners.len() < self.shape.bytes {
+            let owner = match self.random.below(10) {
+                0..5 => Owner::Thread(self.below(self.threads)),
+                5 | 6 => Owner::Readers,
+                7 | 8 if self.shape.locks > 0 => Owner::Lock(self.random.below(self.shape.locks.into()) as u32),
+                _ if from != to => Owner::Handed { from, to, semaphore },
+                _ => Owner::Readers,
+            };
+            let bytes = 1 + self.below(self.shape.page_bytes / 2);
+            self.owners.extend(std::iter::repeat_n(owner, bytes));
+        }
+        self.owners.truncate(self.shape.bytes);
+    }
+
+    fn bytes_of(&self, is_owner: impl Fn(Owner) -> bool) -> Vec<usize> {
+        (0..self.owners.len()).filter(|address| is_owner(self.owners[*address])).collect()
+    }
+
+    /// Adds an access to one of these bytes, and to those behind it as far as they are in the list and the page.
+    fn access(&mut self, allowed: &[usize], writes: bool, steps: &mut Vec<Op>) {
+        if allowed.is_empty() {
+            return;
+        }
+        let at = self.below(allowed.len());
+        let (address, longest) = (allowed[at], 1 + self.below(8));
+        let in_page = self.shape.page_bytes - address % self.shape.page_bytes;
+        let is_next = |(index, next): &(usize, &usize)| **next == address + index;
+        let bytes = allowed[at..].iter().enumerate().take(longest.min(in_page)).take_while(is_next).count();
+        if writes {
+            // Few values, so that silent stores happen; never 0, which stands for an untouched byte.
+            let values = (0..bytes).map(|_| 1 + self.random.below(250) as u8).collect();
+            steps.push(Op::Write { address, values });
+        } else {
+            steps.push(Op::Read { address, bytes });
+        }
+    }
+
+    fn accesses(&mut self, allowed: &[usize], count: u64, steps: &mut Vec<Op>) {
+        for _ in 0..count {
+            let writes = self.random.one_in(2);
+            self.access(allowed, writes, steps);
+        }
+    }
+
+    /// Adds the steps of a thread in one phase. Posts come before waits, so no thread waits for ever.
+    fn add_phase(&mut self, thread: usize, steps: &mut Vec<Op>) {
+        let own = self.bytes_of(|owner| owner == Owner::Thread(thread));
+        let shared = self.bytes_of(|owner| owner == Owner::Readers);
+        let handed = self.owners.iter().find_map(|owner| match *owner {
+            Owner::Handed { from, to, semaphore } => Some((from, to, semaphore)),
+            _ => None,
+        });
+        let handed_bytes = self.bytes_of(|owner| matches!(owner, Owner::Handed { .. }));
+        if let Some((_, _, semaphore)) = handed.filter(|(from, ..)| *from == thread) {
+            self.accesses(&handed_bytes, 3, steps);
+            steps.push(Op::Post(semaphore));
+        }
+        for _ in 0..1 + self.random.below(self.shape.accesses) {
+            match self.random.below(8) {
+                0..3 => self.accesses(&own, 2, steps),
+                3 => self.access(&shared, false, steps),
+                4..7 if self.shape.locks > 0 => self.add_section(steps),
+                _ if self.random.one_in(4) => steps.push(Op::Add(self.random.below(2) as u32)),
+                _ => self.accesses(&own, 1, steps),
+            }
+        }
+        if let Some((_, _, semaphore)) = handed.filter(|(_, to, _)| *to == thread) {
+            steps.push(Op::Wait(semaphore));
+            self.accesses(&handed_bytes, 3, steps);
+        }
+    }
+
+    /// Adds a critical section.
+    fn add_section(&mut self, steps: &mut Vec<Op>) {
+        let lock = self.random.below(self.shape.locks.into()) as u32;
+        let guarded = self.bytes_of(|owner| owner == Owner::Lock(lock));
+        steps.push(Op::Lock(lock));
+        let count = 1 + self.random.below(4);
+        self.accesses(&guarded, count, steps);
+        steps.push(Op::Unlock(lock));
+    }
+}
