@@ -15,6 +15,8 @@ const RULES: &[MemberRule] = &[
     rule("ddss-core", &[], &[]),
     // Without dependencies, so that the fabric stands alone.
     rule("ddss-admission", &[], &[]),
+    // The simulator and a driver over any fabric use it.
+    rule("ddss-dsm-core", &[], &[]),
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
     rule("ddss-verbs", &["ddss-admission"], &["ddss-sdp"]),
     rule("ddss-runtime", &[], &[]),
@@ -27,7 +29,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
     rule("ddss-cli", &["ddss-client", "ddss-admin", "ddss-core", "ddss-stream"], &[]),
-    rule("ddss-sim", &["ddss-core"], &[]),
+    rule("ddss-sim", &["ddss-core", "ddss-dsm-core"], &[]),
     // Programs on DDSS start daemons, as tests do.
     rule("ddss-testkit", &["ddss-client"], &[]),
     rule("ddss-apps", &["ddss-client", "ddss-stream", "ddss-testkit"], &["ddssd"]),
@@ -81,6 +83,7 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss-ipc/src/server/fair_share.rs",
     "crates/ddss-ipc/src/server/active_threads.rs",
     "crates/ddss-core/src/**",
+    "crates/ddss-dsm-core/src/**",
     "crates/ddssd/src/shard/actions/inflight_reads.rs",
     "crates/ddssd/src/shard/actions/remote_get.rs",
     "crates/ddssd/src/shard/actions/copy_actions.rs",
@@ -112,6 +115,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-core",
     "ddss-admin",
     "ddss-admission",
+    "ddss-dsm-core",
     "ddss-sdp",
     "ddss-client",
     "ddssd",

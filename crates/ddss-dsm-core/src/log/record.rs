@@ -36,7 +36,8 @@ pub(crate) fn encode_record(interval: u32, pages: &ChangedPages, into: &mut Vec<
 
 /// Reads the record of an interval from its slot. `None` if the slot holds another interval or is being written.
 pub(crate) fn read_record(slot: &[u8], interval: u32, pages: u32) -> Option<ChangedPages> {
-    let field = |at: usize| slot.get(at..at + 4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let field =
+        |at: usize| slot.get(at..at + 4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     let count = field(4)?;
     let ranges = if count == COARSE { 0 } else { count as usize };
     let end = RANGE_BYTES.checked_mul(ranges)?.checked_add(RECORD_HEADER_BYTES)?;

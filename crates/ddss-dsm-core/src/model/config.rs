@@ -88,7 +88,15 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { runs_max: 24, window: 1, retries_max: 8, backoff_us: 2, backoff_max_us: 200, twins: 1 << 16, fetches: 64 }
+        Self {
+            runs_max: 24,
+            window: 1,
+            retries_max: 8,
+            backoff_us: 2,
+            backoff_max_us: 200,
+            twins: 1 << 16,
+            fetches: 64,
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Shape of the ring, and the slot of an interval.
 
+use super::config_error::ConfigError;
 use crate::limits::{
     LOG_SLOTS_MAX, LOG_SLOTS_MIN, RANGE_BYTES, RECORD_BYTES_MAX, RECORD_BYTES_MIN, RECORD_HEADER_BYTES,
 };
-use super::config_error::ConfigError;
 
 /// Shape of the log ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,11 +13,30 @@ use std::collections::VecDeque;
 pub(crate) enum Transfer {
     Message(Vec<u8>),
     /// Bytes, and the pieces of them that are not placed: offset and length.
-    Write { offset: u64, bytes: Vec<u8>, pieces: Vec<(usize, usize)> },
+    Write {
+        offset: u64,
+        bytes: Vec<u8>,
+        pieces: Vec<(usize, usize)>,
+    },
     /// A home frame of the sender for a landing slot of the receiver. The sender's adapter reads it when it sends.
-    Page { page: PageId, slot: u16, pieces: Vec<(usize, usize)> },
-    Read { tag: Tag, area: Area, offset: u64, bytes: usize, into: LocalPlace, data: Vec<u8> },
-    Swap { tag: Tag, offset: u64, word: u64 },
+    Page {
+        page: PageId,
+        slot: u16,
+        pieces: Vec<(usize, usize)>,
+    },
+    Read {
+        tag: Tag,
+        area: Area,
+        offset: u64,
+        bytes: usize,
+        into: LocalPlace,
+        data: Vec<u8>,
+    },
+    Swap {
+        tag: Tag,
+        offset: u64,
+        word: u64,
+    },
 }
 
 impl Transfer {

@@ -9,8 +9,14 @@ use crate::random::Random;
 /// One step of a thread. Ranges of bytes never cross a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    Read { address: usize, bytes: usize },
-    Write { address: usize, values: Vec<u8> },
+    Read {
+        address: usize,
+        bytes: usize,
+    },
+    Write {
+        address: usize,
+        values: Vec<u8>,
+    },
     Lock(u32),
     Unlock(u32),
     /// All threads of all ranks; the number is that of the barrier's use.
@@ -47,7 +53,11 @@ enum Owner {
     Readers,
     Lock(u32),
     /// Handed from one thread to another by a semaphore.
-    Handed { from: usize, to: usize, semaphore: u32 },
+    Handed {
+        from: usize,
+        to: usize,
+        semaphore: u32,
+    },
 }
 
 /// A generator at work.

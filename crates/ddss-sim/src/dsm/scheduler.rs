@@ -16,10 +16,17 @@ const STEPS_MAX: u64 = 400_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Choice {
     Thread(usize),
-    Deliver { from: usize, to: usize, kind: Kind },
+    Deliver {
+        from: usize,
+        to: usize,
+        kind: Kind,
+    },
     Tick(usize),
     /// A rank notices that another one is lost.
-    NoticeLoss { node: usize, lost: usize },
+    NoticeLoss {
+        node: usize,
+        lost: usize,
+    },
 }
 
 /// Returns everything that can happen now.
@@ -163,12 +170,12 @@ impl Run {
         }
         let step = self.step;
         self.frozen.retain(|_, until| *until > step);
-        let moving: Vec<Choice> =
-            possible.iter().filter(|choice| !self.frozen.contains_key(choice)).copied().collect();
+        let moving: Vec<Choice> = possible.iter().filter(|choice| !self.frozen.contains_key(choice)).copied().collect();
         let list = if moving.is_empty() { possible } else { &moving };
         let choice = list[self.random.below(list.len() as u64) as usize];
         if self.random.one_in(16) {
-            let until = step + self.random.below(300);
+            let longest = if self.random.one_in(4) { 3000 } else { 200 };
+            let until = step + self.random.below(longest);
             self.frozen.insert(choice, until);
         }
         Some(choice)

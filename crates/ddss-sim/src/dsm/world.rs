@@ -233,6 +233,22 @@ impl World {
         self.handle(node, Event::Call { call, request }, random);
     }
 
+    /// Calls an engine without a thread.
+    #[cfg(test)]
+    pub(crate) fn request(&mut self, node: usize, request: Request, random: &mut Random) -> CallId {
+        let call = CallId(self.next_call);
+        self.next_call += 1;
+        self.nodes[node].calls.insert(call, Vec::new());
+        self.handle(node, Event::Call { call, request }, random);
+        call
+    }
+
+    /// Returns true if a call is complete.
+    #[cfg(test)]
+    pub(crate) fn is_complete(&self, node: usize, call: CallId) -> bool {
+        !self.nodes[node].calls.contains_key(&call)
+    }
+
     /// Reports an access to the checker, which the memory has executed.
     fn record_access(&mut self, index: usize) {
         let thread = &mut self.threads[index];

@@ -12,21 +12,20 @@ use crate::model::{Access, Ordering, PageId, PageRange, Rank, VectorTime};
 
 /// Makes pages accessible for a call.
 pub(crate) fn touch(ctx: &mut Context<'_>, call: CallId, pages: PageRange, access: Access) -> Result<(), Failure> {
+    let mut missing = Vec::new();
     for page in pages.iter() {
-        let current = ctx.state.pages.table.access(page);
-        if current >= access {
-            continue;
-        }
-        if current == Access::Read {
-            make_writable(ctx, page)?;
-        } else {
-            ctx.state.calls.wait_for(call, page, access);
-            start(ctx, page);
+        match ctx.state.pages.table.access(page) {
+            current if current >= access => {}
+            Access::Read => make_writable(ctx, page)?,
+            _ => missing.push(page),
         }
     }
-    if ctx.state.calls.has_all_pages(call) {
+    if missing.is_empty() {
         ctx.complete(call, Ok(0));
     }
+    // The call waits for all of them before the first one can be complete.
+    missing.iter().for_each(|page| ctx.state.calls.wait_for(call, *page, access));
+    missing.into_iter().for_each(|page| start(ctx, page));
     Ok(())
 }
 

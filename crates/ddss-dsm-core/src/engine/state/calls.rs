@@ -50,11 +50,6 @@ impl Calls {
         })
     }
 
-    /// Returns true if the call waits for no page.
-    pub(crate) fn has_all_pages(&self, call: CallId) -> bool {
-        self.open.get(&call) == Some(&0)
-    }
-
     /// Takes all calls.
     pub(crate) fn take_all(&mut self) -> Vec<CallId> {
         self.touches.clear();

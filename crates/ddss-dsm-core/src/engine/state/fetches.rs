@@ -54,7 +54,8 @@ impl FetchTable {
             self.waiting.push_back(page);
             return None;
         };
-        self.slots[usize::from(slot)] = Some(Fetch { page, stage: Stage::Blocked, retries: 0, is_outdated: false, asked: None });
+        self.slots[usize::from(slot)] =
+            Some(Fetch { page, stage: Stage::Blocked, retries: 0, is_outdated: false, asked: None });
         Some(slot)
     }
 

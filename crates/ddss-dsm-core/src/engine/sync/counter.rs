@@ -21,13 +21,7 @@ pub(super) fn send_addition(ctx: &mut Context<'_>, counter: u32, delta: u64, tim
 }
 
 /// At the manager: adds, and reports the value before.
-pub(crate) fn add(
-    ctx: &mut Context<'_>,
-    from: Rank,
-    index: u32,
-    delta: u64,
-    time: &VectorTime,
-) -> Result<(), Failure> {
+pub(crate) fn add(ctx: &mut Context<'_>, from: Rank, index: u32, delta: u64, time: &VectorTime) -> Result<(), Failure> {
     check_manager(ctx, from, index)?;
     check_time(ctx, from, time)?;
     let counter = ctx.state.sync.rendezvous.counters.entry(index).or_default();

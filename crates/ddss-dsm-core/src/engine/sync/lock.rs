@@ -102,13 +102,7 @@ pub(crate) fn forward(
 }
 
 /// Hands the token to the next holder as soon as this rank does not use it.
-fn hand_on(
-    ctx: &mut Context<'_>,
-    from: Rank,
-    index: u32,
-    requester: Rank,
-    time: VectorTime,
-) -> Result<(), Failure> {
+fn hand_on(ctx: &mut Context<'_>, from: Rank, index: u32, requester: Rank, time: VectorTime) -> Result<(), Failure> {
     let is_manager = manager(ctx, index) == ctx.rank();
     let granted_twice = planted!(ctx.state, LockGrantedTwice);
     let lock = ctx.state.sync.locks.entry(index, is_manager);
