@@ -83,7 +83,6 @@ const DATA_PATH: &[&str] = &[
     "crates/ddss-ipc/src/server/fair_share.rs",
     "crates/ddss-ipc/src/server/active_threads.rs",
     "crates/ddss-core/src/**",
-    "crates/ddss-dsm-core/src/**",
     "crates/ddssd/src/shard/actions/inflight_reads.rs",
     "crates/ddssd/src/shard/actions/remote_get.rs",
     "crates/ddssd/src/shard/actions/copy_actions.rs",

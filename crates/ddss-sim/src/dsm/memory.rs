@@ -17,13 +17,13 @@ pub(crate) struct RacingWrite {
 pub(crate) struct SimMemory {
     page_bytes: usize,
     ranks: usize,
-    /// What peers access, by area.
+    /// Memory that peers access, by area.
     home: Vec<u8>,
     words: Vec<u8>,
     lines: Vec<u8>,
     log: Vec<u8>,
     landing: Vec<u8>,
-    /// What only this rank accesses.
+    /// Memory that only this rank accesses.
     cache: Vec<u8>,
     access: Vec<Access>,
     landing_lines: Vec<u8>,

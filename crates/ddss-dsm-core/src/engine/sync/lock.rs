@@ -1,6 +1,6 @@
 //! Locks: the manager forwards each request to the rank that asked last, and the token stays with its last holder.
 
-use super::queue::push_release;
+use super::release::push_release;
 use super::time::{check_index, check_manager, check_time, manager};
 use crate::engine::call::{CallId, Failure};
 use crate::engine::context::Context;

@@ -5,6 +5,7 @@ mod barrier;
 mod counter;
 mod lock;
 mod queue;
+mod release;
 mod semaphore;
 mod time;
 

@@ -1,8 +1,8 @@
 //! Works on releases and acquires in order.
 
+use super::release::push_release;
 use super::{acquire, barrier, counter, lock, semaphore};
 use crate::engine::context::Context;
-use crate::engine::fault_injection::planted;
 use crate::engine::flush::{close_interval, finish_placements, has_room};
 use crate::engine::state::{Acquired, PendingRelease, Release, Step};
 
@@ -46,14 +46,6 @@ fn process_front(ctx: &mut Context<'_>) -> bool {
             true
         }
     }
-}
-
-/// Lets a release wait until all writes of closed intervals are placed, as far as they have to be.
-pub(super) fn push_release(ctx: &mut Context<'_>, release: Release) {
-    let youngest = ctx.state.pages.placements.youngest();
-    let placement = if planted!(ctx.state, UnplacedRelease) { None } else { youngest };
-    let time = ctx.state.sync.intervals.time();
-    ctx.state.sync.queue.releases.push_back(PendingRelease { placement, time, release });
 }
 
 /// Publishes the releases whose writes are placed. Returns true if there was one.
