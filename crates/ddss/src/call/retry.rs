@@ -15,6 +15,8 @@ pub(crate) struct Retry {
 impl Retry {
     /// Time of the last attempt, before the deadline.
     const LAST_ATTEMPT: Duration = Duration::from_millis(2);
+    /// The same for a call with side effects: one that reaches its deadline ends with an unknown outcome.
+    const LAST_ATTEMPT_WITH_EFFECT: Duration = Duration::from_millis(20);
 
     pub(crate) fn new(is_enabled: bool) -> Self {
         Self { is_enabled, backoff: Backoff::default() }
@@ -26,15 +28,16 @@ impl Retry {
         if !self.is_enabled || !is_away(outcome) || !plan.is_repeatable() {
             return None;
         }
-        let left = deadline.checked_duration_since(Instant::now())?.checked_sub(Self::LAST_ATTEMPT)?;
+        let last = if plan.is_harmless { Self::LAST_ATTEMPT } else { Self::LAST_ATTEMPT_WITH_EFFECT };
+        let left = deadline.checked_duration_since(Instant::now())?.checked_sub(last)?;
         self.backoff.note(true);
         self.backoff.pause().map(|pause| pause.min(left))
     }
 }
 
-/// Returns true if the call did nothing, and its home, a successor or a majority may be there later.
+/// Returns true if the call did nothing, and its home or a successor may be there later.
 fn is_away(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(Failure::NodeDown | Failure::InProgress | Failure::NoMajority))
+    matches!(outcome, Outcome::Failed(Failure::NodeDown | Failure::InProgress))
 }
 
 #[cfg(test)]
@@ -61,6 +64,8 @@ mod tests {
         // A lock ends with its home.
         assert_eq!(pause(&unlock, away, 1000), None);
         assert_eq!(pause(&null, away, 1), None);
+        let put = CallPlan::new("release", "it", Operation::Release { segment });
+        assert!(pause(&put, away, 1000).is_some() && pause(&put, away, 10).is_none());
         let (mut retry, soon) = (Retry::new(true), Instant::now() + Duration::from_secs(1));
         assert!((0..100).filter_map(|_| retry.pause(&null, away, soon)).all(|pause| pause < Duration::from_secs(1)));
         assert_eq!(Retry::new(false).pause(&null, away, soon), None);
