@@ -17,6 +17,9 @@ const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP;
 /// Streams, or entries of a list, for which no memory is needed.
 const HERE: usize = 64;
 
+/// Descriptors that ring for a stream.
+const BELLS: usize = 2;
+
 /// A stream in the list.
 struct Polled {
     place: usize,
@@ -101,7 +104,7 @@ fn poll_streams(
 /// Returns the list for the kernel: what TCP can still tell of streams, and their bells behind the program's entries.
 fn extend(list: &[pollfd], streams: &[Polled]) -> Result<Array<pollfd, HERE>, i32> {
     let mut extended = Array::new();
-    extended.reserve(list.len() + streams.len())?;
+    extended.reserve(list.len() + BELLS * streams.len())?;
     for entry in list {
         extended.push(*entry)?;
     }
@@ -110,8 +113,9 @@ fn extend(list: &[pollfd], streams: &[Polled]) -> Result<Array<pollfd, HERE>, i3
         let out = if polled.endpoint.writes_to_tcp() { events & OUT } else { 0 };
         let end = if events & IN != 0 { END } else { 0 };
         extended[polled.place].events = events & (IN | END | libc::POLLPRI) | out | end;
-        let bell = polled.endpoint.bell().map_or(-1, |bell| bell.number());
-        extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 })?;
+        for bell in polled.endpoint.bells() {
+            extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 })?;
+        }
     }
     Ok(extended)
 }

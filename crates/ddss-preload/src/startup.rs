@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use ddss_stream::{Descriptor, Endpoint};
+use ddss_stream::{Endpoint, Inherited, InheritedKind};
 
 use crate::{descriptor_table, io_uring, rules, sys, wire};
 
@@ -42,25 +42,17 @@ pub(crate) fn start() {
 
 /// Takes over streams whose memory was inherited. Most programs inherit none and are done after one folder.
 fn adopt_inherited() {
-    let (mut memories, mut sockets) = (Vec::new(), Vec::new());
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return };
-    for entry in descriptors.flatten() {
-        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
-        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-        let target = target.to_string_lossy();
-        if target.starts_with("/memfd:ddss-stream ") {
-            memories.push(number);
-        } else if target.starts_with("socket:")
-            && let Ok(found) = rustix::fs::fstat(Descriptor(number))
-        {
-            sockets.push((number, found.st_ino));
-        }
-    }
-    for memory in memories {
-        let Some((endpoint, inode)) = Endpoint::inherited(memory, &sockets) else { continue };
-        for (socket, _) in sockets.iter().filter(|(_, other)| *other == inode) {
+    let look = |entry: std::fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse::<RawFd>().ok()?;
+        Inherited::look(number, &std::fs::read_link(entry.path()).ok()?.to_string_lossy())
+    };
+    let found: Vec<Inherited> = descriptors.flatten().filter_map(look).collect();
+    for own in found.iter().filter(|own| own.kind == InheritedKind::Own) {
+        let Some((endpoint, inode)) = Endpoint::inherited(own.number, &found) else { continue };
+        for socket in found.iter().filter(|other| other.kind == InheritedKind::Socket && other.inode == inode) {
             if let Some(copy) = Endpoint::acquire(endpoint.index()) {
-                descriptor_table::insert_stream(*socket, copy);
+                descriptor_table::insert_stream(socket.number, copy);
             }
         }
     }

@@ -9,6 +9,9 @@
 //!  data_rest   reader 1, writer 0    1: the reader sleeps until there are bytes
 //! ```
 //!
+//! Either side may find anything in here: the peer maps the page and may store what it wants. Each side therefore keeps its own cursor in
+//! memory that the peer does not have, passes it to these functions, and only publishes it here.
+//!
 //! A side that wants to sleep stores its rest word, then looks at the other side's cursor once more. The active side stores its
 //! cursor, then swaps the rest word to 0; the side that swapped a 1 rings the bell. A fence on each side orders both steps.
 
@@ -57,10 +60,9 @@ impl Cursors {
         }
     }
 
-    /// Returns the free part of a ring of `capacity` bytes, for its writer. The head is read once and checked.
+    /// Returns the free part of a ring of `capacity` bytes, for its writer at `tail`. The head is read once and checked.
     #[inline]
-    pub(crate) fn space(&self, capacity: usize) -> Result<Span, BrokenCursor> {
-        let tail = self.writer.tail.load(Ordering::Relaxed);
+    pub(crate) fn space(&self, tail: u64, capacity: usize) -> Result<Span, BrokenCursor> {
         let used = tail.wrapping_sub(self.reader.head.load(order::reuse()));
         if used > capacity as u64 {
             return Err(BrokenCursor);
@@ -68,10 +70,9 @@ impl Cursors {
         Ok(Span { position: tail, bytes: capacity - used as usize })
     }
 
-    /// Returns the filled part, for the reader. The tail is read once and checked.
+    /// Returns the filled part, for the reader at `head`. The tail is read once and checked.
     #[inline]
-    pub(crate) fn filled(&self, capacity: usize) -> Result<Span, BrokenCursor> {
-        let head = self.reader.head.load(Ordering::Relaxed);
+    pub(crate) fn filled(&self, head: u64, capacity: usize) -> Result<Span, BrokenCursor> {
         let used = self.writer.tail.load(order::take()).wrapping_sub(head);
         if used > capacity as u64 {
             return Err(BrokenCursor);
@@ -131,7 +132,7 @@ impl Cursors {
         self.writer.space_rest.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the number of bytes that the writer sent over TCP, once the writer has changed to the ring.
+    /// Returns the number of bytes that the writer sent over TCP, once the writer has changed to the ring. The writer itself knows better.
     #[inline]
     pub(crate) fn tcp_end(&self) -> Option<u64> {
         self.writer.switch_at.load(order::take()).checked_sub(1)

@@ -63,7 +63,9 @@ mod thread_lock;
 pub mod wire;
 
 #[cfg(not(loom))]
-pub use endpoint::{Decision, Endpoint, Latched, Native, Ready, Spin, set_offer_after, set_spin_max};
+pub use endpoint::{
+    Decision, Endpoint, Inherited, InheritedKind, Latched, Native, Ready, Spin, set_offer_after, set_spin_max,
+};
 #[cfg(not(loom))]
 pub use reason::Reason;
 #[cfg(not(loom))]

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const RING_BYTES: usize = 256 << 10;
 /// Bytes before the rings.
 pub const HEADER_BYTES: usize = 4096;
+/// Bytes before the common memory that each end has for itself: one page of the machine with the largest pages.
+pub const OWN_BYTES: usize = 64 << 10;
 /// Bytes of a stream's shared memory.
 pub const LINK_BYTES: usize = HEADER_BYTES + 2 * RING_BYTES;
 /// Free bytes from which a ring counts as writable, so that a full ring does not wake its writer for each byte.
@@ -34,6 +36,11 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(1);
 pub const SPIN_MAX_NS: u64 = 20_000;
 /// Shortest spin, in nanoseconds. Below it a thread does not spin at all.
 pub const SPIN_MIN_NS: u64 = 2_000;
+
+/// Bytes of rings that one call takes from a control socket.
+pub(crate) const RINGS_BYTES: usize = 512;
+/// Calls that take rings before a thread goes on.
+pub(crate) const RINGS_CALLS: u32 = 8;
 
 /// Longest wait for the answer to the hello of a stream on the wire.
 pub const WIRE_HANDSHAKE_MAX: Duration = Duration::from_secs(10);

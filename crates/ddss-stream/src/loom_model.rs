@@ -63,25 +63,27 @@ impl Ring {
         })
     }
 
-    fn space(&self) -> Option<u64> {
-        let span = self.cursors.space(CAPACITY);
+    fn space(&self, tail: u64) -> Option<u64> {
+        let span = self.cursors.space(tail, CAPACITY);
         span.ok().filter(|span| span.bytes > 0).map(|span| span.position)
     }
 
-    fn filled(&self) -> Option<u64> {
-        let span = self.cursors.filled(CAPACITY);
+    fn filled(&self, head: u64) -> Option<u64> {
+        let span = self.cursors.filled(head, CAPACITY);
         span.ok().filter(|span| span.bytes > 0).map(|span| span.position)
     }
 
+    /// Writes the value at the writer's own cursor, which is one less than the value.
     fn write(&self, value: u64) {
+        let tail = value - 1;
         let position = loop {
-            if let Some(position) = self.space() {
+            if let Some(position) = self.space(tail) {
                 break position;
             }
             // The order of `endpoint/wait.rs`: silence, announce, look, sleep.
             self.of_writer.silence();
             self.cursors.rest_for_space();
-            if let Some(position) = self.space() {
+            if let Some(position) = self.space(tail) {
                 break position;
             }
             self.of_writer.sleep();
@@ -92,14 +94,14 @@ impl Ring {
         }
     }
 
-    fn read(&self) -> u64 {
+    fn read(&self, head: u64) -> u64 {
         let position = loop {
-            if let Some(position) = self.filled() {
+            if let Some(position) = self.filled(head) {
                 break position;
             }
             self.of_reader.silence();
             self.cursors.rest_for_data();
-            if let Some(position) = self.filled() {
+            if let Some(position) = self.filled(head) {
                 break position;
             }
             self.of_reader.sleep();
@@ -123,7 +125,7 @@ pub fn values_arrive_in_order_and_sleepers_are_woken() {
             thread::spawn(move || (1..=BYTES).for_each(|value| ring.write(value)))
         };
         for value in 1..=BYTES {
-            assert_eq!(ring.read(), value, "a value is missing or out of order");
+            assert_eq!(ring.read(value - 1), value, "a value is missing or out of order");
         }
         assert!(writer.join().is_ok());
     });
@@ -140,7 +142,7 @@ pub fn switch_position_is_whole() {
                 let _ = cursors.publish(1);
             })
         };
-        if cursors.filled(CAPACITY).is_ok_and(|span| span.bytes == 1) {
+        if cursors.filled(0, CAPACITY).is_ok_and(|span| span.bytes == 1) {
             assert_eq!(cursors.tcp_end(), Some(7), "bytes in the ring, and no change to it");
         }
         assert!(writer.join().is_ok());

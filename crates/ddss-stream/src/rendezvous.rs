@@ -15,7 +15,7 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-const MEMORY_AND_BELLS: usize = 3;
+const DESCRIPTORS: usize = 1;
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// Bytes of an offer: both addresses and ports.
 const OFFER_BYTES: usize = 36;
@@ -69,7 +69,7 @@ impl std::fmt::Write for Name {
 
 fn address(connector_port: u16, acceptor: SocketAddr) -> Result<SocketAddrUnix, Errno> {
     let mut name = Name { bytes: [0; 96], length: 0 };
-    write!(name, "ddss-stream/1/{connector_port}/{acceptor}").map_err(|_| Errno::NAMETOOLONG)?;
+    write!(name, "ddss-stream/2/{connector_port}/{acceptor}").map_err(|_| Errno::NAMETOOLONG)?;
     SocketAddrUnix::new_abstract_name(&name.bytes[..name.length])
 }
 
@@ -79,7 +79,7 @@ fn is_same_user(socket: impl AsFd) -> bool {
 
 /// Listens for the acceptor's call. The connector does this before it connects.
 pub(crate) fn listen(connector_port: u16, acceptor: SocketAddr) -> Result<OwnedFd, Errno> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
     rustix::net::bind(&socket, &address(connector_port, acceptor)?)?;
     rustix::net::listen(&socket, 1)?;
     Ok(socket)
@@ -87,7 +87,7 @@ pub(crate) fn listen(connector_port: u16, acceptor: SocketAddr) -> Result<OwnedF
 
 /// Calls the connector. `None`: no library of this user is there.
 pub(crate) fn call(ends: &Ends) -> Option<OwnedFd> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None).ok()?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).ok()?;
     rustix::net::connect(&socket, &address(ends.connector.port(), ends.acceptor).ok()?).ok()?;
     is_same_user(&socket).then_some(socket)
 }
@@ -98,17 +98,20 @@ pub(crate) fn take_call(listener: impl AsFd) -> Option<OwnedFd> {
     is_same_user(&socket).then_some(socket)
 }
 
-/// Sends memory and bells: the acceptor's bell, then the connector's.
-pub(crate) fn offer(control: impl AsFd, ends: &Ends, descriptors: [&OwnedFd; MEMORY_AND_BELLS]) -> Result<(), Errno> {
-    let borrowed = descriptors.map(|descriptor| descriptor.as_fd());
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MEMORY_AND_BELLS))];
+/// Sends the common memory.
+pub(crate) fn offer(control: impl AsFd, ends: &Ends, memory: impl AsFd) -> Result<(), Errno> {
+    let borrowed = [memory.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut attached = SendAncillaryBuffer::new(&mut space);
     if !attached.push(SendAncillaryMessage::ScmRights(&borrowed)) {
         return Err(Errno::NOBUFS);
     }
     let bytes = ends.encode();
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(control, &[IoSlice::new(&bytes)], &mut attached, flags).map(drop)
+    match rustix::net::sendmsg(control, &[IoSlice::new(&bytes)], &mut attached, flags)? {
+        OFFER_BYTES => Ok(()),
+        _ => Err(Errno::NOBUFS),
+    }
 }
 
 /// State of the offer, for the connector.
@@ -117,13 +120,13 @@ pub(crate) enum Offer {
     NotYet,
     /// The acceptor closed the call, or said something else.
     Never,
-    /// Memory, the acceptor's bell, the connector's bell.
-    Here([OwnedFd; MEMORY_AND_BELLS]),
+    /// The common memory.
+    Here(OwnedFd),
 }
 
 /// Looks for an offer that names exactly these ends.
 pub(crate) fn take_offer(control: impl AsFd, ends: &Ends) -> Offer {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MEMORY_AND_BELLS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; OFFER_BYTES];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -132,18 +135,11 @@ pub(crate) fn take_offer(control: impl AsFd, ends: &Ends) -> Offer {
         Ok(message) if message.bytes == OFFER_BYTES && bytes == ends.encode() => (),
         _ => return Offer::Never,
     }
-    let mut found = [None, None, None];
     let sent = attached.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    for (place, descriptor) in found.iter_mut().zip(sent.flatten()) {
-        *place = Some(descriptor);
-    }
-    match found {
-        [Some(memory), Some(acceptor), Some(connector)] => Offer::Here([memory, acceptor, connector]),
-        _ => Offer::Never,
-    }
+    sent.flatten().next().map_or(Offer::Never, Offer::Here)
 }
 
 #[cfg(test)]
@@ -173,10 +169,9 @@ mod tests {
         let answerer = take_call(&listener).unwrap();
         assert!(matches!(take_offer(&answerer, &ends), Offer::NotYet));
         let memory = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        offer(&caller, &ends, [&memory, &memory, &memory]).unwrap();
+        offer(&caller, &ends, &memory).unwrap();
         assert!(matches!(take_offer(&answerer, &ends), Offer::Here(_)));
-        offer(&caller, &Ends { connector: "127.0.0.2:1".parse().unwrap(), ..ends }, [&memory, &memory, &memory])
-            .unwrap();
+        offer(&caller, &Ends { connector: "127.0.0.2:1".parse().unwrap(), ..ends }, &memory).unwrap();
         assert!(matches!(take_offer(&answerer, &ends), Offer::Never));
         drop(caller);
         assert!(matches!(take_offer(&answerer, &ends), Offer::Never));

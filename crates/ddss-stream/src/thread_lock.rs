@@ -38,6 +38,7 @@ pub(crate) struct ThreadLock<'a> {
 /// Makes the thread ask for its number again: the child of a `fork` has another one.
 pub fn forget_thread() {
     THREAD.set(0);
+    crate::sys::forget_raised_limit();
 }
 
 fn thread() -> u64 {

@@ -178,10 +178,13 @@ impl Interests {
 
     /// Registers the bell of a stream, or changes its registration: its events carry the token of this item.
     fn point_bell(&self, set: RawFd, operation: i32, index: u32, endpoint: &Endpoint) -> bool {
-        let bell = endpoint.bell().map_or(-1, |bell| bell.number());
         let edge = if self.is_watched { 0 } else { libc::EPOLLET };
         let token = token(index, &self.items[index as usize]) | BELL;
-        kernel_control(set, operation, bell, (libc::EPOLLIN | edge) as u32, token).is_ok()
+        let bells = endpoint.bells().into_iter();
+        // The second is registered whatever the first says.
+        bells.fold(false, |is_ok, bell| {
+            kernel_control(set, operation, bell, (libc::EPOLLIN | edge) as u32, token).is_ok() || is_ok
+        })
     }
 
     /// Removes the bell of an item that is forgotten, or leaves it to another item of the stream.
@@ -192,8 +195,10 @@ impl Interests {
         let other = self.items.iter().enumerate().find(|pair| self.has_copies && is_copy(pair));
         if let Some((other, _)) = other {
             self.point_bell(set, MODIFY, other as u32, endpoint);
-        } else if let Some(bell) = endpoint.bell() {
-            let _ = kernel_control(set, DELETE, bell.number(), 0, 0);
+            return;
+        }
+        for bell in endpoint.bells() {
+            let _ = kernel_control(set, DELETE, bell, 0, 0);
         }
     }
 
@@ -481,6 +486,8 @@ impl Interests {
                 item.tcp_bits |= events;
             }
             item.has_edge = true;
+        } else if let Some(ended) = endpoint.take_rings() {
+            let _ = kernel_control(self.descriptor, DELETE, ended, 0, 0);
         }
         self.mark_awake(index);
         if token & BELL != 0 && self.has_copies {

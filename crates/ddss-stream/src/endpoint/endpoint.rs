@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::io::{Errno, FdFlags};
 
-use crate::limits::{RING_BYTES, SKIPS_MAX, SKIPS_MIN, SLOW_BIND};
+use crate::limits::{SKIPS_MAX, SKIPS_MIN, SLOW_BIND};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Ends};
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link, Local, SLOTS, Shared, Side};
@@ -37,6 +37,9 @@ impl Endpoint {
     /// Prepares the end of a socket that is about to connect: binds it and listens for the acceptor's call.
     /// `None`: the connection is plain TCP.
     pub fn connecting(socket: Descriptor, destination: SocketAddr) -> Option<Self> {
+        if !HiddenDescriptor::has_room(socket) {
+            return None;
+        }
         let acceptor = rendezvous::normal(destination);
         let bound = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
         let bound = if bound.port() == 0 { bind_any(socket, bound)? } else { bound };
@@ -53,7 +56,7 @@ impl Endpoint {
         let peer = SocketAddr::try_from(rustix::net::getpeername(socket).ok()??).ok()?;
         let own = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
         let ends = Ends { connector: rendezvous::normal(peer), acceptor: rendezvous::normal(own) };
-        if !is_same_node(&ends) {
+        if !is_same_node(&ends) || !HiddenDescriptor::has_room(socket) {
             return None;
         }
         let control = rendezvous::call(&ends)?;
@@ -177,16 +180,10 @@ impl Endpoint {
         Reason::from_number(self.shared().reason.load(Ordering::Relaxed)).unwrap_or(Reason::Undecided)
     }
 
-    /// Returns the hidden bell of this end, for a set of descriptors to wait on.
-    #[must_use]
-    pub fn bell(&self) -> Option<HiddenDescriptor> {
-        self.local().hidden(Hidden::Bell)
-    }
-
     /// Copies the program's `FD_CLOEXEC` to the hidden descriptors.
     pub fn set_close_on_exec(&self, is_set: bool) {
         if self.is_shared() {
-            for place in [Hidden::Memory, Hidden::Bell, Hidden::PeerBell, Hidden::Control] {
+            for place in [Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control] {
                 if let Some(descriptor) = self.local().hidden(place) {
                     descriptor.set_close_on_exec(is_set);
                 }
@@ -194,18 +191,16 @@ impl Endpoint {
         }
     }
 
-    /// Returns true if a new program image would inherit the memory of the stream.
+    /// Returns true if a new program image would inherit the memory of the stream. A stream of a descriptor that was closed on `exec` when
+    /// it left TCP keeps no descriptor of it.
     #[must_use]
     pub fn is_memory_inherited(&self) -> bool {
-        self.local().hidden(Hidden::Memory).is_some_and(|memory| !is_close_on_exec(Descriptor(memory.number())))
+        let own = self.local().hidden(Hidden::Own).map_or(-1, HiddenDescriptor::number);
+        own >= HiddenDescriptor::lowest() && !is_close_on_exec(Descriptor(own))
     }
 
     pub(crate) fn side(&self) -> usize {
         (self.shared().side.load(Ordering::Relaxed) & 1) as usize
-    }
-
-    pub(crate) fn own_side<'a>(&self, link: Link) -> &'a Side {
-        &link.header().sides[self.side()]
     }
 
     pub(crate) fn peer_side<'a>(&self, link: Link) -> &'a Side {
@@ -239,7 +234,7 @@ impl Endpoint {
 
     fn processes(&self) -> &'static AtomicU32 {
         match self.local().link() {
-            Some(link) if self.is_shared() => &self.own_side(link).processes,
+            Some(link) if self.is_shared() => &link.own().processes,
             _ => &self.shared().processes,
         }
     }
@@ -258,8 +253,8 @@ impl Endpoint {
     fn reset_if_unread(&self, socket: Descriptor, last_uses: u32) {
         let Some(link) = self.local().link().filter(|_| self.is_shared()) else { return };
         let is_last = self.local().users.load(Ordering::Relaxed) <= last_uses
-            && self.own_side(link).processes.load(Ordering::Relaxed) <= 1;
-        let unread = link.header().directions[self.side() ^ 1].filled(RING_BYTES).is_ok_and(|span| span.bytes > 0);
+            && link.own().processes.load(Ordering::Relaxed) <= 1;
+        let unread = self.filled(link).is_ok_and(|span| span.bytes > 0);
         if is_last && unread {
             let _ = rustix::net::sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
         }
@@ -295,20 +290,17 @@ impl Endpoint {
         let (shared, local) = (self.shared(), self.local());
         let is_last = match local.take_link() {
             Some(link) => {
-                let side = self.own_side(link);
-                let is_last = side.processes.fetch_sub(1, Ordering::AcqRel) == 1;
+                let is_last = link.own().processes.fetch_sub(1, Ordering::AcqRel) == 1;
                 if is_last {
-                    side.is_closed.store(1, Ordering::Release);
-                    if let Some(bell) = local.hidden(Hidden::PeerBell) {
-                        sys::ring_bell(bell);
-                    }
+                    link.header().sides[self.side()].is_closed.store(1, Ordering::Release);
+                    self.ring_peer();
                 }
                 link.unmap();
                 is_last
             }
             None => shared.processes.fetch_sub(1, Ordering::AcqRel) == 1,
         };
-        for place in [Hidden::Memory, Hidden::Bell, Hidden::PeerBell, Hidden::Control, Hidden::Listener] {
+        for place in [Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control, Hidden::Listener] {
             local.close_hidden(place);
         }
         if is_last {

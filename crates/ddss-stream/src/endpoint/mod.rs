@@ -10,6 +10,7 @@
 //! UNDECIDED calls go to the kernel unchanged and are counted, because the ring of a direction begins at a byte position. An end decides
 //! only while exactly one call and one process use it. In SHARED each writer changes to its ring on its own.
 
+mod control;
 mod endpoint;
 mod readiness;
 mod resume;
@@ -23,6 +24,7 @@ mod wait;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{ACCEPTOR, FREE, SHARED, WIRE};
 pub use readiness::{Latched, Ready};
+pub use resume::{Inherited, InheritedKind};
 pub(crate) use row::WireRow;
 pub use undecided::{Decision, Native, set_offer_after};
 pub use wait::{Spin, set_spin_max};

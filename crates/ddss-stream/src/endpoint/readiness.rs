@@ -3,9 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::endpoint::Endpoint;
-use super::wait::Want;
-use crate::limits::{RING_BYTES, WRITABLE_BYTES};
-use crate::sys::{self, Descriptor, Hidden, Link};
+use crate::limits::WRITABLE_BYTES;
+use crate::sys::{Descriptor, Link};
 
 /// Conditions of the TCP socket that never end, with the values of `epoll`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +19,8 @@ impl Latched {
     pub const ERROR: u32 = libc::EPOLLERR as u32;
     /// The peer is gone: writing fails.
     pub(crate) const DEAD: u32 = 1 << 31;
+    /// The peer rings no more.
+    pub(crate) const SILENT: u32 = 1 << 30;
 }
 
 /// Readiness of a stream, with the values of `epoll`.
@@ -42,19 +43,18 @@ impl Endpoint {
         let latched = local.latched.load(Ordering::Relaxed);
         // The count is read before the space: of a write in between, the next look finds the edge.
         let shortages = local.shortages.load(Ordering::Acquire);
-        let mut ready = Ready { bits: latched & !Latched::DEAD, arrived: 0, shortages };
+        let mut ready = Ready { bits: latched & !(Latched::DEAD | Latched::SILENT), arrived: 0, shortages };
         if latched & Latched::END != 0 || local.error.load(Ordering::Relaxed) != 0 {
             ready.bits |= libc::EPOLLIN as u32;
         }
         let Some(link) = local.link() else { return ready };
-        let peers = &link.header().directions[self.side() ^ 1];
-        if let Ok(span) = peers.filled(RING_BYTES) {
+        if let Ok(span) = self.filled(link) {
             ready.arrived = span.position.wrapping_add(span.bytes as u64);
         }
         if self.has_ring_data(link) {
             ready.bits |= libc::EPOLLIN as u32;
         }
-        if self.has_ring_space(link) || latched & Latched::DEAD != 0 {
+        if self.has_ring_space(link) || latched & (Latched::DEAD | Latched::SILENT) != 0 {
             ready.bits |= libc::EPOLLOUT as u32;
         }
         ready
@@ -64,20 +64,15 @@ impl Endpoint {
     #[must_use]
     pub fn is_off_tcp(&self) -> bool {
         let Some(link) = self.local().link() else { return false };
-        let directions = &link.header().directions;
-        let is_read = directions[self.side() ^ 1]
-            .tcp_end()
-            .is_some_and(|end| self.own_side(link).tcp_read.load(Ordering::Relaxed) >= end);
-        is_read && directions[self.side()].tcp_end().is_some()
+        self.has_reached_ring(link) && Self::is_switched(link)
     }
 
     /// Returns true if this end writes to TCP, so that the kernel knows whether it can.
     #[must_use]
     pub fn writes_to_tcp(&self) -> bool {
-        self.local().link().is_none_or(|link| {
-            let header = link.header();
-            header.directions[self.side()].tcp_end().is_none() && header.is_attached.load(Ordering::Acquire) == 0
-        })
+        self.local()
+            .link()
+            .is_none_or(|link| !Self::is_switched(link) && link.header().is_attached.load(Ordering::Acquire) == 0)
     }
 
     /// Records conditions that the kernel reported about the TCP socket.
@@ -111,33 +106,6 @@ impl Endpoint {
         }
     }
 
-    /// Silences the bell, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block), or for a task of a stream that has no
-    /// other waiters. Call it before [`rest`](Self::rest). Returns true if the bell had rung: the other task has to look again.
-    pub fn silence(&self) -> bool {
-        let (Some(bell), Some(link)) = (self.bell(), self.local().link()) else { return false };
-        let has_rung = sys::drain_bell(bell);
-        // Threads that sleep in a call of their own may have been meant.
-        self.pass_bell_on(link, Want::Data, 1, 0);
-        self.pass_bell_on(link, Want::Space, 1, 0);
-        has_rung
-    }
-
-    /// Silences the bell for one set of `epoll` that will not look at the stream before it rings again. Call it before [`rest`](Self::rest).
-    pub fn silence_set(&self) {
-        if let (Some(bell), Some(link)) = (self.bell(), self.local().link()) {
-            sys::drain_bell(bell);
-            self.pass_bell_on(link, Want::Data, 0, 1);
-            self.pass_bell_on(link, Want::Space, 0, 1);
-        }
-    }
-
-    /// Rings the own bell, for waiters of this end that must look again.
-    pub fn ring_own(&self) {
-        if let Some(bell) = self.bell() {
-            sys::ring_bell(bell);
-        }
-    }
-
     /// Counts a set of `epoll` that keeps an interest in the stream.
     pub fn register(&self) {
         self.local().registrations.fetch_add(1, Ordering::Relaxed);
@@ -151,14 +119,14 @@ impl Endpoint {
     /// Counts a thread that is about to sleep in a call of its own, for bytes or for space.
     pub fn block(&self) {
         if let Some(link) = self.local().link() {
-            self.own_side(link).blocked.iter().for_each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
+            link.own().blocked.iter().for_each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
         }
     }
 
     /// Takes the count of [`block`](Self::block) back.
     pub fn unblock(&self) {
         if let Some(link) = self.local().link() {
-            self.own_side(link).blocked.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::SeqCst));
+            link.own().blocked.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::SeqCst));
         }
     }
 
@@ -166,9 +134,9 @@ impl Endpoint {
     #[inline]
     pub fn wake(&self) {
         let Some(link) = self.local().link() else { return };
-        let side = self.own_side(link);
-        let is_alone = side.blocked.iter().all(|count| count.load(Ordering::Relaxed) == 0)
-            && side.processes.load(Ordering::Relaxed) <= 1
+        let own = link.own();
+        let is_alone = own.blocked.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+            && own.processes.load(Ordering::Relaxed) <= 1
             && self.local().registrations.load(Ordering::Relaxed) <= 1;
         if is_alone {
             link.header().directions[self.side() ^ 1].wake_reader();
@@ -177,22 +145,20 @@ impl Endpoint {
 
     #[inline]
     pub(crate) fn has_ring_data(&self, link: Link) -> bool {
-        let peers = &link.header().directions[self.side() ^ 1];
         // A broken cursor counts as readable: the read reports it.
-        peers.filled(RING_BYTES).map_or(true, |span| span.bytes > 0) && self.has_reached_ring(link)
+        self.filled(link).map_or(true, |span| span.bytes > 0) && self.has_reached_ring(link)
     }
 
     #[inline]
     pub(crate) fn has_reached_ring(&self, link: Link) -> bool {
         let peers = &link.header().directions[self.side() ^ 1];
-        peers.tcp_end().is_some_and(|end| self.own_side(link).tcp_read.load(Ordering::Relaxed) >= end)
+        peers.tcp_end().is_some_and(|end| link.own().reader.tcp_read.load(Ordering::Relaxed) >= end)
     }
 
     #[inline]
     pub(crate) fn has_ring_space(&self, link: Link) -> bool {
-        let own = &link.header().directions[self.side()];
-        let is_on_ring = own.tcp_end().is_some() || link.header().is_attached.load(Ordering::Acquire) != 0;
-        is_on_ring && own.space(RING_BYTES).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
+        let is_on_ring = Self::is_switched(link) || link.header().is_attached.load(Ordering::Acquire) != 0;
+        is_on_ring && self.space(link).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
     }
 
     /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.
@@ -208,14 +174,8 @@ impl Endpoint {
     #[must_use]
     pub fn unread(&self, socket: Descriptor) -> Option<usize> {
         let link = self.local().link().filter(|_| self.is_shared())?;
-        let in_ring = link.header().directions[self.side() ^ 1].filled(RING_BYTES).map_or(0, |span| span.bytes);
+        let in_ring = self.filled(link).map_or(0, |span| span.bytes);
         let on_tcp = rustix::io::ioctl_fionread(socket).unwrap_or(0) as usize;
         Some(in_ring + on_tcp)
-    }
-
-    /// Returns the hidden control socket, which hangs up when the peer's last process is gone.
-    #[must_use]
-    pub fn control(&self) -> Option<sys::HiddenDescriptor> {
-        self.local().hidden(Hidden::Control)
     }
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::limits::{LINK_BYTES, RING_BYTES};
 use crate::stream::{Listener, Stream, Transport};
-use crate::sys::{self, Descriptor, Hidden, Link};
+use crate::sys::{self, Descriptor, Link};
 
 /// Returns both ends of a stream after so many round trips that both use their rings.
 fn pair() -> (Stream, Stream) {
@@ -136,12 +136,12 @@ fn cursor_out_of_range_resets_the_stream() {
 #[test]
 fn memory_of_a_stream_cannot_be_resized() {
     // If this broke, a peer could end the program with SIGBUS.
-    let (connector, _acceptor) = pair();
-    let memory = connector.endpoint().local().hidden(Hidden::Memory).unwrap();
-    assert_eq!(rustix::fs::ftruncate(memory, 0), Err(Errno::PERM));
+    let (link, own, memory) = Link::create().unwrap();
+    link.unmap();
+    assert_eq!([own, memory].map(|memory| rustix::fs::ftruncate(memory, 0)), [Err(Errno::PERM); 2]);
     let unsealed = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&unsealed, LINK_BYTES as u64).unwrap();
-    assert_eq!(Link::open(&unsealed).map(drop), Err(Errno::INVAL));
+    assert_eq!(Link::attach(&unsealed).map(drop), Err(Errno::INVAL));
 }
 
 #[test]

@@ -97,9 +97,8 @@ impl Endpoint {
         if to.bytes() == offset {
             return Ok(0);
         }
-        let side = self.own_side(link);
         let (taken, wakes_writer) = {
-            let _lock = ThreadLock::take(&side.read_lock)?;
+            let _lock = ThreadLock::take(&link.own().reader.lock)?;
             if self.has_reached_ring(link) {
                 match self.take_from_ring(link, to, offset, flags)? {
                     (0, _) => {
@@ -119,8 +118,8 @@ impl Endpoint {
                 (bytes + more, wakes_writer)
             }
         };
-        if wakes_writer && let Some(bell) = self.local().hidden(Hidden::PeerBell) {
-            sys::ring_bell(bell);
+        if wakes_writer {
+            self.ring_peer();
         }
         if taken == 0 {
             match self.local().error.swap(0, Ordering::Relaxed) {
@@ -140,8 +139,7 @@ impl Endpoint {
         flags: i32,
     ) -> Result<(usize, bool), Errno> {
         let direction = self.side() ^ 1;
-        let cursors = &link.header().directions[direction];
-        let mut span = cursors.filled(RING_BYTES).map_err(|_| Errno::CONNRESET)?;
+        let mut span = self.filled(link).map_err(|_| Errno::CONNRESET)?;
         let free = RING_BYTES - span.bytes;
         span.bytes = span.bytes.min(to.bytes() - offset);
         if span.bytes == 0 {
@@ -155,7 +153,9 @@ impl Endpoint {
         }
         let is_worth_waking = free + span.bytes >= WRITABLE_BYTES;
         let head = span.position.wrapping_add(span.bytes as u64);
-        Ok((span.bytes, cursors.consume(head, is_worth_waking)))
+        // The own position moves first: a process that is killed in between leaves one that the next call publishes.
+        link.own().reader.head.store(head, Ordering::Relaxed);
+        Ok((span.bytes, link.header().directions[direction].consume(head, is_worth_waking)))
     }
 
     /// Reads what the peer sent before it changed to the ring.
@@ -167,7 +167,7 @@ impl Endpoint {
         offset: usize,
         flags: i32,
     ) -> Result<usize, Errno> {
-        let count = &self.own_side(link).tcp_read;
+        let count = &link.own().reader.tcp_read;
         let before = count.load(Ordering::Relaxed);
         let end = link.header().directions[self.side() ^ 1].tcp_end();
         let left = end.map_or(usize::MAX, |end| end.saturating_sub(before).try_into().unwrap_or(usize::MAX));
@@ -227,35 +227,36 @@ impl Endpoint {
 
     fn try_write(&self, socket: Descriptor, from: &UserMemory<'_>, offset: usize, flags: i32) -> Result<usize, Errno> {
         let link = self.local().link().ok_or(Errno::NOTCONN)?;
-        let side = self.own_side(link);
+        let own = link.own();
         if self.is_discarded(socket, link)? {
             return Ok(from.bytes() - offset);
         }
         let direction = self.side();
         let cursors = &link.header().directions[direction];
         let rings = {
-            let _lock = ThreadLock::take(&side.write_lock)?;
-            if cursors.tcp_end().is_none() {
+            let _lock = ThreadLock::take(&own.writer.lock)?;
+            if !Self::is_switched(link) {
                 if link.header().is_attached.load(Ordering::Acquire) == 0 {
                     let bytes = from.send(socket.0, offset, flags & libc::MSG_MORE)?;
-                    side.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
+                    own.writer.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
                     return Ok(bytes);
                 }
-                cursors.switch(side.tcp_written.load(Ordering::Relaxed));
+                cursors.switch(own.writer.tcp_written.load(Ordering::Relaxed));
+                own.writer.is_switched.store(1, Ordering::Relaxed);
                 self.shared().reason.store(Reason::SharedMemory as u32, Ordering::Relaxed);
             }
-            let mut span = cursors.space(RING_BYTES).map_err(|_| Errno::CONNRESET)?;
+            let mut span = self.space(link).map_err(|_| Errno::CONNRESET)?;
             span.bytes = span.bytes.min(from.bytes() - offset);
             if span.bytes == 0 {
                 return Ok(0);
             }
             link.write(direction, span, from, offset)?;
-            (span.bytes, cursors.publish(span.position.wrapping_add(span.bytes as u64)))
+            let tail = span.position.wrapping_add(span.bytes as u64);
+            own.writer.tail.store(tail, Ordering::Relaxed);
+            (span.bytes, cursors.publish(tail))
         };
-        if rings.1
-            && let Some(bell) = self.local().hidden(Hidden::PeerBell)
-        {
-            sys::ring_bell(bell);
+        if rings.1 {
+            self.ring_peer();
         }
         Ok(rings.0)
     }
@@ -265,12 +266,13 @@ impl Endpoint {
     /// The first write to a closed peer succeeds and goes nowhere, as with TCP, which learns of it by the answer. Returns true for it.
     fn is_discarded(&self, socket: Descriptor, link: Link) -> Result<bool, Errno> {
         let local = self.local();
-        if self.own_side(link).is_shut.load(Ordering::Relaxed) != 0 {
+        if link.own().is_shut.load(Ordering::Relaxed) != 0 {
             return Err(Errno::PIPE);
         }
         let probes = local.writes.fetch_add(1, Ordering::Relaxed);
         let was_full = local.is_full.load(Ordering::Relaxed) != 0 && local.is_full.swap(0, Ordering::Relaxed) != 0;
-        let asks = was_full || probes.is_multiple_of(PROBE_WRITES);
+        let is_silent = local.latched.load(Ordering::Relaxed) & Latched::SILENT != 0;
+        let asks = was_full || is_silent || probes.is_multiple_of(PROBE_WRITES);
         let is_closed = self.peer_side(link).is_closed.load(Ordering::Relaxed) != 0;
         let is_known = local.latched.load(Ordering::Relaxed) & Latched::DEAD != 0;
         if is_known || is_closed || asks && self.is_peer_gone(socket) {
@@ -300,7 +302,7 @@ impl Endpoint {
     /// Shuts the writing side, after the kernel has done so.
     pub fn shut_writing(&self) {
         if let Some(link) = self.local().link() {
-            self.own_side(link).is_shut.store(1, Ordering::Relaxed);
+            link.own().is_shut.store(1, Ordering::Relaxed);
         }
     }
 }

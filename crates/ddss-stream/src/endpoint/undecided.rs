@@ -1,5 +1,6 @@
 //! Undecided streams: calls that the kernel carries out and this module counts, the offer, and its acceptance.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::EventfdFlags;
@@ -99,6 +100,7 @@ impl Endpoint {
         if self.pass_gate() {
             self.shared().reason.store(reason as u32, Ordering::Relaxed);
             self.shared().state.store(PLAIN, Ordering::Release);
+            self.close_rendezvous();
             self.shared().gate.fetch_sub(1, Ordering::Release);
         }
         self.is_plain()
@@ -129,6 +131,7 @@ impl Endpoint {
             return Decision::None;
         }
         let decided = match self.shared().side.load(Ordering::Relaxed) {
+            _ if !HiddenDescriptor::has_room(socket) => Err(Reason::NoResources),
             ACCEPTOR => self.make_offer(socket).map(|()| Some(Reason::Offered)).map_err(|_| Reason::NoResources),
             _ => self.look_for_offer(socket, kind),
         };
@@ -140,30 +143,27 @@ impl Endpoint {
         self.shared().reason.store(reason as u32, Ordering::Relaxed);
         // No other call is inside the gate, so that none can choose TCP at the same time.
         self.shared().state.store(state, Ordering::Release);
+        if state == PLAIN {
+            self.close_rendezvous();
+        }
         decision
     }
 
+    /// Gives back what only a stream in shared memory needs.
+    fn close_rendezvous(&self) {
+        for place in [Hidden::Control, Hidden::Listener] {
+            self.local().close_hidden(place);
+        }
+    }
+
     fn make_offer(&self, socket: Descriptor) -> Result<(), Errno> {
-        let (shared, local) = (self.shared(), self.local());
-        let control = local.hidden(Hidden::Control).ok_or(Errno::NOTCONN)?;
-        let (link, memory) = Link::create()?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bells = rustix::event::eventfd(0, flags).and_then(|own| Ok((own, rustix::event::eventfd(0, flags)?)));
-        let (own, peer) = bells.inspect_err(|_| link.unmap())?;
-        let side = self.own_side(link);
-        side.tcp_read.store(shared.tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
-        side.tcp_written.store(shared.tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
-        link.header().directions[self.side() ^ 1].rest_for_data();
+        let control = self.local().hidden(Hidden::Control).ok_or(Errno::NOTCONN)?;
+        let (link, own, memory) = Link::create()?;
         // The peer may use the memory as soon as the offer is sent: this end must be able to, before.
-        let offered = [own.try_clone(), peer.try_clone(), memory.try_clone()];
-        let [Ok(own_copy), Ok(peer_copy), Ok(memory_copy)] = offered else {
-            link.unmap();
-            return Err(Errno::MFILE);
-        };
         let sent = self
-            .enter(socket, link, memory, own, peer)
+            .enter(socket, link, own, &memory)
             .and_then(|()| self.ends(socket))
-            .and_then(|ends| rendezvous::offer(control, &ends, [&memory_copy, &own_copy, &peer_copy]));
+            .and_then(|ends| rendezvous::offer(control, &ends, &memory));
         if sent.is_err() {
             self.leave(link);
         }
@@ -173,7 +173,7 @@ impl Endpoint {
     /// Forgets memory that the peer never saw, or that this end cannot use.
     fn leave(&self, link: Link) {
         let local = self.local();
-        for place in [Hidden::Memory, Hidden::Bell, Hidden::PeerBell, Hidden::Control] {
+        for place in [Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control] {
             local.close_hidden(place);
         }
         let _ = local.take_link();
@@ -196,13 +196,9 @@ impl Endpoint {
         match rendezvous::take_offer(control, &ends) {
             Offer::NotYet if self.shared().calls.load(Ordering::Relaxed) < LOOK_CALLS => Ok(None),
             Offer::NotYet | Offer::Never => Err(Reason::NoOffer),
-            Offer::Here([memory, peer, own]) => {
-                let link = Link::open(&memory).map_err(|_| Reason::NoOffer)?;
-                let side = self.own_side(link);
-                side.tcp_read.store(self.shared().tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
-                side.tcp_written.store(self.shared().tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
-                link.header().directions[self.side() ^ 1].rest_for_data();
-                if self.enter(socket, link, memory, own, peer).is_err() {
+            Offer::Here(memory) => {
+                let (link, own) = Link::attach(&memory).map_err(|_| Reason::NoOffer)?;
+                if self.enter(socket, link, own, &memory).is_err() {
                     self.leave(link);
                     return Err(Reason::NoResources);
                 }
@@ -213,27 +209,31 @@ impl Endpoint {
     }
 
     /// Records memory and descriptors of this end, here and for a later program image.
-    fn enter(
-        &self,
-        socket: Descriptor,
-        link: Link,
-        memory: std::os::fd::OwnedFd,
-        own: std::os::fd::OwnedFd,
-        peer: std::os::fd::OwnedFd,
-    ) -> Result<(), Errno> {
-        let (local, close_on_exec) = (self.local(), is_close_on_exec(socket));
-        let side = self.own_side(link);
-        for (place, descriptor) in [(Hidden::Memory, memory), (Hidden::Bell, own), (Hidden::PeerBell, peer)] {
-            local.set_hidden(place, HiddenDescriptor::hide(descriptor, close_on_exec)?);
+    fn enter(&self, socket: Descriptor, link: Link, own_page: OwnedFd, memory: &OwnedFd) -> Result<(), Errno> {
+        let (shared, local, close_on_exec) = (self.shared(), self.local(), is_close_on_exec(socket));
+        let own = link.own();
+        own.reader.tcp_read.store(shared.tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
+        own.writer.tcp_written.store(shared.tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
+        link.header().directions[self.side() ^ 1].rest_for_data();
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        local.set_hidden(Hidden::Bell, HiddenDescriptor::hide(bell, close_on_exec)?);
+        if !close_on_exec {
+            // Only a later image needs the descriptors of memory that is mapped.
+            local.set_hidden(Hidden::Own, HiddenDescriptor::hide(own_page, false)?);
+            local.set_hidden(
+                Hidden::Memory,
+                HiddenDescriptor::hide(memory.try_clone().map_err(|_| Errno::MFILE)?, false)?,
+            );
         }
         if let Some(control) = local.hidden(Hidden::Control) {
             control.set_close_on_exec(close_on_exec);
         }
-        for (word, place) in side.hidden.iter().zip([Hidden::Memory, Hidden::Bell, Hidden::PeerBell, Hidden::Control]) {
+        for (word, place) in own.hidden.iter().zip([Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control]) {
             word.store(local.hidden(place).map_or(0, |hidden| hidden.number() as u32 + 1), Ordering::Relaxed);
         }
-        side.inode.store(rustix::fs::fstat(socket)?.st_ino, Ordering::Relaxed);
-        side.processes.store(1, Ordering::Relaxed);
+        own.side.store(self.side() as u32, Ordering::Relaxed);
+        own.inode.store(rustix::fs::fstat(socket)?.st_ino, Ordering::Relaxed);
+        own.processes.store(1, Ordering::Relaxed);
         local.set_link(link);
         Ok(())
     }

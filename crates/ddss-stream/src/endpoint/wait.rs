@@ -10,7 +10,7 @@ use rustix::net::sockopt::Timeout;
 
 use super::endpoint::Endpoint;
 use crate::limits::{SPIN_MAX_NS, SPIN_MIN_NS};
-use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
+use crate::sys::{Descriptor, Link};
 
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 32;
@@ -93,7 +93,7 @@ impl Endpoint {
     /// Sleeps until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
     pub(crate) fn rest_until(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         let Some(link) = self.local().link() else { return Ok(()) };
-        let blocked = &self.own_side(link).blocked[want as usize];
+        let blocked = &link.own().blocked[want as usize];
         blocked.fetch_add(1, Ordering::SeqCst);
         let slept = self.sleep(socket, link, want, deadline);
         blocked.fetch_sub(1, Ordering::SeqCst);
@@ -111,31 +111,32 @@ impl Endpoint {
         }
         let timeout =
             timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-        let local = self.local();
-        let unset = HiddenDescriptor::none();
-        let bell = local.hidden(Hidden::Bell).unwrap_or(unset);
-        let control = local.hidden(Hidden::Control).unwrap_or(unset);
-        let is_on_ring = link.header().directions[self.side()].tcp_end().is_some();
+        let bells = self.bells();
+        if want == Want::Space && bells[0] < 0 {
+            self.mark_dead();
+            return Ok(());
+        }
+        // The socket takes the place of a missing bell.
+        let [control, bell] = bells.map(|bell| if bell < 0 { socket } else { Descriptor(bell) });
+        let of_bells = bells.map(|bell| if bell < 0 { PollFlags::empty() } else { PollFlags::IN });
+        let is_on_ring = Self::is_switched(link);
         let of_socket = match want {
             Want::Data => PollFlags::IN | PollFlags::RDHUP,
             Want::Space if is_on_ring => PollFlags::empty(),
             Want::Space => PollFlags::OUT,
         };
-        let mut polled = [
-            PollFd::new(&socket, of_socket),
-            PollFd::new(&bell, PollFlags::IN),
-            PollFd::new(&control, PollFlags::empty()),
-        ];
-        let count = if want == Want::Data { 2 } else { 3 };
+        let mut polled =
+            [PollFd::new(&socket, of_socket), PollFd::new(&bell, of_bells[1]), PollFd::new(&control, of_bells[0])];
         crate::signals::forget_handlers();
-        if rustix::event::poll(&mut polled[..count], timeout.as_ref())? == 0 {
+        if rustix::event::poll(&mut polled, timeout.as_ref())? == 0 {
             return Err(Errno::AGAIN);
         }
         // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
-        if polled[1].revents().contains(PollFlags::IN) && self.is_resting(link, want) {
+        let ended = PollFlags::HUP | PollFlags::ERR;
+        let bells = polled[1].revents() | polled[2].revents();
+        if bells.intersects(ended) || bells.contains(PollFlags::IN) && self.is_resting(link, want) {
             self.silence_for(link, want);
         }
-        let ended = PollFlags::HUP | PollFlags::ERR;
         if want == Want::Space && (polled[0].revents() | polled[2].revents()).intersects(ended) {
             self.mark_dead();
         }
@@ -172,19 +173,7 @@ impl Endpoint {
 
     /// Silences the bell. Both directions have one bell: a ring that was meant for a waiter of the other one is passed on.
     fn silence_for(&self, link: Link, want: Want) {
-        if let Some(bell) = self.local().hidden(Hidden::Bell) {
-            sys::drain_bell(bell);
-            self.pass_bell_on(link, want.other(), 0, 0);
-        }
-    }
-
-    /// Rings the own bell again if more threads than `own` sleep in a call for what the stream has, or more sets than `own_sets`.
-    pub(super) fn pass_bell_on(&self, link: Link, want: Want, own: u32, own_sets: u32) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        let has_set = want == Want::Data && self.local().registrations.load(Ordering::Relaxed) > own_sets;
-        let has_waiter = self.own_side(link).blocked[want as usize].load(Ordering::SeqCst) > own;
-        if (has_waiter || has_set) && self.has(link, want) {
-            self.ring_own();
-        }
+        self.drain_bells();
+        self.pass_bell_on(link, want.other(), 0, 0);
     }
 }

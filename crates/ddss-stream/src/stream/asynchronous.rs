@@ -1,6 +1,6 @@
 //! Streams and listeners on tokio.
 //!
-//! A stream that cannot go on waits for its socket, and in shared memory for its bell as well. Tokio remembers one task for each direction
+//! A stream that cannot go on waits for its socket, and in shared memory for its bells as well. Tokio remembers one task for each direction
 //! of a descriptor, but a reader may need the socket to be writable and a writer may need it to be readable. So each event wakes both.
 
 use std::io::{self, Read, Write};
@@ -29,8 +29,8 @@ use crate::wire::WireStream;
 /// Flush after the last write: on the wire, bytes that the socket did not take wait for the next call.
 #[derive(Debug)]
 pub struct AsyncStream {
-    /// Bell of a stream in shared memory. It is registered no longer than the stream lives.
-    bell: Option<AsyncFd<Number>>,
+    /// Bells of a stream in shared memory. They are registered no longer than the stream lives.
+    bells: Option<[AsyncFd<Number>; 2]>,
     /// `None` only while the stream is dropped.
     socket: Option<AsyncFd<Stream>>,
     wakers: Arc<Wakers>,
@@ -151,7 +151,7 @@ impl AsyncStream {
     /// Makes the stream of one that was connected without tokio.
     pub fn new(stream: Stream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { bell: None, socket: Some(register(stream)?), wakers: Arc::default(), timer: None })
+        Ok(Self { bells: None, socket: Some(register(stream)?), wakers: Arc::default(), timer: None })
     }
 
     /// Returns the stream below, for its addresses and settings.
@@ -175,7 +175,7 @@ impl AsyncStream {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Repeats a step until it has a result, or until neither the socket nor the bell lets it go on.
+    /// Repeats a step until it has a result, or until neither the socket nor a bell lets it go on.
     fn poll_step<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -185,7 +185,7 @@ impl AsyncStream {
         self.wakers.set(role, context.waker());
         loop {
             let result = step(self.get_ref()?);
-            self.register_bell()?;
+            self.register_bells()?;
             match result {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -197,11 +197,12 @@ impl AsyncStream {
         }
     }
 
-    /// Registers the bell once the stream uses shared memory. A task that waits for the socket alone has to look again.
-    fn register_bell(&mut self) -> io::Result<()> {
-        let Some(endpoint) = self.shared().filter(|_| self.bell.is_none()) else { return Ok(()) };
-        if let Some(bell) = endpoint.bell() {
-            self.bell = Some(register(Number(bell.number()))?);
+    /// Registers the bells once the stream uses shared memory. A task that waits for the socket alone has to look again.
+    fn register_bells(&mut self) -> io::Result<()> {
+        let Some(endpoint) = self.shared().filter(|_| self.bells.is_none()) else { return Ok(()) };
+        let [control, bell] = endpoint.bells();
+        if control >= 0 {
+            self.bells = Some([register(Number(control))?, register(Number(bell))?]);
             self.wakers.wake_by_ref();
         }
         Ok(())
@@ -226,7 +227,7 @@ impl AsyncStream {
             // The socket tells a writer in shared memory that the peer is gone.
             flags.set(PollFlags::OUT, role == Role::Writer && self.shared().is_none_or(Endpoint::writes_to_tcp));
         }
-        let mut is_ready = self.poll_bell(role, &mut context)?;
+        let mut is_ready = self.poll_bells(role, &mut context)?;
         let socket = self.registration()?;
         if flags.contains(PollFlags::IN) {
             is_ready |= is_cleared(socket.poll_read_ready(&mut context))?;
@@ -238,8 +239,8 @@ impl AsyncStream {
     }
 
     /// Announces that a task sleeps, and looks once more.
-    fn poll_bell(&mut self, role: Role, context: &mut Context<'_>) -> io::Result<bool> {
-        let (Some(bell), Some(endpoint)) = (&self.bell, self.shared()) else { return Ok(false) };
+    fn poll_bells(&mut self, role: Role, context: &mut Context<'_>) -> io::Result<bool> {
+        let (Some(bells), Some(endpoint)) = (&self.bells, self.shared()) else { return Ok(false) };
         if endpoint.silence() {
             // It may have rung for the other task.
             self.wakers.wake_one(if role == Role::Reader { Role::Writer } else { Role::Reader });
@@ -247,7 +248,12 @@ impl AsyncStream {
         endpoint.rest(role == Role::Writer);
         let wanted = if role == Role::Reader { libc::EPOLLIN } else { libc::EPOLLOUT };
         let has_bytes = endpoint.ready().bits & wanted as u32 != 0;
-        Ok(is_cleared(bell.poll_read_ready(context))? || has_bytes)
+        let mut is_ready = has_bytes;
+        // The end of a control socket that the peer has closed would never be cleared.
+        for (bell, _) in bells.iter().zip(endpoint.bells()).filter(|(_, number)| *number >= 0) {
+            is_ready |= is_cleared(bell.poll_read_ready(context))?;
+        }
+        Ok(is_ready)
     }
 
     fn poll_timer(&mut self, at: Option<std::time::Instant>, context: &mut Context<'_>) -> bool {
@@ -263,7 +269,7 @@ impl AsyncStream {
     }
 }
 
-/// Registers a descriptor that stays open for as long as its owner lives: a listener, a stream, or the bell of a stream that is dropped later.
+/// Registers a descriptor that stays open for as long as its owner lives: a listener, a stream, or a bell of a stream that is dropped later.
 #[allow(deprecated, reason = "the other function is not in every version of tokio that the manifest permits")]
 fn register<T: AsRawFd>(owner: T) -> io::Result<AsyncFd<T>> {
     AsyncFd::new(owner)
@@ -309,7 +315,7 @@ impl AsyncWrite for AsyncStream {
 
 impl Drop for AsyncStream {
     fn drop(&mut self) {
-        self.bell = None;
+        self.bells = None;
         let Some(stream) = self.socket.take().map(AsyncFd::into_inner) else { return };
         // A stream on the wire sends what is left. No task waits for that.
         if stream.as_wire().is_some_and(WireStream::is_drop_slow)

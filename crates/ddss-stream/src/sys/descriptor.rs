@@ -1,14 +1,30 @@
 //! Descriptors by number: those of the program, and those that the library hides from it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::limits::{RINGS_BYTES, RINGS_CALLS};
 
 /// Descriptors below this number can be hidden.
 const HIDDEN_MAX: usize = 65_536;
 /// Highest number from which hidden descriptors are placed.
 const FIRST_MAX: u64 = 8192;
+
+/// Soft limit up to which programs are known to use every number.
+const SMALL_LIMIT: u64 = 4096;
+/// Share of a small and of a larger soft limit that the library may take if the hard limit is the same.
+const RESERVES: [u64; 2] = [64, 8];
+/// Descriptors that the library may take in any case.
+const RESERVE_MIN: u64 = 4;
+/// Share of the soft limit that stays free of descriptors that the library opens for a moment.
+const SPARE: u64 = 8;
+
+/// True while a thread has raised the soft limit.
+static IS_RAISED: AtomicBool = AtomicBool::new(false);
 
 static HIDDEN: [AtomicU64; HIDDEN_MAX / 64] = [const { AtomicU64::new(0) }; HIDDEN_MAX / 64];
 
@@ -30,6 +46,50 @@ fn set_hidden(number: RawFd, is_hidden: bool) {
     }
 }
 
+fn soft_limit(limits: Rlimit) -> u64 {
+    limits.current.unwrap_or(HIDDEN_MAX as u64)
+}
+
+fn first(limit: u64) -> RawFd {
+    (limit / 2).min(FIRST_MAX) as RawFd
+}
+
+/// Copies a descriptor to a number above the soft limit, which costs the program none of its numbers.
+fn above_limit(owned: &OwnedFd, limits: Rlimit) -> Option<OwnedFd> {
+    let soft = limits.current.filter(|soft| *soft < HIDDEN_MAX as u64)?;
+    let highest = limits.maximum.unwrap_or(u64::MAX).min(HIDDEN_MAX as u64);
+    // A signal handler, a second thread or the child of a `fork` may find the limit raised: it takes from the reserve.
+    if highest <= soft || IS_RAISED.swap(true, Ordering::AcqRel) {
+        return None;
+    }
+    let raised = Rlimit { current: Some(highest), ..limits };
+    let moved = setrlimit(Resource::Nofile, raised).ok().and_then(|()| {
+        let moved = rustix::io::fcntl_dupfd_cloexec(owned, soft as RawFd).ok();
+        // The limit was this one a moment ago.
+        let _ = setrlimit(Resource::Nofile, limits);
+        moved
+    });
+    IS_RAISED.store(false, Ordering::Release);
+    moved
+}
+
+/// Copies a descriptor to a number below the limit, while few are taken.
+fn in_reserve(owned: &OwnedFd, limits: Rlimit) -> Result<OwnedFd, Errno> {
+    let limit = soft_limit(limits);
+    let words = HIDDEN.iter().take(limit.div_ceil(64) as usize);
+    let taken: u32 = words.map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
+    let share = RESERVES[usize::from(limit > SMALL_LIMIT)];
+    if u64::from(taken) >= (limit / share).max(RESERVE_MIN) {
+        return Err(Errno::MFILE);
+    }
+    rustix::io::fcntl_dupfd_cloexec(owned, first(limit))
+}
+
+/// Makes the child of a `fork` forget that another thread had raised the limit.
+pub(crate) fn forget_raised_limit() {
+    IS_RAISED.store(false, Ordering::Release);
+}
+
 /// A descriptor of the program, by number. The program owns it and may close it at any time; the kernel then answers `EBADF`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptor(pub RawFd);
@@ -47,11 +107,13 @@ impl AsFd for Descriptor {
 pub struct HiddenDescriptor(RawFd);
 
 impl HiddenDescriptor {
-    /// Moves a descriptor to a high number, where neither `select` nor a program that counts descriptors meets it.
+    /// Moves a descriptor to a number that the program does not need: above its soft limit if the hard limit allows, else from a reserve.
     pub fn hide(owned: OwnedFd, close_on_exec: bool) -> Result<Self, Errno> {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(FIRST_MAX * 2);
-        let first = (limit / 2).min(FIRST_MAX) as RawFd;
-        let moved = rustix::io::fcntl_dupfd_cloexec(&owned, first)?;
+        let limits = getrlimit(Resource::Nofile);
+        let moved = match above_limit(&owned, limits) {
+            Some(moved) => moved,
+            None => in_reserve(&owned, limits)?,
+        };
         if moved.as_raw_fd() as usize >= HIDDEN_MAX {
             return Err(Errno::MFILE);
         }
@@ -60,6 +122,19 @@ impl HiddenDescriptor {
         let hidden = Self(number);
         hidden.set_close_on_exec(close_on_exec);
         Ok(hidden)
+    }
+
+    /// Returns true if the program is so far from its limit that the library may open descriptors for a moment.
+    pub(crate) fn has_room(socket: Descriptor) -> bool {
+        let limit = soft_limit(getrlimit(Resource::Nofile));
+        // Older kernels say nothing here; then the number of the socket, the lowest that was free, is the best guess.
+        let open = rustix::fs::stat(c"/proc/self/fd").map_or(0, |found| found.st_size as u64);
+        open.max(socket.0 as u64) < limit - limit / SPARE
+    }
+
+    /// Returns the lowest number of a hidden descriptor.
+    pub(crate) fn lowest() -> RawFd {
+        first(soft_limit(getrlimit(Resource::Nofile)))
     }
 
     /// Takes over a descriptor that an earlier program image left at this number.
@@ -74,7 +149,7 @@ impl HiddenDescriptor {
         Self(number)
     }
 
-    /// Returns the number -1, which `poll` skips.
+    /// Returns the number -1, which no call of the kernel may get but as a plain number.
     pub(crate) fn none() -> Self {
         Self(-1)
     }
@@ -107,7 +182,41 @@ impl AsFd for HiddenDescriptor {
     }
 }
 
-/// Rings a bell: a sleeping waiter returns from its system call.
+/// Contents of a control socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rings {
+    None,
+    Some,
+    /// The peer's last process is gone, or it rings no more.
+    Ended,
+}
+
+/// Rings the bell of the peer. The flags of the call make it return at once, whatever the peer did to its end.
+pub(crate) fn ring_peer(control: HiddenDescriptor) {
+    // A full queue means that the peer has rings to take already.
+    let _ = rustix::net::send(control, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+/// Takes the rings of the peer, at most as many as the limits say: a peer that rings all the time delays nobody else.
+pub(crate) fn take_rings(control: HiddenDescriptor) -> Rings {
+    let (mut bytes, mut taken) = ([0u8; RINGS_BYTES], Rings::None);
+    for _ in 0..RINGS_CALLS {
+        match rustix::net::recv(control, &mut bytes[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Rings::Ended,
+            Ok((count, _)) => {
+                taken = Rings::Some;
+                if count < RINGS_BYTES {
+                    break;
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => break,
+            Err(_) => return Rings::Ended,
+        }
+    }
+    taken
+}
+
+/// Rings a bell of this end: a sleeping waiter returns from its system call.
 pub(crate) fn ring_bell(bell: HiddenDescriptor) {
     // A full counter means that the bell has rung already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());

@@ -1,47 +1,91 @@
-//! The shared memory of one stream: two rings behind one page of cursors.
+//! The memory of one stream: a page of this end, and behind it two rings behind one page of cursors that both ends map.
 //!
-//! Nothing in here is trusted: positions are reduced to the ring, lengths are checked by the cursors.
+//! Nothing that both ends map is trusted: positions are reduced to the ring, lengths are checked by the cursors. Whatever this end relies
+//! on lies in its own page, which no peer ever gets.
 
+use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::cursors::{Cursors, Span};
-use crate::limits::{HEADER_BYTES, LINK_BYTES, RING_BYTES};
+use crate::limits::{HEADER_BYTES, LINK_BYTES, OWN_BYTES, RING_BYTES};
 use crate::sys::guarded_copy;
 use crate::sys::user_memory::UserMemory;
 
-/// First word of the memory: the layout and its version.
-const MAGIC: u64 = 0x4444_5353_5354_0002;
+/// First word of the common memory: the layout and its version.
+const MAGIC: u64 = 0x4444_5353_5354_0003;
+/// First word of the memory of one end.
+const OWN_MAGIC: u64 = 0x4444_5353_4f57_0001;
+/// Bytes of the mapping.
+const MAPPED_BYTES: usize = OWN_BYTES + LINK_BYTES;
 
-/// State of one end of a stream, shared by the processes that inherited it. Only that end writes it.
+/// State of the reading direction of this end.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Side {
+pub(crate) struct OwnReader {
     /// Owner of the reading side, see `thread_lock`.
-    pub(crate) read_lock: AtomicU64,
-    /// Owner of the writing side.
-    pub(crate) write_lock: AtomicU64,
+    pub(crate) lock: AtomicU64,
+    /// Bytes taken from the ring.
+    pub(crate) head: AtomicU64,
     /// Bytes taken from TCP.
     pub(crate) tcp_read: AtomicU64,
+}
+
+/// State of the writing direction of this end.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct OwnWriter {
+    /// Owner of the writing side.
+    pub(crate) lock: AtomicU64,
+    /// Bytes given to the ring.
+    pub(crate) tail: AtomicU64,
+    /// 1 after this end changed to the ring.
+    pub(crate) is_switched: AtomicU32,
     /// Bytes given to TCP.
     pub(crate) tcp_written: AtomicU64,
+}
+
+/// State of one end that its processes rely on. They inherit the page by `fork`, or by its descriptor; the peer never gets it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Own {
+    magic: AtomicU64,
+    pub(crate) reader: OwnReader,
+    pub(crate) writer: OwnWriter,
     /// Threads that sleep in a call of their own, for bytes and for space. A killed one stays counted, which only costs bells.
     pub(crate) blocked: [AtomicU32; 2],
     /// Processes that use this end.
     pub(crate) processes: AtomicU32,
-    /// 1 after the last of them closed it.
-    pub(crate) is_closed: AtomicU32,
     /// 1 after this end was shut down for writing.
     pub(crate) is_shut: AtomicU32,
-    /// Hidden descriptors of this end, plus one: memory, own bell, the peer's bell, control socket.
+    /// Hidden descriptors that a later program image inherits, plus one: own page, memory, bell, control socket.
     pub(crate) hidden: [AtomicU32; 4],
+    /// 0 for the accepting end, 1 for the connecting end.
+    pub(crate) side: AtomicU32,
     /// Inode of the TCP socket.
     pub(crate) inode: AtomicU64,
+}
+
+/// Record of a stream that an earlier image of the program left, from the page of its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handover {
+    /// Descriptors, plus one: own page, memory, bell, control socket.
+    pub(crate) hidden: [u32; 4],
+    pub(crate) side: u32,
+    pub(crate) inode: u64,
+}
+
+/// State of one end that its peer has to see.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Side {
+    /// 1 after the last process of the end closed it.
+    pub(crate) is_closed: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -56,49 +100,91 @@ pub(crate) struct Header {
     pub(crate) directions: [Cursors; 2],
 }
 
-const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES && size_of::<Own>() <= OWN_BYTES);
 
 /// The mapped memory of a stream. Copied freely: the table entry owns the mapping and unmaps it when no call uses it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link(NonNull<u8>);
 
 impl Link {
-    /// Creates sealed memory with a new header.
-    pub(crate) fn create() -> Result<(Self, OwnedFd), Errno> {
-        let memory = rustix::fs::memfd_create("ddss-stream", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&memory, LINK_BYTES as u64)?;
-        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let link = Self::map(&memory)?;
-        link.header().magic.store(MAGIC, std::sync::atomic::Ordering::Relaxed);
-        Ok((link, memory))
+    /// Creates the memory of a stream and that of this end. Returns both descriptors: own, then common.
+    pub(crate) fn create() -> Result<(Self, OwnedFd, OwnedFd), Errno> {
+        let memory = sealed(c"ddss-stream", LINK_BYTES)?;
+        let (link, own) = Self::open(&memory, true)?;
+        Ok((link, own, memory))
     }
 
-    /// Maps memory that a peer sent, after it was checked that the peer can no longer resize it.
-    pub(crate) fn open(memory: impl AsFd) -> Result<Self, Errno> {
-        let seals = rustix::fs::fcntl_get_seals(&memory)?;
-        let has_size = rustix::fs::fstat(&memory)?.st_size == LINK_BYTES as i64;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || !has_size {
-            return Err(Errno::INVAL);
-        }
-        let link = Self::map(&memory)?;
-        if link.header().magic.load(std::sync::atomic::Ordering::Relaxed) != MAGIC {
-            link.unmap();
-            return Err(Errno::INVAL);
-        }
-        Ok(link)
+    /// Maps memory that a peer sent, after it was checked that the peer can no longer resize it. Returns the descriptor of the own page.
+    pub(crate) fn attach(memory: impl AsFd) -> Result<(Self, OwnedFd), Errno> {
+        Self::open(memory, false)
     }
 
-    fn map(memory: impl AsFd) -> Result<Self, Errno> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+    fn open(memory: impl AsFd, is_new: bool) -> Result<(Self, OwnedFd), Errno> {
+        let own = sealed(c"ddss-stream-own", OWN_BYTES)?;
+        let link = Self::map(&own, &memory)?;
+        link.own().magic.store(OWN_MAGIC, Ordering::Relaxed);
+        if is_new {
+            link.header().magic.store(MAGIC, Ordering::Relaxed);
+        }
+        link.check().map(|link| (link, own))
+    }
+
+    /// Reads the page of an end before anything is mapped.
+    pub(crate) fn handover(own: impl AsFd) -> Result<Handover, Errno> {
+        check_size(&own, OWN_BYTES)?;
+        let mut page = [0; size_of::<Own>()];
+        if rustix::io::pread(&own, &mut page, 0)? < page.len() {
+            return Err(Errno::INVAL);
+        }
+        let word = |at: usize| page[at..].first_chunk().map_or(0, |part| u32::from_ne_bytes(*part));
+        let inode = page[offset_of!(Own, inode)..].first_chunk().map_or(0, |part| u64::from_ne_bytes(*part));
+        let hidden = std::array::from_fn(|place| word(offset_of!(Own, hidden) + place * 4));
+        Ok(Handover { hidden, side: word(offset_of!(Own, side)) & 1, inode })
+    }
+
+    /// Maps the memory that an earlier image of this program left.
+    pub(crate) fn inherit(own: impl AsFd, memory: impl AsFd) -> Result<Self, Errno> {
+        Self::map(own, memory)?.check()
+    }
+
+    fn check(self) -> Result<Self, Errno> {
+        let is_known = self.own().magic.load(Ordering::Relaxed) == OWN_MAGIC
+            && self.header().magic.load(Ordering::Relaxed) == MAGIC;
+        if is_known {
+            return Ok(self);
+        }
+        self.unmap();
+        Err(Errno::INVAL)
+    }
+
+    fn map(own: impl AsFd, memory: impl AsFd) -> Result<Self, Errno> {
+        check_size(&own, OWN_BYTES)?;
+        check_size(&memory, LINK_BYTES)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh mapping at an address that the kernel chooses affects no other memory.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), LINK_BYTES, access, MapFlags::SHARED, memory, 0) }?;
-        NonNull::new(base.cast()).map(Self).ok_or(Errno::NOMEM)
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), MAPPED_BYTES, ProtFlags::empty(), flags) }?;
+        let link = NonNull::new(base.cast()).map(Self).ok_or(Errno::NOMEM)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: replaces the first page of the mapping above, which nothing else uses.
+        let first = unsafe { rustix::mm::mmap(base, OWN_BYTES, access, flags, own, 0) };
+        let behind = base.wrapping_byte_add(OWN_BYTES);
+        // SAFETY: replaces the rest of the mapping above.
+        let rest = unsafe { rustix::mm::mmap(behind, LINK_BYTES, access, flags, memory, 0) };
+        match first.and(rest) {
+            Ok(_) => Ok(link),
+            Err(error) => {
+                link.unmap();
+                Err(error)
+            }
+        }
     }
 
     /// Unmaps the memory. The table entry calls this once, when its last user has left.
     pub(crate) fn unmap(self) {
         // SAFETY: `map` mapped these bytes, and the entry's reference count says that nobody uses the link any more.
-        let unmapped = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), LINK_BYTES) };
+        let unmapped = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), MAPPED_BYTES) };
         debug_assert!(unmapped.is_ok());
     }
 
@@ -110,17 +196,29 @@ impl Link {
         NonNull::new(base).map(Self)
     }
 
+    /// Returns the state that only this end's processes can write.
+    #[inline]
+    pub(crate) fn own<'a>(self) -> &'a Own {
+        // SAFETY: the mapping begins with an `Own`, which consists of atomics and is valid for every content.
+        unsafe { self.0.cast::<Own>().as_ref() }
+    }
+
+    /// Returns the state that the peer can write as well.
+    #[inline]
     pub(crate) fn header<'a>(self) -> &'a Header {
-        // SAFETY: the mapping begins with a `Header`, which consists of atomics and is valid for every content.
-        unsafe { self.0.cast::<Header>().as_ref() }
+        // SAFETY: the offset lies inside the mapping, which has `MAPPED_BYTES`.
+        let header = unsafe { self.0.add(OWN_BYTES) };
+        // SAFETY: a `Header` begins there, which consists of atomics and is valid for every content.
+        unsafe { header.cast::<Header>().as_ref() }
     }
 
     /// Returns the address of a ring's byte. The position is reduced to the ring, whatever the peer stored.
     #[inline]
     fn ring_byte(self, direction: usize, position: u64) -> *mut u8 {
-        let offset = HEADER_BYTES + (direction & 1) * RING_BYTES + (position as usize & (RING_BYTES - 1));
-        debug_assert!(offset < LINK_BYTES);
-        // SAFETY: the offset lies inside the mapping, which has `LINK_BYTES`.
+        let start = OWN_BYTES + HEADER_BYTES + (direction & 1) * RING_BYTES;
+        let offset = start + (position as usize & (RING_BYTES - 1));
+        debug_assert!(offset < MAPPED_BYTES);
+        // SAFETY: the offset lies inside the mapping, which has `MAPPED_BYTES`.
         unsafe { self.0.as_ptr().add(offset) }
     }
 
@@ -159,4 +257,19 @@ impl Link {
             unsafe { guarded_copy::copy(part.wrapping_add(first), start, bytes - first) }
         })
     }
+}
+
+/// Creates memory that nobody can resize.
+fn sealed(name: &std::ffi::CStr, bytes: usize) -> Result<OwnedFd, Errno> {
+    let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&memory, bytes as u64)?;
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(memory)
+}
+
+/// Refuses memory of another size, and memory that another process can still resize.
+fn check_size(memory: impl AsFd, bytes: usize) -> Result<(), Errno> {
+    let seals = rustix::fs::fcntl_get_seals(&memory)?;
+    let has_size = rustix::fs::fstat(&memory)?.st_size == bytes as i64;
+    if seals.contains(SealFlags::SHRINK | SealFlags::GROW) && has_size { Ok(()) } else { Err(Errno::INVAL) }
 }

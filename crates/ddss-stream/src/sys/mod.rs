@@ -9,7 +9,7 @@ mod signal;
 mod user_memory;
 
 pub use descriptor::{Descriptor, HiddenDescriptor, is_hidden};
-pub(crate) use descriptor::{drain_bell, ring_bell};
+pub(crate) use descriptor::{Rings, drain_bell, forget_raised_limit, ring_bell, ring_peer, take_rings};
 pub use guarded_copy::{load, resume_address, store};
 pub(crate) use link::{Link, Side};
 pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};

@@ -59,9 +59,13 @@ pub(crate) struct Local {
 /// Place of a hidden descriptor in an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hidden {
-    Memory = 0,
-    Bell = 1,
-    PeerBell = 2,
+    /// Memory of this end alone.
+    Own = 0,
+    /// Memory that the peer maps too.
+    Memory = 1,
+    /// Wakes the waiters of this end. The peer does not have it.
+    Bell = 2,
+    /// Connection to the peer: each byte is a ring, and a hang-up is the end of the peer's last process.
     Control = 3,
     Listener = 4,
 }

@@ -308,14 +308,46 @@ static void short_read_is_the_last(void) {
     fail("the stream stayed on TCP");
 }
 
+// Gives the stream to a program of the system as its standard input and output.
+static int serve_by_program(const char *part, int fd, char **command) {
+    int status = 0;
+    pid_t child;
+    if (!is_shared()) fail("the stream stayed on TCP");
+    if (!strcmp(part, "inetd")) {
+        if (!(child = fork())) {
+            dup2(fd, 0), dup2(fd, 1);
+            if (fd > 1) close(fd);
+            execvp(command[0], command);
+            fail("exec");
+        }
+    } else {
+        char path[64];
+        posix_spawn_file_actions_t actions;
+        snprintf(path, sizeof path, "/usr/bin/%s", command[0]);
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, fd, 0);
+        posix_spawn_file_actions_adddup2(&actions, 0, 1);
+        posix_spawn_file_actions_addclose(&actions, fd);
+        posix_spawn_file_actions_addopen(&actions, 5, "/dev/null", O_RDONLY, 0);
+        errno = !strcmp(part, "inetd_spawn") ? posix_spawn(&child, path, &actions, NULL, command, environ)
+                                             : posix_spawnp(&child, command[0], &actions, NULL, command, environ);
+        if (errno) fail("posix_spawn");
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    close(fd);
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     char *program = count > 2 ? arguments[2] : "";
     int extra = 0;
     if (!strcmp(part, "resume")) {
         if (count > 3 && (count != 9 || strcmp(arguments[8], "9"))) fail("arguments");
-        size_t total = read_all(0);
-        answer(0);
+        int stream = count == 3 ? atoi(arguments[2]) : 0;
+        size_t total = read_all(stream);
+        answer(stream);
         fprintf(stderr, "RESULT shared=%d extra=0 bytes=%zu\n", is_shared(), total);
         return 0;
     }
@@ -339,7 +371,11 @@ int main(int count, char **arguments) {
     if (!strcmp(part, "wrong_pointers")) extra = wrong_pointers(fd);
     if (!strcmp(part, "dprintf")) dprintf(fd, "past the library");
     if (!strncmp(part, "exec", 4)) {
-        dup2(2, 9), dup2(1, 2), dup2(fd, 0);
+        char number[16];
+        snprintf(number, sizeof number, "%d", fd);
+        dup2(2, 9), dup2(1, 2);
+        if (!strcmp(part, "exec_high")) execl(program, program, "resume", number, NULL);
+        dup2(fd, 0);
         char *list[] = {program, "resume", NULL}, *empty[] = {NULL};
         if (!strcmp(part, "exec_without_environment")) execve(program, list, empty);
         if (!strcmp(part, "execl")) execl(program, program, "resume", "2", "3", "4", "5", "6", "7", "9", NULL);
@@ -348,6 +384,7 @@ int main(int count, char **arguments) {
         execvp(program, list);
         fail("exec");
     }
+    if (!strncmp(part, "inetd", 5)) return serve_by_program(part, fd, arguments + 2);
     if (!strcmp(part, "spawn")) {
         posix_spawn_file_actions_t actions;
         char *list[] = {program, "resume", NULL};

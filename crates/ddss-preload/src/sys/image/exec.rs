@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_char, c_int};
 use ddss_stream::Endpoint;
 
 use super::pump;
-use crate::sys::errno;
 use crate::sys::real::{self, StringList};
 use crate::{descriptor_table, image};
 
@@ -51,7 +50,7 @@ pub(super) fn own_environment() -> StringList {
 }
 
 /// Returns true if a descriptor of the stream survives `exec`, and makes its hidden descriptors do the same.
-pub(super) fn is_inherited(endpoint: &Endpoint) -> bool {
+fn is_inherited(endpoint: &Endpoint) -> bool {
     let is_found = descriptor_table::streams()
         .any(|(fd, other)| other.index() == endpoint.index() && descriptor_table::survives_exec(fd));
     if is_found {
@@ -60,15 +59,18 @@ pub(super) fn is_inherited(endpoint: &Endpoint) -> bool {
     is_found
 }
 
-/// Prepares the streams that a new image inherits.
-fn before_exec(is_loading: impl FnOnce() -> bool) {
+/// Prepares the streams that a new image inherits. `is_loading`: `None` for an image that cannot be started.
+///
+/// The standard descriptors get a Unix socket always: libc's stdio reads and writes past the library.
+fn before_exec(is_loading: impl FnOnce() -> Option<bool>) {
     let mut inherited = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
     if !inherited.any(|(_, endpoint)| is_inherited(&endpoint)) {
         return;
     }
-    let is_loading = is_loading();
+    let Some(is_loading) = is_loading() else { return };
     for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
-        if is_inherited(&endpoint) && !is_loading && !pump::replace(fd, &endpoint) {
+        let is_native = is_loading && endpoint.is_memory_inherited() && !is_standard(&endpoint);
+        if is_inherited(&endpoint) && !is_native && !pump::replace(fd, &endpoint) {
             crate::sys::report(
                 "ddss-preload: a stream in shared memory cannot be given to a program without the library\n",
             );
@@ -86,6 +88,12 @@ pub(crate) fn leave_streams_to_pumps() {
     }
 }
 
+/// Returns true if a standard descriptor of the new image is one of the stream.
+fn is_standard(endpoint: &Endpoint) -> bool {
+    let mut streams = descriptor_table::streams().take_while(|(fd, _)| *fd <= libc::STDERR_FILENO);
+    streams.any(|(fd, other)| other.index() == endpoint.index() && descriptor_table::survives_exec(fd))
+}
+
 /// Closes a stream that the new image could only spoil: its peer sees the end, and no byte is lost unseen.
 fn close_stream(fd: c_int) {
     crate::calls::before_close(fd);
@@ -93,14 +101,17 @@ fn close_stream(fd: c_int) {
     unsafe { real::close(fd) };
 }
 
-/// Looks at a program by its path.
+/// Looks at a program by its path. `None`: it cannot be started.
 ///
 /// # Safety
 ///
 /// `path` is null or a C string, and the environment is as for [`names_library`].
-pub(super) unsafe fn loads(path: *const c_char, environment: StringList) -> bool {
-    // SAFETY: promised by the caller, twice.
-    path.is_null() || unsafe { names_library(environment) } && image::loads_library(unsafe { CStr::from_ptr(path) })
+pub(super) unsafe fn loads(path: *const c_char, environment: StringList) -> Option<bool> {
+    // SAFETY: promised by the caller.
+    let path = if path.is_null() { return None } else { unsafe { CStr::from_ptr(path) } };
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).ok()?;
+    // SAFETY: promised by the caller.
+    Some(unsafe { names_library(environment) } && image::loads_library(path))
 }
 
 /// Looks at a program by its name, as `execvp` finds it.
@@ -108,9 +119,9 @@ pub(super) unsafe fn loads(path: *const c_char, environment: StringList) -> bool
 /// # Safety
 ///
 /// As for [`loads`].
-pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList) -> bool {
+pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList) -> Option<bool> {
     // SAFETY: promised by the caller.
-    let text = if name.is_null() { return true } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
+    let text = if name.is_null() { return None } else { unsafe { CStr::from_ptr(name) }.to_bytes() };
     if text.contains(&b'/') {
         // SAFETY: promised by the caller.
         return unsafe { loads(name, environment) };
@@ -130,12 +141,13 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
         path[folder.len()] = b'/';
         path[folder.len() + 1..length].copy_from_slice(text);
         let Ok(path) = CStr::from_bytes_until_nul(&path) else { continue };
-        if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() {
-            // SAFETY: promised by the caller.
-            return unsafe { names_library(environment) } && image::loads_library(path);
+        // SAFETY: promised by the caller; the path is a C string.
+        let is_loading = unsafe { loads(path.as_ptr(), environment) };
+        if is_loading.is_some() {
+            return is_loading;
         }
     }
-    true
+    None
 }
 
 /// Replaces libc's `execve`.
@@ -182,26 +194,7 @@ unsafe extern "C" fn execvpe(name: *const c_char, arguments: StringList, environ
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: c_int, arguments: StringList, environment: StringList) -> c_int {
     // SAFETY: the program promised the strings.
-    before_exec(|| unsafe { names_library(environment) } && image::descriptor_loads_library(fd));
+    before_exec(|| Some(unsafe { names_library(environment) } && image::descriptor_loads_library(fd)));
     // SAFETY: the program's arguments, unchanged.
     unsafe { real::fexecve(fd, arguments, environment) }
-}
-
-/// Returns the shared streams that a spawned image inherits.
-pub(super) fn inherited_by_spawn() -> impl Iterator<Item = Endpoint> {
-    let shared = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
-    let inherited = shared.filter(|(_, endpoint)| is_inherited(endpoint) || endpoint.is_memory_inherited());
-    inherited.map(|(_, endpoint)| endpoint)
-}
-
-/// Refuses a call whose image could not use the streams that it would inherit.
-pub(super) fn refuse_inheritance(is_loading: impl FnOnce() -> bool) -> bool {
-    let is_refused = inherited_by_spawn().next().is_some() && !is_loading();
-    if is_refused {
-        crate::sys::report(
-            "ddss-preload: posix_spawn would give a stream in shared memory to a program without the library\n",
-        );
-        errno::set(libc::ENOTSUP);
-    }
-    is_refused
 }

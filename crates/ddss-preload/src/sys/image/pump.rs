@@ -21,12 +21,24 @@ const SIGNALS: c_int = 64;
 /// Gives every inheritable descriptor of a stream a Unix socket instead, and starts the pump. False: the system has no process or
 /// descriptor for it.
 pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
-    let Ok((outer, inner)) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-    else {
-        return false;
-    };
-    let [outer, inner] = [outer, inner].map(std::os::fd::IntoRawFd::into_raw_fd);
+    let Some(outer) = start(stream) else { return false };
+    let copies = descriptor_table::streams().filter(|(_, other)| other.index() == endpoint.index());
+    for (copy, _) in copies.filter(|(copy, _)| descriptor_table::survives_exec(*copy)) {
+        let flags = rustix::fs::fcntl_getfl(Descriptor(copy)).unwrap_or(rustix::fs::OFlags::empty());
+        let _ = rustix::fs::fcntl_setfl(Descriptor(outer), flags);
+        crate::calls::before_close(copy);
+        // SAFETY: replaces a descriptor of the program by one of the same kind.
+        unsafe { real::dup2(outer, copy) };
+    }
+    // SAFETY: this function's own descriptor.
+    unsafe { real::close(outer) };
+    true
+}
+
+/// Starts the pump of a stream. Returns the socket that takes the stream's place in an image. The caller closes it.
+pub(super) fn start(stream: c_int) -> Option<c_int> {
+    let ends = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
+    let [outer, inner] = [ends.0, ends.1].map(std::os::fd::IntoRawFd::into_raw_fd);
     // SAFETY: between `fork` and its end the child calls what a signal handler may call, and this library.
     let child = unsafe { process::fork() };
     if child == 0 {
@@ -35,27 +47,22 @@ pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
         if unsafe { process::fork() } == 0 {
             run(stream, inner);
         }
+        // The process between was counted, and closes nothing.
+        Endpoint::after_failed_fork();
         // SAFETY: ends this process without the program's exit handlers.
         unsafe { libc::_exit(0) };
     }
-    if child > 0 {
-        let mut status = 0;
-        // SAFETY: waits for the process between, which ends at once.
-        while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && errno::get() == libc::EINTR {}
-        let copies = descriptor_table::streams().filter(|(_, other)| other.index() == endpoint.index());
-        for (copy, _) in copies.filter(|(copy, _)| descriptor_table::survives_exec(*copy)) {
-            let flags = rustix::fs::fcntl_getfl(Descriptor(copy)).unwrap_or(rustix::fs::OFlags::empty());
-            let _ = rustix::fs::fcntl_setfl(Descriptor(outer), flags);
-            crate::calls::before_close(copy);
-            // SAFETY: replaces a descriptor of the program by one of the same kind.
-            unsafe { real::dup2(outer, copy) };
-        }
+    // SAFETY: this function's own descriptor.
+    unsafe { real::close(inner) };
+    if child < 0 {
+        // SAFETY: as above.
+        unsafe { real::close(outer) };
+        return None;
     }
-    for end in [outer, inner] {
-        // SAFETY: this function's own descriptors.
-        unsafe { real::close(end) };
-    }
-    child > 0
+    let mut status = 0;
+    // SAFETY: waits for the process between, which ends at once.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && errno::get() == libc::EINTR {}
+    Some(outer)
 }
 
 /// Pumps until both directions have ended, and ends the process.

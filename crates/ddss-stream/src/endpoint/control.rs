@@ -1,0 +1,129 @@
+//! Positions of an end by its own memory, and the bells by which both ends wake each other.
+//!
+//! ```text
+//!                 control socket                        bell of this end
+//!  rung by        the peer                              waiters of this end, for each other
+//!  held by        each end its own side of the pair     this end alone
+//! ```
+//!
+//! A peer could make calls on a descriptor block that both ends hold: its flags belong to both. Each end has its own side of the control
+//! socket, and its calls carry the flag that they do not wait.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+use super::endpoint::Endpoint;
+use super::readiness::Latched;
+use super::wait::Want;
+use crate::cursors::{BrokenCursor, Span};
+use crate::limits::RING_BYTES;
+use crate::sys::{self, Hidden, HiddenDescriptor, Link, Rings};
+
+impl Endpoint {
+    /// Returns the part of the peer's ring that is filled, from this end's own position on.
+    #[inline]
+    pub(crate) fn filled(&self, link: Link) -> Result<Span, BrokenCursor> {
+        let head = link.own().reader.head.load(Ordering::Relaxed);
+        link.header().directions[self.side() ^ 1].filled(head, RING_BYTES)
+    }
+
+    /// Returns the free part of this end's ring, from its own position on.
+    #[inline]
+    pub(crate) fn space(&self, link: Link) -> Result<Span, BrokenCursor> {
+        let tail = link.own().writer.tail.load(Ordering::Relaxed);
+        link.header().directions[self.side()].space(tail, RING_BYTES)
+    }
+
+    /// Returns true after this end changed to its ring.
+    #[inline]
+    pub(crate) fn is_switched(link: Link) -> bool {
+        link.own().writer.is_switched.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the descriptors that ring for a waiter of this end: the control socket and the bell. A missing one is -1.
+    #[must_use]
+    pub fn bells(&self) -> [RawFd; 2] {
+        [self.control(), self.local().hidden(Hidden::Bell).unwrap_or(HiddenDescriptor::none())]
+            .map(|bell| bell.number())
+    }
+
+    /// Returns the control socket, or none after the peer has ended it: it would wake a waiter for ever.
+    pub(crate) fn control(&self) -> HiddenDescriptor {
+        let is_silent = self.local().latched.load(Ordering::Relaxed) & Latched::SILENT != 0;
+        let control = self.local().hidden(Hidden::Control).filter(|_| !is_silent);
+        control.unwrap_or(HiddenDescriptor::none())
+    }
+
+    /// Wakes the waiters of the peer.
+    pub(crate) fn ring_peer(&self) {
+        if let Some(control) = self.local().hidden(Hidden::Control) {
+            sys::ring_peer(control);
+        }
+    }
+
+    /// Rings the own bell, for waiters of this end that must look again.
+    pub fn ring_own(&self) {
+        if let Some(bell) = self.local().hidden(Hidden::Bell) {
+            sys::ring_bell(bell);
+        }
+    }
+
+    /// Takes the rings of the peer, for a set of `epoll` that looks at the stream now. Other waiters of this end may have been meant.
+    /// Returns the control socket once the peer has ended it: the set must forget it.
+    pub fn take_rings(&self) -> Option<RawFd> {
+        let link = self.local().link()?;
+        if self.drain_control() {
+            self.pass_bell_on(link, Want::Data, 0, 1);
+            self.pass_bell_on(link, Want::Space, 0, 1);
+        }
+        let is_ended = self.control() == HiddenDescriptor::none();
+        self.local().hidden(Hidden::Control).filter(|_| is_ended).map(HiddenDescriptor::number)
+    }
+
+    /// Silences both bells for one set of `epoll` that will not look at the stream before one rings again. Call it before
+    /// [`rest`](Self::rest).
+    pub fn silence_set(&self) {
+        let Some(link) = self.local().link() else { return };
+        self.drain_bells();
+        self.pass_bell_on(link, Want::Data, 0, 1);
+        self.pass_bell_on(link, Want::Space, 0, 1);
+    }
+
+    /// Silences both bells, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block), or for a task of a stream that has
+    /// no other waiters. Call it before [`rest`](Self::rest). Returns true if a bell had rung: the other task has to look again.
+    pub fn silence(&self) -> bool {
+        let Some(link) = self.local().link() else { return false };
+        let has_rung = self.drain_bells();
+        // Threads that sleep in a call of their own may have been meant.
+        self.pass_bell_on(link, Want::Data, 1, 0);
+        self.pass_bell_on(link, Want::Space, 1, 0);
+        has_rung
+    }
+
+    pub(super) fn drain_bells(&self) -> bool {
+        let of_own = self.local().hidden(Hidden::Bell).is_some_and(sys::drain_bell);
+        self.drain_control() || of_own
+    }
+
+    fn drain_control(&self) -> bool {
+        let control = self.control();
+        if control == HiddenDescriptor::none() {
+            return false;
+        }
+        let taken = sys::take_rings(control);
+        if taken == Rings::Ended {
+            self.local().latched.fetch_or(Latched::SILENT, Ordering::Relaxed);
+        }
+        taken != Rings::None
+    }
+
+    /// Rings the own bell if more threads than `own` sleep in a call for what the stream has, or more sets than `sets` wait for bytes.
+    pub(super) fn pass_bell_on(&self, link: Link, want: Want, own: u32, sets: u32) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        let has_set = want == Want::Data && self.local().registrations.load(Ordering::Relaxed) > sets;
+        let has_waiter = link.own().blocked[want as usize].load(Ordering::SeqCst) > own;
+        if (has_waiter || has_set) && self.has(link, want) {
+            self.ring_own();
+        }
+    }
+}
