@@ -8,7 +8,8 @@
 //! goes falls on all of them. The processor time of both ends together is the steadier figure on a machine that does other work. Each end
 //! has a core.
 //!
-//! `name` is `tcp` (the limit), `basic`, `basic-batched` (one system call for all messages of a call) or `enhanced`; WAIT is `framed` with
+//! `name` is `tcp` (the limit), `basic`, `basic-batched` (one system call for all messages of a call), `enhanced`, or
+//! `enhanced-holding` (small writes wait for an acknowledgement); WAIT is `framed` with
 //! markers and checksums, `plain` without. `ping-pong` is half a round trip, `stream` a write in one direction, `counts` what is counted.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "the rows are its result")]
@@ -30,7 +31,7 @@ use stream::{Kind, Stream};
 /// Sizes of the messages whose latency is measured.
 const MESSAGE_SIZES: [usize; 5] = [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 /// Sizes of the writes whose bandwidth is measured.
-const WRITE_SIZES: [usize; 5] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
+const WRITE_SIZES: [usize; 6] = [64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Size of the writes whose copies are counted.
 const COUNTED_BYTES: usize = 64 << 10;
 /// Bytes of a small message.
@@ -208,7 +209,11 @@ fn main() -> io::Result<()> {
     }
     for size in WRITE_SIZES {
         // Small writes cost a system call each: fewer bytes take as long.
-        let bytes = if size < 16 << 10 { 16 << 20 } else { 64 << 20 };
+        let bytes = match size {
+            ..1024 => 4 << 20,
+            1024..16_384 => 16 << 20,
+            _ => 64 << 20,
+        };
         let writes = bytes / size / plan.scale + 1;
         let send = |kind| Ok(plan.transfer(kind, size, writes, 256 << 10, None)?.elapsed);
         plan.compare(&mut rows, "stream", size, writes, send)?;

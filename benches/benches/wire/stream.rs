@@ -11,18 +11,20 @@ use ddss_stream::wire::{WireConfig, WireStream};
 pub(crate) enum Kind {
     Tcp,
     Basic { framing: bool, batching: bool },
-    Enhanced { framing: bool },
+    Enhanced { framing: bool, holding: bool },
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Tcp,
         Self::Basic { framing: true, batching: false },
         Self::Basic { framing: true, batching: true },
-        Self::Enhanced { framing: true },
+        Self::Enhanced { framing: true, holding: false },
+        Self::Enhanced { framing: true, holding: true },
         Self::Basic { framing: false, batching: false },
         Self::Basic { framing: false, batching: true },
-        Self::Enhanced { framing: false },
+        Self::Enhanced { framing: false, holding: false },
+        Self::Enhanced { framing: false, holding: true },
     ];
 
     /// Name and mode of its rows.
@@ -31,11 +33,12 @@ impl Kind {
             Self::Tcp => "tcp",
             Self::Basic { batching: false, .. } => "basic",
             Self::Basic { batching: true, .. } => "basic-batched",
-            Self::Enhanced { .. } => "enhanced",
+            Self::Enhanced { holding: false, .. } => "enhanced",
+            Self::Enhanced { holding: true, .. } => "enhanced-holding",
         };
         let mode = match self {
             Self::Tcp => "tcp-lo/bare/t1",
-            Self::Basic { framing: true, .. } | Self::Enhanced { framing: true } => "tcp-lo/framed/t1",
+            Self::Basic { framing: true, .. } | Self::Enhanced { framing: true, .. } => "tcp-lo/framed/t1",
             Self::Basic { .. } | Self::Enhanced { .. } => "tcp-lo/plain/t1",
         };
         [name, mode]
@@ -47,16 +50,18 @@ impl Kind {
             Self::Tcp => "tcp",
             Self::Basic { framing: true, batching: false } => "basic",
             Self::Basic { framing: true, batching: true } => "basic, one write a call",
-            Self::Enhanced { framing: true } => "enhanced",
+            Self::Enhanced { framing: true, holding: false } => "enhanced",
+            Self::Enhanced { framing: true, holding: true } => "enhanced, small writes wait",
             Self::Basic { framing: false, batching: false } => "basic, no markers, no crc",
             Self::Basic { framing: false, batching: true } => "basic, one write a call, no markers, no crc",
-            Self::Enhanced { framing: false } => "enhanced, no markers, no crc",
+            Self::Enhanced { framing: false, holding: false } => "enhanced, no markers, no crc",
+            Self::Enhanced { framing: false, holding: true } => "enhanced, small writes wait, no markers, no crc",
         }
     }
 
     /// The basic plan with the same framing.
     pub(crate) fn basic(self) -> Self {
-        let framing = !matches!(self, Self::Basic { framing: false, .. } | Self::Enhanced { framing: false });
+        let framing = !matches!(self, Self::Basic { framing: false, .. } | Self::Enhanced { framing: false, .. });
         Self::Basic { framing, batching: false }
     }
 
@@ -68,7 +73,10 @@ impl Kind {
             Self::Basic { framing, batching } => {
                 config = WireConfig { markers: framing, checksums: framing, batching, ..config.basic() };
             }
-            Self::Enhanced { framing } => (config.markers, config.checksums) = (framing, framing),
+            Self::Enhanced { framing, holding } => {
+                (config.markers, config.checksums) = (framing, framing);
+                config.stream.no_delay = !holding;
+            }
         }
         Some(config)
     }

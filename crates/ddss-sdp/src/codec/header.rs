@@ -90,6 +90,8 @@ impl Flags {
     pub const OOB_PEND: Flags = Flags(2);
     /// The sender would use the pipelined mode.
     pub const REQ_PIPE: Flags = Flags(4);
+    /// The sender holds small writes back until this message is acknowledged. Only the enhanced plan has this flag.
+    pub const ACK_WANTED: Flags = Flags(8);
 
     /// Returns true if every flag of `other` is set.
     #[must_use]

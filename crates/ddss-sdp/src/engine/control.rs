@@ -40,6 +40,17 @@ pub(crate) struct Control {
     credits: u32,
     /// Credits that the peer has, by the last message sent to it.
     peer_credits: u32,
+    pub(crate) acknowledgement: Acknowledgement,
+}
+
+/// Acknowledgement that the peer waits for, until a message carries it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acknowledgement {
+    None,
+    /// The next message carries it.
+    Owed,
+    /// The application waits for the peer, so that it writes nothing: a message of its own carries it.
+    Due,
 }
 
 impl Control {
@@ -55,12 +66,18 @@ impl Control {
             received: 0,
             credits: u32::from(terms.peer_buffers),
             peer_credits: u32::from(posted),
+            acknowledgement: Acknowledgement::None,
         }
     }
 
     /// Returns true if every message sent was acknowledged.
     pub(crate) fn is_all_acknowledged(&self) -> bool {
-        self.acknowledged.wrapping_add(1) == self.next_mseq
+        self.unacknowledged() == 0
+    }
+
+    /// Returns the number of messages that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u32 {
+        self.next_mseq.wrapping_sub(1).wrapping_sub(self.acknowledged)
     }
 
     pub(crate) fn credits(&self) -> u32 {
@@ -134,6 +151,7 @@ impl Control {
     pub(crate) fn refresh(&mut self, header: &mut Header, body_bytes: usize, posted: u16) {
         header.len = (HEADER_BYTES + body_bytes) as u32;
         header.mseq_ack = self.received;
+        self.acknowledgement = Acknowledgement::None;
         header.bufs = if self.plan.flow_control == FlowControl::Credits { posted } else { BUFFERS_UNCOUNTED };
         self.peer_credits = u32::from(posted);
     }
@@ -143,12 +161,15 @@ impl Control {
         if header.mseq != self.received.wrapping_add(1) {
             return Err(SdpError::Sequence { last: self.received, got: header.mseq });
         }
-        let unacknowledged = self.next_mseq.wrapping_sub(1).wrapping_sub(self.acknowledged);
+        let unacknowledged = self.unacknowledged();
         let progress = header.mseq_ack.wrapping_sub(self.acknowledged);
         if progress > unacknowledged {
             return Err(SdpError::Acknowledgement(header.mseq_ack));
         }
         self.received = header.mseq;
+        if header.flags.contains(Flags::ACK_WANTED) && self.acknowledgement == Acknowledgement::None {
+            self.acknowledgement = Acknowledgement::Owed;
+        }
         self.acknowledged = header.mseq_ack;
         self.peer_credits = self.peer_credits.saturating_sub(1);
         self.credits = u32::from(header.bufs).saturating_sub(unacknowledged - progress);

@@ -1,18 +1,22 @@
 //! Enhanced stream: one buffer for stream and fabric, appending, flow control left to the receiver.
 
 use crate::codec::{Body, Flags, HEADER_BYTES, Header, SOURCE_BYTES};
-use crate::engine::control::Control;
+use crate::engine::control::{Acknowledgement, Control};
 use crate::engine::handshake::{StreamConfig, Terms};
 use crate::engine::readiness::{Readiness, ReadinessMarks, ReadinessTracker};
 use crate::error::SdpError;
 use crate::frame::{Frame, FrameReader, FrameWriter, Framing};
 use crate::ledger::CopyLedger;
+use crate::limits::HELD_LOOK_BYTES;
 
 /// Stream on integrated buffers.
 ///
 /// The caller sends the bytes of [`outgoing`](Self::outgoing) and lets the socket write into
 /// [`receive_room`](Self::receive_room). There is no timer: a write is appended to the last frame while none of its
 /// bytes has left. If the room is empty the caller stops receiving, and the fabric's flow control stops the peer.
+///
+/// Without [`StreamConfig::no_delay`] a caller that goes on writing sends [`outgoing_after_write`](Self::outgoing_after_write):
+/// small writes share a frame while the peer has not acknowledged the messages before them.
 pub struct EnhancedStream {
     control: Control,
     writer: FrameWriter,
@@ -26,9 +30,17 @@ pub struct EnhancedStream {
     urgent: Option<u8>,
     urgent_mark: Option<u64>,
     received_bytes: u64,
+    hold: Hold,
     ledger: CopyLedger,
     readiness: ReadinessTracker,
     failed: Option<SdpError>,
+}
+
+/// Small writes that wait for an acknowledgement, as the specification has it.
+struct Hold {
+    is_allowed: bool,
+    /// Bytes written since the caller last looked for an acknowledgement.
+    unlooked: usize,
 }
 
 /// Message in the last frame.
@@ -61,6 +73,7 @@ impl EnhancedStream {
             urgent: None,
             urgent_mark: None,
             received_bytes: 0,
+            hold: Hold { is_allowed: !config.no_delay, unlooked: 0 },
             ledger: CopyLedger::default(),
             readiness: ReadinessTracker::default(),
             failed: None,
@@ -75,7 +88,8 @@ impl EnhancedStream {
         self.check_writable()?;
         let mut done = 0;
         while done < bytes.len() {
-            if !self.is_appendable() && !self.open_message(&Body::Data(0), Flags::default(), 1) {
+            let flags = if self.hold.is_allowed { Flags::ACK_WANTED } else { Flags::default() };
+            if !self.is_appendable() && !self.open_message(&Body::Data(0), flags, 1) {
                 break;
             }
             let taken = self.writer.append(&bytes[done..]);
@@ -85,6 +99,7 @@ impl EnhancedStream {
             }
         }
         self.ledger.written += done as u64;
+        self.hold.unlooked += done;
         Ok(done)
     }
 
@@ -124,6 +139,9 @@ impl EnhancedStream {
         if done > 0 || out.is_empty() {
             return Ok(Some(done));
         }
+        if self.control.acknowledgement == Acknowledgement::Owed {
+            self.control.acknowledgement = Acknowledgement::Due;
+        }
         Ok(self.control.close.is_peer_closed.then_some(0))
     }
 
@@ -147,6 +165,30 @@ impl EnhancedStream {
         }
         self.complete_header();
         self.writer.parts()
+    }
+
+    /// Returns the bytes of [`outgoing`](Self::outgoing) that leave behind a write. A last message that
+    /// [waits](Self::is_holding) stays behind: the caller sends it before it waits for anything.
+    pub fn outgoing_after_write(&mut self) -> [&[u8]; 2] {
+        if self.is_holding() { self.writer.parts_before_open() } else { self.outgoing() }
+    }
+
+    /// Returns true if the last message can grow, and the peer has not acknowledged the ones before it.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        self.hold.is_allowed
+            && self.is_appendable()
+            && self.control.unacknowledged() > 1
+            && self.control.pending.peek(false, false).is_none()
+    }
+
+    /// Returns true if an acknowledgement may have arrived for enough held bytes to be worth a look at the socket.
+    pub fn take_look(&mut self) -> bool {
+        let is_due = self.hold.unlooked >= HELD_LOOK_BYTES && self.is_holding();
+        if is_due {
+            self.hold.unlooked = 0;
+        }
+        is_due
     }
 
     /// Returns true if there is something to send.
@@ -297,6 +339,10 @@ impl EnhancedStream {
         while self.writer.room_for_new() >= SOURCE_BYTES {
             let Some(body) = self.control.next_pending(true) else { break };
             self.open_message(&body, Flags::default(), 0);
+        }
+        let is_due = self.control.acknowledgement == Acknowledgement::Due && !self.control.is_finished();
+        if is_due && self.open_message(&Body::Data(0), Flags::default(), SOURCE_BYTES) {
+            self.close_message();
         }
     }
 

@@ -151,6 +151,13 @@ impl FrameWriter {
         layout::slices(&self.ring, self.head, (self.tail - self.head) as usize)
     }
 
+    /// Returns bytes that wait in front of the open frame, which stays open.
+    #[must_use]
+    pub fn parts_before_open(&self) -> [&[u8]; 2] {
+        let end = self.last.map_or(self.tail, |last| last.start);
+        layout::slices(&self.ring, self.head, (end - self.head) as usize)
+    }
+
     /// Removes bytes that the socket has taken. Nothing can be appended to a frame whose first byte is gone.
     ///
     /// # Panics

@@ -46,7 +46,7 @@ fn header(input: &mut Input<'_>, mseq: &mut u32, body: usize) -> [u8; 16] {
     let mut out = [0; 16];
     let kind = input.byte();
     out[0] = KINDS.get(usize::from(kind)).copied().unwrap_or(0xff);
-    out[1] = input.byte() & 7;
+    out[1] = input.byte() & 15;
     out[3] = input.byte();
     out[4..8].copy_from_slice(&(16 + body as u32).to_be_bytes());
     *mseq = mseq.wrapping_add(1);

@@ -86,7 +86,8 @@ impl Reading {
         if word(message, 12) != books.last_delivered && self.has_credits {
             return fail("mseqack is not the last message received");
         }
-        if flags & !0x07 != 0 {
+        let known = if self.has_credits { 0x07 } else { 0x0f };
+        if flags & !known != 0 {
             return fail("unknown flags");
         }
         let body = message.len() - 16;

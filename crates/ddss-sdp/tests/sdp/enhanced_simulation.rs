@@ -55,8 +55,18 @@ impl Sockets {
 
     /// Gives the socket what it takes, at most `most` bytes.
     pub(crate) fn flush(&mut self, side: usize, most: usize) -> usize {
-        let room = self.pipe_bytes - self.pipes[side].len();
         let bytes = self.streams[side].outgoing().concat();
+        self.send(side, &bytes, most)
+    }
+
+    /// Gives the socket what leaves behind a write.
+    fn flush_after_write(&mut self, side: usize) -> usize {
+        let bytes = self.streams[side].outgoing_after_write().concat();
+        self.send(side, &bytes, usize::MAX)
+    }
+
+    fn send(&mut self, side: usize, bytes: &[u8], most: usize) -> usize {
+        let room = self.pipe_bytes - self.pipes[side].len();
         let taken = bytes.len().min(room).min(most);
         self.streams[side].sent(taken);
         for message in self.decoders[side].push(&bytes[..taken]) {
@@ -105,7 +115,7 @@ impl Sockets {
         for _ in 0..STEPS_MAX {
             let mut moved = 0;
             for side in 0..2 {
-                moved += self.flush(side, usize::MAX) + self.receive(side, usize::MAX) + self.read(side, 50_000);
+                moved += self.read(side, 50_000) + self.flush(side, usize::MAX) + self.receive(side, usize::MAX);
             }
             if moved == 0 {
                 return;
@@ -118,13 +128,17 @@ impl Sockets {
 fn play(seed: u64, markers: bool, crc: bool) -> Sockets {
     let mut random = Random::new(seed);
     let pipe_bytes = 1 + random.below(if seed.is_multiple_of(2) { 3000 } else { 300_000 });
-    let mut sockets = Sockets::new(&SMALL, markers, crc, pipe_bytes);
+    let config = StreamConfig { no_delay: seed % 5 != 0, ..SMALL };
+    let mut sockets = Sockets::new(&config, markers, crc, pipe_bytes);
     for _ in 0..1500 {
         let side = random.below(2);
         match random.below(10) {
             0..4 => {
                 let most = if random.below(20) == 0 { 150_000 } else { 900 };
                 sockets.write(side, 1 + random.below(most));
+                if random.below(2) == 0 {
+                    sockets.flush_after_write(side);
+                }
             }
             4..6 => drop(sockets.flush(side, 1 + random.below(20_000))),
             6..8 => drop(sockets.receive(side, 1 + random.below(20_000))),
@@ -193,6 +207,51 @@ fn writes_to_a_free_socket_leave_at_once() {
         assert_eq!(sockets.streams[0].messages(), write);
         assert!(!sockets.streams[0].has_outgoing());
     }
+}
+
+#[test]
+fn small_writes_share_a_message_until_the_first_is_acknowledged() {
+    // If this failed, each small write would cost a message and a system call, or the last ones would never leave.
+    let mut sockets = Sockets::new(&StreamConfig { no_delay: false, ..SMALL }, true, true, 1 << 20);
+    for _ in 0..3 {
+        let before = sockets.streams[0].messages();
+        let mut calls = 0;
+        for _ in 0..100 {
+            assert_eq!(sockets.write(0, 10), 10);
+            calls += usize::from(sockets.flush_after_write(0) > 0);
+        }
+        assert_eq!((sockets.streams[0].messages() - before, calls), (2, 1), "the others wait in the second message");
+        assert!(sockets.streams[0].has_outgoing());
+        // The reader takes the first message, and waits for more: it acknowledges.
+        sockets.receive(1, usize::MAX);
+        assert_eq!((sockets.read(1, 5000), sockets.flush(1, usize::MAX)), (10, 0), "nothing is due before it waits");
+        assert_eq!(sockets.read(1, 5000), 0);
+        assert!(sockets.flush(1, usize::MAX) > 0);
+        assert_eq!(sockets.flush(1, usize::MAX), 0, "one acknowledgement is enough");
+        sockets.receive(0, usize::MAX);
+        assert!(sockets.flush_after_write(0) > 0, "the acknowledged side sends the rest");
+        sockets.settle();
+        assert_eq!(sockets.read[1], sockets.written[0]);
+    }
+}
+
+#[test]
+fn held_writes_leave_before_the_writer_waits_and_when_a_frame_is_full() {
+    // If this failed, a program that asks and then reads would wait for an answer to a question that never left.
+    let mut sockets = Sockets::new(&StreamConfig { no_delay: false, ..SMALL }, true, true, 1 << 20);
+    sockets.write(0, 10);
+    sockets.flush_after_write(0);
+    sockets.write(0, 20);
+    assert_eq!(sockets.flush_after_write(0), 0);
+    assert!(sockets.flush(0, usize::MAX) > 0, "a read, a flush or a poll sends everything");
+    for _ in 0..70 {
+        sockets.write(0, 1000);
+        sockets.flush_after_write(0);
+    }
+    assert!(sockets.pipes[0].len() > 63 << 10, "a full frame waits for nothing");
+    assert_eq!(sockets.streams[0].messages(), 4);
+    sockets.settle();
+    assert_eq!(sockets.read[1], sockets.written[0]);
 }
 
 #[test]

@@ -19,7 +19,9 @@ pub struct WireConfig {
     /// True if the socket gets all messages of a call at once. False: a system call for each message of the basic plan, as a fabric takes
     /// them one by one. The enhanced plan has frames side by side in one ring, and always sends them at once.
     pub batching: bool,
-    /// Buffers.
+    /// Buffers; and `no_delay`, which is on: each write leaves at once. Off, small writes wait while the peer has not acknowledged what was
+    /// written before. They leave with its acknowledgement, or before this side waits for anything. A program that sets this off calls
+    /// `flush` when it has nothing more to write.
     pub stream: StreamConfig,
     /// Maximum time until the peer has answered the hello.
     pub handshake_max: Duration,
@@ -33,7 +35,7 @@ impl Default for WireConfig {
             checksums: true,
             batching: true,
             // A message of a private buffer has to fit one frame.
-            stream: StreamConfig { buffer_bytes_max: 63 << 10, ..StreamConfig::default() },
+            stream: StreamConfig { buffer_bytes_max: 63 << 10, no_delay: true, ..StreamConfig::default() },
             handshake_max: WIRE_HANDSHAKE_MAX,
         }
     }

@@ -109,11 +109,19 @@ impl Engine {
     }
 
     /// Returns bytes for the socket; [`sent`](Self::sent) follows. `memory` is that of the advertisement, if this call made it.
-    pub(super) fn outgoing<'a>(&'a mut self, memory: Option<&'a [u8]>) -> Outgoing<'a> {
+    /// `may_hold`: the call only writes, so a small message may wait for an acknowledgement.
+    pub(super) fn outgoing<'a>(&'a mut self, memory: Option<&'a [u8]>, may_hold: bool) -> Outgoing<'a> {
         match self {
-            Self::Enhanced(stream) => Outgoing::of_frames(stream.outgoing()),
+            Self::Enhanced(stream) => {
+                Outgoing::of_frames(if may_hold { stream.outgoing_after_write() } else { stream.outgoing() })
+            }
             Self::Basic(basic) => basic.outgoing(memory),
         }
+    }
+
+    /// Returns true if the socket may hold an acknowledgement that lets a held message leave.
+    pub(super) fn take_look(&mut self) -> bool {
+        if let Self::Enhanced(stream) = self { stream.take_look() } else { false }
     }
 
     /// Returns true if there are bytes for the socket. `has_memory`: this call made the advertisement.

@@ -175,7 +175,10 @@ impl WireState {
             let Some(engine) = self.open(tcp)? else { return Ok(None) };
             let taken = engine.write(bytes).map_err(refused)?;
             if taken > 0 || bytes.is_empty() {
-                self.send(tcp, None)?;
+                if engine.take_look() {
+                    self.receive(tcp, None)?;
+                }
+                self.send_what(tcp, None, true)?;
                 return Ok(Some(taken));
             }
             if !self.advance(tcp)? {
@@ -284,12 +287,16 @@ impl WireState {
 
     /// Sends what the socket takes. Returns true if that was anything. `memory` is that of the advertisement, if the call made it.
     pub(super) fn send(&mut self, tcp: &TcpStream, memory: Option<&[u8]>) -> io::Result<bool> {
+        self.send_what(tcp, memory, false)
+    }
+
+    fn send_what(&mut self, tcp: &TcpStream, memory: Option<&[u8]>, may_hold: bool) -> io::Result<bool> {
         let Phase::Open(engine) = &mut self.phase else { return Ok(false) };
         let mut has_sent = false;
         loop {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let mut control = SendAncillaryBuffer::default();
-            let result = match engine.outgoing(memory) {
+            let result = match engine.outgoing(memory, may_hold) {
                 Outgoing::Nothing => return Ok(has_sent),
                 Outgoing::Frames(parts) => sendmsg(tcp, &parts.map(IoSlice::new), &mut control, flags),
                 Outgoing::Segment(slices) => sendmsg(tcp, &slices, &mut control, flags),

@@ -137,6 +137,33 @@ fn small_exchange_costs_one_send_and_one_receive() {
     assert_eq!(counts, [TRIPS, TRIPS, 0]);
 }
 
+// If this failed, a program that writes a lot in small pieces would pay a system call for each, or its last bytes would stay behind.
+#[test]
+fn small_writes_share_system_calls_where_they_may_wait() {
+    const WRITES: u32 = 4000;
+    let mut config = WireConfig { handshake_max: PATIENCE, ..WireConfig::default() };
+    config.stream.no_delay = false;
+    let (mut here, mut there) = pair(&config, &config);
+    let piece = pattern(512);
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; WRITES as usize * 512];
+        there.read_exact(&mut got).unwrap();
+        there.write_all(b"all").unwrap();
+        got
+    });
+    let before = here.system_calls();
+    for _ in 0..WRITES {
+        here.write_all(&piece).unwrap();
+    }
+    // A read sends what waits.
+    let mut answer = [0; 3];
+    here.read_exact(&mut answer).unwrap();
+    let sends = here.system_calls().sends - before.sends;
+    // The stream looks for an acknowledgement every eight writes at most.
+    assert!(sends <= WRITES / 4, "{sends} sends");
+    assert!(reader.join().unwrap().chunks(512).all(|got| got == piece));
+}
+
 // If this failed, a call with the stream for itself would wait in the socket although it has a deadline.
 #[test]
 fn read_with_a_deadline_ends_without_bytes() {
