@@ -170,11 +170,15 @@ impl Reader<'_> {
     /// Reads the conditions of a put of one segment, which may change an entry of a map.
     pub(crate) fn put_conditions(&mut self) -> Result<PutConditions, Failure> {
         let conditions = self.conditions()?;
-        let entry = match (self.u8()?, self.u16()?, self.u32()?) {
-            (0, 0, 0) => None,
-            (kind, key_bytes, value_bytes) => Some(EntryChange::from_parts(kind, key_bytes, value_bytes)?),
-        };
-        Ok(PutConditions { entry, ..conditions })
+        match (self.u8()?, self.u16()?, self.u32()?) {
+            (0, 0, 0) => Ok(conditions),
+            parts => {
+                // The digest is in the place of the version.
+                let expected = conditions.version.map_or(0, |version| version.0);
+                let entry = Some(EntryChange::from_parts(parts, expected)?);
+                Ok(PutConditions { entry, version: None, ..conditions })
+            }
+        }
     }
     pub(crate) fn ranges(&mut self) -> Result<u8, Failure> {
         match self.u8()? {

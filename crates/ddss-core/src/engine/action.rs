@@ -271,6 +271,8 @@ pub enum Action {
         place: RecordPlace,
         /// Offset of the bucket.
         offset: u64,
+        /// Place of the bytes of row 0, which describes the map.
+        description: u64,
         /// Change whose entry is searched.
         change: EntryChange,
         /// Source of the slot's word and the key.

@@ -66,6 +66,8 @@ pub enum Bug {
     DeafClock,
     /// The home does not look for the key before it inserts one into a map.
     EntryTwice,
+    /// The home replaces an entry that is not the one that the client has read.
+    ReplacedUnseen,
     /// A row that changes during the first copy of a table is not sent again.
     RowNotResent,
     /// A replica gives a row the version of the table.

@@ -15,6 +15,8 @@
 //! [searches](BucketLayout::search) one bucket.
 
 use super::table::TableLayout;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
 
 /// Sizes of a map's buckets, from those of its types.
 ///
@@ -113,6 +115,8 @@ pub struct BucketSearch {
     pub free: Option<usize>,
     /// True if a link has the tag of the key, so that the entry may lie in another bucket.
     pub is_linked: bool,
+    /// Digest of the entry; 0 if the change expects none.
+    pub digest: u64,
 }
 
 const fn padded(bytes: usize) -> usize {
@@ -128,10 +132,16 @@ impl BucketLayout {
     pub const LINKS: usize = 18;
     /// Maximum distance of a link. Longer searches would read too many buckets for one insert.
     pub const REACH: u64 = 64;
+    /// Place of the seed in row 0, which describes the map.
+    pub const SEED_AT: usize = 32;
+    /// Bytes of the seed: two words.
+    pub const SEED_BYTES: usize = 16;
     const LINKS_AT: usize = 8;
     const HEADS_AT: usize = Self::LINKS_AT + BucketLink::BYTES * Self::LINKS;
     /// A get reads a bucket of up to this size whole, and the value of a larger bucket by itself.
     const WHOLE_BYTES_MAX: usize = 4096;
+    /// Bytes of a value that are copied and hashed together.
+    const DIGEST_PIECE_BYTES: usize = 1024;
     /// More slots level out the load of buckets, fewer make the bucket that a get reads smaller.
     const SLOTS: (usize, usize) = (8, 16);
 
@@ -169,6 +179,36 @@ impl BucketLayout {
     /// Returns the place of a slot's value.
     pub const fn value_at(&self, slot: usize) -> usize {
         self.head_at(self.slots) + slot * padded(self.value_bytes)
+    }
+
+    /// Returns the digest of an entry: a hash of its word and its value. The seed of the map keeps clients that choose
+    /// values from finding two of one digest.
+    pub fn digest(seed: [u64; 2], word: SlotWord, value: &[u8]) -> u64 {
+        let mut hasher = Self::begin_digest(seed, word);
+        hasher.write(value);
+        hasher.finish()
+    }
+
+    fn begin_digest(seed: [u64; 2], word: SlotWord) -> SipHasher13 {
+        let mut hasher = SipHasher13::new_with_keys(seed[0], seed[1]);
+        hasher.write(&word.bytes());
+        hasher
+    }
+
+    /// Returns the digest of an entry of a bucket, whose bytes `read` copies.
+    pub(crate) fn digest_in_bucket(
+        &self,
+        seed: [u64; 2],
+        (slot, word): (usize, SlotWord),
+        mut read: impl FnMut(usize, &mut [u8]),
+    ) -> u64 {
+        let (mut hasher, mut piece) = (Self::begin_digest(seed, word), [0; Self::DIGEST_PIECE_BYTES]);
+        for at in (0..self.value_bytes).step_by(piece.len()) {
+            let piece = &mut piece[..(self.value_bytes - at).min(Self::DIGEST_PIECE_BYTES)];
+            read(self.value_at(slot) + at, piece);
+            hasher.write(piece);
+        }
+        hasher.finish()
     }
 
     /// Searches a bucket for a key. `head` is the word of the entry and its key, and `read` copies bytes of the bucket.
@@ -244,6 +284,30 @@ mod tests {
             // At the load limit of 0.8, four of five slots are used: 2 · record / (0.8 · slots) <= 3 · data.
             let data = (layout.slots * (key + value)) as u64;
             assert!(10 * record <= 12 * data, "{layout:?}: {record} bytes for {data}");
+        }
+    }
+
+    #[test]
+    fn digest_of_an_entry_is_the_same_in_pieces_and_tells_all_entries_apart() {
+        // If this broke, an update of a large value would never succeed, or would overwrite another change.
+        let (seed, word) = ([5, 7], SlotWord::new(3, 0));
+        for bytes in [0, 1, 8, 1023, 1024, 1025, 5000] {
+            let layout = BucketLayout::new(8, bytes).unwrap();
+            let value: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+            let mut bucket = vec![0; layout.row_bytes()];
+            bucket[layout.value_at(2)..][..bytes].copy_from_slice(&value);
+            let in_bucket =
+                layout.digest_in_bucket(seed, (2, word), |at, into| into.copy_from_slice(&bucket[at..][..into.len()]));
+            assert_eq!(in_bucket, BucketLayout::digest(seed, word, &value), "{bytes}");
+            assert_ne!(in_bucket, BucketLayout::digest([5, 8], word, &value), "another seed");
+            assert_ne!(in_bucket, BucketLayout::digest(seed, SlotWord::new(3, 1), &value), "another expiry");
+            if let Some((last, value)) = value.split_last() {
+                assert_ne!(
+                    in_bucket,
+                    BucketLayout::digest(seed, word, &[value, &[last ^ 1]].concat()),
+                    "another value"
+                );
+            }
         }
     }
 

@@ -32,9 +32,10 @@ impl Message {
             Message::Found { step, info, window } => out.u8(5).u64(step).info(&info).window(window),
             Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
                 let (kind, key_bytes, value_bytes) = conditions.entry.map_or((0, 0, 0), EntryChange::to_parts);
+                let digest = conditions.entry.map(|change| change.expected).filter(|&expected| expected != 0);
                 out.u8(6).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u64(staged);
                 out.u8(ranges)
-                    .option(conditions.version.map(|version| version.0))
+                    .option(conditions.version.map(|version| version.0).or(digest))
                     .option(conditions.token.map(|token| token.0));
                 out.model(conditions.requested_model).u8(kind).u16(key_bytes).u32(value_bytes);
                 out.u32(timeout_us).bytes(tail)
@@ -510,17 +511,20 @@ mod tests {
         let tail = [7; Message::PUT_BYTES_MAX];
         assert_eq!(Message::decode(&put.encode(CLOCK, &tail)), Ok((put, CLOCK, &tail[..])));
         assert_eq!(Message::decode(&put.encode(CLOCK, &tail[1..])), Err(Failure::Malformed));
-        let change = EntryChange { kind: EntryChangeKind::Remove, key_bytes: 1024, value_bytes: 65_536 };
+        let change =
+            EntryChange { kind: EntryChangeKind::Replace, key_bytes: 1024, value_bytes: 65_536, expected: u64::MAX };
         let with_entry = |entry, ranges, staged| {
-            let conditions = PutConditions { entry, ..conditions };
+            let conditions = PutConditions { entry, version: None, ..conditions };
             Message::Put { step: 1, principal, segment, offset: 2, length, staged, ranges, conditions, timeout_us: 1 }
         };
         let entry_put = with_entry(Some(change), 0, staged);
         assert_eq!(Message::decode(&entry_put.encode(CLOCK, &tail)), Ok((entry_put, CLOCK, &tail[..])));
         let mut wrong = entry_put.encode(CLOCK, &tail);
         let kind_at = wrong.len() - tail.len() - 11;
-        assert_eq!(wrong[kind_at], EntryChangeKind::Remove as u8);
-        wrong[kind_at] = 4;
+        assert_eq!(wrong[kind_at], EntryChangeKind::Replace as u8);
+        wrong[kind_at] = EntryChangeKind::Remove as u8;
+        assert_eq!(Message::decode(&wrong), Err(Failure::Malformed), "a digest without need");
+        wrong[kind_at] = 6;
         assert_eq!(Message::decode(&wrong), Err(Failure::Malformed));
         let table = [0; Ranges::ENTRY_BYTES];
         assert!(Message::decode(&with_entry(None, 1, 4).encode(CLOCK, &table)).is_ok());

@@ -377,10 +377,11 @@ pub struct PutConditions {
 }
 
 impl PutConditions {
-    /// Encodes as two words: the change of an entry, or version and token, zero where absent (flags say which).
+    /// Encodes as two words: the change of an entry and its digest, or version and token, zero where absent (flags say
+    /// which).
     pub(crate) const fn to_words(self) -> (u64, u64) {
         if let Some(change) = self.entry {
-            return (change.to_word(), 0);
+            return (change.to_word(), change.expected);
         }
         let version = if let Some(version) = self.version { version.0 } else { 0 };
         let token = if let Some(token) = self.token { token.0 } else { 0 };

@@ -80,7 +80,7 @@ const FLAG_SHARED: u16 = 8;
 const FLAG_NO_WAIT: u16 = 16;
 /// A wait is to be parked, or a cancel names a parked wait.
 const FLAG_PARKED: u16 = 32;
-/// Change of an entry: in `first`.
+/// Change of an entry: in `first`, and its digest in `second`.
 const FLAG_ENTRY: u16 = 64;
 /// Lock of a row of a table: its first byte is at `offset`.
 const FLAG_ROW: u16 = 128;
@@ -431,7 +431,7 @@ fn take_conditions(entry: &Entry) -> Result<PutConditions, Failure> {
         if flags & (FLAG_VERSION | FLAG_TOKEN) != 0 {
             return Err(Failure::Malformed);
         }
-        let change = EntryChange::from_word(entry[6])?;
+        let change = EntryChange::from_words(entry[6], entry[7])?;
         return Ok(PutConditions { entry: Some(change), requested_model, ..PutConditions::default() });
     }
     let version = (flags & FLAG_VERSION != 0).then_some(Version(entry[6]));

@@ -18,13 +18,16 @@ pub(super) fn random_table(word: u64) -> Spec {
 
 /// Returns a change of an entry, mostly in a bucket and of the right size.
 pub(super) fn entry_put(segment: SegmentId, word: u64, range: ArenaRange, requested_model: Option<Model>) -> Operation {
-    let kind = match word / 3 % 3 {
+    let kind = match word / 3 % 5 {
         0 => EntryChangeKind::Write,
         1 => EntryChangeKind::Insert,
+        2 => EntryChangeKind::Replace,
+        3 => EntryChangeKind::Touch,
         _ => EntryChangeKind::Remove,
     };
+    let expected = if kind == EntryChangeKind::Replace { word % 2 } else { 0 };
     let BucketLayout { key_bytes, value_bytes, .. } = layout();
-    let change = EntryChange { kind, key_bytes: key_bytes as u16, value_bytes: value_bytes as u32 };
+    let change = EntryChange { kind, key_bytes: key_bytes as u16, value_bytes: value_bytes as u32, expected };
     let bytes = if range.slot == 7 { range.bytes } else { change.payload_bytes() };
     let offset = if range.slot == 6 { word } else { word % 4 * layout().row_bytes() as u64 };
     let conditions = PutConditions { entry: Some(change), requested_model, ..PutConditions::default() };
@@ -43,6 +46,7 @@ pub(super) fn random_search(change: EntryChange, word: u64) -> Option<BucketSear
         entry: SlotWord::of(word >> 3).map(|found| (word as usize % slots, found)).filter(|_| !word.is_multiple_of(2)),
         free: (!word.is_multiple_of(3)).then_some(word as usize % slots),
         is_linked: word.is_multiple_of(5),
+        digest: word / 5 % 2,
     };
     (!word.is_multiple_of(7)).then_some(found)
 }

@@ -12,9 +12,10 @@ use ddss_core::engine::{
 };
 use ddss_core::limits::{ARENA_SLOT_BYTES, PAGE_BYTES, STAGING_BYTES, TEXT_BYTES_MAX};
 use ddss_core::{
-    ArenaRange, AtomicOp, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest, LockToken, Message,
-    NodeId, Operation, Outcome, Part, Payload, PermissionUpdate, Placement, Principal, PutConditions, ReadOptions,
-    RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp, UploadId, Version,
+    ArenaRange, AtomicOp, BucketLayout, ChannelId, ClientId, Completion, Entry, Failure, Header, LockRequest,
+    LockToken, Message, NodeId, Operation, Outcome, Part, Payload, PermissionUpdate, Placement, Principal,
+    PutConditions, ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, TableLayout, Timestamp,
+    UploadId, Version,
 };
 
 use input::Input;
@@ -439,7 +440,9 @@ impl World<'_> {
                 // A record's version never reaches the end of its range.
                 self.sides[side].engine.record_read(state >> 1, Timestamp(word), word);
             }
-            Action::FindEntry { place, offset, change, source } => {
+            Action::FindEntry { place, offset, description, change, source } => {
+                let seed = BucketLayout::SEED_AT + BucketLayout::SEED_BYTES;
+                assert!(here.owns(description, seed as u64));
                 assert!(here.owns(place.header, TableLayout::RECORD_HEADER_BYTES));
                 assert!(here.owns(place.data + offset, maps::bucket_bytes(change)), "{change:?} at {offset}");
                 if let CommitSource::Buffer(kept) = source {

@@ -7,7 +7,8 @@ use super::simulator::Simulator;
 use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 use ddss_core::limits::PAGE_BYTES;
 use ddss_core::{
-    ArenaRange, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RecordPlace, RemoteWindow, SegmentId,
+    ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RecordPlace, RemoteWindow,
+    SegmentId,
 };
 
 impl Simulator {
@@ -159,13 +160,13 @@ impl Simulator {
                 let word = word.map_or(0, |offset| here.word(place.data + offset));
                 here.engine.record_read(state, timestamp, word);
             }
-            Action::FindEntry { place, offset, change, source } => {
+            Action::FindEntry { place, offset, description, change, source } => {
                 let (state, timestamp) = here.record(place.header);
                 let (head, bucket) = (here.head(&source, change.head_bytes()), place.data + offset);
-                let layout = change.layout().expect("the engine has checked the sizes");
-                let found = layout.search(&head, |at, into| {
-                    into.copy_from_slice(&here.bytes(bucket + at as u64, into.len()));
-                });
+                let read = |at: u64, into: &mut [u8]| into.copy_from_slice(&here.bytes(at, into.len()));
+                let seed =
+                    |into: &mut [u8; BucketLayout::SEED_BYTES]| read(description + BucketLayout::SEED_AT as u64, into);
+                let found = change.search(&head, seed, |at, into| read(bucket + at as u64, into));
                 let now = self.now(node);
                 self.nodes[node].engine.entry_found(now, state, timestamp, found);
             }

@@ -187,9 +187,9 @@ impl ActionExecutor {
                 let word = word.map_or(0, |offset| self.memory.load_word(place.data + offset));
                 self.engine.record_read(state, timestamp, word);
             }
-            Action::FindEntry { place, offset, change, source } => {
+            Action::FindEntry { place, offset, description, change, source } => {
                 let (state, timestamp) = self.memory.record_header(place.header);
-                let found = self.copy_actions().find_entry(place.data + offset, change, &source);
+                let found = self.copy_actions().find_entry((description, place.data + offset), change, &source);
                 if found.is_some_and(|found| found.entry.is_some_and(|(_, word)| word.expiry_ms() > 0)) {
                     // The clock of this round may be older than the call.
                     self.read_time();

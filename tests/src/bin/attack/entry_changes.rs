@@ -21,7 +21,7 @@ pub(crate) fn map() -> Spec {
 
 /// Returns a good insert into the first bucket.
 pub(crate) fn good_change() -> WrongChange {
-    let change = EntryChange { kind: EntryChangeKind::Insert, key_bytes: 8, value_bytes: 24 };
+    let change = EntryChange { kind: EntryChangeKind::Insert, key_bytes: 8, value_bytes: 24, expected: 0 };
     let payload = [&SlotWord::new(5, 0).bytes()[..], &[6; 8], &[7; 24]].concat();
     WrongChange { what: "a good change", offset: layout().row_bytes() as u64, change, payload }
 }

@@ -63,9 +63,10 @@ fn operations() -> impl Strategy<Value = Operation> {
             };
             Operation::Put { segment, offset, from, conditions }
         }),
-        (segment.clone(), any::<u64>(), 1..=3u64, 1..=1024u64, 0..=65_536u64).prop_map(
+        (segment.clone(), any::<u64>(), 1..=5u64, 1..=1024u64, 0..=65_536u64).prop_map(
             |(segment, offset, kind, key, value)| {
-                let change = EntryChange::from_word(kind << 48 | key << 32 | value).expect("sizes of a map");
+                let expected = if kind == 4 { value } else { 0 };
+                let change = EntryChange::from_words(kind << 48 | key << 32 | value, expected).expect("sizes of a map");
                 let from = Payload::Arena(ArenaRange { slot: 1, bytes: change.payload_bytes() });
                 Operation::Put {
                     segment,

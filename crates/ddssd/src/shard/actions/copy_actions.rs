@@ -68,13 +68,23 @@ impl CopyActions<'_> {
         }
     }
 
-    /// Searches a bucket for the key behind the word that the source begins with.
-    pub(crate) fn find_entry(&self, bucket: u64, change: EntryChange, source: &CommitSource) -> Option<BucketSearch> {
+    /// Searches a bucket for the key behind the word that the source begins with. The places are those of the map's
+    /// description and of the bucket.
+    pub(crate) fn find_entry(
+        &self,
+        (description, bucket): (u64, u64),
+        change: EntryChange,
+        source: &CommitSource,
+    ) -> Option<BucketSearch> {
         let mut head = [0; SlotWord::BYTES + BucketLayout::KEY_BYTES_MAX];
         let head = &mut head[..change.head_bytes() as usize];
         self.read_head(source, head)?;
         let (area, at) = self.memory.area_at(bucket);
-        change.layout().ok()?.search(head, |offset, into| area.read(at + offset, into).expect(CHECKED))
+        let seed = |into: &mut [u8; BucketLayout::SEED_BYTES]| {
+            let (area, at) = self.memory.area_at(description);
+            area.read(at + BucketLayout::SEED_AT, into).expect(CHECKED);
+        };
+        change.search(head, seed, |offset, into| area.read(at + offset, into).expect(CHECKED))
     }
 
     /// Copies the first bytes of a put, which its commit copies again; `None` if its client or peer is gone.

@@ -41,11 +41,16 @@ impl Home<'_> {
     ) -> Result<(), Failure> {
         let is_live = found.entry.is_some_and(|(_, word)| !word.is_expired(now_ms));
         let entry = found.entry.filter(|_| !planted!(self.segments, EntryTwice));
+        let is_expected = change.expected == found.digest || planted!(self.segments, ReplacedUnseen);
         let (state, slot) = match (entry, change.kind) {
             (Some(_), EntryChangeKind::Insert) if is_live => (EntryState::Present, None),
+            (Some(_), EntryChangeKind::Replace | EntryChangeKind::Touch) if !is_live => (EntryState::Absent, None),
+            (Some(_), EntryChangeKind::Replace) if !is_expected => (EntryState::Changed, None),
             (Some((slot, _)), _) => (if is_live { EntryState::Present } else { EntryState::Absent }, Some(slot)),
             (None, _) if found.is_linked => (EntryState::Elsewhere, None),
-            (None, EntryChangeKind::Remove) => (EntryState::Absent, None),
+            (None, EntryChangeKind::Remove | EntryChangeKind::Replace | EntryChangeKind::Touch) => {
+                (EntryState::Absent, None)
+            }
             (None, _) if found.free.is_none() => (EntryState::Elsewhere, None),
             (None, _) => (EntryState::Absent, found.free),
         };
@@ -62,7 +67,9 @@ impl Home<'_> {
             EntryChange { kind: EntryChangeKind::Remove, .. } => {
                 (RangeSet::One { offset: head, bytes: 8 }, CommitSource::Word(0))
             }
-            EntryChange { value_bytes: 0, .. } => (RangeSet::One { offset: head, bytes: change.head_bytes() }, source),
+            EntryChange { kind: EntryChangeKind::Touch, .. } | EntryChange { value_bytes: 0, .. } => {
+                (RangeSet::One { offset: head, bytes: change.head_bytes() }, source)
+            }
             EntryChange { value_bytes, .. } => {
                 let head = Range { offset: head, bytes: change.head_bytes() };
                 let ranges = Ranges::new([head, Range { offset: value, bytes: value_bytes }])?;

@@ -9,10 +9,12 @@ use crate::request::ranges::Range;
 use crate::{
     BucketLayout, BucketSearch, Failure, Message, Outcome, SegmentId, SlotWord, Spec, TableLayout, Timestamp, Version,
 };
-use EntryChangeKind::{Insert, Remove, Write};
+use EntryChangeKind::{Insert, Remove, Replace, Touch, Write};
 
 const KEY_BYTES: u16 = 8;
 const VALUE_BYTES: u32 = 24;
+/// Digest of the entry that a replacement expects.
+const EXPECTED: u64 = 99;
 
 fn layout() -> BucketLayout {
     BucketLayout::new(KEY_BYTES.into(), VALUE_BYTES as usize).expect("sizes of a map")
@@ -25,7 +27,8 @@ fn map() -> (Parts, SegmentId) {
 
 /// Submits a change of an entry in bucket 2, and returns the buffer with its bytes.
 fn submit(parts: &mut Parts, id: SegmentId, kind: EntryChangeKind) -> crate::engine::BufferId {
-    let change = EntryChange { kind, key_bytes: KEY_BYTES, value_bytes: VALUE_BYTES };
+    let expected = if kind == Replace { EXPECTED } else { 0 };
+    let change = EntryChange { kind, key_bytes: KEY_BYTES, value_bytes: VALUE_BYTES, expected };
     let buffer = parts.output.store(&vec![7; change.payload_bytes() as usize]);
     let (offset, source) = (2 * layout().row_bytes() as u64, CommitSource::Buffer(buffer));
     let conditions = PutConditions { entry: Some(change), ..PutConditions::default() };
@@ -74,7 +77,8 @@ fn search_decides_the_state_the_version_and_the_place_of_a_change() {
         Some(vec![head, Range { offset: row + layout().value_at(slot) as u64, bytes: VALUE_BYTES }])
     };
     let freed = |slot| Some(vec![Range { offset: row + layout().head_at(slot) as u64, bytes: 8 }]);
-    let live = BucketSearch { entry: Some((4, SlotWord::new(1, 0))), free: Some(2), is_linked: false };
+    let live =
+        BucketSearch { entry: Some((4, SlotWord::new(1, 0))), free: Some(2), is_linked: false, digest: EXPECTED };
     assert_eq!(change(Write, live), (EntryState::Present, 6, written(4)));
     assert_eq!(change(Insert, live), (EntryState::Present, 5, None));
     assert_eq!(change(Remove, live), (EntryState::Present, 6, freed(4)));
@@ -92,8 +96,30 @@ fn search_decides_the_state_the_version_and_the_place_of_a_change() {
     assert_eq!(change(Insert, full), (EntryState::Elsewhere, 5, None));
     assert_eq!(change(Remove, full), (EntryState::Absent, 5, None));
     let linked = BucketSearch { is_linked: true, ..absent };
-    for kind in [Write, Insert, Remove] {
+    for kind in [Write, Insert, Remove, Replace, Touch] {
         assert_eq!(change(kind, linked), (EntryState::Elsewhere, 5, None));
+    }
+}
+
+#[test]
+fn replacement_needs_the_expected_entry_and_a_touch_needs_any() {
+    // If this broke, an update would overwrite another change, or fail because a neighbour changed.
+    let row = 2 * layout().row_bytes() as u64;
+    let head = Range { offset: row + layout().head_at(4) as u64, bytes: 16 };
+    let value = Range { offset: row + layout().value_at(4) as u64, bytes: VALUE_BYTES };
+    let found = |expiry_ms, digest| BucketSearch {
+        entry: Some((4, SlotWord::new(1, expiry_ms))),
+        free: Some(2),
+        is_linked: false,
+        digest,
+    };
+    assert_eq!(change(Replace, found(0, EXPECTED)), (EntryState::Present, 6, Some(vec![head, value])));
+    assert_eq!(change(Replace, found(0, EXPECTED + 1)), (EntryState::Changed, 5, None));
+    assert_eq!(change(Touch, found(0, 0)), (EntryState::Present, 6, Some(vec![head])));
+    for kind in [Replace, Touch] {
+        assert_eq!(change(kind, found(1, EXPECTED)), (EntryState::Absent, 5, None), "an expired entry");
+        let absent = BucketSearch { entry: None, ..found(0, EXPECTED) };
+        assert_eq!(change(kind, absent), (EntryState::Absent, 5, None));
     }
 }
 
@@ -118,7 +144,7 @@ fn change_of_a_damaged_bucket_or_without_a_word_does_nothing() {
 fn only_buckets_of_a_map_with_such_entries_are_changed() {
     // If this broke, a client could write across the border of a bucket, or over the description of a map.
     let row = layout().row_bytes() as u64;
-    let change = EntryChange { kind: Insert, key_bytes: KEY_BYTES, value_bytes: VALUE_BYTES };
+    let change = EntryChange { kind: Insert, key_bytes: KEY_BYTES, value_bytes: VALUE_BYTES, expected: 0 };
     let refuse = |spec: Spec, offset: u64, bytes: u32, change: EntryChange| {
         let (mut parts, id) = Parts::with(spec);
         let (source, conditions) =

@@ -67,7 +67,8 @@ impl Home<'_> {
         let place = layout.record(row).of_segment(segment.at);
         let read = match op {
             PendingOp::Put { source, conditions: PutConditions { entry: Some(change), .. }, .. } => {
-                Action::FindEntry { place, offset: layout.bounds(row).0, change, source }
+                let description = layout.record(0).of_segment(segment.at).data;
+                Action::FindEntry { place, offset: layout.bounds(row).0, description, change, source }
             }
             _ => Action::ReadRecord { place, word },
         };

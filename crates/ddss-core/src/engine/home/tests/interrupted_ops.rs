@@ -104,7 +104,7 @@ impl Change {
                 }
             }
             Self::Entry => {
-                let change = EntryChange { kind: EntryChangeKind::Insert, key_bytes: 8, value_bytes: 8 };
+                let change = EntryChange { kind: EntryChangeKind::Insert, key_bytes: 8, value_bytes: 8, expected: 0 };
                 let bytes = change.payload_bytes();
                 let source = CommitSource::Buffer(parts.output.store(&vec![7; bytes as usize]));
                 let conditions = PutConditions { entry: Some(change), ..PutConditions::default() };
