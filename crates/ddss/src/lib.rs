@@ -79,7 +79,7 @@ pub use api::metadata::SegmentList;
 pub use api::name_watch::{NameEvent, NameIter, NameStream};
 #[cfg(feature = "postcard")]
 pub use api::postcard_value::PostcardValue;
-pub use api::tables::map_handle::{ByteMap, SharedMap};
+pub use api::tables::map_handle::{ByteMap, Entry, SharedMap};
 pub use api::tables::map_watch::{MapEvent, PrefixWatch};
 pub use api::tables::row_lock::{AsyncRowGuard, RowGuard};
 pub use api::tables::table::Table;

@@ -10,7 +10,7 @@
 //! client lives after all.
 
 use crate::api::tables::map_handle::{
-    ByteMap, Expiry, HEADER_BYTES, KeyHash, Place, attempt, check_time, checked_layout, now_ms, spec_of,
+    ByteMap, Entry, Expiry, HEADER_BYTES, KeyHash, Place, attempt, check_time, checked_layout, now_ms, spec_of,
 };
 use crate::api::tables::table::Table;
 use crate::async_client::{AsyncClient, AsyncSegment};
@@ -18,7 +18,7 @@ use crate::calls::calls;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use ddss_core::{BucketLayout, EntryChangeKind, Failure, Spec, Version};
+use ddss_core::{BucketLayout, EntryChangeKind, Failure, SlotWord, Spec, Version};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -100,17 +100,26 @@ calls! {
             wait!(self.get_by_hash(self.hash(key), key))
         }
 
+        /// Returns the entry of a key: its value, and the time until it expires.
+        pub async fn get_entry(&self, key: &[u8]) -> Result<Option<Entry<Vec<u8>>>, Error> {
+            self.check_bytes("get from", self.table.segment().name(), key, None)?;
+            wait!(self.entry_by_hash(self.hash(key), key))
+        }
+
         pub(super) async fn get_by_hash(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+            Ok(wait!(self.entry_by_hash(hash, key))?.map(|entry| entry.value))
+        }
+
+        pub(super) async fn entry_by_hash(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Entry<Vec<u8>>>, Error> {
             let mut time = self.table.segment().time();
             loop {
                 let (home, place) = wait!(self.find(time, hash, key))?;
                 let Some(place) = place else { return Ok(None) };
                 let image = place.image.as_ref().unwrap_or(&home);
-                if image.word(place.slot).is_none_or(|word| word.expiry_ms() > 0 && word.is_expired(now_ms())) {
-                    return Ok(None);
-                }
+                let word = image.word(place.slot).filter(|word| word.expiry_ms() == 0 || !word.is_expired(now_ms()));
+                let Some(expiry_ms) = word.map(SlotWord::expiry_ms) else { return Ok(None) };
                 if let Some(value) = wait!(self.value_of(time, place.bucket, image, place.slot))? {
-                    return Ok(Some(value));
+                    return Ok(Some(Entry { value, expiry_ms }));
                 }
                 time = time.started();
                 check_time("get from", self.table.segment().name(), time)?;
@@ -177,6 +186,13 @@ calls! {
         {
             self.check_bytes("insert into", self.table.segment().name(), key, Some(value))?;
             wait!(self.insert_entry(key, value, kind, expiry))
+        }
+
+        /// Lets the entry of a key expire after this time from now, and returns true if the key is present:
+        /// [`SharedMap::touch`](crate::SharedMap::touch).
+        pub async fn touch(&self, key: &[u8], time: Duration) -> Result<bool, Error> {
+            self.check_bytes("touch", self.table.segment().name(), key, None)?;
+            wait!(self.touch_entry(key, Expiry::after(time)))
         }
 
         /// Removes a key, and returns true if it was present.

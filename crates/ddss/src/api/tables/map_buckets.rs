@@ -80,23 +80,23 @@ calls! {
                 if let Some(slot) = home.slot_of(tag, key) {
                     return Ok((home, Some(Place { bucket, slot, image: None })));
                 }
-                let mut place = None;
                 for (_, link) in home.links().filter(|(_, link)| link.tag == tag) {
                     let at = self.linked(bucket, link);
                     let image = wait!(self.read_bucket(time, at))?;
                     if !image.holds(link.slot, tag, key) {
                         continue;
                     }
-                    // The slot may have changed hands between the two reads, to an entry that is not linked yet.
-                    if wait!(self.read_bucket(time, bucket))?.version != home.version {
+                    // The slot may have changed hands between the two reads, to an entry that is not linked yet. A link
+                    // that is still there is of this entry: an insert takes no slot that its bucket has a link to.
+                    let home = wait!(self.read_bucket(time, bucket))?;
+                    if !home.has_link(link.distance, link.slot) {
                         time = time.started();
                         check_time("search", self.table.segment().name(), time)?;
                         continue 'again;
                     }
-                    place = Some(Place { bucket: at, slot: link.slot, image: Some(image) });
-                    break;
+                    return Ok((home, Some(Place { bucket: at, slot: link.slot, image: Some(image) })));
                 }
-                return Ok((home, place));
+                return Ok((home, None));
             }
         }
 
@@ -125,20 +125,29 @@ calls! {
             loop {
                 check_time(action, name, time)?;
                 let (home, place) = wait!(self.find(time, hash, key))?;
-                let (mut old, mut kept_ms) = (None, 0);
+                let mut old = None;
                 if let Some(Place { bucket, slot, image }) = &place {
                     let image = image.as_ref().unwrap_or(&home);
-                    let word = image.word(*slot).filter(|word| !word.is_expired(now_ms()));
-                    if let Some(word) = word {
-                        kept_ms = word.expiry_ms();
-                        old = wait!(self.value_of(time, *bucket, image, *slot))?;
-                        if old.is_none() {
-                            continue;
-                        }
+                    if let Some(word) = image.word(*slot).filter(|word| !word.is_expired(now_ms())) {
+                        let Some(value) = wait!(self.value_of(time, *bucket, image, *slot))? else { continue };
+                        old = Some((word, value));
                     }
                 }
-                let Some(new) = decide(old.as_deref()) else { return Ok(old.is_some()) };
+                let Some(new) = decide(old.as_ref().map(|(_, value)| &value[..])) else { return Ok(old.is_some()) };
+                let kept_ms = old.as_ref().map_or(0, |(word, _)| word.expiry_ms());
                 let word = SlotWord::new(hash.tag, if let Expiry::Set(at) = expiry { at } else { kept_ms });
+                if let Some((old_word, value)) = &old {
+                    if (*old_word, value) == (word, &new) {
+                        return Ok(true);
+                    }
+                    if place.as_ref().is_some_and(|place| place.image.is_none()) {
+                        let (entry, content) = ((*old_word, &value[..]), (word.expiry_ms(), &new[..]));
+                        if wait!(self.replace_entry((action, time), (hash, key), entry, content))? {
+                            return Ok(true);
+                        }
+                        continue;
+                    }
+                }
                 match wait!(self.write(time, (hash, key), (&home, place), word, &new))? {
                     Attempt::Done => return Ok(old.is_some()),
                     Attempt::Changed => {}

@@ -1,7 +1,8 @@
 //! Changes of a map that its home executes in one round trip.
 //!
 //! The home finds the entry in the bucket of its key. Where it may lie in another bucket, or finds no free slot, the home
-//! does nothing and says so. Then the client goes bucket by bucket, as `map_buckets.rs` describes.
+//! does nothing and says so. Then the client goes bucket by bucket, as `map_buckets.rs` describes. A client
+//! that replaces an entry names it by its digest, so changes of other keys of the bucket do not matter.
 
 use crate::api::tables::map_handle::{ByteMap, Expiry, KeyHash};
 use crate::async_client::AsyncSegment;
@@ -11,7 +12,9 @@ use crate::error::Error;
 use crate::location::SegmentLocation;
 use crate::plan::{Decoder, Outgoing, PlannedCall};
 use crate::value::first_word;
-use ddss_core::{ArenaRange, EntryChange, EntryChangeKind, EntryState, Operation, Payload, PutConditions, SlotWord};
+use ddss_core::{
+    ArenaRange, BucketLayout, EntryChange, EntryChangeKind, EntryState, Operation, Payload, PutConditions, SlotWord,
+};
 
 impl SegmentLocation {
     /// Plans the change of an entry in the bucket at `offset`. The pieces are the slot's word, the key and the value.
@@ -38,9 +41,10 @@ calls! {
             kind: EntryChangeKind,
             (hash, key): (KeyHash, &[u8]),
             (expiry_ms, value): (u64, Option<&[u8]>),
+            expected: u64,
         ) -> Result<EntryState, Error> {
             let (key_bytes, value_bytes) = (self.layout.key_bytes as u16, self.layout.value_bytes as u32);
-            let change = EntryChange { kind, key_bytes, value_bytes };
+            let change = EntryChange { kind, key_bytes, value_bytes, expected };
             let word = SlotWord::new(hash.tag, expiry_ms).bytes();
             let pieces = [&word[..], key, value.unwrap_or_default()];
             let (segment, offset) = (self.table.segment(), self.place(hash.bucket, 0));
@@ -55,10 +59,10 @@ calls! {
             const ACTION: &str = "insert into";
             let (time, expiry_ms) = (self.table.segment().time().started(), expiry.set_ms());
             let (hash, content) = (self.hash(key), (expiry_ms, Some(value)));
-            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), content))? {
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), content, 0))? {
                 EntryState::Absent => return Ok(true),
                 EntryState::Present => return Ok(false),
-                EntryState::Elsewhere => {}
+                EntryState::Elsewhere | EntryState::Changed => {}
             }
             let decide = |old: Option<&[u8]>| {
                 (kind == EntryChangeKind::Write || old.is_none()).then(|| value.to_vec())
@@ -66,15 +70,43 @@ calls! {
             Ok(!wait!(self.change((ACTION, time), key, expiry, decide))?)
         }
 
+        /// Replaces the entry in its own bucket if it is still the expected one. Returns false if it is not.
+        pub(super) async fn replace_entry(
+            &self,
+            during: (&'static str, Deadline),
+            (hash, key): (KeyHash, &[u8]),
+            (old_word, old): (SlotWord, &[u8]),
+            (expiry_ms, new): (u64, &[u8]),
+        ) -> Result<bool, Error> {
+            let (kind, content) = (EntryChangeKind::Replace, (expiry_ms, Some(new)));
+            let expected = BucketLayout::digest(self.seed, old_word, old);
+            let state = wait!(self.change_at_home(during, kind, (hash, key), content, expected))?;
+            Ok(state == EntryState::Present)
+        }
+
+        /// Gives the entry of a key another expiry, and returns true if the key was present.
+        pub(super) async fn touch_entry(&self, key: &[u8], expiry: Expiry) -> Result<bool, Error> {
+            const ACTION: &str = "touch";
+            let (time, hash) = (self.table.segment().time().started(), self.hash(key));
+            let (kind, content) = (EntryChangeKind::Touch, (expiry.set_ms(), None));
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), content, 0))? {
+                EntryState::Absent => Ok(false),
+                EntryState::Present => Ok(true),
+                EntryState::Elsewhere | EntryState::Changed => {
+                    wait!(self.change((ACTION, time), key, expiry, |old| old.map(<[u8]>::to_vec)))
+                }
+            }
+        }
+
         /// Frees the slot of a key, and returns true if the key was present.
         pub(super) async fn remove_entry(&self, key: &[u8]) -> Result<bool, Error> {
             const ACTION: &str = "remove from";
             let (time, hash) = (self.table.segment().time().started(), self.hash(key));
             let kind = EntryChangeKind::Remove;
-            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), (0, None)))? {
+            match wait!(self.change_at_home((ACTION, time), kind, (hash, key), (0, None), 0))? {
                 EntryState::Absent => Ok(false),
                 EntryState::Present => Ok(true),
-                EntryState::Elsewhere => wait!(self.remove_by_buckets((ACTION, time), hash, key)),
+                EntryState::Elsewhere | EntryState::Changed => wait!(self.remove_by_buckets((ACTION, time), hash, key)),
             }
         }
     }

@@ -120,11 +120,42 @@ impl<K, V, S> SharedMap<K, V, S> {
 pub struct ByteMap<S = Segment> {
     pub(super) table: Table<S>,
     pub(super) layout: BucketLayout,
-    seed: [u64; 2],
+    pub(super) seed: [u64; 2],
+}
+
+/// Entry of a map: its value, and the time until it expires.
+///
+/// ```
+/// # let node = ddssd::EphemeralNode::start()?;
+/// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+/// use std::time::Duration;
+/// let sessions: ddss::SharedMap<u64, u64> = ddss::SharedMap::allocate(&client, "sessions", 100)?;
+/// sessions.insert(&4711, &1)?;
+/// let entry: ddss::Entry<u64> = sessions.get_entry(&4711)?.expect("it was inserted");
+/// assert_eq!((entry.value, entry.ttl()), (1, None));
+/// sessions.touch(&4711, Duration::from_secs(600))?;
+/// let ttl = sessions.get_entry(&4711)?.and_then(|entry| entry.ttl());
+/// assert!(ttl.expect("it expires") <= Duration::from_secs(600));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Entry<V> {
+    /// The value.
+    pub value: V,
+    pub(super) expiry_ms: u64,
+}
+
+impl<V> Entry<V> {
+    /// Returns the time from now until the entry expires: zero if it has expired since it was read, `None` if it does
+    /// not expire.
+    pub fn ttl(&self) -> Option<Duration> {
+        (self.expiry_ms > 0).then(|| Duration::from_millis(self.expiry_ms.saturating_sub(now_ms())))
+    }
 }
 
 /// Row 0 of a map: magic, sizes of key and value, slots of a bucket, seed.
-pub(super) const HEADER_BYTES: usize = 48;
+pub(super) const HEADER_BYTES: usize = BucketLayout::SEED_AT + BucketLayout::SEED_BYTES;
 const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP1");
 
 /// Returns the layout of a map for keys and values of those sizes, or names the size that no map has.

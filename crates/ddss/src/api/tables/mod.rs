@@ -10,6 +10,8 @@ mod map_buckets;
 mod map_changes;
 pub(crate) mod map_handle;
 mod map_scan;
+#[cfg(test)]
+mod map_update_tests;
 pub(crate) mod map_watch;
 pub(crate) mod row_lock;
 mod shared_map;

@@ -1,6 +1,6 @@
 //! Maps from keys to values on the rows of a table: the calls of `byte_map.rs` with types.
 
-use crate::api::tables::map_handle::{Expiry, SharedMap};
+use crate::api::tables::map_handle::{Entry, Expiry, SharedMap};
 use crate::api::tables::table::Table;
 use crate::async_client::{AsyncClient, AsyncSegment};
 use crate::calls::calls;
@@ -53,6 +53,15 @@ calls! {
             }
             let value = wait!(self.map.get_by_hash(hash, key.as_bytes()))?;
             Ok(value.and_then(|bytes| V::read_from_bytes(&bytes).ok()))
+        }
+
+        /// Returns the entry of a key: its value, and the time until it expires.
+        pub async fn get_entry(&self, key: &K) -> Result<Option<Entry<V>>, Error> {
+            let found = wait!(self.map.entry_by_hash(self.map.hash(key.as_bytes()), key.as_bytes()))?;
+            let typed = |Entry { value, expiry_ms }: Entry<Vec<u8>>| {
+                Some(Entry { value: V::read_from_bytes(&value).ok()?, expiry_ms })
+            };
+            Ok(found.and_then(typed))
         }
 
         /// Returns the values of keys. Each is whole by itself; a snapshot of several keys does not exist.
@@ -119,9 +128,35 @@ calls! {
             wait!(self.map.insert_entry(key.as_bytes(), value.as_bytes(), EntryChangeKind::Insert, Expiry::after(time)))
         }
 
+        /// Lets the entry of a key expire after this time from now, and returns true if the key is present. The value
+        /// stays. The home does this in one request.
+        ///
+        /// ```
+        /// # let node = ddssd::EphemeralNode::start()?;
+        /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
+        /// use std::time::Duration;
+        /// const IDLE: Duration = Duration::from_secs(600);
+        /// let sessions: ddss::SharedMap<u64, u64> = ddss::SharedMap::allocate(&client, "sessions", 1000)?;
+        /// sessions.insert_for(&4711, &1, IDLE)?;
+        /// assert!(sessions.touch(&4711, IDLE)?, "each request keeps the session for ten minutes more");
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub async fn touch(&self, key: &K, time: Duration) -> Result<bool, Error> {
+            wait!(self.map.touch_entry(key.as_bytes(), Expiry::after(time)))
+        }
+
         /// Changes the value of a key, and repeats until no other change of the key came between. Returns the new value,
-        /// or `None` if the key is absent. The expiry stays.
-        pub async fn update(&self, key: &K, mut change: impl FnMut(&mut V)) -> Result<Option<V>, Error> {
+        /// or `None` if the key is absent. The expiry stays. A change that leaves the value as it is writes nothing.
+        pub async fn update(&self, key: &K, change: impl FnMut(&mut V)) -> Result<Option<V>, Error> {
+            wait!(self.update_with(key, Expiry::Keep, change))
+        }
+
+        /// Changes the value of a key like [`update`](Self::update), and lets the entry expire after this time from now.
+        pub async fn update_for(&self, key: &K, time: Duration, change: impl FnMut(&mut V)) -> Result<Option<V>, Error> {
+            wait!(self.update_with(key, Expiry::after(time), change))
+        }
+
+        async fn update_with(&self, key: &K, expiry: Expiry, mut change: impl FnMut(&mut V)) -> Result<Option<V>, Error> {
             let mut written = None;
             let apply = |old: Option<&[u8]>| {
                 let mut value = V::read_from_bytes(old?).ok()?;
@@ -131,7 +166,7 @@ calls! {
                 Some(bytes)
             };
             let time = self.map.table.segment().time().started();
-            let is_present = wait!(self.map.change(("update", time), key.as_bytes(), Expiry::Keep, apply))?;
+            let is_present = wait!(self.map.change(("update", time), key.as_bytes(), expiry, apply))?;
             Ok(written.filter(|_| is_present))
         }
 
