@@ -30,8 +30,8 @@ mod round_trips;
 pub use campaign::run_seeds;
 pub use capacity_model::{Costs, Load, LoadResult, simulate_load};
 pub use check::{
-    BucketView, CriticalSection, EntryCall, History, MapChecker, MutexChecker, Observation, OperationKind, Step,
-    TimestampChecker, find_linear_order,
+    BucketView, CriticalSection, EntryCall, EntryContent, History, MapChecker, MutexChecker, Observation,
+    OperationKind, Step, TimestampChecker, find_linear_order,
 };
 pub use cluster::simulator::run;
 pub use dsm::{DsmReport, DsmScenario, run_dsm};

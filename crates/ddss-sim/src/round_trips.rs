@@ -150,17 +150,23 @@ fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
             (EntryChangeKind::Insert, EntryState::Absent),
             (EntryChangeKind::Insert, EntryState::Present),
             (EntryChangeKind::Write, EntryState::Present),
+            (EntryChangeKind::Touch, EntryState::Present),
+            (EntryChangeKind::Replace, EntryState::Present),
             (EntryChangeKind::Remove, EntryState::Present),
+            (EntryChangeKind::Touch, EntryState::Absent),
             (EntryChangeKind::Remove, EntryState::Absent),
             (EntryChangeKind::Write, EntryState::Absent),
             (EntryChangeKind::Remove, EntryState::Present),
         ] {
+            if kind == EntryChangeKind::Replace {
+                ask(&mut world, node, 0, Kind::GetBucket, target);
+            }
             let (completion, took) = ask(&mut world, node, 0, Kind::ChangeEntry(kind, 3), target);
             let word = u64::from_le_bytes(std::array::from_fn(|i| completion.data[i]));
             assert_eq!((EntryState::of_word(word), took), (state, hops), "{kind:?} at node {node}");
         }
     }
-    assert_eq!(world.newest(&target), 10, "each node made five changes");
+    assert_eq!(world.newest(&target), 14, "each node made seven changes");
     // The slots of a bucket, and one key more.
     let slots = Target::bucket_layout().slots as u64;
     for key in 0..=slots {
@@ -169,7 +175,7 @@ fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
         let state = if key < slots { EntryState::Absent } else { EntryState::Elsewhere };
         assert_eq!((completion.data[0], took), (state as u8, 2), "key {key}");
     }
-    assert_eq!(world.newest(&target), 10 + slots, "a full bucket is not changed");
+    assert_eq!(world.newest(&target), 14 + slots, "a full bucket is not changed");
     assert_eq!(world.maps.violations(), Vec::<String>::new());
 }
 

@@ -68,6 +68,7 @@ each_bug_is_found! {
     unmarked_commit_is_found: UnmarkedCommit,
     ungated_commit_is_found: UngatedCommit,
     entry_twice_is_found: EntryTwice,
+    replaced_unseen_is_found: ReplacedUnseen,
     row_not_resent_is_found: RowNotResent,
     row_version_of_table_is_found: RowVersionOfTable,
     untold_row_change_is_found: UntoldRowChange,

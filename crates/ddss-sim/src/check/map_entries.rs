@@ -7,6 +7,9 @@ use super::versions::Newest;
 use ddss_core::{EntryChangeKind, EntryState};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Value of an entry, and its expiry.
+pub type EntryContent = (u64, u64);
+
 /// Change of an entry as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryCall {
@@ -14,8 +17,10 @@ pub struct EntryCall {
     pub bucket: u64,
     /// Key of the entry.
     pub key: u64,
-    /// Value that it writes.
-    pub value: u64,
+    /// Content that it writes; a touch writes only the expiry.
+    pub content: EntryContent,
+    /// Content that a replacement expects.
+    pub expected: Option<EntryContent>,
     /// Kind of change.
     pub kind: EntryChangeKind,
     /// Time of the request.
@@ -33,7 +38,10 @@ impl EntryCall {
             (self.kind, self.result),
             (EntryChangeKind::Write, Some((_, EntryState::Absent | EntryState::Present)))
                 | (EntryChangeKind::Insert, Some((_, EntryState::Absent)))
-                | (EntryChangeKind::Remove, Some((_, EntryState::Present)))
+                | (
+                    EntryChangeKind::Remove | EntryChangeKind::Replace | EntryChangeKind::Touch,
+                    Some((_, EntryState::Present))
+                )
         )
     }
 }
@@ -49,8 +57,8 @@ pub struct BucketView {
     pub ended_us: u64,
     /// Version of the bucket.
     pub version: u64,
-    /// Keys and values.
-    pub entries: Vec<(u64, u64)>,
+    /// Keys and contents.
+    pub entries: Vec<(u64, EntryContent)>,
 }
 
 /// All changes and gets of one run.
@@ -63,7 +71,7 @@ pub struct MapChecker {
 /// State of a bucket in the replay.
 #[derive(Default)]
 struct Replay {
-    entries: BTreeMap<u64, u64>,
+    entries: BTreeMap<u64, EntryContent>,
     /// Keys that a change with an unknown outcome may have changed.
     doubtful: BTreeSet<u64>,
 }
@@ -142,30 +150,38 @@ fn check_results(calls: &[&EntryCall], views: &[&BucketView], found: &mut Vec<St
 impl Replay {
     /// Checks the state of an entry that a call returned.
     fn check_state(&self, call: &EntryCall, found: &mut Vec<String>) {
-        let is_present = self.entries.contains_key(&call.key);
+        let present = self.entries.get(&call.key);
+        let is_expected = call.expected.is_none_or(|expected| present == Some(&expected));
+        let needs_room = matches!(call.kind, EntryChangeKind::Write | EntryChangeKind::Insert);
         let is_wrong = match call.result {
-            Some((_, EntryState::Present)) => !is_present,
-            Some((_, EntryState::Absent)) => is_present,
+            Some((_, EntryState::Present)) => present.is_none() || !is_expected,
+            Some((_, EntryState::Absent)) => present.is_some(),
+            Some((_, EntryState::Changed)) => present.is_none() || is_expected,
             // The bucket was full.
-            Some((_, EntryState::Elsewhere)) => is_present || call.kind == EntryChangeKind::Remove,
+            Some((_, EntryState::Elsewhere)) => present.is_some() || !needs_room,
             None => false,
         };
         if is_wrong && !self.doubtful.contains(&call.key) {
-            found.push(format!("the key was {}: {call:?}", if is_present { "present" } else { "absent" }));
+            found.push(format!("the content of the key was {present:?}: {call:?}"));
         }
     }
 
     fn commit(&mut self, call: &EntryCall, found: &mut Vec<String>) {
         self.check_state(call, found);
-        self.doubtful.remove(&call.key);
         match call.kind {
+            // The value stays, and stays doubtful.
+            EntryChangeKind::Touch => {
+                self.entries.entry(call.key).and_modify(|(_, expiry)| *expiry = call.content.1);
+                return;
+            }
             EntryChangeKind::Remove => drop(self.entries.remove(&call.key)),
-            _ => drop(self.entries.insert(call.key, call.value)),
+            _ => drop(self.entries.insert(call.key, call.content)),
         }
+        self.doubtful.remove(&call.key);
     }
 
     fn check_view(&self, view: &BucketView, found: &mut Vec<String>) {
-        let entries: BTreeMap<u64, u64> = view.entries.iter().copied().collect();
+        let entries: BTreeMap<u64, EntryContent> = view.entries.iter().copied().collect();
         if entries.len() < view.entries.len() {
             found.push(format!("a key is in a bucket twice: {view:?}"));
         }
@@ -182,15 +198,22 @@ impl Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use EntryState::{Absent, Elsewhere, Present};
+    use EntryState::{Absent, Changed, Elsewhere, Present};
 
     fn call(kind: EntryChangeKind, key: u64, time: u64, version: u64, state: EntryState) -> EntryCall {
         let result = Some((version, state));
-        EntryCall { bucket: 1, key, value: 10 * version, kind, began_us: time, ended_us: time + 5, result }
+        let (expiry, ended_us) = (if kind == EntryChangeKind::Touch { version } else { 0 }, time + 5);
+        let content = (10 * version, expiry);
+        EntryCall { bucket: 1, key, content, expected: None, kind, began_us: time, ended_us, result }
+    }
+
+    fn replacement(key: u64, time: u64, version: u64, state: EntryState, expected: EntryContent) -> EntryCall {
+        EntryCall { expected: Some(expected), ..call(EntryChangeKind::Replace, key, time, version, state) }
     }
 
     fn view(time: u64, version: u64, entries: &[(u64, u64)]) -> BucketView {
-        BucketView { bucket: 1, began_us: time, ended_us: time + 5, version, entries: entries.to_vec() }
+        let entries = entries.iter().map(|&(key, value)| (key, (value, 0))).collect();
+        BucketView { bucket: 1, began_us: time, ended_us: time + 5, version, entries }
     }
 
     fn violations(calls: &[EntryCall], views: &[BucketView]) -> usize {
@@ -222,6 +245,32 @@ mod tests {
         assert_eq!(violations(&good, &[view(60, 4, &[(7, 30), (9, 1)])]), 1, "a key from nowhere");
         assert!(violations(&good, &[view(60, 4, &[(7, 30), (7, 30)])]) > 0, "a key twice");
         assert!(violations(&good, &[view(60, 3, &[(7, 30), (8, 20)])]) > 0, "an older version");
+    }
+
+    #[test]
+    fn replacement_needs_its_expected_entry_and_a_touch_changes_only_the_expiry() {
+        // If this broke, a lost update, or a touch that brings back an old value, would pass every run.
+        use EntryChangeKind::{Insert, Touch};
+        let good = [
+            call(Insert, 7, 0, 1, Absent),
+            call(Insert, 8, 10, 2, Absent),
+            replacement(7, 20, 3, Present, (10, 0)),
+            replacement(7, 30, 3, Changed, (10, 0)),
+            call(Touch, 7, 40, 4, Present),
+            replacement(7, 50, 4, Changed, (30, 0)),
+            replacement(7, 60, 5, Present, (30, 4)),
+            replacement(9, 70, 5, Absent, (30, 4)),
+            call(Touch, 9, 70, 5, Absent),
+        ];
+        assert_eq!(violations(&good, &[view(80, 5, &[(7, 50), (8, 20)])]), 0);
+        let with = |call: EntryCall| violations(&[good.as_slice(), &[call]].concat(), &[]);
+        assert_eq!(with(replacement(7, 90, 6, Present, (30, 4))), 1, "an entry that was replaced since");
+        assert_eq!(with(replacement(7, 90, 5, Changed, (50, 0))), 1, "the expected entry");
+        assert_eq!(with(replacement(7, 90, 5, Elsewhere, (50, 0))), 1, "it needs no room");
+        assert_eq!(with(call(Touch, 9, 90, 6, Present)), 1, "an absent key");
+        assert_eq!(with(call(Touch, 8, 90, 5, Absent)), 1, "a present key");
+        let touched = [good.as_slice(), &[call(Touch, 8, 90, 6, Present)]].concat();
+        assert_eq!(violations(&touched, &[view(95, 6, &[(7, 50), (8, 20)])]), 1, "the touch is lost");
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod timestamps;
 mod versions;
 
 pub use linearizability::{Step, find_linear_order};
-pub use map_entries::{BucketView, EntryCall, MapChecker};
+pub use map_entries::{BucketView, EntryCall, EntryContent, MapChecker};
 pub use mutual_exclusion::{CriticalSection, MutexChecker};
 pub use timestamps::TimestampChecker;
 pub use versions::{History, Observation, OperationKind};

@@ -1,9 +1,9 @@
 //! Simulated clients and their calls.
 
-use crate::check::OperationKind;
+use crate::check::{EntryContent, OperationKind};
 use ddss_core::engine::RoleAssignment;
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, UploadId};
+use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, SlotWord, UploadId};
 
 /// Bytes of a client's arena.
 pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;
@@ -154,6 +154,22 @@ pub(crate) struct RowWatch {
     pub(crate) known: [u64; Target::ROWS as usize],
 }
 
+/// An entry of a map that a client has read, and may replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SeenEntry {
+    pub(crate) target: Target,
+    pub(crate) key: u64,
+    pub(crate) content: EntryContent,
+}
+
+impl SeenEntry {
+    /// Returns the digest of the entry; the maps of the simulation have no seed.
+    pub(crate) fn digest(&self) -> u64 {
+        let (value, expiry_ms) = self.content;
+        BucketLayout::digest([0; 2], SlotWord::new(self.key, expiry_ms), &value.to_le_bytes())
+    }
+}
+
 /// A call in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingCall {
@@ -162,8 +178,10 @@ pub(crate) struct PendingCall {
     pub(crate) began_us: u64,
     pub(crate) target: Target,
     pub(crate) mark: Option<u64>,
-    /// Value that the change of an entry writes.
-    pub(crate) value: u64,
+    /// Content that the change of an entry writes.
+    pub(crate) content: EntryContent,
+    /// Entry that a replacement expects.
+    pub(crate) expected: Option<SeenEntry>,
     /// Destination of a get in the arena.
     pub(crate) range: ArenaRange,
     /// Newest version at the home at the time of the request.
@@ -212,6 +230,8 @@ pub(crate) struct Client {
     pub(crate) upload: Option<Upload>,
     /// Watch of all rows of a table.
     pub(crate) watch: Option<RowWatch>,
+    /// Entry that the client has read and not changed since.
+    pub(crate) entry: Option<SeenEntry>,
     /// Last segment that the client saw, and its version.
     pub(crate) seen: Option<(u64, u64)>,
 }
@@ -226,6 +246,7 @@ impl Client {
             held: None,
             upload: None,
             watch: None,
+            entry: None,
             seen: None,
         }
     }

@@ -1,13 +1,13 @@
 //! Handling of replies: each is recorded and checked, and then the client chooses its next call.
 
-use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
+use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, SeenEntry, Target, Upload};
 use crate::check::{BucketView, CriticalSection, EntryCall, Observation};
 use crate::cluster::network::Event;
 use crate::cluster::node::mark_of;
 use crate::cluster::simulator::Simulator;
 use ddss_core::{
-    ChannelId, ClientId, Completion, EntryState, Failure, ListPage, Listing, LockToken, Model, OpenedSegment,
-    Operation, Outcome, Request, SegmentId, SlotWord, UploadId,
+    ChannelId, ClientId, Completion, EntryChangeKind, EntryState, Failure, ListPage, Listing, LockToken, Model,
+    OpenedSegment, Operation, Outcome, Request, SegmentId, SlotWord, UploadId,
 };
 
 fn first_word(completion: &Completion) -> u64 {
@@ -448,9 +448,12 @@ impl Simulator {
     /// Records a change of an entry.
     fn note_entry(&mut self, asked: &PendingCall, ended_us: u64, result: Option<(u64, EntryState)>) {
         let Kind::ChangeEntry(kind, key) = asked.kind else { return };
-        let PendingCall { target, value, began_us, .. } = *asked;
+        let PendingCall { target, content, began_us, .. } = *asked;
+        let expected = (kind == EntryChangeKind::Replace).then(|| asked.expected.map(|entry| entry.content));
+        let expected = expected.flatten();
         self.report.entry_changes += u64::from(result.is_some_and(|(_, state)| state != EntryState::Elsewhere));
-        self.maps.changed(EntryCall { bucket: target.key(), key, value, kind, began_us, ended_us, result });
+        let bucket = target.key();
+        self.maps.changed(EntryCall { bucket, key, content, expected, kind, began_us, ended_us, result });
     }
 
     /// Records the entries that a client has read.
@@ -459,8 +462,14 @@ impl Simulator {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let layout = Target::bucket_layout();
         let used = (0..layout.slots).filter(|&slot| word(layout.head_at(slot)) != 0);
-        let entries = used.map(|slot| (word(layout.head_at(slot) + SlotWord::BYTES), word(layout.value_at(slot))));
-        let (entries, bucket) = (entries.collect(), asked.target.key());
+        let entries = used.map(|slot| {
+            let (key, head) = (word(layout.head_at(slot) + SlotWord::BYTES), word(layout.head_at(slot)));
+            (key, (word(layout.value_at(slot)), SlotWord::of(head).map_or(0, SlotWord::expiry_ms)))
+        });
+        let (entries, bucket): (Vec<_>, _) = (entries.collect(), asked.target.key());
+        if let Some(&(key, content)) = entries.get(asked.request as usize % entries.len().max(1)) {
+            self.nodes[node].clients[index].entry = Some(SeenEntry { target: asked.target, key, content });
+        }
         self.maps.viewed(BucketView { bucket, began_us: asked.began_us, ended_us: self.now_us, version, entries });
     }
 }

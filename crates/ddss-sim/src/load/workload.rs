@@ -1,8 +1,8 @@
 //! Workload of the simulated clients: chooses the calls and encodes them.
 
-use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, Target, Upload};
+use super::calls::{Content, HeldLock, Kind, LEASE_US, PendingCall, SeenEntry, Target, Upload};
 use super::permission_oracle::{MODE_OPEN, MODES, user_of};
-use crate::check::History;
+use crate::check::{EntryContent, History};
 use crate::cluster::network::Event;
 use crate::cluster::node::{Node, bytes_of};
 use crate::cluster::simulator::Simulator;
@@ -52,7 +52,7 @@ impl Simulator {
     /// Chooses a call: under a lock, the next call of its critical section.
     fn choose(&mut self, node: usize, index: usize) -> (Kind, Target) {
         let client = &self.nodes[node].clients[index];
-        let seen = client.seen;
+        let (seen, entry) = (client.seen, client.entry);
         let watch = client.watch.filter(|watch| !self.is_gone(watch.target.id));
         if let Some(held) = client.held {
             // Renewals are more frequent than the calls of a critical section, so that some keep a lock for long.
@@ -67,6 +67,11 @@ impl Simulator {
         }
         if self.random.one_in(12) {
             return self.choose_name();
+        }
+        if let Some(entry) = entry.filter(|entry| !self.is_gone(entry.target.id))
+            && self.random.one_in(3)
+        {
+            return (Kind::ChangeEntry(EntryChangeKind::Replace, entry.key), entry.target);
         }
         if let Some(watch) = watch
             && self.random.one_in(6)
@@ -146,7 +151,8 @@ impl Simulator {
             1 => Kind::Await(seen.unwrap_or(0)),
             2..=6 => Kind::GetBucket,
             7..=12 => Kind::ChangeEntry(EntryChangeKind::Write, key),
-            13..=17 => Kind::ChangeEntry(EntryChangeKind::Insert, key),
+            13..=15 => Kind::ChangeEntry(EntryChangeKind::Insert, key),
+            16..=17 => Kind::ChangeEntry(EntryChangeKind::Touch, key),
             _ => Kind::ChangeEntry(EntryChangeKind::Remove, key),
         }
     }
@@ -212,8 +218,12 @@ impl Simulator {
         let (newest, pairing) = (self.newest(&target), self.pairing(target.id));
         let many = matches!(kind, Kind::PutMany | Kind::GetMany);
         let part = upload.filter(|_| kind == Kind::UploadPart);
-        let value = if matches!(kind, Kind::ChangeEntry(..)) { self.next_mark() } else { 0 };
-        let text = self.encode_input(kind, target, value);
+        let expected = match kind {
+            Kind::ChangeEntry(EntryChangeKind::Replace, _) => self.nodes[node].clients[index].entry.take(),
+            _ => None,
+        };
+        let content = self.next_content(kind, expected);
+        let text = self.encode_input(kind, target, content);
         let length = match (kind, part) {
             (Kind::ChangeEntry(..), _) => text.len(),
             (_, Some(upload)) => upload.next_part(),
@@ -234,11 +244,11 @@ impl Simulator {
             client.arena[range.offset() as usize..][..length].copy_from_slice(&value[upload.done..][..length]);
         }
         client.asked =
-            Some(PendingCall { kind, request, began_us, target, mark, value, range, newest, heard, pairing });
+            Some(PendingCall { kind, request, began_us, target, mark, content, expected, range, newest, heard, pairing });
         let channel = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = match (kind, upload) {
             (Kind::UploadPart | Kind::CommitUpload(_), Some(upload)) => Self::upload_operation(kind, &upload, range),
-            _ => self.operation(kind, target, range, held, &text),
+            _ => self.operation((kind, target), range, held, expected, &text),
         };
         let long = self.plan.engine_path.is_long(self.report.seed, request);
         if let (Operation::Put { from, conditions, .. }, Some(mark)) = (&mut operation, mark)
@@ -264,6 +274,17 @@ impl Simulator {
         self.perform_request(node, !long);
     }
 
+    /// Returns the content that the change of an entry writes. Expiries are in the far future, and different ones.
+    fn next_content(&mut self, kind: Kind, expected: Option<SeenEntry>) -> EntryContent {
+        const FAR_MS: u64 = 1 << 40;
+        match kind {
+            Kind::ChangeEntry(EntryChangeKind::Touch, _) => (0, FAR_MS + self.next_mark()),
+            // An update keeps the expiry.
+            Kind::ChangeEntry(..) => (self.next_mark(), expected.map_or(0, |entry| entry.content.1)),
+            _ => (0, 0),
+        }
+    }
+
     fn next_mark(&mut self) -> u64 {
         self.marks += 1;
         self.marks
@@ -280,10 +301,10 @@ impl Simulator {
 
     fn operation(
         &mut self,
-        kind: Kind,
-        target: Target,
+        (kind, target): (Kind, Target),
         range: ArenaRange,
         held: Option<HeldLock>,
+        expected: Option<SeenEntry>,
         text: &[u8],
     ) -> Operation {
         let (segment, offset) = (target.id, target.offset());
@@ -310,7 +331,9 @@ impl Simulator {
                 put(PutConditions { version: held_version.map(Version), token, ..PutConditions::default() })
             }
             Kind::ChangeEntry(kind, _) => {
-                put(PutConditions { entry: Some(Self::entry_change(kind)), ..PutConditions::default() })
+                let expected = expected.map_or(0, |entry| entry.digest());
+                let change = EntryChange { expected, ..Self::entry_change(kind) };
+                put(PutConditions { entry: Some(change), ..PutConditions::default() })
             }
             Kind::PutMany => Operation::PutMany { segment, list, ranges, conditions: PutConditions::default() },
             Kind::UploadPart | Kind::CommitUpload(_) => unreachable!("a part belongs to a large put"),
@@ -350,7 +373,7 @@ impl Simulator {
     }
 
     /// Returns the input of an operation in the arena.
-    fn encode_input(&mut self, kind: Kind, target: Target, value: u64) -> Vec<u8> {
+    fn encode_input(&mut self, kind: Kind, target: Target, (value, expiry_ms): EntryContent) -> Vec<u8> {
         match kind {
             Kind::GetMany | Kind::PutMany => {
                 // Several ranges that cover the whole segment in order.
@@ -367,7 +390,7 @@ impl Simulator {
                 Ranges::new(cuts.windows(2).map(range)).expect("few and small").encode().to_vec()
             }
             Kind::ChangeEntry(kind, key) => {
-                let payload = [SlotWord::new(key, 0).bytes(), key.to_le_bytes(), value.to_le_bytes()].concat();
+                let payload = [SlotWord::new(key, expiry_ms).bytes(), key.to_le_bytes(), value.to_le_bytes()].concat();
                 payload[..Self::entry_change(kind).payload_bytes() as usize].to_vec()
             }
             Kind::List(_) => ListQuery::new("segment-", "").expect("a good query").encode().to_vec(),
@@ -382,7 +405,7 @@ impl Simulator {
 
     fn entry_change(kind: EntryChangeKind) -> EntryChange {
         let BucketLayout { key_bytes, value_bytes, .. } = Target::bucket_layout();
-        EntryChange { kind, key_bytes: key_bytes as u16, value_bytes: value_bytes as u32 }
+        EntryChange { kind, key_bytes: key_bytes as u16, value_bytes: value_bytes as u32, expected: 0 }
     }
 
     fn random_spec(&mut self) -> Spec {
