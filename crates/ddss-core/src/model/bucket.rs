@@ -3,16 +3,20 @@
 //! ```text
 //!  0         8                  80
 //! +---------+------------------+--------------------------+------------------+
-//! | counter | links, 18 × u32  | slots × (word, key)      | slots × value    |
+//! | counter | links, 36 × u16  | slots × (word, key)      | slots × value    |
 //! +---------+------------------+--------------------------+------------------+
 //!
 //!  word: 1 bit used | 15 bits of the hash | 48 bits: expiry in ms since 1970, 0 for none; 0 is a free slot
-//!  link: 1 bit used | 15 bits of the hash | 8 bits of slot | 8 bits of distance in buckets; 0 is a free link
+//!  link: 7 bits of the hash | 4 bits: slot | 5 bits: step, from 1 on; 0 is a free link
 //! ```
 //!
-//! Keys and values are padded to 8 bytes. An entry that finds no free slot in the bucket of its key lies in a slot of a
-//! later bucket, and a link of its own bucket refers to it. Only clients follow links. The home of the map
-//! [searches](BucketLayout::search) one bucket.
+//! Keys and values are padded to 8 bytes. An entry that finds no free slot in the bucket of its key lies in a slot of
+//! another bucket, and a link of its own bucket refers to it: a step names one of 31 buckets
+//! ([`BucketLayout::link_offsets`]). Only clients follow links. The home of the map [searches](BucketLayout::search) one
+//! bucket.
+//!
+//! A map has slots for a quarter more keys than it is for. An insert then fails only if 31 buckets are full at the same
+//! time, or 36 entries of one bucket lie elsewhere: `tests/map_load.rs` computes how seldom that is.
 
 use super::table::TableLayout;
 use siphasher::sip::SipHasher13;
@@ -39,28 +43,44 @@ pub struct BucketLayout {
 /// Reference to an entry in another bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BucketLink {
-    /// Bits of the key's hash.
+    /// Low bits of the key's tag.
     pub tag: u64,
     /// Slot of the entry.
     pub slot: usize,
-    /// Distance of its bucket.
-    pub distance: u64,
+    /// Number of the step to its bucket, from 1 on.
+    pub step: usize,
 }
 
 impl BucketLink {
     /// Bytes of a link.
-    pub const BYTES: usize = 4;
+    pub const BYTES: usize = 2;
+    const TAG: u64 = 0x7f;
+    const SLOT_BITS: u32 = 4;
+    const STEP_BITS: u32 = 5;
+
+    /// Makes the link to a slot, for an entry with those bits of the hash of its key.
+    pub const fn new(tag: u64, slot: usize, step: usize) -> Self {
+        assert!(slot < 1 << Self::SLOT_BITS && step > 0 && step < 1 << Self::STEP_BITS, "a slot that links reach");
+        Self { tag: tag & Self::TAG, slot, step }
+    }
+
+    /// Returns true if the entry may have a key with that tag.
+    pub const fn may_have(&self, tag: u64) -> bool {
+        self.tag == tag & Self::TAG
+    }
 
     /// Encodes the link.
     pub const fn encode(self) -> [u8; Self::BYTES] {
-        (1 << 31 | (self.tag as u32) << 16 | (self.slot as u32) << 8 | self.distance as u32).to_le_bytes()
+        let slot_and_step = (self.slot << Self::STEP_BITS | self.step) as u16;
+        ((self.tag as u16) << (Self::SLOT_BITS + Self::STEP_BITS) | slot_and_step).to_le_bytes()
     }
 
     /// Decodes a link; `None` for a free one.
     pub fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
-        let word = u32::from_le_bytes(bytes);
-        let tag = u64::from(word >> 16 & 0x7fff);
-        (word != 0).then_some(Self { tag, slot: (word >> 8 & 0xff) as usize, distance: u64::from(word & 0xff) })
+        let word = usize::from(u16::from_le_bytes(bytes));
+        let (step, word) = (word & ((1 << Self::STEP_BITS) - 1), word >> Self::STEP_BITS);
+        let (slot, tag) = (word & ((1 << Self::SLOT_BITS) - 1), word >> Self::SLOT_BITS);
+        (step > 0).then_some(Self { tag: tag as u64, slot, step })
     }
 }
 
@@ -129,9 +149,9 @@ impl BucketLayout {
     /// Maximum bytes of a value.
     pub const VALUE_BYTES_MAX: usize = 64 << 10;
     /// Number of links of a bucket.
-    pub const LINKS: usize = 18;
-    /// Maximum distance of a link. Longer searches would read too many buckets for one insert.
-    pub const REACH: u64 = 64;
+    pub const LINKS: usize = 36;
+    /// Number of buckets that the links of a bucket reach.
+    pub const STEPS: usize = 31;
     /// Place of the seed in row 0, which describes the map.
     pub const SEED_AT: usize = 32;
     /// Bytes of the seed: two words.
@@ -154,6 +174,29 @@ impl BucketLayout {
         let wanted = ((Self::WHOLE_BYTES_MAX - Self::HEADS_AT) / slot).clamp(Self::SLOTS.0, Self::SLOTS.1);
         let fitting = (TableLayout::ROW_BYTES_MAX as usize - Self::HEADS_AT) / slot;
         Some(Self { key_bytes, value_bytes, slots: wanted.min(fitting) })
+    }
+
+    /// Returns the distances of the buckets that the links of a bucket reach, in the order of the steps. They grow like
+    /// triangular numbers: buckets that are full because of one crowd do not all lie in one reach.
+    pub fn link_offsets(buckets: u64) -> Vec<u64> {
+        let steps = (buckets.max(1) - 1).min(Self::STEPS as u64) as usize;
+        let (mut offsets, mut last) = (Vec::with_capacity(steps), 0);
+        for step in 1..=2 * Self::STEPS as u64 {
+            last = (last + step) % buckets.max(1);
+            if offsets.len() < steps && last != 0 && !offsets.contains(&last) {
+                offsets.push(last);
+            }
+        }
+        // Of a small map, triangular numbers do not reach all buckets.
+        for offset in 1..buckets {
+            if offsets.len() == steps {
+                break;
+            }
+            if !offsets.contains(&offset) {
+                offsets.push(offset);
+            }
+        }
+        offsets
     }
 
     /// Returns the bytes of a bucket.
@@ -223,7 +266,7 @@ impl BucketLayout {
         let mut found = BucketSearch::default();
         let mut links = [[0; BucketLink::BYTES]; Self::LINKS];
         read(Self::LINKS_AT, links.as_flattened_mut());
-        found.is_linked = links.into_iter().filter_map(BucketLink::decode).any(|link| link.tag == tag);
+        found.is_linked = links.into_iter().filter_map(BucketLink::decode).any(|link| link.may_have(tag));
         let mut other = [0; Self::KEY_BYTES_MAX];
         let other = &mut other[..self.key_bytes];
         for slot in 0..self.slots {
@@ -270,9 +313,22 @@ mod tests {
         assert_eq!((word.tag(), word.expiry_ms()), (0x7fff, 1234));
         assert_eq!((word.is_expired(1233), word.is_expired(1234)), (false, true));
         assert!(!SlotWord::new(0, 0).is_expired(u64::MAX));
-        let link = BucketLink { tag: 0x7ffe, slot: 15, distance: 64 };
-        assert_eq!(BucketLink::decode(link.encode()), Some(link));
-        assert_eq!(BucketLink::decode([0; 4]), None);
+        for link in [BucketLink::new(0x7ffe, 15, 31), BucketLink::new(0, 0, 1), BucketLink::new(0x7f, 1, 30)] {
+            assert_eq!(BucketLink::decode(link.encode()), Some(link));
+        }
+        assert!(BucketLink::new(0x7ffe, 3, 1).may_have(0x7ffe) && !BucketLink::new(0x7ffe, 3, 1).may_have(0x7fff));
+        assert_eq!(BucketLink::decode([0; 2]), None);
+    }
+
+    #[test]
+    fn links_reach_each_bucket_once_and_all_buckets_of_a_small_map() {
+        // If this broke, a slot would have two links, or a map with free slots would refuse its keys.
+        for buckets in (1..600).chain([78_125, 1 << 30, u64::MAX >> 1]) {
+            let offsets = BucketLayout::link_offsets(buckets);
+            assert_eq!(offsets.len() as u64, (buckets - 1).min(31), "{buckets}");
+            assert!(offsets.iter().all(|&offset| offset > 0 && offset < buckets));
+            assert!((1..offsets.len()).all(|at| !offsets[..at].contains(&offsets[at])), "{buckets}");
+        }
     }
 
     #[test]
@@ -328,8 +384,8 @@ mod tests {
         assert_eq!(found.entry, Some((3, SlotWord::new(5, 77))), "neither another key nor another tag");
         assert_eq!((found.free, found.is_linked), (Some(2), false));
         assert_eq!(search(&bucket, &head(7, 1)).unwrap().entry, None);
-        let link = BucketLink { tag: 5, slot: 0, distance: 1 }.encode();
-        bucket[layout.link_at(17)..][..4].copy_from_slice(&link);
+        let link = BucketLink::new(5, 0, 1).encode();
+        bucket[layout.link_at(BucketLayout::LINKS - 1)..][..2].copy_from_slice(&link);
         assert!(search(&bucket, &head(5, 9)).unwrap().is_linked && !search(&bucket, &head(6, 9)).unwrap().is_linked);
         for slot in 0..layout.slots {
             bucket[layout.head_at(slot)..][..20].copy_from_slice(&head(5, slot as u8));

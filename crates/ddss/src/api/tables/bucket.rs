@@ -63,8 +63,8 @@ impl Bucket {
     }
 
     fn link(&self, index: usize) -> Option<BucketLink> {
-        let at = self.layout.link_at(index);
-        BucketLink::decode(self.bytes[at..at + 4].try_into().expect("four bytes"))
+        let (link, _) = self.bytes[self.layout.link_at(index)..].split_first_chunk().expect("links lie before slots");
+        BucketLink::decode(*link)
     }
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (usize, BucketLink)> + '_ {
@@ -73,7 +73,7 @@ impl Bucket {
 
     /// Returns true if an entry with that tag may lie in another bucket.
     pub(crate) fn is_linked(&self, tag: u64) -> bool {
-        self.links().any(|(_, link)| link.tag == tag)
+        self.links().any(|(_, link)| link.may_have(tag))
     }
 
     /// Returns the part with links, words and keys, without some of them.
@@ -90,7 +90,7 @@ impl Bucket {
         (0..BucketLayout::LINKS).find(|&index| self.link(index).is_none())
     }
 
-    pub(crate) fn has_link(&self, distance: u64, slot: usize) -> bool {
-        self.links().any(|(_, link)| (link.distance, link.slot) == (distance, slot))
+    pub(crate) fn has_link(&self, step: usize, slot: usize) -> bool {
+        self.links().any(|(_, link)| (link.step, link.slot) == (step, slot))
     }
 }

@@ -49,11 +49,15 @@ impl LocalBucket<'_> {
 
     /// Returns true if an entry with that tag may lie in another bucket.
     fn is_linked(&self, tag: u64) -> Option<bool> {
-        const { assert!(BucketLayout::LINKS.is_multiple_of(2), "two links are one word") };
-        for index in (0..BucketLayout::LINKS).step_by(2) {
-            let two = self.row.word(self.layout.link_at(index))?.to_le_bytes();
-            let (links, _) = two.as_chunks::<{ BucketLink::BYTES }>();
-            if links.iter().any(|link| BucketLink::decode(*link).is_some_and(|link| link.tag == tag)) {
+        const { assert!(BucketLayout::LINKS.is_multiple_of(4), "four links are one word") };
+        for index in (0..BucketLayout::LINKS).step_by(4) {
+            let four = self.row.word(self.layout.link_at(index))?;
+            if four == 0 {
+                continue;
+            }
+            let bytes = four.to_le_bytes();
+            let (links, _) = bytes.as_chunks::<{ BucketLink::BYTES }>();
+            if links.iter().any(|link| BucketLink::decode(*link).is_some_and(|link| link.may_have(tag))) {
                 return Some(true);
             }
         }

@@ -80,8 +80,8 @@ calls! {
                 if let Some(slot) = home.slot_of(tag, key) {
                     return Ok((home, Some(Place { bucket, slot, image: None })));
                 }
-                for (_, link) in home.links().filter(|(_, link)| link.tag == tag) {
-                    let at = self.linked(bucket, link);
+                for (_, link) in home.links().filter(|(_, link)| link.may_have(tag)) {
+                    let at = self.stepped(bucket, link.step);
                     let image = wait!(self.read_bucket(time, at))?;
                     if !image.holds(link.slot, tag, key) {
                         continue;
@@ -89,7 +89,7 @@ calls! {
                     // The slot may have changed hands between the two reads, to an entry that is not linked yet. A link
                     // that is still there is of this entry: an insert takes no slot that its bucket has a link to.
                     let home = wait!(self.read_bucket(time, bucket))?;
-                    if !home.has_link(link.distance, link.slot) {
+                    if !home.has_link(link.step, link.slot) {
                         time = time.started();
                         check_time("search", self.table.segment().name(), time)?;
                         continue 'again;
@@ -154,8 +154,8 @@ calls! {
                     Attempt::Full if is_cleaned => return Err(self.full(name)),
                     Attempt::Full => {
                         is_cleaned = true;
-                        for distance in 0..BucketLayout::REACH.min(self.buckets()) {
-                            wait!(self.clean(time, (hash.bucket + distance) % self.buckets()))?;
+                        for step in 0..=self.link_offsets.len() {
+                            wait!(self.clean(time, self.stepped(hash.bucket, step)))?;
                         }
                     }
                 }
@@ -220,10 +220,10 @@ calls! {
             value: &[u8],
         ) -> Result<Attempt, Error> {
             let Some(index) = home.free_link() else { return Ok(Attempt::Full) };
-            for distance in 1..=BucketLayout::REACH.min(self.buckets() - 1) {
-                let bucket = (hash.bucket + distance) % self.buckets();
+            for step in 1..=self.link_offsets.len() {
+                let bucket = self.stepped(hash.bucket, step);
                 let image = wait!(self.read_bucket(time, bucket))?;
-                let Some(slot) = image.free_slots().find(|&slot| !home.has_link(distance, slot)) else { continue };
+                let Some(slot) = image.free_slots().find(|&slot| !home.has_link(step, slot)) else { continue };
                 // From here on no other client can link that slot: either of the puts would fail.
                 if wait!(self.read_bucket(time, hash.bucket))?.version != home.version {
                     return Ok(Attempt::Changed);
@@ -234,7 +234,7 @@ calls! {
                 if let Attempt::Changed = wait!(self.put_bucket(time, bucket, image.version, parts))? {
                     return Ok(Attempt::Changed);
                 }
-                let link = BucketLink { tag: hash.tag, slot, distance }.encode();
+                let link = BucketLink::new(hash.tag, slot, step).encode();
                 let linked =
                     wait!(self.put_bucket(time, hash.bucket, home.version, &[(self.layout.link_at(index), &link)]))?;
                 if let Attempt::Changed = linked {
@@ -257,8 +257,8 @@ calls! {
             }
             let owner = self.hash(image.key(slot)).bucket;
             let home = wait!(self.read_bucket(time, owner))?;
-            let distance = (bucket + self.buckets() - owner) % self.buckets();
-            if distance == 0 || home.has_link(distance, slot) {
+            let is_linked = |at: usize| self.stepped(owner, at) == bucket && home.has_link(at, slot);
+            if owner == bucket || (1..=self.link_offsets.len()).any(is_linked) {
                 return Ok(false);
             }
             // The client that wrote the entry may still live. This change makes the put of its link fail.
@@ -276,7 +276,7 @@ calls! {
             let (mut home, mut removed) = (wait!(self.read_bucket(time, bucket))?, 0);
             for index in 0..BucketLayout::LINKS {
                 let Some((_, link)) = home.links().find(|(at, _)| *at == index) else { continue };
-                let at = self.linked(bucket, link);
+                let at = self.stepped(bucket, link.step);
                 let image = wait!(self.read_bucket(time, at))?;
                 if let Some(word) = image.word(link.slot).filter(|_| self.hash(image.key(link.slot)).bucket == bucket) {
                     if !word.is_expired(now_ms()) {
@@ -287,7 +287,7 @@ calls! {
                     }
                     removed += 1;
                 }
-                wait!(self.put_bucket(time, bucket, home.version, &[(self.layout.link_at(index), &[0; 4])]))?;
+                wait!(self.put_bucket(time, bucket, home.version, &[(self.layout.link_at(index), &[0; BucketLink::BYTES])]))?;
                 home = wait!(self.read_bucket(time, bucket))?;
             }
             Ok(removed)
@@ -324,7 +324,7 @@ calls! {
             }
             let own = places.len();
             for (_, link) in home.links() {
-                let at = self.linked(bucket, link);
+                let at = self.stepped(bucket, link.step);
                 let image = wait!(self.read_bucket(time, at))?;
                 let is_live = image.word(link.slot).is_some_and(|word| !word.is_expired(now_ms));
                 if is_live && is_own(&image, link.slot) {

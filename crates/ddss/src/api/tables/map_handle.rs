@@ -5,10 +5,11 @@ use crate::api::tables::table::Table;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
-use ddss_core::{BadArgument, BucketLayout, BucketLink, Failure, Spec};
+use ddss_core::{BadArgument, BucketLayout, Failure, Spec};
 use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -121,6 +122,8 @@ pub struct ByteMap<S = Segment> {
     pub(super) table: Table<S>,
     pub(super) layout: BucketLayout,
     pub(super) seed: [u64; 2],
+    /// Distances of the buckets that links reach.
+    pub(super) link_offsets: Arc<[u64]>,
 }
 
 /// Entry of a map: its value, and the time until it expires.
@@ -156,7 +159,9 @@ impl<V> Entry<V> {
 
 /// Row 0 of a map: magic, sizes of key and value, slots of a bucket, seed.
 pub(super) const HEADER_BYTES: usize = BucketLayout::SEED_AT + BucketLayout::SEED_BYTES;
-const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP1");
+const MAGIC: u64 = u64::from_le_bytes(*b"DDSSMAP2");
+/// Magic of maps whose links had four bytes.
+const MAGIC_OF_EARLIER_RELEASE: u64 = u64::from_le_bytes(*b"DDSSMAP1");
 
 /// Returns the layout of a map for keys and values of those sizes, or names the size that no map has.
 pub(super) fn checked_layout(
@@ -240,8 +245,10 @@ impl<S> ByteMap<S> {
         Ok(())
     }
 
-    pub(super) fn linked(&self, bucket: u64, link: BucketLink) -> u64 {
-        (bucket + link.distance) % self.buckets()
+    /// Returns the bucket that a step leads to: 0 is the same bucket, and so is a step that no link has.
+    pub(super) fn stepped(&self, bucket: u64, step: usize) -> u64 {
+        let offset = step.checked_sub(1).and_then(|at| self.link_offsets.get(at)).copied();
+        (bucket + offset.unwrap_or(0)) % self.buckets()
     }
 
     pub(super) fn place(&self, bucket: u64, at: usize) -> u64 {
@@ -269,10 +276,15 @@ impl<S> ByteMap<S> {
         };
         let is_wanted = |layout: &BucketLayout| wanted.is_none_or(|wanted| wanted == *layout);
         if let Some(layout) = found.filter(is_whole).filter(is_wanted) {
-            return Ok(Self { table, layout, seed: [header[4], header[5]] });
+            let link_offsets = BucketLayout::link_offsets(table.rows() - 1).into();
+            return Ok(Self { table, layout, seed: [header[4], header[5]], link_offsets });
         }
         let sizes = |key, value| format!("a map of {key} byte keys and {value} byte values");
-        let found = if magic == MAGIC { sizes(key_bytes, value_bytes) } else { "another table".to_owned() };
+        let found = match magic {
+            MAGIC => sizes(key_bytes, value_bytes),
+            MAGIC_OF_EARLIER_RELEASE => "a map of an earlier release: copy its entries with that release".to_owned(),
+            _ => "another table".to_owned(),
+        };
         let range =
             wanted.map_or("a map".to_owned(), |layout| sizes(layout.key_bytes as u64, layout.value_bytes as u64));
         let refused = BadArgument::new("segment", found, range, Failure::Unsupported);

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const FOREVER: Duration = Duration::from_secs(60);
 
@@ -220,6 +220,44 @@ fn full_map_names_its_limit_and_wrong_types_are_refused() {
     assert_eq!(of(SharedMap::<u64, [u64; 8]>::view(table).unwrap_err()), Some(Failure::Unsupported));
     let too_large = SharedMap::<u64, [u8; 65_537]>::allocate(&client, "large", 1).unwrap_err();
     assert_eq!(of(too_large), Some(Failure::BadSize));
+}
+
+/// Inserts all keys that a map was allocated for.
+fn fill<K, V>(client: &Client, name: &str, keys: &[K], value: &V)
+where
+    K: FromBytes + IntoBytes + Immutable,
+    V: FromBytes + IntoBytes + Immutable + PartialEq + std::fmt::Debug,
+{
+    let map = SharedMap::<K, V>::allocate(client, name, keys.len() as u64).unwrap();
+    for (at, key) in keys.iter().enumerate() {
+        assert!(map.insert_new(key, value).unwrap(), "key {at} of {} in {name}", keys.len());
+    }
+    assert_eq!(map.count().unwrap(), keys.len() as u64);
+    assert!(keys.iter().step_by(97).all(|key| map.get(key).unwrap().as_ref() == Some(value)));
+    map.release().unwrap();
+}
+
+#[test]
+fn map_takes_all_keys_that_it_was_allocated_for() {
+    // If this broke, a map would refuse a key although it has fewer than it was allocated for.
+    let node = TestNode::start_with(|config| config.pool_bytes = 32 << 20);
+    let client = node.local_read_client();
+    // Many keys of one bucket: its slots and links hold them all.
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&client, "map", 60).unwrap();
+    let keys = crowd(&map, 16 + BucketLayout::LINKS);
+    keys.iter().for_each(|key| assert!(map.insert_new(key, &[*key; 8]).unwrap()));
+    assert!(keys.iter().all(|key| map.get(key).unwrap() == Some([*key; 8])));
+    assert!(keys.iter().all(|key| map.remove(key).unwrap()));
+    keys.iter().for_each(|key| assert!(map.insert_new(key, &[*key; 8]).unwrap()));
+    for seed in 0..3u64 {
+        let numbers: Vec<u64> = (0..3_000).map(|key| seed << 40 | key).collect();
+        fill(&client, "numbers", &numbers, &[7u64; 8]);
+        let far: Vec<u64> = (0..1_000).map(|key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15 + 2 * seed)).collect();
+        fill(&client, "far", &far, &[7u8; 600]);
+        let words: Vec<[u8; 16]> =
+            (0..500).map(|key| format!("user-{key:011}").into_bytes().try_into().unwrap()).collect();
+        fill(&client, "words", &words, &[7u8; 5_000]);
+    }
 }
 
 /// Checks values of a size whose buckets are read in two parts.

@@ -1,0 +1,107 @@
+//! Load of a map: how seldom an insert finds no room although the map has fewer keys than it was allocated for.
+//!
+//! The inserts here follow the rule of the client: a free slot of the key's own bucket, else one of the first bucket in
+//! the order of the steps that has a free slot, and a link.
+
+#![allow(clippy::print_stdout, reason = "the output shows the load")]
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_core::BucketLayout;
+
+/// Sizes of keys and values, with 16, 8 and 7 slots.
+const SIZES: [(usize, usize); 3] = [(8, 64), (8, 512), (8, 65_536)];
+
+/// Map after inserts of all keys.
+struct Filled {
+    buckets: u64,
+    /// Buckets without a free slot.
+    full: u64,
+    /// Entries behind links.
+    linked: u64,
+    links_max: usize,
+    step_max: usize,
+}
+
+/// Random numbers (SplitMix64), so that each run is the same.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+}
+
+/// Fills a map at the load limit of 0.8; `None` if an insert finds no room.
+fn fill(layout: BucketLayout, keys: u64, seed: u64) -> Option<Filled> {
+    let buckets = (5 * keys).div_ceil(4 * layout.slots as u64).max(2);
+    let (offsets, mut random) = (BucketLayout::link_offsets(buckets), Random(seed));
+    let mut used = vec![0; buckets as usize];
+    let mut links = vec![0; buckets as usize];
+    let (mut linked, mut step_max) = (0, 0);
+    for _ in 0..keys {
+        let bucket = (u128::from(random.next()) * u128::from(buckets) >> 64) as u64;
+        if used[bucket as usize] < layout.slots {
+            used[bucket as usize] += 1;
+            continue;
+        }
+        let other = |offset: u64| ((bucket + offset) % buckets) as usize;
+        let step = offsets.iter().position(|&offset| used[other(offset)] < layout.slots)?;
+        used[other(offsets[step])] += 1;
+        links[bucket as usize] += 1;
+        (linked, step_max) = (linked + 1, step_max.max(step + 1));
+    }
+    let full = used.iter().filter(|&&used| used == layout.slots).count() as u64;
+    let links_max = links.into_iter().max().unwrap_or(0);
+    (links_max <= BucketLayout::LINKS).then_some(Filled { buckets, full, linked, links_max, step_max })
+}
+
+/// Returns an upper bound of the probability that a Poisson number is above `bound`, which is above its mean.
+fn poisson_above(mean: f64, bound: u64) -> f64 {
+    let first = bound + 1;
+    let log_factorial: f64 = (1..=first).map(|number| (number as f64).ln()).sum();
+    let term = (first as f64 * mean.ln() - mean - log_factorial).exp();
+    // The terms that follow are smaller than a geometric series.
+    term / (1.0 - mean / (first as f64 + 1.0))
+}
+
+#[test]
+fn maps_of_all_sizes_take_the_keys_that_they_are_for() {
+    // If this broke, a map would refuse keys although it has fewer than it was allocated for.
+    for (key_bytes, value_bytes) in SIZES {
+        let layout = BucketLayout::new(key_bytes, value_bytes).unwrap();
+        for keys in (1..1500).chain([2_000, 5_000, 40_000]) {
+            let filled = fill(layout, keys, keys * 7 + 1);
+            assert!(filled.is_some(), "{keys} keys with {layout:?}");
+        }
+    }
+}
+
+#[test]
+fn a_million_keys_find_room_but_for_one_map_in_a_hundred_thousand() {
+    // If this broke, one of a few maps would refuse a key before it has a million.
+    const KEYS: u64 = 1_000_000;
+    for (key_bytes, value_bytes) in SIZES {
+        let layout = BucketLayout::new(key_bytes, value_bytes).unwrap();
+        // A tenth of that, several times.
+        let maps: Vec<Filled> = (0..5).map(|seed| fill(layout, KEYS / 10, seed).expect("all keys find room")).collect();
+        let sum = |of: fn(&Filled) -> u64| maps.iter().map(of).sum::<u64>() as f64;
+        let buckets = sum(|map| map.buckets);
+        let (full, linked) = (sum(|map| map.full) / buckets, sum(|map| map.linked) / buckets);
+        let of_a_million = 1.25 * KEYS as f64 / layout.slots as f64;
+        // Each entry behind a link needs a bucket that is not full among those of its steps.
+        let no_slot = of_a_million * linked * full.powi(BucketLayout::STEPS as i32);
+        // A bucket runs out of links when its keys, and entries of other buckets in its slots, are more than both.
+        let entries = 0.8 * layout.slots as f64 + linked;
+        let no_link = of_a_million * poisson_above(entries, (layout.slots + BucketLayout::LINKS) as u64);
+        let (links, steps) = (maps.iter().map(|map| map.links_max).max(), maps.iter().map(|map| map.step_max).max());
+        println!(
+            "{layout:?}: {:.2} % behind links, {:.0} % full, at most {links:?} links and {steps:?} steps; no slot {no_slot:.1e}, no link {no_link:.1e}",
+            100.0 * linked / (0.8 * layout.slots as f64),
+            100.0 * full
+        );
+        assert!(no_slot + no_link < 1e-5, "{layout:?}: {no_slot:.1e} and {no_link:.1e}");
+    }
+}
