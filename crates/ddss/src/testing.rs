@@ -32,6 +32,19 @@ impl TestNode {
         Self { service: Some(Node::start(config).unwrap()), folder }
     }
 
+    /// Returns the number of gets that the node has served, once there are that many, and their bytes.
+    pub(crate) fn gets(&self, at_least: u64) -> (u64, u64) {
+        let began = std::time::Instant::now();
+        loop {
+            // The daemon counts a request after its answer.
+            let gets = ddss_ipc::read_status(&self.folder).unwrap().operation(ddss_core::status::Kind::Get);
+            if gets.ended() >= at_least {
+                return (gets.ended(), gets.bytes);
+            }
+            assert!(began.elapsed().as_secs() < 60, "{gets:?}, and not {at_least} gets");
+        }
+    }
+
     pub(crate) fn client(&self) -> Client {
         // A machine that runs other tests may be slow: no deadline matters here.
         let patient = std::time::Duration::from_secs(60);

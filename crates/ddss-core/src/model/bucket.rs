@@ -176,24 +176,20 @@ impl BucketLayout {
         Some(Self { key_bytes, value_bytes, slots: wanted.min(fitting) })
     }
 
-    /// Returns the distances of the buckets that the links of a bucket reach, in the order of the steps. They grow like
-    /// triangular numbers: buckets that are full because of one crowd do not all lie in one reach.
+    /// Returns the distances of the buckets that the links of a bucket reach, in the order of the steps. They grow, so that
+    /// one crowd does not fill all of them, and end at 168, so that a call over all buckets finds both ends of a link.
     pub fn link_offsets(buckets: u64) -> Vec<u64> {
-        let steps = (buckets.max(1) - 1).min(Self::STEPS as u64) as usize;
-        let (mut offsets, mut last) = (Vec::with_capacity(steps), 0);
-        for step in 1..=2 * Self::STEPS as u64 {
-            last = (last + step) % buckets.max(1);
-            if offsets.len() < steps && last != 0 && !offsets.contains(&last) {
-                offsets.push(last);
-            }
+        let others = buckets.max(1) - 1;
+        if others <= Self::STEPS as u64 {
+            return (1..=others).collect();
         }
-        // Of a small map, triangular numbers do not reach all buckets.
-        for offset in 1..buckets {
-            if offsets.len() == steps {
-                break;
-            }
-            if !offsets.contains(&offset) {
-                offsets.push(offset);
+        let grown = (1..=Self::STEPS as u64).map(|step| step + step * step / 7);
+        let mut offsets: Vec<u64> = grown.filter(|&offset| offset <= others).collect();
+        let mut near = 0;
+        while offsets.len() < Self::STEPS {
+            near += 1;
+            if !offsets.contains(&near) {
+                offsets.push(near);
             }
         }
         offsets
@@ -326,7 +322,7 @@ mod tests {
         for buckets in (1..600).chain([78_125, 1 << 30, u64::MAX >> 1]) {
             let offsets = BucketLayout::link_offsets(buckets);
             assert_eq!(offsets.len() as u64, (buckets - 1).min(31), "{buckets}");
-            assert!(offsets.iter().all(|&offset| offset > 0 && offset < buckets));
+            assert!(offsets.iter().all(|&offset| offset > 0 && offset < buckets.min(169)));
             assert!((1..offsets.len()).all(|at| !offsets[..at].contains(&offsets[at])), "{buckets}");
         }
     }

@@ -1,12 +1,13 @@
 //! Cursors over a segment for tasks. With the feature `futures-io` they implement the traits of that crate; tokio's
 //! traits follow from these by `tokio_util::compat`.
 
-use crate::api::large_values::cursor::{stale, target};
+use crate::api::large_values::cursor::stale;
+use crate::api::large_values::read_window::{ReadWindow, target};
 use crate::async_client::AsyncSegment;
 use crate::error::Error;
 use crate::value::{Stamp, Value};
 use ddss_core::Version;
-use ddss_core::limits::{TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
+use ddss_core::limits::VALUE_BYTES_MAX;
 use std::future::{Future, poll_fn};
 use std::io::{self, SeekFrom};
 use std::ops::RangeBounds;
@@ -34,15 +35,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// ```
 pub struct AsyncSegmentReader {
     segment: AsyncSegment,
-    /// Offset of the range in the segment, and its length.
-    begin: u64,
-    bytes: u64,
-    /// Place of the cursor in the range.
-    at: u64,
-    stamp: Option<Stamp>,
-    /// Bytes from `loaded_at` in the range on.
-    loaded: Vec<u8>,
-    loaded_at: u64,
+    window: ReadWindow,
     /// The read in flight, and its place.
     loading: Option<(u64, Boxed<Value>)>,
 }
@@ -50,20 +43,20 @@ pub struct AsyncSegmentReader {
 impl std::fmt::Debug for AsyncSegmentReader {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = out.debug_struct("AsyncSegmentReader");
-        out.field("segment", &self.segment).field("at", &self.at).finish_non_exhaustive()
+        out.field("segment", &self.segment).field("at", &self.window.at()).finish_non_exhaustive()
     }
 }
 
 impl AsyncSegmentReader {
     /// Returns version and timestamp of the bytes; `None` before the first read.
     pub fn stamp(&self) -> Option<Stamp> {
-        self.stamp
+        self.window.stamp()
     }
 
     /// Moves to the start of the range and follows the newest version from there.
     pub fn restart(&mut self) {
-        (self.at, self.stamp, self.loading) = (0, None, None);
-        self.loaded.clear();
+        self.loading = None;
+        self.window.restart();
     }
 
     /// Reads some bytes; 0 at the end. Dropping the future loses no byte.
@@ -71,50 +64,42 @@ impl AsyncSegmentReader {
         poll_fn(|context| self.poll_bytes(context, into)).await
     }
 
-    /// Moves the cursor in the range.
+    /// Moves the cursor in the range. A seek itself reads nothing, as with [`SegmentReader`](crate::SegmentReader).
     pub fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = target(to, self.at, self.bytes)?;
-        Ok(self.at)
+        self.window.seek(to)
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.at >= self.bytes || into.is_empty() {
+        if into.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let is_loaded = self.at >= self.loaded_at && self.at < self.loaded_at + self.loaded.len() as u64;
-        if !is_loaded {
-            ready!(self.poll_load(context))?;
-        }
-        let from = &self.loaded[(self.at - self.loaded_at) as usize..];
-        let length = from.len().min(into.len());
-        into[..length].copy_from_slice(&from[..length]);
-        self.at += length as u64;
-        Poll::Ready(Ok(length))
+        ready!(self.poll_load(context, into.len()))?;
+        Poll::Ready(Ok(self.window.take(into)))
     }
 
-    /// Loads the bytes from the cursor on.
-    fn poll_load(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Reads bytes from the cursor on, unless there are some.
+    fn poll_load(&mut self, context: &mut Context<'_>, asked: usize) -> Poll<io::Result<()>> {
+        if !self.window.needs_bytes() {
+            return Poll::Ready(Ok(()));
+        }
         // A read of another place, which a seek has left, is dropped.
-        let asked = self.loading.take().filter(|&(at, _)| at == self.at);
-        let (at, mut asked) = asked.unwrap_or_else(|| (self.at, self.load()));
-        let Poll::Ready(loaded) = asked.as_mut().poll(context) else {
-            self.loading = Some((at, asked));
+        let begun = self.loading.take().filter(|&(at, _)| at == self.window.at());
+        let (at, mut begun) = begun.unwrap_or_else(|| (self.window.at(), self.begin_load(asked)));
+        let Poll::Ready(loaded) = begun.as_mut().poll(context) else {
+            self.loading = Some((at, begun));
             return Poll::Pending;
         };
-        let value = loaded.map_err(|error| match self.stamp {
+        let value = loaded.map_err(|error| match self.window.stamp() {
             Some(Stamp { version, .. }) => stale(error, version),
             None => io::Error::other(error),
         })?;
-        (self.stamp, self.loaded_at) = (Some(value.stamp()), at);
-        self.loaded.clear();
-        self.loaded.extend_from_slice(&value);
+        self.window.load(at, value);
         Poll::Ready(Ok(()))
     }
 
-    fn load(&self) -> Boxed<Value> {
-        let end = self.bytes.min(self.at + TRANSFER_BYTES_MAX as u64);
-        let (segment, range) = (self.segment.clone(), self.begin + self.at..self.begin + end);
-        match self.stamp {
+    fn begin_load(&self, asked: usize) -> Boxed<Value> {
+        let (segment, range) = (self.segment.clone(), self.window.next_range(asked));
+        match self.window.stamp() {
             None => Box::pin(async move { segment.get(range).await }),
             Some(Stamp { version, .. }) => Box::pin(async move { segment.get_at(version, range).await }),
         }
@@ -222,8 +207,7 @@ impl AsyncSegment {
     /// Returns a reader of a range for tasks: [`Segment::reader`](crate::Segment::reader).
     pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<AsyncSegmentReader, Error> {
         let (begin, bytes) = self.location().place_of_stream(range)?;
-        let (segment, loaded) = (self.clone(), Vec::new());
-        Ok(AsyncSegmentReader { segment, begin, bytes, at: 0, stamp: None, loaded, loaded_at: 0, loading: None })
+        Ok(AsyncSegmentReader { segment: self.clone(), window: ReadWindow::new(begin, bytes), loading: None })
     }
 
     /// Returns a writer of a value that begins at `offset` for tasks: [`Segment::writer`](crate::Segment::writer).
@@ -236,11 +220,23 @@ impl AsyncSegment {
 #[cfg(feature = "futures-io")]
 mod traits {
     use super::*;
-    use futures_io::{AsyncRead, AsyncSeek, AsyncWrite};
+    use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
     impl AsyncRead for AsyncSegmentReader {
         fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
             self.poll_bytes(context, into)
+        }
+    }
+
+    impl AsyncBufRead for AsyncSegmentReader {
+        fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+            let reader = self.get_mut();
+            ready!(reader.poll_load(context, ReadWindow::any()))?;
+            Poll::Ready(Ok(reader.window.unread()))
+        }
+
+        fn consume(mut self: Pin<&mut Self>, bytes: usize) {
+            self.window.consume(bytes);
         }
     }
 
@@ -277,6 +273,7 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::testing::{TestNode, block_on, poll_once};
+    use ddss_core::limits::TRANSFER_BYTES_MAX;
 
     #[test]
     fn async_reader_returns_one_version_and_reports_the_next() {

@@ -1,14 +1,18 @@
 //! Cursors over a segment for code that reads or writes streams.
 
+use crate::api::large_values::read_window::{ReadWindow, target};
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::Stamp;
 use ddss_core::Version;
-use ddss_core::limits::{TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use ddss_core::limits::VALUE_BYTES_MAX;
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::ops::RangeBounds;
 
 /// Reads a range of a segment as a stream: all bytes are of the version that the first read found.
+///
+/// While the reader goes on in order, it reads ahead: at first 4 KiB, then twice as much each time, up to 1 MiB. After a
+/// seek it reads what it is asked for.
 ///
 /// When a later version is committed, a read fails with [`io::ErrorKind::StaleNetworkFileHandle`]; after
 /// [`restart`](Self::restart) the reader follows the newest version from its start.
@@ -16,56 +20,45 @@ use std::ops::RangeBounds;
 /// ```
 /// # let node = ddssd::EphemeralNode::start()?;
 /// # let client = ddss::Client::builder().folder(node.folder()).connect()?;
-/// use std::io::{BufRead, BufReader, Write};
+/// use std::io::{BufRead, Write};
 /// let notes = client.allocate("notes", ddss::Spec::new(64))?;
 /// let mut writer = notes.writer(0);
 /// writeln!(writer, "first line")?;
 /// let stamp = writer.finish()?;
-/// let reader = notes.reader(..)?;
-/// let line = BufReader::new(reader).lines().next().transpose()?;
+/// let line = notes.reader(..)?.lines().next().transpose()?;
 /// assert_eq!((line.as_deref(), stamp.version.0), (Some("first line"), 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct SegmentReader {
     segment: Segment,
-    /// Offset of the range in the segment, and its length.
-    begin: u64,
-    bytes: u64,
-    /// Place of the cursor in the range.
-    at: u64,
-    stamp: Option<Stamp>,
-    /// Bytes from `loaded_at` in the range on.
-    loaded: Vec<u8>,
-    loaded_at: u64,
+    window: ReadWindow,
 }
 
 impl SegmentReader {
     /// Returns version and timestamp of the bytes; `None` before the first read.
     pub fn stamp(&self) -> Option<Stamp> {
-        self.stamp
+        self.window.stamp()
     }
 
     /// Moves to the start of the range and follows the newest version from there.
     pub fn restart(&mut self) {
-        (self.at, self.stamp) = (0, None);
-        self.loaded.clear();
+        self.window.restart();
     }
 
-    /// Loads the bytes from the cursor on.
-    fn load(&mut self) -> io::Result<()> {
-        let end = self.bytes.min(self.at + TRANSFER_BYTES_MAX as u64);
-        let range = self.begin + self.at..self.begin + end;
-        let value = match self.stamp {
+    /// Reads bytes from the cursor on, unless there are some.
+    fn load(&mut self, asked: usize) -> io::Result<()> {
+        if !self.window.needs_bytes() {
+            return Ok(());
+        }
+        let range = self.window.next_range(asked);
+        let value = match self.window.stamp() {
             None => self.segment.get(range).map_err(io::Error::other)?,
             Some(Stamp { version, .. }) => {
                 self.segment.get_at(version, range).map_err(|error| stale(error, version))?
             }
         };
-        self.stamp = Some(value.stamp());
-        self.loaded_at = self.at;
-        self.loaded.clear();
-        self.loaded.extend_from_slice(&value);
+        self.window.load(self.window.at(), value);
         Ok(())
     }
 }
@@ -83,25 +76,29 @@ pub(super) fn stale(error: Error, version: Version) -> io::Error {
 
 impl Read for SegmentReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at >= self.bytes || into.is_empty() {
+        if into.is_empty() {
             return Ok(0);
         }
-        let is_loaded = self.at >= self.loaded_at && self.at < self.loaded_at + self.loaded.len() as u64;
-        if !is_loaded {
-            self.load()?;
-        }
-        let from = &self.loaded[(self.at - self.loaded_at) as usize..];
-        let length = from.len().min(into.len());
-        into[..length].copy_from_slice(&from[..length]);
-        self.at += length as u64;
-        Ok(length)
+        self.load(into.len())?;
+        Ok(self.window.take(into))
     }
 }
 
+impl BufRead for SegmentReader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.load(ReadWindow::any())?;
+        Ok(self.window.unread())
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.window.consume(bytes);
+    }
+}
+
+/// A seek itself reads nothing. To bytes that are here it costs nothing; elsewhere the next read gets what it asks for.
 impl Seek for SegmentReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = target(to, self.at, self.bytes)?;
-        Ok(self.at)
+        self.window.seek(to)
     }
 }
 
@@ -173,22 +170,11 @@ impl Seek for SegmentWriter {
     }
 }
 
-/// Returns the place that a seek leads to.
-pub(super) fn target(to: SeekFrom, at: u64, end: u64) -> io::Result<u64> {
-    let place = match to {
-        SeekFrom::Start(place) => Some(place),
-        SeekFrom::Current(distance) => at.checked_add_signed(distance),
-        SeekFrom::End(distance) => end.checked_add_signed(distance),
-    };
-    place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a seek leads before the first byte"))
-}
-
 impl Segment {
-    /// Returns a reader of a range, for code that takes [`Read`] and [`Seek`].
+    /// Returns a reader of a range, for code that takes [`Read`], [`BufRead`] and [`Seek`].
     pub fn reader(&self, range: impl RangeBounds<u64>) -> Result<SegmentReader, Error> {
         let (begin, bytes) = self.location().place_of_stream(range)?;
-        let (segment, loaded) = (self.clone(), Vec::new());
-        Ok(SegmentReader { segment, begin, bytes, at: 0, stamp: None, loaded, loaded_at: 0 })
+        Ok(SegmentReader { segment: self.clone(), window: ReadWindow::new(begin, bytes) })
     }
 
     /// Returns a writer of a value that begins at `offset`, for code that takes [`Write`] and [`Seek`].
@@ -202,6 +188,7 @@ mod tests {
     use super::*;
     use crate::Spec;
     use crate::testing::TestNode;
+    use ddss_core::limits::TRANSFER_BYTES_MAX;
 
     #[test]
     fn reader_returns_one_version_and_reports_the_next() {
@@ -229,5 +216,54 @@ mod tests {
         reader.restart();
         assert_eq!((reader.read(&mut [0; 8]).unwrap(), reader.stamp().unwrap().version.0), (8, 2));
         assert!(segment.reader(..bytes as u64 + 1).is_err() && reader.seek(SeekFrom::Current(-9)).is_err());
+    }
+
+    #[test]
+    fn seek_inside_the_buffer_costs_nothing_and_elsewhere_what_is_asked() {
+        // If this broke, a program that seeks would move a mebibyte for each of its small reads.
+        let node = TestNode::start_with(|config| config.pool_bytes = 64 << 20);
+        let bytes: Vec<u8> = (0..8u32 << 18).flat_map(|word| word.to_le_bytes()).collect();
+        let segment = node.client().allocate("index", Spec::new(bytes.len() as u64)).unwrap();
+        segment.put(0, &bytes).unwrap();
+        let mut reader = segment.reader(..).unwrap();
+        let (mut gets, mut moved) = node.gets(0);
+        let mut costs = |of: u64| {
+            let now = node.gets(gets + of);
+            let cost = (now.0 - gets, now.1 - moved);
+            (gets, moved) = now;
+            cost
+        };
+        let word = |reader: &mut SegmentReader, at: u64| {
+            let mut word = [0; 4];
+            reader.seek(SeekFrom::Start(at)).unwrap();
+            reader.read_exact(&mut word).unwrap();
+            assert_eq!(u64::from(u32::from_le_bytes(word)) * 4, at);
+        };
+        // A search in an index of 8 MiB.
+        (0..20).for_each(|step| word(&mut reader, (8 << 20 >> step) - 4));
+        assert_eq!(costs(20), (20, 80));
+        // In order it reads ahead, and back in the buffer there is nothing to read.
+        (0..1024).for_each(|at| word(&mut reader, 1 << 20 | 4 * at));
+        assert_eq!(costs(2), (2, 4 + 4096));
+        (0..1024).rev().step_by(5).for_each(|at| word(&mut reader, (1 << 20) + 4 + 4 * at));
+        assert_eq!(costs(0), (0, 0));
+        // Lines and other pieces come without a second buffer.
+        reader.seek(SeekFrom::Start(4 << 20)).unwrap();
+        let piece = reader.fill_buf().unwrap().len();
+        reader.consume(4);
+        let rest = reader.fill_buf().unwrap();
+        assert_eq!((piece, rest.len(), &rest[..4]), (4096, 4092, &((1u32 << 20) + 1).to_le_bytes()[..]));
+        assert_eq!(costs(1), (1, 4096));
+        reader.consume(usize::MAX);
+        assert_eq!(reader.seek(SeekFrom::Current(0)).unwrap(), (4 << 20) + 4096);
+        // All bytes in order take few requests: 8 KiB, 16 KiB and so on, then whole mebibytes.
+        let (mut all, mut piece) = (Vec::new(), [0; 8192]);
+        reader.rewind().unwrap();
+        while let length @ 1.. = reader.read(&mut piece).unwrap() {
+            all.extend_from_slice(&piece[..length]);
+        }
+        assert!(all == bytes);
+        assert_eq!(costs(15), (15, 8 << 20));
+        assert!(reader.fill_buf().unwrap().is_empty() && reader.read(&mut [0; 8]).unwrap() == 0);
     }
 }

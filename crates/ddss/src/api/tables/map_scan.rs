@@ -10,12 +10,15 @@ use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::value::Stamp;
-use ddss_core::{BucketLayout, BucketLink, Completion, Failure};
+use ddss_core::{BucketLink, Failure};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Buckets of one window. With those around the first one they are as many as a call reads at once.
+/// Buckets of one window.
 const WINDOW_BUCKETS: u64 = 128;
+/// Reads that are in flight at the same time. The first window has up to 336 buckets around it.
+const READS_TOGETHER_MAX: usize = 256;
 
 /// Copies of a window's buckets, and of those around it.
 ///
@@ -23,6 +26,7 @@ const WINDOW_BUCKETS: u64 = 128;
 #[derive(Debug)]
 pub(super) struct Scan {
     buckets: u64,
+    link_offsets: Arc<[u64]>,
     /// Maximum distance of an entry from its bucket.
     reach: u64,
     window: Range<u64>,
@@ -40,11 +44,12 @@ struct Garbage {
 
 impl Scan {
     /// Begins before some of the buckets of a map.
-    pub(super) fn new(buckets: u64, range: Range<u64>) -> Self {
+    pub(super) fn new<S>(map: &ByteMap<S>, range: Range<u64>) -> Self {
+        let (buckets, link_offsets) = (map.buckets(), map.link_offsets.clone());
         let end = buckets + range.end.min(buckets);
         let begin = buckets + range.start.min(buckets);
-        let reach = BucketLayout::REACH.min(buckets - 1);
-        Self { buckets, reach, window: begin..begin, end, images: VecDeque::new() }
+        let reach = link_offsets.iter().copied().max().unwrap_or(0);
+        Self { buckets, link_offsets, reach, window: begin..begin, end, images: VecDeque::new() }
     }
 
     /// Returns the next window, and the buckets that have to be read for it.
@@ -59,6 +64,11 @@ impl Scan {
         self.images.drain(..((window.start - self.window.start) as usize).min(self.images.len()));
         self.images.extend(images);
         self.window = window;
+    }
+
+    /// Returns the place that a link of the bucket at a place leads to.
+    fn target(&self, place: u64, link: &BucketLink) -> u64 {
+        place + link.step.checked_sub(1).and_then(|at| self.link_offsets.get(at)).copied().unwrap_or(0)
     }
 
     fn image(&self, place: u64) -> &Bucket {
@@ -101,7 +111,7 @@ impl<S> ByteMap<S> {
     ) -> impl Iterator<Item = (u64, &'a Bucket, usize)> + 'a {
         let (home, now_ms) = (scan.image(place), now_ms());
         let own = home.used_slots().map(move |(slot, _)| (place, slot));
-        let linked = home.links().map(move |(_, link)| (place + link.distance.min(scan.reach), link.slot));
+        let linked = home.links().map(move |(_, link)| (scan.target(place, &link), link.slot));
         own.chain(linked).filter_map(move |(at, slot)| {
             let image = scan.image(at);
             let is_own = self.owner(image, slot, now_ms)? == (scan.bucket(place), true);
@@ -114,7 +124,7 @@ impl<S> ByteMap<S> {
         let (home, now_ms) = (scan.image(place), now_ms());
         let expired = home.used_slots().filter(|(_, word)| word.is_expired(now_ms));
         let is_dead = |link: &BucketLink| {
-            let target = scan.image(place + link.distance.min(scan.reach));
+            let target = scan.image(scan.target(place, link));
             self.owner(target, link.slot, now_ms) != Some((scan.bucket(place), true))
         };
         let links = home.links().filter(|(_, link)| is_dead(link)).collect();
@@ -127,7 +137,9 @@ impl<S> ByteMap<S> {
         let is_orphan = |slot: usize| {
             let Some((owner, true)) = self.owner(image, slot, now_ms) else { return false };
             let distance = (place - owner) % scan.buckets;
-            distance > scan.reach || distance > 0 && !scan.image(place - distance).has_link(distance, slot)
+            let step = scan.link_offsets.iter().position(|&offset| offset == distance);
+            let is_linked = step.is_some_and(|at| scan.image(place - distance).has_link(at + 1, slot));
+            distance > 0 && !is_linked
         };
         image.used_slots().map(|(slot, _)| slot).filter(|&slot| is_orphan(slot)).collect()
     }
@@ -146,22 +158,19 @@ calls! {
                 }
                 return Ok(images);
             }
-            if buckets.is_empty() {
-                return Ok(Vec::new());
+            let mut images = Vec::with_capacity(buckets.len());
+            for buckets in buckets.chunks(READS_TOGETHER_MAX) {
+                let plan = |&bucket| (segment.client().shard(), location.plan_get(self.place(bucket, 0), length, None));
+                let (results, error) = wait!(segment.client().run_group(time, buckets.iter().map(plan).collect()));
+                if let Some(error) = error {
+                    return Err(error);
+                }
+                for result in results {
+                    let (completion, bytes) = result.map_err(|error| self.at_deadline(time, error))?;
+                    images.push(Bucket::new(self.layout, bytes, Stamp::of(&completion).version));
+                }
             }
-            let mut plans = Vec::with_capacity(buckets.len());
-            for &bucket in buckets {
-                plans.push((segment.client().shard(), location.plan_get(self.place(bucket, 0), length, None)));
-            }
-            let (results, error) = wait!(segment.client().run_group(time, plans));
-            if let Some(error) = error {
-                return Err(error);
-            }
-            let image = |(completion, bytes): (Completion, Vec<u8>)| {
-                Bucket::new(self.layout, bytes, Stamp::of(&completion).version)
-            };
-            let images: Result<_, Error> = results.into_iter().map(|result| result.map(image)).collect();
-            images.map_err(|error| self.at_deadline(time, error))
+            Ok(images)
         }
 
         /// Moves to the next window; false at the end. A call that failed may be repeated.
@@ -178,7 +187,7 @@ calls! {
 
         /// Counts the keys.
         pub(super) async fn count_keys(&self) -> Result<u64, Error> {
-            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self.buckets(), 0..u64::MAX));
+            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self, 0..u64::MAX));
             let mut keys = 0;
             while wait!(self.advance("count the keys of", time, &mut scan))? {
                 keys += scan.places().map(|place| self.entries_of(&scan, place).count() as u64).sum::<u64>();
@@ -188,7 +197,7 @@ calls! {
 
         /// Frees what no get finds any more in a range of buckets.
         pub(super) async fn free_garbage(&self, range: Range<u64>) -> Result<u64, Error> {
-            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self.buckets(), range));
+            let (time, mut scan) = (self.table.segment().time().started(), Scan::new(self, range));
             let mut removed = 0;
             while wait!(self.advance("remove expired entries of", time, &mut scan))? {
                 let mut garbage: Vec<Garbage> = scan.places().map(|place| self.garbage_of(&scan, place)).collect();
@@ -207,7 +216,7 @@ calls! {
         /// Keeps the links that lead to no live entry although their target was read after them. The reads of a window are in
         /// no order: an entry and then its link may have come between.
         async fn retain_dead_links(&self, time: Deadline, scan: &Scan, garbage: &mut [Garbage]) -> Result<(), Error> {
-            let target = |place, link: &BucketLink| self.linked(scan.bucket(place), *link);
+            let target = |place, link: &BucketLink| self.stepped(scan.bucket(place), link.step);
             let targets = garbage.iter().flat_map(|freed| freed.links.iter().map(|(_, link)| target(freed.place, link)));
             let targets: Vec<u64> = targets.collect();
             let mut images = wait!(self.read_together(time, &targets))?.into_iter();

@@ -268,7 +268,7 @@ calls! {
                         homes.insert(bucket);
                     }
                     None => {
-                        self.scan = Some((number, Scan::new(self.map.buckets(), 0..u64::MAX)));
+                        self.scan = Some((number, Scan::new(&self.map, 0..u64::MAX)));
                         continue;
                     }
                 }
