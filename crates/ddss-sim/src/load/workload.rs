@@ -243,8 +243,19 @@ impl Simulator {
             let value = bytes_of(upload.mark, target.length);
             client.arena[range.offset() as usize..][..length].copy_from_slice(&value[upload.done..][..length]);
         }
-        client.asked =
-            Some(PendingCall { kind, request, began_us, target, mark, content, expected, range, newest, heard, pairing });
+        client.asked = Some(PendingCall {
+            kind,
+            request,
+            began_us,
+            target,
+            mark,
+            content,
+            expected,
+            range,
+            newest,
+            heard,
+            pairing,
+        });
         let channel = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = match (kind, upload) {
             (Kind::UploadPart | Kind::CommitUpload(_), Some(upload)) => Self::upload_operation(kind, &upload, range),
