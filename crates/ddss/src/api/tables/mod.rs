@@ -11,11 +11,9 @@ mod map_changes;
 pub(crate) mod map_handle;
 mod map_scan;
 #[cfg(test)]
-mod map_update_tests;
+mod map_tests;
 pub(crate) mod map_watch;
 pub(crate) mod row_lock;
 mod shared_map;
-#[cfg(test)]
-mod shared_map_tests;
 pub(crate) mod table;
 pub(crate) mod typed_table;

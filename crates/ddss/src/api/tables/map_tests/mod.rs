@@ -1,0 +1,4 @@
+//! Tests of maps.
+
+mod shared_map;
+mod updates;
