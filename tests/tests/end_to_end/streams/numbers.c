@@ -6,7 +6,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -267,6 +269,35 @@ static void exec_with_stream(const char *image) {
     CHECK(!close(ends[1]) && !execl(image, image, "resume", number, NULL));
 }
 
+static int hold(struct dl_phdr_info *object, size_t bytes, void *ready) {
+    (void)object, (void)bytes;
+    *(volatile int *)ready = 1;
+    sleep(20);
+    return 1;
+}
+
+static void *hold_loader(void *ready) {
+    dl_iterate_phdr(hold, ready);
+    return NULL;
+}
+
+// Forks while another thread holds the loader's lock, which the child finds held for ever.
+static void connect_in_child(void) {
+    static volatile int is_held;
+    int ends[2], status;
+    pthread_t holder;
+    connect_pair(ends);
+    CHECK(!pthread_create(&holder, NULL, hold_loader, (void *)&is_held));
+    while (!is_held) usleep(1000);
+    pid_t child = fork();
+    if (!child) {
+        alarm(10);
+        connect_pair(ends);
+        _exit(!is_shared());
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
 #ifdef RING
 // Makes a ring as a static liburing does, and reads as a request of the ring would.
 static void ring(void) {
@@ -301,6 +332,7 @@ int main(int count, char **arguments) {
         move_by_syscall(ends);
         wait_by_syscall(ends);
     }
+    if (!strcmp(part, "connect_in_child")) connect_in_child();
     if (!strcmp(part, "exec")) exec_with_stream(arguments[3]);
 #ifdef RING
     if (!strcmp(part, "ring")) ring();

@@ -16,7 +16,7 @@ impl Program {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/numbers.c");
         let folder = TempDir::new().unwrap();
         let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-w", definition, "-o"]).arg(folder.path().join("numbers")).arg(source);
+        compiler.args(["-O1", "-w", "-pthread", definition, "-o"]).arg(folder.path().join("numbers")).arg(source);
         if !compiler.status().is_ok_and(|status| status.success()) {
             skipped(name, "no C compiler, or none for this machine's instructions");
             return None;
@@ -91,4 +91,12 @@ fn image_that_makes_rings_gets_a_socket_for_an_inherited_stream() {
         return;
     };
     first.run_with("exec", 0, &second.path());
+}
+
+// If this failed, the child of a program that loads a library at this moment would wait for ever in `connect`.
+#[test]
+fn child_connects_while_the_loader_was_locked_at_its_fork() {
+    const NAME: &str = "child_connects_while_the_loader_was_locked_at_its_fork";
+    let Some(program) = Program::compile(NAME, "-DPLAIN") else { return };
+    program.run("connect_in_child", 0);
 }

@@ -5,3 +5,4 @@ mod raw_calls;
 mod syscall;
 
 pub(crate) use raw_calls::look as look_for_raw_calls;
+pub(super) use raw_calls::{look_before_fork, start};

@@ -3,8 +3,8 @@
 //! A program with its own copy of liburing makes rings that no symbol shows; one with its own `close` gives numbers of streams to other
 //! files. A number that is computed, or code that is generated at run time, stays unseen.
 
-use std::ffi::{CStr, c_int, c_long, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use libc::{dl_phdr_info, size_t};
 
@@ -33,6 +33,34 @@ static OBJECTS: AtomicU64 = AtomicU64::new(0);
 static MAKES_RINGS: AtomicBool = AtomicBool::new(false);
 static CLOSES: AtomicBool = AtomicBool::new(false);
 
+/// Loaded objects that are followed.
+const OBJECTS_MAX: u32 = 4096;
+/// Odd factor that mixes a mark.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Mark of the objects that were looked at.
+static MARK: AtomicU64 = AtomicU64::new(0);
+static DEBUG: AtomicPtr<Debug> = AtomicPtr::new(std::ptr::null_mut());
+static SINGLE_THREADED: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Start of the loader's description for debuggers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Debug {
+    version: c_int,
+    objects: *const Object,
+}
+
+/// Start of an object in the loader's list.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Object {
+    address: usize,
+    name: *const c_char,
+    dynamic: *const c_void,
+    next: *const Object,
+}
+
 /// Calls that loaded code makes by its own instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct RawCalls {
@@ -46,13 +74,53 @@ struct Look {
     skipped: u64,
 }
 
-/// Looks at the code that was loaded since the last look. Without new code it costs one call.
+/// Looks at the code that was loaded since the last look.
 pub(crate) fn look() -> RawCalls {
-    let mut look = Look::default();
-    // SAFETY: the function has the type that libc promises to call, and the state lives until the call returns.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut look).cast()) };
-    // The loader's lock was held during the look: another thread's has ended.
+    let mark = mark_of_objects();
+    if mark.is_none() || mark != Some(MARK.load(Ordering::Acquire)) {
+        let mut look = Look::default();
+        // SAFETY: the function has the type that libc promises to call, and the state lives until the call returns.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut look).cast()) };
+        // The loader's lock was held during the look: another thread's has ended.
+        MARK.store(mark.unwrap_or(0), Ordering::Release);
+    }
     RawCalls { makes_rings: MAKES_RINGS.load(Ordering::Relaxed), closes: CLOSES.load(Ordering::Relaxed) }
+}
+
+/// Looks before a thread among others forks: the child may find the loader's lock held for ever, and then must not look.
+pub(in crate::sys) fn look_before_fork() {
+    let alone = SINGLE_THREADED.load(Ordering::Relaxed);
+    // SAFETY: libc's variable, a byte that it clears with the first thread.
+    if alone.is_null() || unsafe { alone.read_volatile() } == 0 {
+        look();
+    }
+}
+
+/// Finds the variables of libc and its loader. Runs before the program's `main`.
+pub(in crate::sys) fn start() {
+    // SAFETY: the name is a C string.
+    DEBUG.store(unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) }.cast(), Ordering::Relaxed);
+    // SAFETY: as above.
+    let alone = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    SINGLE_THREADED.store(alone.cast(), Ordering::Relaxed);
+}
+
+/// Returns a mark of the loaded objects, without the loader's lock. `None`: the loader does not say, or changes them.
+fn mark_of_objects() -> Option<u64> {
+    let debug = DEBUG.load(Ordering::Relaxed);
+    // SAFETY: the loader's variable; a wrong address is an error here, and so is each below.
+    let mut place = if debug.is_null() { return None } else { unsafe { ddss_stream::load(debug) }?.objects };
+    let mut mark = 1;
+    for _ in 0..OBJECTS_MAX {
+        if place.is_null() {
+            return Some(mark);
+        }
+        // SAFETY: an object of the loader, or one that another thread unloads.
+        let object = unsafe { ddss_stream::load(place) }?;
+        mark = (mark ^ place as u64 ^ object.address as u64).wrapping_mul(FACTOR).rotate_left(17);
+        place = object.next;
+    }
+    None
 }
 
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _bytes: size_t, look: *mut c_void) -> c_int {
@@ -78,7 +146,7 @@ unsafe extern "C" fn visit(info: *mut dl_phdr_info, _bytes: size_t, look: *mut c
     }
     for index in 0..info.dlpi_phnum {
         // SAFETY: the object has as many headers.
-        let header = unsafe { info.dlpi_phdr.add(index.into()).read() };
+        let header = unsafe { info.dlpi_phdr.wrapping_add(index.into()).read() };
         let wanted = libc::PF_X | libc::PF_R;
         if header.p_type != libc::PT_LOAD || header.p_flags & wanted != wanted {
             continue;

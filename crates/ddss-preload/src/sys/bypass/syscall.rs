@@ -58,9 +58,11 @@ unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: us
 ///
 /// The arguments are those of `clone` or `clone3`.
 unsafe fn shares_memory(number: c_long, arguments: Arguments) -> bool {
-    // SAFETY: promised by the caller; the flags of `clone3` are the first word of its structure.
-    let flags =
-        if number == libc::SYS_clone3 { unsafe { ddss_stream::load(arguments.pointer::<u64>(0)) } } else { None };
+    let flags = match number {
+        // SAFETY: promised by the caller; the flags of `clone3` are the first word of its structure.
+        libc::SYS_clone3 => unsafe { ddss_stream::load(arguments.pointer::<u64>(0)) },
+        _ => None,
+    };
     flags.unwrap_or(arguments.0[0] as u64) & libc::CLONE_VM as u64 != 0
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use ddss_stream::Endpoint;
 use libc::pid_t;
 
+use crate::sys::bypass;
 use crate::sys::real::{self, Start};
 
 const PAGE_BYTES: usize = 4096;
@@ -26,6 +27,7 @@ thread_local! {
 /// Runs before the program's `main`.
 extern "C" fn start() {
     name_owner();
+    bypass::start();
     // First, so that they run last before a fork: the streams count the child then.
     crate::sys::install_fork_functions();
     // SAFETY: the functions stay loaded as long as the program.
@@ -89,6 +91,7 @@ fn shares_descriptors(one: i32, other: i32) -> bool {
 
 /// Runs before each `fork` of libc, also those inside `daemon` and `forkpty`.
 unsafe extern "C" fn before_fork() {
+    bypass::look_before_fork();
     if !IS_COUNTED.replace(true) {
         Endpoint::before_fork();
     }
