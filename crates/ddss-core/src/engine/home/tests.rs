@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 
 mod forwarded_rows;
 mod interrupted_ops;
+mod new_replicas;
 
 pub(super) const OWNER: Principal = Principal { uid: 7, gid: 7 };
 pub(super) const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
@@ -47,7 +48,7 @@ impl Parts {
     }
 
     pub(super) fn with(spec: Spec) -> (Self, SegmentId) {
-        let (node, shard, pool_bytes) = (NodeId(1), Shard::ONLY, 1 << 20);
+        let (node, shard, pool_bytes) = (NodeId(1), Shard::ONLY, 4 << 20);
         let config =
             EngineConfig { node, shard, pool_bytes, peers: vec![A, B], first_generation: 1, reads_overlap: true };
         let mut parts = Self {

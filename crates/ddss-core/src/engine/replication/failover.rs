@@ -253,8 +253,8 @@ impl Home<'_> {
             && (assignment.vacant || self.replicas.is_dead(assignment.home))
     }
 
-    /// Finds a replica for a home without one: the previous node, unless it is away for too long or refuses. No node is
-    /// asked again before its pause is over.
+    /// Finds a replica for a home without one: the previous node, unless it is away for too long, has left or refuses. No
+    /// node is asked again before its pause is over.
     fn find_replica(&mut self, now: Now, id: SegmentId) {
         let forgets = planted!(self.segments, ForgottenRefusal);
         let Self { segments, replicas, peers, .. } = self;
@@ -263,8 +263,8 @@ impl Home<'_> {
         replication.refusals.retain(|_, refused| !forgets && now.steady_us < refused.until_us);
         let (old, refusals) = (replication.node, &replication.refusals);
         let is_free = |node: NodeId| replicas.can_serve(peers, node) && !refusals.contains_key(&node);
-        // A node that returns, or has yet to learn its role, has nearly all data: it is worth waiting for.
-        let is_awaited = refusals.get(&old).is_none_or(|refused| refused.why == Refusal::NotReady);
+        // A member that returns, or has yet to learn its role, has nearly all data: it is worth waiting for.
+        let is_awaited = peers.knows(old) && refusals.get(&old).is_none_or(|refused| refused.why == Refusal::NotReady);
         let is_patient = old != NodeId::NONE && replicas.is_patient(now.steady_us, replication.lost_us);
         let chosen = if is_free(old) {
             Some(old)

@@ -66,6 +66,11 @@ impl Peers {
         true
     }
 
+    /// Returns true if this node was told of the other one: in a cluster, of each member.
+    pub(crate) fn knows(&self, node: NodeId) -> bool {
+        self.by_id.contains_key(&node)
+    }
+
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
         self.by_id.get(&node).is_some_and(|peer| peer.up)
     }

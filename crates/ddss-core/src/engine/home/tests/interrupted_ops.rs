@@ -24,7 +24,7 @@ const LATER_STILL: Now = Now { steady_us: 4000, wall_us: 4000 };
 const STEP: u64 = 9;
 
 /// Home node 1 with a segment of two copies; returns the node of the replica and another node.
-fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
+pub(super) fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
     let (mut parts, id) = Parts::with(Spec { copies: 2, ..spec });
     parts.replicas.join_cluster();
     parts.home().begin_as_home(NOW, id);
@@ -47,7 +47,7 @@ fn paired(spec: Spec) -> (Parts, SegmentId, NodeId, NodeId) {
 }
 
 /// Lets the cluster decide: home and replica, epoch and turn, and whether the replica may take over.
-fn decide(
+pub(super) fn decide(
     parts: &mut Parts,
     now: Now,
     segment: SegmentId,
@@ -61,7 +61,7 @@ fn decide(
 }
 
 /// Loses the connection to the replica, as the engine does it.
-fn lose(parts: &mut Parts, replica: NodeId) {
+pub(super) fn lose(parts: &mut Parts, replica: NodeId) {
     parts.peers.disconnect(replica);
     parts.home().drop_owner(NOW, LockOwner::Peer(replica));
     parts.home().replicas_lost(NOW, replica);

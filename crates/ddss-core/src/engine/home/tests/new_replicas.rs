@@ -1,0 +1,128 @@
+//! Tests of the choice of the next replica, and of large puts that a replica refuses.
+
+use super::interrupted_ops::{decide, lose, paired};
+use super::{NOW, OWNER, Parts};
+use crate::engine::action::Action;
+use crate::engine::config::Now;
+use crate::engine::requester::Requester;
+use crate::engine::state::memory::uploads::UploadOwner;
+use crate::engine::uploads::at_home::Uploader;
+use crate::request::operation::PutConditions;
+use crate::{ClientId, Failure, Message, NodeId, OfferReply, Outcome, Refusal, ReplicaAck, SegmentId, Spec, Timestamp};
+
+const SOON: Now = Now { steady_us: 1500, wall_us: 1500 };
+const BYTES: u32 = 200_000;
+const STEP: u64 = 9;
+
+fn offered(parts: &mut Parts) -> Option<NodeId> {
+    parts.actions().into_iter().find_map(|action| match action {
+        Action::Send { node, message: Message::Offer { .. }, .. } => Some(node),
+        _ => None,
+    })
+}
+
+#[test]
+fn replica_that_left_the_cluster_is_replaced_at_once() {
+    // If this broke, each orderly departure of a node would leave segments with one copy for ten seconds.
+    for leaves in [false, true] {
+        let (mut parts, id, replica, other) = paired(Spec::new(64));
+        lose(&mut parts, replica);
+        if leaves {
+            parts.peers.remove(replica);
+        }
+        decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
+        parts.actions();
+        parts.home().tick_replication(SOON);
+        assert_eq!(offered(&mut parts), leaves.then_some(other), "a member that may return is waited for");
+    }
+}
+
+#[test]
+fn replica_that_refuses_its_copy_later_is_recorded_with_the_reason() {
+    // If this broke, `stat` would not say why a segment is degraded, and the same node would be asked again at once.
+    let (mut parts, id, replica, other) = paired(Spec::new(64));
+    parts.home().offer_answered(SOON, replica, id, 1, OfferReply::No(Refusal::NoRoom));
+    decide(&mut parts, SOON, id, NodeId(1), replica, (1, 2), false);
+    parts.actions();
+    parts.home().tick_replication(SOON);
+    assert_eq!(offered(&mut parts), Some(other));
+}
+
+/// Begins a large put; returns the timestamp of its parts, and how many are in flight.
+fn put_large(parts: &mut Parts, id: SegmentId) -> (Timestamp, usize) {
+    let client = ClientId { index: 0, generation: 1 };
+    let requester = Requester::Peer(super::A, STEP);
+    let uploader = Uploader { requester, principal: OWNER, client, deadline_us: NOW.steady_us + 50_000 };
+    let owner = UploadOwner { node: super::A, client };
+    let at = parts.segments.allocate_blocks(BYTES.into()).expect("the pool has room");
+    let upload = parts.uploads.begin(NOW.steady_us, owner, id, (at, BYTES));
+    parts.uploads.append(NOW.steady_us, upload, (owner, id), (0, BYTES)).expect("it is the only part");
+    parts.home().commit_upload(NOW, &uploader, id, (0, upload), PutConditions::default()).expect("it is allowed");
+    sent(parts).expect("the first parts go out")
+}
+
+/// Returns the timestamp of the parts that are sent now, and their number.
+fn sent(parts: &mut Parts) -> Option<(Timestamp, usize)> {
+    let forwards: Vec<Timestamp> = (parts.actions().into_iter())
+        .filter_map(|action| match action {
+            Action::Send { message: Message::ForwardPart { timestamp, .. }, .. }
+            | Action::SendStaged { message: Message::ForwardPart { timestamp, .. }, .. } => Some(timestamp),
+            _ => None,
+        })
+        .collect();
+    Some((*forwards.first()?, forwards.len()))
+}
+
+fn ended(parts: &mut Parts) -> Option<(Outcome, u64)> {
+    parts.actions().into_iter().find_map(|action| match action {
+        Action::Send { message: Message::Ended { step: STEP, outcome, word, .. }, .. } => Some((outcome, word)),
+        _ => None,
+    })
+}
+
+fn large() -> (Parts, SegmentId, NodeId) {
+    let (mut parts, id, replica, _) = paired(Spec::new(BYTES.into()));
+    parts.uploads.at_once_max = 64;
+    (parts, id, replica)
+}
+
+#[test]
+fn large_put_that_the_replica_has_no_room_for_fails_and_changes_nothing() {
+    // If this broke, the home would commit alone, acknowledge, and throw a good replica out.
+    let (mut parts, id, replica) = large();
+    let version = parts.segments.get(id).unwrap().version();
+    let (timestamp, count) = put_large(&mut parts, id);
+    for part in 0..count {
+        assert_eq!(ended(&mut parts), None, "{part} parts are answered");
+        parts.home().replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::NoRoom, timestamp));
+    }
+    assert_eq!(ended(&mut parts), Some((Outcome::Failed(Failure::NoSpace), replica.0.into())));
+    let segment = parts.segments.get(id).unwrap();
+    assert!(segment.version() == version && segment.replication.as_ref().unwrap().needs_acknowledgement());
+    assert_eq!(parts.uploads.usage(), (0, 0), "the memory of the put is free");
+    // The next put goes its way.
+    assert!(put_large(&mut parts, id).1 > 0);
+}
+
+#[test]
+fn large_put_waits_until_other_puts_leave_room_at_the_replica() {
+    // If this broke, puts at the same time would fail, although there is room for one after the other.
+    let (mut parts, id, replica) = large();
+    let (timestamp, count) = put_large(&mut parts, id);
+    let at = |steady_us: u64| Now { steady_us, wall_us: steady_us };
+    let refuse = |parts: &mut Parts, now: Now| {
+        for _ in 0..count {
+            parts.home().replica_acknowledged(now, replica, id, 1, (ReplicaAck::Busy, timestamp));
+        }
+    };
+    parts.home().lease(NOW, u64::MAX);
+    refuse(&mut parts, SOON);
+    parts.home().tick_lock_queues(SOON);
+    assert_eq!(parts.actions(), [], "not at once");
+    parts.home().tick_lock_queues(at(SOON.steady_us + 20_000));
+    assert_eq!(sent(&mut parts), Some((timestamp, count)), "again from the first part");
+    // The deadline ends it, as failed: nothing has happened.
+    refuse(&mut parts, at(NOW.steady_us + 49_000));
+    parts.home().tick_lock_queues(at(NOW.steady_us + 50_000));
+    assert_eq!(ended(&mut parts), Some((Outcome::Failed(Failure::NoSpace), replica.0.into())));
+}
