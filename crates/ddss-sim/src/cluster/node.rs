@@ -30,6 +30,8 @@ pub(crate) struct Node {
     pub(crate) uptime_us: u64,
     /// Generation of its daemon; events of earlier generations are ignored.
     pub(crate) life: u64,
+    /// True after the first lease of its daemon.
+    pub(crate) has_lease: bool,
     /// True after a crash, until the restart.
     pub(crate) dead: bool,
     /// End of its pause.
@@ -71,6 +73,7 @@ impl Node {
             skew_us: random.below(2_000_000),
             uptime_us: random.below(2_000_000),
             life: 0,
+            has_lease: false,
             dead: false,
             paused_until_us: 0,
             heard: 0,
@@ -117,6 +120,7 @@ impl Node {
         }
         self.attach_all();
         self.life += 1;
+        self.has_lease = false;
         self.dead = false;
     }
 

@@ -47,10 +47,17 @@ impl Simulator {
                 }
                 self.declare_vacant(node);
                 let lease_until_us = (sent_us + Self::HOME_LEASE_US).max(1);
-                self.reply_from_raft(node, lease_until_us);
+                self.reply_from_raft(node, if self.needs_lease(node) { lease_until_us } else { 0 });
             }
             NodeMessage::Decide(decision) => self.apply_decision(node, &decision),
         }
+    }
+
+    /// Returns true if a node renews its lease, as daemons do: until it has had one, and while it is the home of a
+    /// replicated segment.
+    fn needs_lease(&self, node: usize) -> bool {
+        let is_home = |assignment: &RoleAssignment| usize::from(assignment.home.0) == node + 1;
+        !self.nodes[node].has_lease || self.raft.assignments.values().any(is_home)
     }
 
     fn reply_from_raft(&mut self, node: usize, lease_until_us: u64) {
@@ -150,6 +157,7 @@ impl Simulator {
             self.perform(node);
         }
         if lease_until_us > 0 {
+            self.nodes[node].has_lease = true;
             let uptime_us = self.nodes[node].uptime_us;
             self.nodes[node].engine.lease(now, lease_until_us + uptime_us);
             self.perform(node);
