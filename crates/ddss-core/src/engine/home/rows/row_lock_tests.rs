@@ -5,9 +5,10 @@ use crate::engine::config::Now;
 use crate::engine::home::tests::{A, B, NOW, OWNER, Parts};
 use crate::engine::requester::{LockOwner, Requester};
 use crate::engine::state::lock_queue::PendingOp;
+use crate::limits::ROW_LOCKS_PER_TABLE_MAX;
 use crate::model::segment::Header;
 use crate::request::operation::{LockRequest, LockToken, PutConditions};
-use crate::{Failure, Message, NodeId, Outcome, SegmentId, Spec, Timestamp, Version};
+use crate::{Failure, Limit, Message, NodeId, Outcome, SegmentId, Spec, Timestamp, Version};
 
 const ROW_BYTES: u64 = 16;
 
@@ -151,4 +152,31 @@ fn only_the_first_byte_of_a_row_names_it() {
     lock(&mut parts, id, (A, 1), 7);
     assert_eq!(parts.submit(id, B, 2, PendingOp::Lock(at(7 * ROW_BYTES))), Err(Failure::Locked));
     parts.home().release_at_home(NOW, OWNER, id).expect("a release ends the locks of rows");
+}
+
+#[test]
+fn locks_of_one_tables_rows_are_bounded() {
+    // If this broke, one client's locks of rows would take the memory of its home, or a free row would stay locked.
+    let rows = ROW_LOCKS_PER_TABLE_MAX as u64;
+    let (mut parts, id) = Parts::with(Spec::table(rows + 2, 8));
+    let lock = |row: u64| {
+        let row_offset = Some(row * 8);
+        PendingOp::Lock(LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset })
+    };
+    let mut first = LockToken::default();
+    for row in 0..rows {
+        assert_eq!(parts.submit(id, A, 1 + row, lock(row)), Ok(()), "row {row}");
+        let granted = answer(&actions(&mut parts), 1 + row).expect("the row is free");
+        if row == 0 {
+            first = LockToken(granted.2);
+        }
+    }
+    let full = Failure::Busy(Limit::RowLocks);
+    assert_eq!(parts.submit(id, B, 1, lock(rows)), Err(full));
+    assert_eq!(answer(&actions(&mut parts), 1), None);
+    parts.home().unlock_at_home(NOW, id, first, LockOwner::Peer(A)).expect("its holder unlocks it");
+    actions(&mut parts);
+    assert_eq!(parts.submit(id, B, 3, lock(rows)), Ok(()));
+    assert_eq!(answer(&actions(&mut parts), 3).map(|answer| answer.0), Some(Outcome::Done));
+    assert_eq!(parts.submit(id, B, 4, lock(rows + 1)), Err(full));
 }
