@@ -260,6 +260,37 @@ fn row_locks_end_with_their_home_and_exclude_again_at_the_next_one() {
     mine.put(4, 0, b"free").unwrap();
 }
 
+// If this failed, a row would stay locked for its lease after its holder's node died, or a holder would not learn of it.
+#[test]
+fn row_lock_of_a_task_ends_with_the_node_of_its_holder() {
+    let home = DaemonOptions::new(1).unwrap();
+    let other = DaemonOptions::new(2).unwrap().peer(&home);
+    let home = home.peer(&other);
+    let (home, mut other) = (home.start().unwrap(), other.start().unwrap());
+    let connect =
+        |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(Duration::from_secs(20)).connect().unwrap();
+    let here = Table::allocate(&connect(&home), "rows", Spec::table(10, 64)).unwrap();
+    let there = connect(&other).to_async().unwrap();
+    let far = until_some("open", || block_on(Table::open_async(&there, "rows")).map_err(|error| error.to_string()));
+    // The lease outlasts the test.
+    let long = LockOptions::new().lease(Duration::from_secs(600));
+    let held = block_on(far.lock_row_with(3, long)).unwrap();
+    block_on(held.put(0, b"held")).unwrap();
+    let no_wait = LockOptions::new().no_wait();
+    assert_eq!(here.lock_row_with(3, no_wait).unwrap_err().failure(), Some(Failure::Locked));
+    other.kill().unwrap();
+    let next = until_some("the lock is free", || here.lock_row_with(3, no_wait).map_err(|error| error.to_string()));
+    assert_eq!(&next.get().unwrap()[..4], b"held");
+    other.restart().unwrap();
+    // The task attaches to the next daemon, and the token of its lock admits nothing.
+    until("the holder learns of its loss", || match block_on(held.put(0, b"late")).unwrap_err().failure() {
+        Some(Failure::LockLost) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    next.put(0, b"next").unwrap();
+    assert_eq!(&next.get().unwrap()[..4], b"next");
+}
+
 // If this failed, clients partitioned with the old home would read stale values.
 #[test]
 fn partitioned_old_home_serves_no_stale_value() {

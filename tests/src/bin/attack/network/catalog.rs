@@ -113,6 +113,7 @@ network_attacks! {
     member_requests::sends_invalid_segment_info: "the node believes false segment metadata";
     member_requests::requests_ranges_beyond_a_segment: "an address sum wraps into bounds";
     member_requests::changes_entries_outside_of_buckets: "a map's entry is written over another row";
+    member_requests::locks_what_is_no_row: "a lock beyond the rows, or a token for another row";
     member_requests::uses_foreign_lock: "a foreign lock is used or released";
     member_requests::requests_for_unprivileged_user: "permissions hold for clients only";
     member_requests::names_absent_segments: "an id names something else";

@@ -209,6 +209,47 @@ pub(super) fn changes_entries_outside_of_buckets(target: &Target) -> AttackResul
     member.ends_served()
 }
 
+pub(super) fn locks_what_is_no_row(target: &Target) -> AttackResult {
+    const ROWS: u64 = 64;
+    const ROW_BYTES: u64 = 16;
+    let mut member = Member::authenticate(target)?;
+    let (table, _) = member.make(Spec::table(ROWS, ROW_BYTES as u32))?;
+    let (plain, _) = member.make(Spec::new(BYTES))?;
+    let lock = |segment, offset| {
+        let lock_request = LockRequest { shared: false, no_wait: true, lease_us: LINE_US, row_offset: Some(offset) };
+        move |step| Message::Lock { step, principal: PRINCIPAL, segment, lock_request, timeout_us: TIMEOUT_US }
+    };
+    for offset in [1, 8, ROW_BYTES - 1, ROWS * ROW_BYTES, ROWS * ROW_BYTES + 8, 1 << 63, u64::MAX - 7, u64::MAX] {
+        member.is_denied(lock(table, offset), &[])?;
+    }
+    for (segment, offset) in [(plain, 0), (plain, ROW_BYTES), (target.held, 0), (target.secret, u64::MAX)] {
+        member.is_denied(lock(segment, offset), &[])?;
+    }
+    let Message::Ended { outcome: Outcome::Done, word, .. } = member.ask(lock(table, ROW_BYTES), &[])? else {
+        return Err("no lock of its own row".to_owned());
+    };
+    // The token of one row is none of another.
+    let conditions = PutConditions { token: Some(LockToken(word)), ..PutConditions::default() };
+    for offset in [0, 2 * ROW_BYTES, (ROWS - 1) * ROW_BYTES] {
+        let (staged, timeout_us) = (Message::NOT_STAGED, TIMEOUT_US);
+        let put = |step| Message::Put {
+            step,
+            principal: PRINCIPAL,
+            segment: table,
+            offset,
+            length: 8,
+            staged,
+            ranges: 0,
+            conditions,
+            timeout_us,
+        };
+        member.is_denied(put, &[7; 8])?;
+    }
+    member.release(plain)?;
+    member.release(table)?;
+    member.ends_served()
+}
+
 pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, token) = (target.held, LockToken(target.token));
