@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ddss::{Client, Error, Failure, LockOptions, Principal, SharedMap, Spec, Table};
-use ddss_testkit::{Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, pattern, skipped};
+use ddss_testkit::{
+    Daemon, DaemonOptions, LinkFault, NetworkNamespaces, ScriptedClient, binary, block_on, pattern, skipped,
+};
 use serde_json::{Value, json};
 
 mod key_watches;
