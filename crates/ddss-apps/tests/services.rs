@@ -176,9 +176,22 @@ fn examples_verify_their_results() {
 fn web_farm_serves_requests_and_proxy_reads_loads() {
     let options = FarmOptions { servers: 3, progress: Progress::Shared, proxy_core: 0, other_core: 0 };
     let farm = Farm::start(options).unwrap();
-    let watched = farm.watch(2, Some(Duration::from_millis(5)), Duration::from_millis(400)).unwrap();
-    assert!(watched.responses.len() > 10 && watched.readings > 3, "too little happened: {watched:?}");
-    assert!(farm.served().iter().all(|&served| served > 0), "{:?}", farm.served());
-    let blind = farm.watch(2, None, Duration::from_millis(200)).unwrap();
-    assert!(!blind.responses.is_empty() && blind.readings == 0);
+    // On a busy machine little happens in this time: once more.
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let watched = farm.watch(2, Some(Duration::from_millis(5)), Duration::from_millis(400)).unwrap();
+        let is_enough = watched.responses.len() > 10 && watched.readings > 3;
+        if is_enough && farm.served().iter().all(|&served| served > 0) {
+            break;
+        }
+        assert!(Instant::now() < end, "too little happened: {watched:?}, {:?}", farm.served());
+    }
+    loop {
+        let blind = farm.watch(2, None, Duration::from_millis(200)).unwrap();
+        assert_eq!(blind.readings, 0);
+        if !blind.responses.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < end, "nothing is answered");
+    }
 }

@@ -50,6 +50,10 @@ fn ddss(tool: &Tool, daemon: &Daemon, words: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+fn heartbeat(daemon: &Daemon) -> u64 {
+    read_status(daemon.folder()).unwrap().daemon.heartbeat_ns
+}
+
 fn write_quotas(daemon: &mut Daemon, text: &str) {
     std::fs::write(daemon.folder().join("ddssd.conf"), text).unwrap();
     let seen = daemon.process().stderr().matches("read the settings again").count();
@@ -59,8 +63,14 @@ fn write_quotas(daemon: &mut Daemon, text: &str) {
         assert!(Instant::now() < end, "{}", daemon.process().stderr());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // The progress thread hears of it with its next look at the time.
-    std::thread::sleep(Duration::from_millis(200));
+    // The progress thread hears of it with its next look at the time, after which it shows that it lives.
+    for _ in 0..2 {
+        let before = heartbeat(daemon);
+        while heartbeat(daemon) == before {
+            assert!(Instant::now() < end, "the progress thread stands still");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 // If this failed, one user could exhaust a node, or get an error without a reason.

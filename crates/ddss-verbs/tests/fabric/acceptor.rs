@@ -153,10 +153,12 @@ fn admissions_are_rate_limited_per_address() {
         assert!(begin.elapsed() < WAIT_MAX);
     }
     drop(impatient);
+    // Eight at once, and one more in each tenth of a second.
+    let most = 8 + 1 + begin.elapsed().as_millis() as u64 / 100;
     // The first ones were admitted, and are found closed.
     home.poll_until(|home| !home.admitted.is_empty() && home.fabric.open_socket_count() == 0);
     let first = home.admitted.len();
-    assert!(first < 40, "{first} of 40 were admitted at once");
+    assert!(first as u64 <= most, "{first} were admitted at once, and at most {most} may be");
     let mut patient = caller();
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
