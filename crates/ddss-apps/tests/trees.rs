@@ -14,7 +14,7 @@ use ddss_apps::datasets::geonames::{self, Place};
 use ddss_apps::peer_servers::{self, NfsServer, RedisServer, Site};
 use ddss_apps::storage::{Change, DdssPages, NfsPages, PAGE_BYTES, Page, PageId, PageStore, RedisPages, new_page};
 use ddss_apps::tree::{BTree, RTree, Rect, crash_workload};
-use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, Process, Random, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, NetworkNamespaces, Process, Random, SetOnDrop, skipped};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -348,6 +348,7 @@ fn kill_writers(sort: &str, check: impl Fn(&Client, u64) -> Result<u64, Error> +
     let mut random = Random::new(3);
     let (mut steps, mut kills_in_the_middle) = (0, 0);
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&over);
         let reader = scope.spawn(|| {
             let (mut seen, mut looks) = (0, 0);
             while !over.load(Ordering::Relaxed) {

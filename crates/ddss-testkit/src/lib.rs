@@ -17,6 +17,7 @@
 //! * [`public_api()`] lists the interface of a crate, for `scripts/public-api`.
 //! * [`PrivateMounts`] holds small file systems, to be filled up.
 //! * [`Random`] is a seeded generator, and [`pattern`] the bytes of a seed.
+//! * [`SetOnDrop`] ends the threads of a test that fails.
 //! * [`retry`] repeats a call until nodes are connected.
 //! * [`skipped`] reports a test that lacks a privilege or a program.
 //! * [`repo_lints`] reads the workspace and reports violations; `tests/tests/lints/tree.rs` holds the rules themselves.
@@ -46,6 +47,7 @@ mod random;
 mod readme;
 pub mod repo_lints;
 mod retry;
+mod set_on_drop;
 
 pub use binary::{binary, example, preload_library, static_programs, static_target};
 pub use block_on::block_on;
@@ -67,3 +69,4 @@ pub use program_copy::copy_program;
 pub use public_api::{CrateDocs, Docs, PublicApi, public_api};
 pub use random::{Random, pattern};
 pub use retry::retry;
+pub use set_on_drop::SetOnDrop;

@@ -1,7 +1,7 @@
 //! Local reads: gets of this node's own segments, in place.
 
 use ddss::{Client, Failure, LockOptions, Model, Spec};
-use ddss_testkit::{Daemon, DaemonOptions, copy_program, pattern, skipped};
+use ddss_testkit::{Daemon, DaemonOptions, SetOnDrop, copy_program, pattern, skipped};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -58,6 +58,7 @@ fn local_reads_are_whole_and_monotonic() {
     }
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&end);
         for index in 0..made.len() {
             let segment = client(&daemon).open(&format!("m{index}")).unwrap();
             let end = &end;

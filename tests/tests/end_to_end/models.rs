@@ -4,7 +4,7 @@
 use ddss::{
     Client, Error, Failure, LockOptions, Model, NodeId, Placement, Segment, Shared, Spec, Strategy, Value, Version,
 };
-use ddss_testkit::Daemon;
+use ddss_testkit::{Daemon, SetOnDrop};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -368,6 +368,7 @@ fn large_segment_is_read_whole_under_constant_puts() {
         let reader = open(&client(&b), &name);
         let end = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _ends = SetOnDrop(&end);
             let writer = scope.spawn(|| {
                 let mut turn = 0u8;
                 while !end.load(Ordering::Relaxed) {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};
-use ddss_testkit::{DaemonOptions, skipped};
+use ddss_testkit::{DaemonOptions, SetOnDrop, skipped};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ fn calls_stay_fast_during_large_allocate_and_release() {
     let neighbour = connect();
     let small = neighbour.allocate("small", Spec::new(64)).unwrap();
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&end);
         scope.spawn(|| {
             while !end.load(Ordering::Acquire) {
                 small.put(0, &[1; 64]).unwrap();
@@ -88,6 +89,7 @@ fn calls_stay_fast_during_large_permission_change() {
         }
     };
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&end);
         scope.spawn(|| work(&calls, &|| _ = small.put(0, &[1; 64]).unwrap()));
         // It is read while it moves, where it was and where it will be.
         scope.spawn(|| work(&reads, &|| assert_eq!(reader.get(0..64).unwrap()[..], [7; 64])));

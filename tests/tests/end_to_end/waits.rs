@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ddss::{AsyncClient, AsyncSegment, Client, Failure, LockOptions, Segment, Spec};
 use ddss_core::status::{Counter, Gauge, Status};
 use ddss_ipc::read_status;
-use ddss_testkit::{Daemon, block_on};
+use ddss_testkit::{Daemon, SetOnDrop, block_on};
 
 /// Time limit that no call here reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -288,6 +288,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
         }
     };
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&over);
         for _ in 0..4 {
             let watching = (0..15).map(|_| Box::pin(watch(watched.clone(), Arc::clone(&over))) as _);
             let watching: Waits<()> = watching.collect();
@@ -415,6 +416,7 @@ fn calls_wait_for_the_daemon_until_their_deadline() {
     let over = AtomicBool::new(false);
     let calls = [const { AtomicU32::new(0) }; 3];
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&over);
         scope.spawn(|| call_until(&over, &calls[0], || segment.get(0..8).map(drop)));
         scope.spawn(|| call_until(&over, &calls[1], || block_on(of_tasks.get(0..8)).map(drop)));
         scope.spawn(|| {

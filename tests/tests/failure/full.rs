@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Failure, Segment, Spec, Storage};
-use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, TempNode, pattern, retry};
+use ddss_testkit::{Daemon, DaemonOptions, PrivateMounts, SetOnDrop, TempNode, pattern, retry};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -262,6 +262,7 @@ fn segment_is_whole_when_daemon_dies_during_move() {
         let segment = owner.open("moved").unwrap();
         let (stop, moved, put) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(last));
         std::thread::scope(|scope| {
+            let _ends = SetOnDrop(&stop);
             scope.spawn(|| {
                 for turn in 0.. {
                     let mode = if turn % 2 == 0 { 0o644 } else { 0o600 };

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec, Strategy};
-use ddss_testkit::{VictimNode, pattern};
+use ddss_testkit::{SetOnDrop, VictimNode, pattern};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -76,6 +76,7 @@ fn byzantine_clients_harm_only_themselves() {
     let (end, calls) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let mut faults = Vec::new();
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&end);
         let neighbours = [Strategy::Auto, Strategy::Rmq].into_iter().zip(&calls);
         let neighbours: Vec<_> = neighbours
             .map(|(strategy, calls)| {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Segment, Spec};
-use ddss_testkit::{VictimMember, pattern, retry};
+use ddss_testkit::{SetOnDrop, VictimMember, pattern, retry};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -137,6 +137,7 @@ fn attack_victim(victim: &mut VictimMember, names: &[String]) -> Result<Vec<Stri
     let (end, calls) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let (mut faults, mut starved_at) = (Vec::new(), None);
     std::thread::scope(|scope| {
+        let _ends = SetOnDrop(&end);
         let neighbours = [("the client", &local), ("the peer's client", &far)].into_iter().zip(&calls);
         let neighbours: Vec<_> =
             neighbours.map(|((who, segment), calls)| scope.spawn(|| neighbour(who, segment, calls, &end))).collect();

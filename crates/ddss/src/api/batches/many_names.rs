@@ -168,6 +168,8 @@ mod tests {
         let node = TestNode::start();
         let client = node.short_timeout_client();
         drop(node);
+        // The client knows from here on that there is no daemon. A call that finds it out by itself may have been carried out.
+        client.ping().unwrap_err();
         let ended = client.allocate_many(&[("a", Spec::new(8)), ("b", Spec::new(8))]);
         assert!(ended.len() == 2 && ended.iter().all(Result::is_err), "{ended:?}");
         assert!(
