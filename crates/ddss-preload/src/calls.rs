@@ -111,6 +111,28 @@ pub(crate) fn stay_on_tcp(endpoint: &Endpoint, socket: RawFd) -> bool {
     is_plain
 }
 
+/// Keeps a stream on TCP, or gives it the low water mark that the program has just set.
+pub(crate) fn needs_socket(socket: RawFd) {
+    if let Some(endpoint) = descriptor_table::stream(socket)
+        && !stay_on_tcp(&endpoint, socket)
+    {
+        endpoint.follow_low_water(Descriptor(socket));
+    }
+}
+
+/// Dissolves a connection by the program's own call, `native`: the socket may get another one.
+pub(crate) fn disconnect(socket: RawFd, native: impl FnOnce() -> i32) -> i32 {
+    let result = native();
+    if result == 0 {
+        descriptor_table::remove(socket);
+        for (set, number, event) in epoll::take_registrations(socket) {
+            // The kernel had room for it a moment ago.
+            let _ = set.control(number, libc::EPOLL_CTL_ADD, socket, Some(event));
+        }
+    }
+    result
+}
+
 /// Returns true for a TCP socket.
 fn is_tcp(socket: Descriptor) -> bool {
     sockopt::socket_type(socket) == Ok(SocketType::STREAM) && sockopt::socket_protocol(socket) == Ok(Some(ipproto::TCP))

@@ -69,7 +69,7 @@ pub use endpoint::{
 #[cfg(not(loom))]
 pub use reason::Reason;
 #[cfg(not(loom))]
-pub use registry::{StreamRow, list};
+pub use registry::{StreamRow, list, processes};
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use stream::{AsyncListener, AsyncStream};
 #[cfg(not(loom))]

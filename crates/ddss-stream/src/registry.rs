@@ -9,7 +9,7 @@ use std::io::Read;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::endpoint;
 use crate::reason::Reason;
@@ -43,23 +43,31 @@ pub struct StreamRow {
 
 /// Lists the streams of all processes that the caller may inspect.
 pub fn list() -> Vec<StreamRow> {
-    let (mut rows, mut seen) = (Vec::new(), BTreeSet::new());
-    let Ok(processes) = std::fs::read_dir("/proc") else { return rows };
+    tables().iter().flat_map(|(_, path)| read_table(path)).collect()
+}
+
+/// Lists the processes that run with the library, among those that the caller may inspect. A forked child counts as its parent.
+pub fn processes() -> Vec<u32> {
+    tables().iter().map(|(process, _)| *process).collect()
+}
+
+/// Returns the first process with each table, and the table's place.
+fn tables() -> Vec<(u32, PathBuf)> {
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let Ok(processes) = std::fs::read_dir("/proc") else { return found };
     for process in processes.flatten() {
-        if !process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
-            continue;
-        }
+        let Some(number) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(descriptors) = std::fs::read_dir(process.path().join("fd")) else { continue };
         for descriptor in descriptors.flatten() {
             let path = descriptor.path();
             let is_table = std::fs::read_link(&path).is_ok_and(|link| link.to_string_lossy().starts_with(TABLE_LINK));
             // A forked child has its parent's table.
-            if is_table && std::fs::metadata(&path).is_ok_and(|found| seen.insert(found.ino())) {
-                rows.extend(read_table(&path));
+            if is_table && std::fs::metadata(&path).is_ok_and(|table| seen.insert(table.ino())) {
+                found.push((number, path));
             }
         }
     }
-    rows
+    found
 }
 
 fn read_table(path: &Path) -> Vec<StreamRow> {

@@ -6,11 +6,23 @@
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use std::time::Duration;
+
+use libc::pollfd;
+use rustix::io::Errno;
 
 use crate::sys;
 
-/// Lets the signals come that waited. Set by the library that knows the handlers.
-static DELIVER: OnceLock<fn()> = OnceLock::new();
+/// Functions of a library that knows the handlers of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Lets the signals come that waited.
+    pub deliver: fn(),
+    /// Sleeps in libc's `poll`, where other threads may cancel this one. The error number is the kernel's.
+    pub poll: fn(&mut [pollfd], Option<Duration>) -> Result<usize, i32>,
+}
+
+static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
 struct Thread {
     depth: AtomicU32,
@@ -57,17 +69,25 @@ impl Drop for Uninterrupted {
             compiler_fence(Ordering::SeqCst);
             if depth == 0 && thread.has_deferred.load(Ordering::Relaxed) {
                 thread.has_deferred.store(false, Ordering::Relaxed);
-                if let Some(deliver) = DELIVER.get() {
-                    deliver();
+                if let Some(hooks) = HOOKS.get() {
+                    (hooks.deliver)();
                 }
             }
         });
     }
 }
 
-/// Tells this crate that a library calls [`defer`] and [`note_handler`] for each handler. `deliver` lets deferred signals come.
-pub fn set_delivery(deliver: fn()) {
-    let _ = DELIVER.set(deliver);
+/// Tells this crate that a library calls [`defer`] and [`note_handler`] for each handler.
+pub fn set_hooks(hooks: Hooks) {
+    let _ = HOOKS.set(hooks);
+}
+
+/// Sleeps until one of the descriptors is ready.
+pub(crate) fn poll(list: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+    match HOOKS.get() {
+        Some(hooks) => (hooks.poll)(list, timeout).map_err(Errno::from_raw_os_error),
+        None => sys::poll(list, timeout),
+    }
 }
 
 /// Returns true if the handler that is about to run must wait until the thread ends an uninterrupted part.
@@ -96,7 +116,7 @@ pub(crate) fn forget_handlers() {
 /// Returns true if an interrupted call continues, as the kernel does it for `recv`, but never for `poll`: every handler that ran asks
 /// for that, or, where no library knows them, every handler of the process.
 pub(crate) fn are_calls_restarted() -> bool {
-    match DELIVER.get() {
+    match HOOKS.get() {
         Some(_) => !THREAD.with(|thread| thread.is_interrupted.load(Ordering::Relaxed)),
         None => (1..=64).all(|signal| !sys::interrupts_calls(signal)),
     }

@@ -124,6 +124,18 @@ fn unmodified_redis_answers_through_shared_memory() {
     server.0.kill().unwrap();
 }
 
+// If this failed, `ddss streams` would say that no program runs with the library while one waits for its first connection.
+#[test]
+fn program_without_connections_is_counted() {
+    let mut program = Command::new("sleep");
+    let program = Killed(program.arg("60").env("LD_PRELOAD", preload_library().unwrap()).spawn().unwrap());
+    let end = Instant::now() + DEADLINE;
+    while !ddss_stream::processes().contains(&program.0.id()) {
+        assert!(Instant::now() < end, "the program is not counted: {:?}", ddss_stream::processes());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Not a test of its own: the part of a child process.
 #[test]
 fn part_of_a_child() {

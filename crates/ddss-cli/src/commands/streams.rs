@@ -155,6 +155,9 @@ pub(crate) fn list(json: bool) -> Result<(), CommandError> {
             format_bytes(row.tcp_written),
         ]);
     }
-    table.print_or("no program runs with the library");
+    table.print_or(match ddss_stream::processes().len() {
+        0 => "no program runs with the library",
+        _ => "no program that runs with the library has a connection",
+    });
     Ok(())
 }

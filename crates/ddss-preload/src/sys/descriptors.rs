@@ -7,6 +7,12 @@ use ddss_stream::{Descriptor, is_hidden};
 use super::{errno, is_own_process, real};
 use crate::{calls, descriptor_table};
 
+/// Commands of `fcntl` that prepare signals about a descriptor.
+const F_SETSIG: c_int = 10;
+const F_SETOWN_EX: c_int = 15;
+/// Asks whether the next byte follows urgent data.
+const SIOCATMARK: u64 = 0x8905;
+
 /// Refuses a descriptor that the library hides: the program cannot know it.
 fn refuse() -> c_int {
     errno::set(libc::EBADF);
@@ -15,7 +21,7 @@ fn refuse() -> c_int {
 
 /// Replaces libc's `close`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if is_hidden(fd) {
         return refuse();
     }
@@ -26,7 +32,7 @@ pub(super) unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 /// Replaces libc's `close_range`: the hidden descriptors stay.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
     let closes = flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
     let mut start = first;
     for number in first..=last.min(descriptor_table::len()) {
@@ -52,7 +58,7 @@ pub(super) unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int)
 
 /// Replaces libc's `closefrom`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn closefrom(first: c_int) {
+unsafe extern "C-unwind" fn closefrom(first: c_int) {
     // SAFETY: the range has no other condition than `closefrom`.
     unsafe { close_range(first.max(0) as u32, u32::MAX, 0) };
 }
@@ -70,7 +76,7 @@ fn copied(original: c_int, copy: c_int, close_on_exec: bool) -> c_int {
 
 /// Replaces libc's `dup`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: the program's argument, unchanged.
     copied(fd, unsafe { real::dup(fd) }, false)
 }
@@ -89,7 +95,7 @@ fn before_copy(fd: c_int, copy: c_int) {
 
 /// Replaces libc's `dup2`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn dup2(fd: c_int, copy: c_int) -> c_int {
     if is_hidden(fd) || is_hidden(copy) {
         return refuse();
     }
@@ -102,7 +108,7 @@ pub(super) unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
 
 /// Replaces libc's `dup3`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
     if is_hidden(fd) || is_hidden(copy) {
         return refuse();
     }
@@ -113,9 +119,25 @@ pub(super) unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_
     copied(fd, unsafe { real::dup3(fd, copy, flags) }, flags & libc::O_CLOEXEC != 0)
 }
 
+/// Keeps a stream on TCP whose bytes the kernel has to announce by signals. True: it has left TCP, and the call is refused, unless it
+/// `is_harmless` by itself.
+fn refuses_signals(fd: c_int, is_harmless: bool) -> bool {
+    let is_late = descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
+    if is_late && !is_harmless {
+        super::report("ddss-preload: a stream in shared memory sends no signals; give the program a rule\n");
+        errno::set(libc::EOPNOTSUPP);
+    }
+    is_late && !is_harmless
+}
+
 /// Replaces libc's `fcntl`. On 64-bit Linux a variable argument is passed as a fixed one.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub(super) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let wants_signals = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG].contains(&command)
+        || command == libc::F_SETFL && argument as c_int & libc::O_ASYNC != 0;
+    if wants_signals && refuses_signals(fd, command != libc::F_SETFL) {
+        return -1;
+    }
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::fcntl(fd, command, argument) };
     match command {
@@ -132,9 +154,14 @@ pub(super) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize
 
 /// Replaces libc's `ioctl`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
+pub(super) unsafe extern "C-unwind" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
     // Programs pass the command as a signed or an unsigned word; 32 bits count.
     let known = u64::from(command as u32);
+    match known {
+        SIOCATMARK => _ = refuses_signals(fd, true),
+        libc::FIOASYNC if refuses_signals(fd, false) => return -1,
+        _ => (),
+    }
     if let Some(endpoint) = descriptor_table::stream(fd).filter(|endpoint| endpoint.is_shared()) {
         match known {
             libc::FIONREAD if !argument.is_null() => {

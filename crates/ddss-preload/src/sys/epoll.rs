@@ -20,21 +20,26 @@ fn created(set: c_int) -> c_int {
 
 /// Replaces libc's `epoll_create`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: the program's argument, unchanged.
     created(unsafe { real::epoll_create(size) })
 }
 
 /// Replaces libc's `epoll_create1`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the program's argument, unchanged.
     created(unsafe { real::epoll_create1(flags) })
 }
 
 /// Replaces libc's `epoll_ctl`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+pub(super) unsafe extern "C-unwind" fn epoll_ctl(
+    set: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
     epoll::watch(fd);
     let Some(found) = epoll::set(set) else {
         // SAFETY: the program's arguments, unchanged.
@@ -117,7 +122,7 @@ unsafe fn translate(
 
 /// Replaces libc's `epoll_wait`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn epoll_wait(
+pub(super) unsafe extern "C-unwind" fn epoll_wait(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -131,7 +136,7 @@ pub(super) unsafe extern "C" fn epoll_wait(
 
 /// Replaces libc's `epoll_pwait`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn epoll_pwait(
+pub(super) unsafe extern "C-unwind" fn epoll_pwait(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,
@@ -186,7 +191,7 @@ unsafe fn wait_in_library(
 
 /// Replaces libc's `epoll_pwait2`. Nanoseconds are rounded up to a millisecond.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn epoll_pwait2(
+pub(super) unsafe extern "C-unwind" fn epoll_pwait2(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,

@@ -10,7 +10,7 @@ use crate::{calls, descriptor_table, wire};
 
 /// Replaces libc's `read`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { read_stream(fd, to, bytes) };
@@ -30,7 +30,7 @@ unsafe fn read_stream(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t {
 
 /// Replaces the checked form of `read`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
     assert!(bytes <= room, "read beyond a buffer");
     // SAFETY: as the program called it.
     unsafe { read(fd, to, bytes) }
@@ -38,7 +38,7 @@ unsafe extern "C" fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 
 /// Replaces libc's `write`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { write_stream(fd, from, bytes) };
@@ -58,7 +58,7 @@ unsafe fn write_stream(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t
 
 /// Replaces libc's `readv`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { readv_stream(fd, parts, count) };
@@ -78,7 +78,7 @@ unsafe fn readv_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t 
 
 /// Replaces libc's `writev`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { writev_stream(fd, parts, count) };
@@ -103,7 +103,7 @@ fn message_flags(flags: c_int) -> c_int {
 
 /// Replaces libc's `preadv2`: without an offset it reads a stream as `readv` does.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn preadv2(
+pub(super) unsafe extern "C-unwind" fn preadv2(
     fd: c_int,
     parts: *const iovec,
     count: c_int,
@@ -120,7 +120,7 @@ pub(super) unsafe extern "C" fn preadv2(
 
 /// Replaces libc's `pwritev2`: without an offset it writes to a stream as `writev` does.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pwritev2(
+pub(super) unsafe extern "C-unwind" fn pwritev2(
     fd: c_int,
     parts: *const iovec,
     count: c_int,
@@ -137,7 +137,7 @@ pub(super) unsafe extern "C" fn pwritev2(
 
 /// Replaces libc's `recv`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { recv_stream(fd, to, bytes, flags) };
@@ -157,7 +157,13 @@ unsafe fn recv_stream(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -
 
 /// Replaces the checked form of `recv`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t {
+unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    to: *mut c_void,
+    bytes: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
     assert!(bytes <= room, "recv beyond a buffer");
     // SAFETY: as the program called it.
     unsafe { recv(fd, to, bytes, flags) }
@@ -165,7 +171,7 @@ unsafe extern "C" fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room:
 
 /// Replaces libc's `send`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t {
     if descriptor_table::may_leave_tcp(fd) {
         // SAFETY: as the program called it.
         return unsafe { send_stream(fd, from, bytes, flags) };
@@ -188,7 +194,7 @@ unsafe fn send_stream(fd: c_int, from: *const c_void, bytes: size_t, flags: c_in
 
 /// Replaces libc's `recvfrom`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn recvfrom(
+pub(super) unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     to: *mut c_void,
     bytes: size_t,
@@ -219,7 +225,7 @@ pub(super) unsafe extern "C" fn recvfrom(
 
 /// Replaces the checked form of `recvfrom`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __recvfrom_chk(
+unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     to: *mut c_void,
     bytes: size_t,
@@ -235,7 +241,7 @@ unsafe extern "C" fn __recvfrom_chk(
 
 /// Replaces libc's `sendto`. The kernel ignores the name of a connected TCP socket, and so does the library.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn sendto(
+pub(super) unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     from: *const c_void,
     bytes: size_t,
@@ -261,7 +267,7 @@ pub(super) unsafe extern "C" fn sendto(
 
 /// Replaces libc's `recvmsg`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::recvmsg(fd, message, flags) };
     let Some(endpoint) = descriptor_table::stream(fd) else { return native() };
@@ -285,7 +291,7 @@ pub(super) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 
 /// Replaces libc's `sendmsg`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::sendmsg(fd, message, flags) };
     // SAFETY: the program passed a message, or a wrong pointer.
@@ -355,7 +361,7 @@ fn length_of(message: *mut mmsghdr) -> *mut u32 {
 
 /// Replaces libc's `sendmmsg`: one message after the other on a stream.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
     // SAFETY: the program promised `count` messages.
     if descriptor_table::stream(fd).is_none() && !unsafe { have_control_messages(messages, count) } {
         // SAFETY: the program's arguments, unchanged.
@@ -379,7 +385,7 @@ pub(super) unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, coun
 
 /// Replaces libc's `recvmmsg`: one message is enough for a stream.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn recvmmsg(
+pub(super) unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: u32,

@@ -45,6 +45,17 @@ pub(super) unsafe fn with_list(
     }
 }
 
+/// Returns true for a name that dissolves a connection.
+///
+/// # Safety
+///
+/// As for [`internet_address`].
+pub(super) unsafe fn has_no_family(name: *const sockaddr, length: socklen_t) -> bool {
+    // SAFETY: promised by the caller.
+    (length as usize) >= size_of::<libc::sa_family_t>()
+        && unsafe { ddss_stream::load(name.cast::<libc::sa_family_t>()) } == Some(libc::AF_UNSPEC as libc::sa_family_t)
+}
+
 /// Copies an Internet address.
 ///
 /// # Safety

@@ -1,7 +1,7 @@
 //! `poll` and `select`.
 
 use std::ffi::c_int;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
@@ -42,7 +42,7 @@ unsafe fn entries<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollf
 
 /// Replaces libc's `poll`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the program passed a list, or a wrong pointer.
     let Some(entries) = (unsafe { entries(list, count) }) else {
         // SAFETY: the program's arguments, unchanged.
@@ -54,7 +54,7 @@ pub(super) unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: 
 
 /// Replaces the checked form of `poll`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __poll_chk(list: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+unsafe extern "C-unwind" fn __poll_chk(list: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
     assert!(count as usize * size_of::<pollfd>() <= room, "poll beyond a list");
     // SAFETY: as the program called it.
     unsafe { poll(list, count, timeout) }
@@ -79,7 +79,7 @@ fn duration(time: timespec) -> Duration {
 
 /// Replaces libc's `ppoll`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn ppoll(
+pub(super) unsafe extern "C-unwind" fn ppoll(
     list: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -99,7 +99,7 @@ pub(super) unsafe extern "C" fn ppoll(
 
 /// Replaces the checked form of `ppoll`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __ppoll_chk(
+unsafe extern "C-unwind" fn __ppoll_chk(
     list: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -126,12 +126,15 @@ impl Set {
     }
 
     fn put(self, fd: c_int, is_in: bool) -> usize {
-        if is_in {
-            // SAFETY: as above; `is_in` is only true for a set that contained the descriptor.
-            unsafe { libc::FD_SET(fd, self.0) };
-        } else if !self.0.is_null() {
+        let byte = self.0.cast::<u8>().wrapping_add(fd as usize / 8);
+        // A program that watches more descriptors than `FD_SETSIZE` has larger sets.
+        // SAFETY: the program passed a set of which this byte was read, or null.
+        if !self.0.is_null()
+            && let Some(before) = unsafe { ddss_stream::load(byte) }
+        {
+            let bit = 1 << (fd % 8);
             // SAFETY: as above.
-            unsafe { libc::FD_CLR(fd, self.0) };
+            unsafe { ddss_stream::store(byte, if is_in { before | bit } else { before & !bit }) };
         }
         usize::from(is_in)
     }
@@ -149,7 +152,7 @@ fn select_streams(count: c_int, sets: [Set; 3], timeout: Option<Duration>, mask:
         return None;
     }
     let mut list = Array::<pollfd, SELECTED>::new();
-    for fd in 0..count.clamp(0, libc::FD_SETSIZE as c_int) {
+    for fd in 0..count.clamp(0, descriptor_table::len() as c_int) {
         let wanted = sets.iter().zip(EVENTS).filter(|(set, _)| set.contains(fd));
         let events = wanted.fold(0, |events, (_, (wanted, _))| events | wanted);
         if events != 0 {
@@ -160,22 +163,46 @@ fn select_streams(count: c_int, sets: [Set; 3], timeout: Option<Duration>, mask:
     if !polling::concerns(&list) {
         return None;
     }
-    let found = match polling::poll(&mut list, timeout, mask) {
-        Ok(_) if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) => Err(libc::EBADF),
-        Ok(_) => Ok(list.iter().fold(0, |sum, entry| {
-            let one = |(set, (_, found)): (&Set, (i16, i16))| {
-                set.put(entry.fd, set.contains(entry.fd) && entry.revents & found != 0)
-            };
-            sum + sets.iter().zip(EVENTS).map(one).sum::<usize>()
-        })),
-        Err(error) => Err(error),
-    };
-    Some(answer(found))
+    Some(answer(poll_selected(&mut list, sets, timeout, mask)))
+}
+
+/// Polls until a descriptor is ready for the sets that contain it. `poll` also reports the end of others.
+fn poll_selected(
+    list: &mut [pollfd],
+    sets: [Set; 3],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<usize, i32> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut left = timeout;
+    loop {
+        let ready = polling::poll(list, left, mask)?;
+        if list.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+            return Err(libc::EBADF);
+        }
+        let is_found = |entry: &pollfd| {
+            let mut found = sets.iter().zip(EVENTS);
+            entry.fd >= 0 && found.any(|(set, (_, found))| set.contains(entry.fd) && entry.revents & found != 0)
+        };
+        if ready == 0 || list.iter().any(is_found) {
+            break;
+        }
+        // `poll` skips the negative numbers.
+        list.iter_mut().filter(|entry| entry.revents != 0).for_each(|entry| entry.fd = !entry.fd);
+        left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    }
+    Ok(list.iter().fold(0, |sum, entry| {
+        let fd = if entry.fd < 0 { !entry.fd } else { entry.fd };
+        let one = |(set, (_, found)): (&Set, (i16, i16))| {
+            set.put(fd, set.contains(fd) && entry.fd >= 0 && entry.revents & found != 0)
+        };
+        sum + sets.iter().zip(EVENTS).map(one).sum::<usize>()
+    }))
 }
 
 /// Replaces libc's `select`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn select(
+pub(super) unsafe extern "C-unwind" fn select(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -195,7 +222,7 @@ pub(super) unsafe extern "C" fn select(
 
 /// Replaces libc's `pselect`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pselect(
+pub(super) unsafe extern "C-unwind" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,

@@ -70,7 +70,7 @@ macro_rules! real {
         /// As for the C function.
         #[inline]
         pub(crate) unsafe fn $name($($argument: $kind),*) -> $result {
-            type Real = unsafe extern "C" fn($($kind),*) -> $result;
+            type Real = unsafe extern "C-unwind" fn($($kind),*) -> $result;
             // SAFETY: the symbol of this name has this signature in every libc.
             let function = unsafe { std::mem::transmute::<*mut c_void, Real>(functions::$name.get()) };
             // SAFETY: promised by the caller.

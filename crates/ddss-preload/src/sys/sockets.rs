@@ -10,11 +10,15 @@ use crate::{calls, descriptor_table, wire};
 
 /// Replaces libc's `connect`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn connect(fd: c_int, name: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::connect(fd, name, length) };
     // SAFETY: the program promised a name of this length.
     let destination = unsafe { memory::internet_address(name, length) };
+    // SAFETY: as above.
+    if destination.is_none() && descriptor_table::is_known(fd) && unsafe { memory::has_no_family(name, length) } {
+        return calls::disconnect(fd, native);
+    }
     let Some(destination) = destination.filter(|_| !descriptor_table::is_known(fd)) else { return native() };
     let preparation = calls::before_connect(fd, destination);
     if preparation == Preparation::Wire {
@@ -47,21 +51,26 @@ fn accepted(socket: c_int) -> c_int {
 
 /// Replaces libc's `accept`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn accept(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn accept(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     accepted(unsafe { real::accept(fd, name, length) })
 }
 
 /// Replaces libc's `accept4`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn accept4(fd: c_int, name: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    name: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     accepted(unsafe { real::accept4(fd, name, length, flags) })
 }
 
 /// Replaces libc's `shutdown`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let endpoint = descriptor_table::stream(fd);
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::shutdown(fd, how) };
@@ -73,7 +82,7 @@ pub(super) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 
 /// Replaces libc's `setsockopt`: zero copy needs the kernel's stream.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn setsockopt(
+pub(super) unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     option: c_int,
@@ -85,6 +94,14 @@ pub(super) unsafe extern "C" fn setsockopt(
     if is_kernels && descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd)) {
         errno::set(libc::EOPNOTSUPP);
         return -1;
+    }
+    if level == libc::SOL_SOCKET && [libc::SO_RCVLOWAT, libc::SO_OOBINLINE].contains(&option) {
+        // SAFETY: the program's arguments, unchanged.
+        let result = unsafe { real::setsockopt(fd, level, option, value, length) };
+        if result == 0 {
+            calls::needs_socket(fd);
+        }
+        return result;
     }
     let is_send_buffer = level == libc::SOL_SOCKET && [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE].contains(&option);
     if is_send_buffer && wire::names(fd).is_some() {
@@ -106,7 +123,7 @@ fn is_internet(level: c_int) -> bool {
 
 /// Replaces libc's `getsockopt`: a socket of the pump answers as the TCP socket that it stands for.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn getsockopt(
+pub(super) unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     option: c_int,
@@ -133,7 +150,7 @@ pub(super) unsafe extern "C" fn getsockopt(
 
 /// Replaces libc's `getsockname`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn getsockname(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
     match wire::names(fd) {
         // SAFETY: the program passed room of this length, or wrong pointers.
         Some(names) => unsafe { memory::put_internet_address(name, length, names.own) },
@@ -144,7 +161,7 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, name: *mut sockaddr, leng
 
 /// Replaces libc's `getpeername`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn getpeername(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn getpeername(fd: c_int, name: *mut sockaddr, length: *mut socklen_t) -> c_int {
     match wire::names(fd) {
         // SAFETY: as above.
         Some(names) => unsafe { memory::put_internet_address(name, length, names.peer) },

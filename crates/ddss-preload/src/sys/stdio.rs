@@ -24,10 +24,10 @@ static OPEN: [Open; FILES] =
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Functions {
-    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
-    write: unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
-    seek: Option<unsafe extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int>,
-    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+    read: unsafe extern "C-unwind" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
+    write: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
+    seek: Option<unsafe extern "C-unwind" fn(*mut c_void, *mut i64, c_int) -> c_int>,
+    close: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
 }
 
 unsafe extern "C" {
@@ -38,12 +38,12 @@ fn descriptor(cookie: *mut c_void) -> c_int {
     OPEN.get(cookie as usize).map_or(-1, |open| open.descriptor.load(Ordering::Relaxed) - 1)
 }
 
-unsafe extern "C" fn read_file(cookie: *mut c_void, to: *mut c_char, bytes: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn read_file(cookie: *mut c_void, to: *mut c_char, bytes: size_t) -> ssize_t {
     // SAFETY: libc passes its own buffer.
     unsafe { io::read(descriptor(cookie), to.cast(), bytes) }
 }
 
-unsafe extern "C" fn write_file(cookie: *mut c_void, from: *const c_char, bytes: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn write_file(cookie: *mut c_void, from: *const c_char, bytes: size_t) -> ssize_t {
     let mut done = 0;
     while done < bytes {
         // SAFETY: libc passes a buffer of `bytes` bytes.
@@ -57,7 +57,7 @@ unsafe extern "C" fn write_file(cookie: *mut c_void, from: *const c_char, bytes:
     done as ssize_t
 }
 
-unsafe extern "C" fn close_file(cookie: *mut c_void) -> c_int {
+unsafe extern "C-unwind" fn close_file(cookie: *mut c_void) -> c_int {
     let fd = descriptor(cookie);
     if let Some(open) = OPEN.get(cookie as usize) {
         open.file.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -69,7 +69,7 @@ unsafe extern "C" fn close_file(cookie: *mut c_void) -> c_int {
 
 /// Replaces libc's `fdopen`. An undecided stream stays on TCP.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     let is_shared = descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
     if !is_shared {
         // SAFETY: the program's arguments, unchanged.
@@ -94,7 +94,7 @@ unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
 
 /// Replaces libc's `fileno`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn fileno(file: *mut FILE) -> c_int {
+pub(super) unsafe extern "C-unwind" fn fileno(file: *mut FILE) -> c_int {
     // SAFETY: the program's argument, unchanged.
     let known = unsafe { real::fileno(file) };
     if known >= 0 || file.is_null() {

@@ -12,7 +12,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Replaces libc's `sendfile`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t {
     let Some(endpoint) = descriptor_table::stream(to) else {
         // SAFETY: the program's arguments, unchanged.
         return unsafe { real::sendfile(to, from, offset, bytes) };
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn sendfile(to: c_int, from: c_int, offset: *mut of
 
 /// Replaces libc's `splice`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn splice(
+pub(super) unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_offset: *mut i64,
     to: c_int,

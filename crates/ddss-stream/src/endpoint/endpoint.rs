@@ -104,6 +104,7 @@ impl Endpoint {
         local.shortages.store(0, Ordering::Relaxed);
         local.writes.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);
+        local.low_water.store(0, Ordering::Relaxed);
         local.generation.fetch_add(1, Ordering::Relaxed);
         local.users.store(1, Ordering::Release);
     }

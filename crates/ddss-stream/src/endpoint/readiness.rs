@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::endpoint::Endpoint;
-use crate::limits::WRITABLE_BYTES;
-use crate::sys::{Descriptor, Link};
+use crate::limits::{RING_BYTES, WRITABLE_BYTES};
+use crate::sys::{self, Descriptor, Link};
 
 /// Conditions of the TCP socket that never end, with the values of `epoll`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ impl Endpoint {
         if let Ok(span) = self.filled(link) {
             ready.arrived = span.position.wrapping_add(span.bytes as u64);
         }
-        if self.has_ring_data(link) {
+        if self.has_ring_data(link) && self.meets_low_water(link) {
             ready.bits |= libc::EPOLLIN as u32;
         }
         if self.has_ring_space(link) || latched & (Latched::DEAD | Latched::SILENT) != 0 {
@@ -147,6 +147,19 @@ impl Endpoint {
     pub(crate) fn has_ring_data(&self, link: Link) -> bool {
         // A broken cursor counts as readable: the read reports it.
         self.filled(link).map_or(true, |span| span.bytes > 0) && self.has_reached_ring(link)
+    }
+
+    /// Returns true if the ring has as many bytes as the program's waits ask for.
+    #[inline]
+    fn meets_low_water(&self, link: Link) -> bool {
+        let low_water = self.local().low_water.load(Ordering::Relaxed) as usize;
+        low_water == 0 || self.filled(link).map_or(true, |span| span.bytes > low_water)
+    }
+
+    /// Takes the socket's low water mark over, as the kernel does for at most half of its buffer.
+    pub fn follow_low_water(&self, socket: Descriptor) {
+        let bytes = sys::low_water(socket).clamp(1, RING_BYTES / 2);
+        self.local().low_water.store(bytes as u32 - 1, Ordering::Relaxed);
     }
 
     #[inline]

@@ -29,7 +29,8 @@ impl Endpoint {
                 Ok(0) => return Ok(done),
                 Ok(bytes) => {
                     done += bytes;
-                    if flags & libc::MSG_WAITALL == 0 || is_peek || done >= to.bytes() {
+                    let is_enough = done > self.local().low_water.load(Ordering::Relaxed) as usize;
+                    if is_enough && flags & libc::MSG_WAITALL == 0 || is_peek || done >= to.bytes() {
                         return Ok(done);
                     }
                 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use libc::pollfd;
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
@@ -109,35 +109,30 @@ impl Endpoint {
         if timeout.is_some_and(|left| left.is_zero()) {
             return Err(Errno::AGAIN);
         }
-        let timeout =
-            timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-        let bells = self.bells();
-        if want == Want::Space && bells[0] < 0 {
+        let [control, bell] = self.bells();
+        if want == Want::Space && control < 0 {
             self.mark_dead();
             return Ok(());
         }
-        // The socket takes the place of a missing bell.
-        let [control, bell] = bells.map(|bell| if bell < 0 { socket } else { Descriptor(bell) });
-        let of_bells = bells.map(|bell| if bell < 0 { PollFlags::empty() } else { PollFlags::IN });
-        let is_on_ring = Self::is_switched(link);
         let of_socket = match want {
-            Want::Data => PollFlags::IN | PollFlags::RDHUP,
-            Want::Space if is_on_ring => PollFlags::empty(),
-            Want::Space => PollFlags::OUT,
+            Want::Data => libc::POLLIN | libc::POLLRDHUP,
+            Want::Space if Self::is_switched(link) => 0,
+            Want::Space => libc::POLLOUT,
         };
-        let mut polled =
-            [PollFd::new(&socket, of_socket), PollFd::new(&bell, of_bells[1]), PollFd::new(&control, of_bells[0])];
+        // The kernel skips a missing bell.
+        let entry = |fd, events| pollfd { fd, events, revents: 0 };
+        let mut polled = [entry(socket.0, of_socket), entry(bell, libc::POLLIN), entry(control, libc::POLLIN)];
         crate::signals::forget_handlers();
-        if rustix::event::poll(&mut polled, timeout.as_ref())? == 0 {
+        if crate::signals::poll(&mut polled, timeout)? == 0 {
             return Err(Errno::AGAIN);
         }
         // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
-        let ended = PollFlags::HUP | PollFlags::ERR;
-        let bells = polled[1].revents() | polled[2].revents();
-        if bells.intersects(ended) || bells.contains(PollFlags::IN) && self.is_resting(link, want) {
+        let ended = libc::POLLHUP | libc::POLLERR;
+        let bells = polled[1].revents | polled[2].revents;
+        if bells & ended != 0 || bells & libc::POLLIN != 0 && self.is_resting(link, want) {
             self.silence_for(link, want);
         }
-        if want == Want::Space && (polled[0].revents() | polled[2].revents()).intersects(ended) {
+        if want == Want::Space && (polled[0].revents | polled[2].revents) & ended != 0 {
             self.mark_dead();
         }
         Ok(())

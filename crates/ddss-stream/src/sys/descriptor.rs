@@ -227,3 +227,12 @@ pub(crate) fn drain_bell(bell: HiddenDescriptor) -> bool {
     // An empty counter means that the bell did not ring.
     rustix::io::read(bell, &mut [0u8; 8]).is_ok()
 }
+
+/// Returns the low water mark of a socket's reads.
+pub(crate) fn low_water(socket: Descriptor) -> usize {
+    let (mut bytes, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
+    let place = (&raw mut bytes).cast();
+    // SAFETY: the value and its length live until the call returns.
+    let asked = unsafe { libc::getsockopt(socket.0, libc::SOL_SOCKET, libc::SO_RCVLOWAT, place, &raw mut length) };
+    if asked == 0 { bytes.max(1) as usize } else { 1 }
+}

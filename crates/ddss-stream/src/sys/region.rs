@@ -54,6 +54,8 @@ pub(crate) struct Local {
     pub(crate) writes: AtomicU32,
     /// Sets of `epoll` that keep an interest in the stream.
     pub(crate) registrations: AtomicU32,
+    /// Bytes that a wait of the program asks for (`SO_RCVLOWAT`), less one.
+    pub(crate) low_water: AtomicU32,
 }
 
 /// Place of a hidden descriptor in an entry.

@@ -1,4 +1,21 @@
-//! Handlers of signals, as the kernel has them.
+//! Handlers of signals, as the kernel has them, and a sleep that they interrupt.
+
+use std::time::Duration;
+
+use libc::pollfd;
+use rustix::io::Errno;
+
+/// Sleeps in the kernel until one of the descriptors is ready.
+pub(crate) fn poll(list: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+    let timeout = timeout.map(|left| libc::timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the list is a slice, and the time lives until the call returns.
+    let found = unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    usize::try_from(found).map_err(|_| super::user_memory::last_errno())
+}
 
 /// Returns true if a handler without `SA_RESTART` is installed.
 pub(crate) fn interrupts_calls(signal: i32) -> bool {

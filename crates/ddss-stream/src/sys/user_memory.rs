@@ -202,6 +202,6 @@ unsafe fn kernel_call(number: c_long, socket: RawFd, second: usize, third: usize
     unsafe { call(number, socket, second, third, fourth, 0usize, 0usize) as isize }
 }
 
-fn last_errno() -> Errno {
+pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -12,11 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -327,6 +331,178 @@ static void wait_for_copies(void) {
     }
 }
 
+static volatile sig_atomic_t restarted, interrupted;
+
+static void count_signal(int signal) {
+    if (signal == SIGUSR1) restarted++;
+    else interrupted++;
+}
+
+static pthread_t reader;
+
+static void *interrupt_reader(void *unused) {
+    usleep(30000);
+    for (int i = 0; i < 3; i++) pthread_kill(reader, SIGUSR1), usleep(10000);
+    pthread_kill(reader, SIGUSR2);
+    return unused;
+}
+
+// A handler with SA_RESTART does not end a read, although another one without it is installed; with a deadline it does.
+static void continue_after_handlers(void) {
+    struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART};
+    struct timeval limit = {30, 0};
+    int fd = dial();
+    uint64_t word;
+    pthread_t thread;
+    if (sigaction(SIGUSR1, &action, NULL)) fail("sigaction");
+    action.sa_flags = 0;
+    if (sigaction(SIGUSR2, &action, NULL)) fail("sigaction");
+    reader = pthread_self();
+    for (int round = 0; round < 2; round++) {
+        restarted = interrupted = 0;
+        if (pthread_create(&thread, NULL, interrupt_reader, NULL)) fail("pthread_create");
+        if (read(fd, &word, sizeof word) != -1 || errno != EINTR) fail("read");
+        if (round == 0 && (restarted != 3 || interrupted != 1)) fail("the wrong signal ended the read");
+        if (round == 1 && restarted != 1) fail("a read with a deadline continued");
+        pthread_join(thread, NULL);
+        if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit)) fail("setsockopt");
+    }
+    trip(fd, 1);
+}
+
+static int blocked_fd, blocked_call;
+
+static void *block(void *unused) {
+    struct epoll_event event = {.events = EPOLLIN};
+    struct pollfd entry = {blocked_fd, POLLIN, 0};
+    static char bytes[1 << 22];
+    struct iovec part = {bytes, 8};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    fd_set descriptors;
+    int set = epoll_create1(0);
+    FD_ZERO(&descriptors);
+    FD_SET(blocked_fd, &descriptors);
+    if (epoll_ctl(set, EPOLL_CTL_ADD, blocked_fd, &event)) fail("epoll_ctl");
+    switch (blocked_call) {
+        case 0: read(blocked_fd, bytes, 8); break;
+        case 1: recv(blocked_fd, bytes, 8, MSG_WAITALL); break;
+        case 2: recvmsg(blocked_fd, &message, 0); break;
+        case 3: readv(blocked_fd, &part, 1); break;
+        case 4: poll(&entry, 1, -1); break;
+        case 5: select(blocked_fd + 1, &descriptors, NULL, NULL, NULL); break;
+        case 6: epoll_wait(set, &event, 1, -1); break;
+        // The echo fills its way back, then stops to read.
+        case 7: while (write(blocked_fd, bytes, sizeof bytes) > 0) continue; break;
+    }
+    fail("a blocked call returned");
+    return unused;
+}
+
+// Ends threads that are blocked in a call on a stream, with one that may leave TCP and with one that has left it.
+static void cancel_blocked_threads(void) {
+    for (int is_new = 0; is_new < 2; is_new++)
+        for (blocked_call = 0; blocked_call < 8; blocked_call++) {
+            pthread_t thread;
+            void *result;
+            struct timespec end;
+            blocked_fd = is_new ? socket(AF_INET, SOCK_STREAM, 0) : dial();
+            if (is_new && connect(blocked_fd, (void *)&name, sizeof name)) fail("connect");
+            if (pthread_create(&thread, NULL, block, NULL)) fail("pthread_create");
+            usleep(50000);
+            clock_gettime(CLOCK_REALTIME, &end);
+            end.tv_sec += 10;
+            if (pthread_cancel(thread)) fail("pthread_cancel");
+            errno = blocked_call;
+            if (pthread_timedjoin_np(thread, &result, &end)) fail("a blocked thread cannot be cancelled");
+            if (result != PTHREAD_CANCELED) fail("the thread ended otherwise");
+            if (blocked_call < 7) trip(blocked_fd, 7);
+            close(blocked_fd);
+        }
+}
+
+// Dissolves a connection and uses its socket for another one.
+static void connect_again(void) {
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 7};
+    int set = epoll_create1(0), fd = dial();
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll_ctl");
+    for (int round = 0; round < 5; round++) {
+        if (connect(fd, &none, sizeof none)) fail("disconnect");
+        if (write(fd, &none, 1) != -1) fail("a socket without a connection writes");
+        if (connect(fd, (void *)&name, sizeof name)) fail("connect again");
+        for (int i = 0; i < ROUND_TRIPS; i++) {
+            ask(fd, i);
+            if (epoll_wait(set, &event, 1, WAIT_MS) != 1 || event.data.u64 != 7) fail("epoll_wait");
+            answer(fd, i);
+        }
+    }
+}
+
+// Selects a descriptor above 1,023 with a set that is large enough, and a pipe that only hangs up.
+static void select_more(void) {
+    static uint64_t sets[3][64];
+    struct rlimit limit = {4096, 4096};
+    struct timeval time = {WAIT_MS / 1000, 0}, soon = {0, 30000};
+    int ends[2], low = dial(), fd;
+    if (setrlimit(RLIMIT_NOFILE, &limit)) fail("setrlimit");
+    if ((fd = fcntl(low, F_DUPFD, 2000)) != 2000 || pipe(ends) || close(ends[1])) fail("fcntl");
+    ask(fd, 1);
+    sets[0][fd / 64] |= 1ULL << fd % 64;
+    if (select(fd + 1, (void *)sets[0], NULL, NULL, &time) != 1) fail("select");
+    if (sets[0][fd / 64] != 1ULL << fd % 64) fail("a descriptor above 1,023 is not ready");
+    answer(fd, 1);
+    // A pipe without a writer is ready for reads only.
+    sets[1][ends[0] / 64] |= 1ULL << ends[0] % 64;
+    sets[2][ends[0] / 64] |= 1ULL << ends[0] % 64;
+    ask(fd, 2);
+    if (select(fd + 1, (void *)sets[0], (void *)sets[1], (void *)sets[2], &time) != 1) fail("select with a pipe");
+    if (sets[0][fd / 64] != 1ULL << fd % 64 || sets[1][ends[0] / 64] || sets[2][ends[0] / 64]) fail("a pipe is ready");
+    answer(fd, 2);
+    if (select(fd + 1, (void *)sets[0], NULL, NULL, &soon) != 0 || sets[0][fd / 64]) fail("nothing is ready");
+}
+
+static int is_counted_shared(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found += strstr(line, "/memfd:ddss-stream ") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+// Sets options that need the kernel's stream before there is another one: low water marks, signals, urgent data.
+static void ask_for_options(void) {
+    int before = is_counted_shared();
+    for (int option = 0; option < 5; option++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0), eight = 8, one = 1, mark;
+        if (connect(fd, (void *)&name, sizeof name)) fail("connect");
+        switch (option) {
+            case 0: if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &eight, sizeof eight)) fail("SO_RCVLOWAT"); break;
+            case 1: if (setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof one)) fail("SO_OOBINLINE"); break;
+            case 2: if (fcntl(fd, F_SETOWN, getpid())) fail("F_SETOWN"); break;
+            case 3: if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_ASYNC)) fail("O_ASYNC"); break;
+            case 4: if (ioctl(fd, SIOCATMARK, &mark) || mark) fail("SIOCATMARK"); break;
+        }
+        if (option == 2 || option == 3) signal(SIGIO, SIG_IGN);
+        for (int round = 0; round < ROUND_TRIPS; round++) trip(fd, round);
+        if (is_counted_shared() != before) fail("the stream left TCP");
+        close(fd);
+    }
+    // A mark that is set later: reads wait for eight bytes, and so do waits.
+    int fd = dial(), eight = 8;
+    struct pollfd entry = {fd, POLLIN, 0};
+    char bytes[8];
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &eight, sizeof eight)) fail("SO_RCVLOWAT");
+    for (int round = 0; round < 20; round++) {
+        put(fd, "1234", 4);
+        if (poll(&entry, 1, 20)) fail("four bytes are enough");
+        put(fd, "5678", 4);
+        // Without the wait the kernel itself may sleep for ever, with half of the bytes taken.
+        if (poll(&entry, 1, WAIT_MS) != 1 || entry.revents != POLLIN) fail("eight bytes are too few");
+        if (read(fd, bytes, 8) != 8 || memcmp(bytes, "12345678", 8)) fail("a read below the mark");
+    }
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     static const struct {
@@ -337,7 +513,13 @@ int main(int count, char **arguments) {
         {"handlers", use_streams_in_handlers},
         {"nested", wait_for_a_set},
         {"copies", wait_for_copies},
+        {"restart", continue_after_handlers},
+        {"cancel", cancel_blocked_threads},
+        {"again", connect_again},
+        {"select", select_more},
+        {"options", ask_for_options},
     };
+    signal(SIGPIPE, SIG_IGN);
     pid_t server = serve();
     int fd = dial();
     if (*(getenv("LD_PRELOAD") ?: "") && !is_shared()) fail("the stream stayed on TCP");

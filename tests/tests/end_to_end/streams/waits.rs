@@ -50,3 +50,33 @@ fn set_of_streams_wakes_those_that_wait_for_the_set() {
 fn every_copy_of_a_descriptor_is_reported() {
     run("every_copy_of_a_descriptor_is_reported", "copies");
 }
+
+// If this failed, a program with one handler without `SA_RESTART` would see `EINTR` that no kernel returns.
+#[test]
+fn read_continues_after_a_handler_that_asks_for_it() {
+    run("read_continues_after_a_handler_that_asks_for_it", "restart");
+}
+
+// If this failed, a program that cancels a thread would wait for it for ever.
+#[test]
+fn thread_that_is_blocked_on_a_stream_is_cancelled() {
+    run("thread_that_is_blocked_on_a_stream_is_cancelled", "cancel");
+}
+
+// If this failed, a socket that gets a second connection would use the rings of its first.
+#[test]
+fn socket_is_connected_again() {
+    run("socket_is_connected_again", "again");
+}
+
+// If this failed, a program with many descriptors would wait for ever in `select`, or would spin beside a pipe that was hung up.
+#[test]
+fn select_sees_high_descriptors_and_ignores_ends_that_were_not_asked_for() {
+    run("select_sees_high_descriptors_and_ignores_ends_that_were_not_asked_for", "select");
+}
+
+// If this failed, a program would get half a record, or no signal, or a mark at the wrong byte.
+#[test]
+fn options_of_the_kernels_stream_keep_it_or_are_met() {
+    run("options_of_the_kernels_stream_keep_it_or_are_met", "options");
+}

@@ -7,7 +7,7 @@ use crate::sys::real;
 
 /// Replaces liburing's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int {
+unsafe extern "C-unwind" fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags: u32) -> c_int {
     if !io_uring::before_setup() {
         return -libc::EPERM;
     }
@@ -17,7 +17,11 @@ unsafe extern "C" fn io_uring_queue_init(entries: u32, ring: *mut c_void, flags:
 
 /// Replaces liburing's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn io_uring_queue_init_params(entries: u32, ring: *mut c_void, parameters: *mut c_void) -> c_int {
+unsafe extern "C-unwind" fn io_uring_queue_init_params(
+    entries: u32,
+    ring: *mut c_void,
+    parameters: *mut c_void,
+) -> c_int {
     if !io_uring::before_setup() {
         return -libc::EPERM;
     }
@@ -27,7 +31,7 @@ unsafe extern "C" fn io_uring_queue_init_params(entries: u32, ring: *mut c_void,
 
 /// Replaces liburing's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn io_uring_queue_init_mem(
+unsafe extern "C-unwind" fn io_uring_queue_init_mem(
     entries: u32,
     ring: *mut c_void,
     parameters: *mut c_void,
@@ -43,7 +47,7 @@ unsafe extern "C" fn io_uring_queue_init_mem(
 
 /// Replaces liburing's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn io_uring_setup(entries: u32, parameters: *mut c_void) -> c_int {
+unsafe extern "C-unwind" fn io_uring_setup(entries: u32, parameters: *mut c_void) -> c_int {
     if !io_uring::before_setup() {
         return -libc::EPERM;
     }

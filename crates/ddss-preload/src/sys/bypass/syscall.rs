@@ -25,7 +25,15 @@ impl Arguments {
 
 /// Replaces libc's `syscall`. Programs that pass fewer arguments leave the rest undefined, for libc as for this function.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
+unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
     let arguments = Arguments([a, b, c, d, e, f]);
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::syscall(number, a, b, c, d, e, f) };
@@ -174,7 +182,7 @@ macro_rules! other_names {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $function:path;)*) => {$(
         /// Replaces libc's other name of a function.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
+        unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> $result {
             // SAFETY: as the program called it.
             unsafe { $function($($argument),*) }
         }

@@ -152,7 +152,7 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
 
 /// Replaces libc's `execve`.
 #[unsafe(no_mangle)]
-pub(in crate::sys) unsafe extern "C" fn execve(
+pub(in crate::sys) unsafe extern "C-unwind" fn execve(
     path: *const c_char,
     arguments: StringList,
     environment: StringList,
@@ -165,7 +165,7 @@ pub(in crate::sys) unsafe extern "C" fn execve(
 
 /// Replaces libc's `execv`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn execv(path: *const c_char, arguments: StringList) -> c_int {
+pub(super) unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads(path, own_environment()) });
     // SAFETY: the program's arguments, unchanged.
@@ -174,7 +174,7 @@ pub(super) unsafe extern "C" fn execv(path: *const c_char, arguments: StringList
 
 /// Replaces libc's `execvp`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn execvp(name: *const c_char, arguments: StringList) -> c_int {
+pub(super) unsafe extern "C-unwind" fn execvp(name: *const c_char, arguments: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads_by_name(name, own_environment()) });
     // SAFETY: the program's arguments, unchanged.
@@ -183,7 +183,7 @@ pub(super) unsafe extern "C" fn execvp(name: *const c_char, arguments: StringLis
 
 /// Replaces libc's `execvpe`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn execvpe(name: *const c_char, arguments: StringList, environment: StringList) -> c_int {
+unsafe extern "C-unwind" fn execvpe(name: *const c_char, arguments: StringList, environment: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| unsafe { loads_by_name(name, environment) });
     // SAFETY: the program's arguments, unchanged.
@@ -192,7 +192,7 @@ unsafe extern "C" fn execvpe(name: *const c_char, arguments: StringList, environ
 
 /// Replaces libc's `fexecve`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fexecve(fd: c_int, arguments: StringList, environment: StringList) -> c_int {
+unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: StringList, environment: StringList) -> c_int {
     // SAFETY: the program promised the strings.
     before_exec(|| Some(unsafe { names_library(environment) } && image::descriptor_loads_library(fd)));
     // SAFETY: the program's arguments, unchanged.

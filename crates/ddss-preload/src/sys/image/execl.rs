@@ -48,7 +48,7 @@ mod lists {
         -1
     }
 
-    unsafe extern "C" fn execl_list(path: *const c_char, registers: StringList, rest: StringList) -> c_int {
+    unsafe extern "C-unwind" fn execl_list(path: *const c_char, registers: StringList, rest: StringList) -> c_int {
         let mut list = [std::ptr::null(); ARGUMENTS_MAX];
         // SAFETY: the entry code passes both.
         match unsafe { gather(registers, rest, &mut list) } {
@@ -58,7 +58,7 @@ mod lists {
         }
     }
 
-    unsafe extern "C" fn execlp_list(name: *const c_char, registers: StringList, rest: StringList) -> c_int {
+    unsafe extern "C-unwind" fn execlp_list(name: *const c_char, registers: StringList, rest: StringList) -> c_int {
         let mut list = [std::ptr::null(); ARGUMENTS_MAX];
         // SAFETY: the entry code passes both.
         match unsafe { gather(registers, rest, &mut list) } {
@@ -68,7 +68,7 @@ mod lists {
         }
     }
 
-    unsafe extern "C" fn execle_list(path: *const c_char, registers: StringList, rest: StringList) -> c_int {
+    unsafe extern "C-unwind" fn execle_list(path: *const c_char, registers: StringList, rest: StringList) -> c_int {
         let mut list = [std::ptr::null(); ARGUMENTS_MAX];
         // SAFETY: the entry code passes both.
         match unsafe { gather(registers, rest, &mut list) } {
@@ -83,7 +83,7 @@ mod lists {
             /// Replaces libc's function of this name.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
-            unsafe extern "C" fn $name() {
+            unsafe extern "C-unwind" fn $name() {
                 #[cfg(target_arch = "x86_64")]
                 std::arch::naked_asm!(
                     "push r9",

@@ -123,21 +123,21 @@ pub(in crate::sys) fn fork_by<T: Into<c_long> + Copy>(fork: impl FnOnce() -> T) 
 
 /// Replaces libc's `fork`: the child uses the same streams.
 #[unsafe(no_mangle)]
-pub(in crate::sys) unsafe extern "C" fn fork() -> pid_t {
+pub(in crate::sys) unsafe extern "C-unwind" fn fork() -> pid_t {
     // SAFETY: the program's call, unchanged.
     fork_by(|| unsafe { real::fork() })
 }
 
 /// Replaces libc's `vfork` by `fork`: the child of a `vfork` would change the parent's tables.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vfork() -> pid_t {
+unsafe extern "C-unwind" fn vfork() -> pid_t {
     // SAFETY: as the program called it.
     unsafe { fork() }
 }
 
 /// Replaces libc's `_Fork`, which runs no handlers.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn _Fork() -> pid_t {
+unsafe extern "C-unwind" fn _Fork() -> pid_t {
     // SAFETY: the program's call, unchanged.
     fork_by(|| unsafe { real::bare_fork() })
 }
@@ -159,7 +159,7 @@ unsafe extern "C" fn begin(beginning: *mut c_void) -> c_int {
 
 /// Replaces libc's `clone`. Programs that pass fewer arguments leave the rest undefined.
 #[unsafe(no_mangle)]
-pub(in crate::sys) unsafe extern "C" fn clone(
+pub(in crate::sys) unsafe extern "C-unwind" fn clone(
     start: Start,
     stack: *mut c_void,
     flags: c_int,

@@ -112,7 +112,7 @@ unsafe fn copied(list: *const c_void) -> Vec<Action> {
 
 /// Replaces libc's function of this name: the copy may survive `exec` although the original does not.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int {
+unsafe extern "C-unwind" fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int {
     if let Some(endpoint) = descriptor_table::stream(fd)
         && !calls::stay_on_tcp(&endpoint, fd)
     {
@@ -240,7 +240,7 @@ fn spawn_with_pumps(
 
 /// Replaces libc's `posix_spawn`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn(
+unsafe extern "C-unwind" fn posix_spawn(
     child: *mut pid_t,
     path: *const c_char,
     actions: *const c_void,
@@ -261,7 +261,7 @@ unsafe extern "C" fn posix_spawn(
 
 /// Replaces libc's `posix_spawnp`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawnp(
+unsafe extern "C-unwind" fn posix_spawnp(
     child: *mut pid_t,
     name: *const c_char,
     actions: *const c_void,

@@ -13,6 +13,7 @@ use libc::{sighandler_t, siginfo_t};
 
 use super::actions::{Action, MASK_BYTES, SIGNALS, bit, empty, is_handler, run};
 use super::faults;
+use crate::sys::kernel::kernel_poll;
 use crate::sys::{errno, real};
 
 /// Signals that a fault raises: blocked, they would end the program.
@@ -34,7 +35,7 @@ thread_local! {
 
 /// Prepares the library before the program's `main`.
 pub(crate) fn install() {
-    signals::set_delivery(deliver);
+    signals::set_hooks(signals::Hooks { deliver, poll: |list, timeout| kernel_poll(list, timeout, std::ptr::null()) });
     faults::install();
 }
 
@@ -109,7 +110,7 @@ fn enter_kernel(signal: c_int, programs: &libc::sigaction) -> c_int {
 
 /// Replaces libc's `sigaction`: a program that asks for its action gets what it set.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+unsafe extern "C-unwind" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     let mut before = empty();
     // SAFETY: without a new action the call only fills `before`.
     if unsafe { real::sigaction(signal, std::ptr::null(), &raw mut before) } != 0 {
@@ -159,7 +160,7 @@ fn set_handler(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler
 
 /// Replaces libc's `signal`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let is_interrupting =
         (1..=SIGNALS as c_int).contains(&signal) && INTERRUPTING.load(Ordering::Relaxed) & bit(signal) != 0;
     set_handler(signal, handler, if is_interrupting { 0 } else { libc::SA_RESTART })
@@ -167,33 +168,33 @@ unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_
 
 /// Replaces libc's other name of `signal`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
     // SAFETY: as the program called it.
     unsafe { signal(number, handler) }
 }
 
 /// Replaces libc's other name of `signal`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
+unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
     // SAFETY: as the program called it.
     unsafe { signal(number, handler) }
 }
 
 /// Replaces libc's `signal` of System V.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     set_handler(signal, handler, ONE_SHOT)
 }
 
 /// Replaces the name of `signal` that programs get with the definitions of System V.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     set_handler(signal, handler, ONE_SHOT)
 }
 
 /// Replaces libc's `siginterrupt`, which would set the library's handler alone.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn siginterrupt(signal: c_int, is_interrupting: c_int) -> c_int {
+unsafe extern "C-unwind" fn siginterrupt(signal: c_int, is_interrupting: c_int) -> c_int {
     let mut action = empty();
     // SAFETY: without a new action the call only fills `action`.
     if unsafe { sigaction(signal, std::ptr::null(), &raw mut action) } != 0 {
