@@ -15,6 +15,8 @@ type Outcomes<'scope> = Vec<(&'static str, std::thread::ScopedJoinHandle<'scope,
 
 /// Deadline of the calls: no home here is away for that long.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a value of several requests.
+const LARGE: usize = 5 * Segment::TRANSFER_BYTES_MAX / 2;
 /// Time for which a home is away.
 const AWAY: Duration = Duration::from_secs(2);
 /// Shortest pause of a call that has been repeated some times, and the requests until then.
@@ -61,6 +63,8 @@ struct Handles {
     table: Table,
     map: Map,
     locked: Segment,
+    /// For values of several requests.
+    large: Segment,
 }
 
 impl Handles {
@@ -69,15 +73,17 @@ impl Handles {
         let table = Table::allocate(&client, "table", Spec::table(4, 64).copies(copies)).unwrap();
         Map::view(Table::allocate(&client, "map", Map::spec(100).copies(copies)).unwrap()).unwrap();
         let locked = client.allocate("locked", Spec::new(64).copies(copies)).unwrap();
+        let large = client.allocate("large", Spec::new(LARGE as u64).copies(copies)).unwrap();
         let map = Map::open(&client, "map").unwrap();
-        Self { client, plain, table, map, locked }
+        Self { client, plain, table, map, locked, large }
     }
 
     fn open(client: Client) -> Self {
         let open = |name: &str| retry(|| client.open(name));
         let (plain, table, locked) = (open("plain"), Table::new(open("table")).unwrap(), open("locked"));
+        let large = open("large");
         let map = Map::open(&client, "map").unwrap();
-        Self { plain, table, map, locked, client }
+        Self { plain, table, map, locked, large, client }
     }
 
     /// Starts one wait of each kind; the change that ends it comes from [`change`](Self::change).
@@ -119,6 +125,8 @@ impl Handles {
             ("open", free(scope)),
             ("get", scope.spawn(|| self.plain.get(0..8).map(drop))),
             ("put", scope.spawn(|| self.plain.put(8, &[1; 8]).map(drop))),
+            ("a large put", scope.spawn(|| self.large.put(0, &vec![1; LARGE]).map(drop))),
+            ("a large get", scope.spawn(|| self.large.get(..).map(drop))),
             ("stat", scope.spawn(|| self.plain.stat().map(drop))),
             ("list", scope.spawn(|| self.client.list("")?.try_for_each(|listing| listing.map(drop)))),
             ("fetch_add", scope.spawn(|| self.plain.fetch_add(16, 1).map(drop))),
@@ -254,7 +262,7 @@ fn calls_and_waits_of_other_nodes_outlive_a_takeover() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    ["plain", "table", "map", "locked"].into_iter().for_each(in_sync);
+    ["plain", "table", "map", "locked", "large"].into_iter().for_each(in_sync);
     let held = here.locked.lock_with(LockOptions::new().lease(PATIENCE)).unwrap();
     std::thread::scope(|scope| {
         let mut waits = there[0].wait(scope);
