@@ -97,21 +97,23 @@ calls! {
         /// Returns the value of a key.
         pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
             self.check_bytes("get from", self.table.segment().name(), key, None)?;
-            wait!(self.get_by_hash(self.hash(key), key))
+            wait!(self.get_by_hash(self.table.segment().time(), self.hash(key), key))
         }
 
         /// Returns the entry of a key: its value, and the time until it expires.
         pub async fn get_entry(&self, key: &[u8]) -> Result<Option<Entry<Vec<u8>>>, Error> {
             self.check_bytes("get from", self.table.segment().name(), key, None)?;
-            wait!(self.entry_by_hash(self.hash(key), key))
+            wait!(self.entry_by_hash(self.table.segment().time(), self.hash(key), key))
         }
 
-        pub(super) async fn get_by_hash(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-            Ok(wait!(self.entry_by_hash(hash, key))?.map(|entry| entry.value))
+        pub(super) async fn get_by_hash(&self, time: Deadline, hash: KeyHash, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+            Ok(wait!(self.entry_by_hash(time, hash, key))?.map(|entry| entry.value))
         }
 
-        pub(super) async fn entry_by_hash(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Entry<Vec<u8>>>, Error> {
-            let mut time = self.table.segment().time();
+        pub(super) async fn entry_by_hash(&self, time: Deadline, hash: KeyHash, key: &[u8])
+            -> Result<Option<Entry<Vec<u8>>>, Error>
+        {
+            let mut time = time;
             loop {
                 let (home, place) = wait!(self.find(time, hash, key))?;
                 let Some(place) = place else { return Ok(None) };

@@ -5,6 +5,7 @@ use crate::api::tables::table::Table;
 use crate::async_client::{AsyncClient, AsyncSegment};
 use crate::calls::calls;
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use ddss_core::EntryChangeKind;
 use std::time::Duration;
@@ -46,18 +47,24 @@ calls! {
 
         /// Returns the value of a key.
         pub async fn get(&self, key: &K) -> Result<Option<V>, Error> {
+            wait!(self.get_by(self.map.table.segment().time(), key))
+        }
+
+        #[inline]
+        async fn get_by(&self, time: Deadline, key: &K) -> Result<Option<V>, Error> {
             let hash = self.map.hash(key.as_bytes());
             if let Some(found) = self.get_in_place(hash, key.as_bytes()) {
                 wait!(self.map.table.segment().spend_budget(1, size_of::<V>()));
                 return Ok(found);
             }
-            let value = wait!(self.map.get_by_hash(hash, key.as_bytes()))?;
+            let value = wait!(self.map.get_by_hash(time, hash, key.as_bytes()))?;
             Ok(value.and_then(|bytes| V::read_from_bytes(&bytes).ok()))
         }
 
         /// Returns the entry of a key: its value, and the time until it expires.
         pub async fn get_entry(&self, key: &K) -> Result<Option<Entry<V>>, Error> {
-            let found = wait!(self.map.entry_by_hash(self.map.hash(key.as_bytes()), key.as_bytes()))?;
+            let (time, hash) = (self.map.table.segment().time(), self.map.hash(key.as_bytes()));
+            let found = wait!(self.map.entry_by_hash(time, hash, key.as_bytes()))?;
             let typed = |Entry { value, expiry_ms }: Entry<Vec<u8>>| {
                 Some(Entry { value: V::read_from_bytes(&value).ok()?, expiry_ms })
             };
@@ -75,7 +82,7 @@ calls! {
                 for (key, bucket) in keys.iter().zip(wait!(self.map.read_buckets(time, &buckets))?) {
                     values.push(match self.look_up(bucket.as_ref(), key) {
                         Some(value) => value,
-                        None => wait!(self.get(key))?,
+                        None => wait!(self.get_by(time, key))?,
                     });
                 }
             }
