@@ -27,6 +27,11 @@ fn placed() -> DsmScenario {
     DsmScenario { ordering: Some(Ordering::Placed), ..stamped() }
 }
 
+/// Records are overwritten soon.
+fn tiny_log() -> DsmScenario {
+    DsmScenario { log_slots: Some(2), ..stamped() }
+}
+
 fn with_deaths() -> DsmScenario {
     DsmScenario { deaths: true, ..DsmScenario::default() }
 }
@@ -34,7 +39,7 @@ fn with_deaths() -> DsmScenario {
 // Otherwise the other tests would prove nothing.
 #[test]
 fn no_violation_without_a_planted_bug() {
-    for scenario in [stamped(), placed(), with_deaths()] {
+    for scenario in [stamped(), placed(), tiny_log(), with_deaths()] {
         assert_eq!(first_violation(&scenario, 200), None);
     }
 }
@@ -62,7 +67,7 @@ each_bug_is_found! {
     stamp_before_diff_is_found: StampBeforeDiff in stamped,
     unchecked_line_is_found: UncheckedLine in stamped,
     coarse_unplaced_is_found: CoarseUnplaced in stamped,
-    overwritten_unplaced_is_found: OverwrittenUnplaced in stamped,
+    overwritten_unplaced_is_found: OverwrittenUnplaced in tiny_log,
     claim_without_word_is_found: ClaimWithoutWord in stamped,
     own_page_too_early_is_found: OwnPageTooEarly in stamped,
     lost_notice_is_found: LostNotice in stamped,

@@ -96,6 +96,11 @@ impl SimMemory {
         target[offset..][..bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Returns true if threads may access a page.
+    pub(crate) fn permits(&self, page: PageId, access: Access) -> bool {
+        self.access[page.0 as usize] >= access
+    }
+
     /// Returns what a thread reads, or `None` at a page that is not mapped.
     pub(crate) fn load(&self, address: usize, bytes: usize) -> Option<&[u8]> {
         (self.access[address / self.page_bytes] >= Access::Read).then(|| &self.cache[address..][..bytes])

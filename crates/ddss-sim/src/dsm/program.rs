@@ -17,6 +17,12 @@ pub(crate) enum Op {
         address: usize,
         values: Vec<u8>,
     },
+    /// Opens consecutive pages by one call, to read or to write.
+    Open {
+        page: u32,
+        pages: u32,
+        writes: bool,
+    },
     Lock(u32),
     Unlock(u32),
     /// All threads of all ranks; the number is that of the barrier's use.
@@ -161,7 +167,18 @@ impl Generator<'_> {
         }
     }
 
+    /// Opens a few pages in front of an access.
+    fn open_pages(&mut self, steps: &mut Vec<Op>) {
+        let all = self.shape.bytes / self.shape.page_bytes;
+        let page = self.below(all);
+        let pages = 1 + self.below(all - page) as u32;
+        steps.push(Op::Open { page: page as u32, pages, writes: self.random.one_in(2) });
+    }
+
     fn accesses(&mut self, allowed: &[usize], count: u64, steps: &mut Vec<Op>) {
+        if self.random.one_in(8) {
+            self.open_pages(steps);
+        }
         for _ in 0..count {
             let writes = self.random.one_in(2);
             self.access(allowed, writes, steps);

@@ -12,6 +12,8 @@ pub struct DsmScenario {
     pub ordering: Option<Ordering>,
     /// Stamps.
     pub stamps: Option<Stamps>,
+    /// Records of each log ring.
+    pub log_slots: Option<u32>,
     /// True if a rank dies in some runs.
     pub deaths: bool,
     /// The bug that every rank has.
@@ -48,6 +50,7 @@ pub(crate) fn random_config(scenario: &DsmScenario, random: &mut Random) -> Conf
         fixed.unwrap_or(picked)
     }
     let ranks = 2 + random.below(3) as usize;
+    let slots = if random.one_in(2) { 64 } else { 2 + random.below(4) as u32 };
     let record_bytes = 16 + 8 * (1 + random.below(4) as u32);
     Config {
         rank: Rank::ZERO,
@@ -58,7 +61,7 @@ pub(crate) fn random_config(scenario: &DsmScenario, random: &mut Random) -> Conf
         protocol: pick(scenario.protocol, &Protocol::ALL, random),
         ordering: pick(scenario.ordering, &[Ordering::Stamped, Ordering::Placed], random),
         stamps: pick(scenario.stamps, &[Stamps::PerHome, Stamps::PerPage], random),
-        log: LogShape { slots: if random.one_in(2) { 64 } else { 2 + random.below(4) as u32 }, record_bytes },
+        log: LogShape { slots: scenario.log_slots.unwrap_or(slots), record_bytes },
         tuning: Tuning {
             runs_max: random.below(4) as usize,
             window: if random.one_in(2) { 1 } else { 16 },

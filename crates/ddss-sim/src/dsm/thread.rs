@@ -61,7 +61,7 @@ pub(crate) fn report_start(model: &mut HappensBefore, thread: usize, op: &Op) {
         Op::Barrier(number) => model.arrive(thread, number),
         Op::Post(semaphore) => model.post(thread, semaphore),
         Op::Add(counter) => model.start_add(thread, counter),
-        Op::Lock(_) | Op::Wait(_) | Op::Read { .. } | Op::Write { .. } => {}
+        Op::Lock(_) | Op::Wait(_) | Op::Open { .. } | Op::Read { .. } | Op::Write { .. } => {}
     }
 }
 
@@ -72,6 +72,6 @@ pub(crate) fn report_end(model: &mut HappensBefore, thread: usize, op: &Op, valu
         Op::Barrier(number) => model.depart(thread, number),
         Op::Wait(semaphore) => model.waited(thread, semaphore),
         Op::Add(counter) => model.added(thread, counter, value),
-        Op::Unlock(_) | Op::Post(_) | Op::Read { .. } | Op::Write { .. } => {}
+        Op::Unlock(_) | Op::Post(_) | Op::Open { .. } | Op::Read { .. } | Op::Write { .. } => {}
     }
 }

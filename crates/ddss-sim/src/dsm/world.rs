@@ -172,7 +172,20 @@ impl World {
                 (Ok(value), Some(op)) => {
                     thread.advance();
                     report_end(&mut self.model, index, &op, value);
+                    self.check_opened(node, index, &op);
                 }
+            }
+        }
+    }
+
+    /// Checks that pages are open when the call for them is complete. Another thread of the rank may have closed them.
+    fn check_opened(&mut self, node: usize, index: usize, op: &Op) {
+        let has_others = self.threads.iter().filter(|thread| thread.rank == node).count() > 1;
+        if let (Op::Open { page, pages, writes }, false) = (op, has_others) {
+            let access = if *writes { Access::Write } else { Access::Read };
+            let memory = &self.nodes[node].memory;
+            if !(*page..page + pages).all(|page| memory.permits(PageId(page), access)) {
+                self.model.violations.push(format!("thread {index} did not get its pages: {op:?}"));
             }
         }
     }
@@ -194,6 +207,11 @@ impl World {
                     return self.record_access(index);
                 }
                 self.touch(*address, Access::Write)
+            }
+            Op::Open { page, pages, writes } => {
+                let pages = PageRange { first: PageId(*page), pages: *pages };
+                let access = if *writes { Access::Write } else { Access::Read };
+                Request::Touch { pages, access }
             }
             Op::Lock(lock) => Request::Lock(*lock),
             Op::Unlock(lock) => Request::Unlock(*lock),
