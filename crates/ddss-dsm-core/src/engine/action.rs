@@ -106,7 +106,7 @@ pub enum Action {
 }
 
 /// Collects actions and the bytes that belong to them. The driver reuses one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Output {
     actions: Vec<Action>,
     payload: Vec<u8>,

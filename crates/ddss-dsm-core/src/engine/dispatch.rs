@@ -14,7 +14,7 @@ use crate::message::Message;
 use crate::model::{Access, Config, ConfigError, Homes, PageRange, Rank};
 
 /// The engine of one rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     state: State,
 }

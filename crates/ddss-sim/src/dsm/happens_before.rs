@@ -43,7 +43,7 @@ struct SemaphoreHistory {
 }
 
 /// The checker.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct HappensBefore {
     clocks: Vec<Clock>,
     writes: BTreeMap<usize, Vec<Write>>,
@@ -55,6 +55,9 @@ pub(crate) struct HappensBefore {
     /// True if the program must have no race.
     has_no_race: bool,
     pub(crate) violations: Vec<String>,
+    /// All reads: thread, address and value.
+    #[cfg(test)]
+    pub(crate) reads: Vec<(usize, usize, u8)>,
 }
 
 impl HappensBefore {
@@ -84,6 +87,8 @@ impl HappensBefore {
     }
 
     pub(crate) fn read(&mut self, thread: usize, address: usize, value: u8) {
+        #[cfg(test)]
+        self.reads.push((thread, address, value));
         let clock = &self.clocks[thread];
         let writes = self.writes.get(&address).map_or(&[][..], Vec::as_slice);
         let before: Vec<&Write> = writes.iter().filter(|write| write.is_before(clock)).collect();

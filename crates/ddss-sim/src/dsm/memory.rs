@@ -13,7 +13,7 @@ pub(crate) struct RacingWrite {
 }
 
 /// Memory of a rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SimMemory {
     page_bytes: usize,
     ranks: usize,

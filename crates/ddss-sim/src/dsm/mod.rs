@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod counts;
 mod happens_before;
+#[cfg(test)]
+mod litmus;
 mod memory;
 mod network;
 mod program;

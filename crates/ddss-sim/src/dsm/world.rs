@@ -10,7 +10,7 @@ use ddss_dsm_core::{Access, Action, CallId, Config, Engine, Event, Failure, Outp
 use std::collections::BTreeMap;
 
 /// One simulated rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) engine: Engine,
     pub(crate) memory: SimMemory,
@@ -30,7 +30,7 @@ pub(crate) struct Traffic {
 }
 
 /// A simulated space.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) nodes: Vec<Node>,

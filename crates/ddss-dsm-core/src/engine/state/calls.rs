@@ -6,7 +6,7 @@ use crate::model::{Access, PageId};
 use std::collections::BTreeMap;
 
 /// All calls without a completion, and those that wait for pages.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     /// Pages that each call still waits for.
     open: BTreeMap<CallId, u32>,

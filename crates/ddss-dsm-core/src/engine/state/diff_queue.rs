@@ -4,7 +4,7 @@ use crate::model::{PageId, Rank};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A diff message that waits for its turn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct QueuedDiff {
     pub(crate) to: Rank,
     pub(crate) sequence: u64,
@@ -22,7 +22,7 @@ struct OpenDiff {
 }
 
 /// Diff messages of this rank. A message is *open* from its creation to its acknowledgement.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DiffQueue {
     window: u32,
     in_flight: u32,

@@ -36,7 +36,7 @@ pub(crate) struct Fetch {
 }
 
 /// Pages in flight, and pages that wait for a slot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FetchTable {
     slots: Vec<Option<Fetch>>,
     free: Vec<u16>,

@@ -4,7 +4,7 @@ use crate::model::{ChangedPages, LogShape, Notice, Rank, VectorTime};
 use std::collections::VecDeque;
 
 /// The vector time of a rank, and the notices in its log ring.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Intervals {
     own: Rank,
     shape: LogShape,

@@ -19,7 +19,7 @@ pub(crate) enum Token {
 }
 
 /// One lock at this rank.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Lock {
     pub(crate) token: Token,
     /// True while a call holds the lock.
@@ -33,7 +33,7 @@ pub(crate) struct Lock {
 }
 
 /// All locks that this rank uses or manages.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Locks(BTreeMap<u32, Lock>);
 
 impl Locks {

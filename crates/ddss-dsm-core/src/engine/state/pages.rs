@@ -4,7 +4,7 @@ use crate::model::{Access, Config, Homes, PageId, PageRange, Rank, VectorTime};
 use std::collections::BTreeSet;
 
 /// State of a page that this rank has touched or has a notice for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Page {
     home: Option<Rank>,
     access: Access,
@@ -20,7 +20,7 @@ struct Page {
 }
 
 /// All pages.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PageTable {
     ranks: usize,
     pages: Vec<Option<Box<Page>>>,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub(crate) type PlacementId = u32;
 
 /// One wait: for reads behind the writes, and for acknowledgements of diff messages.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Placement {
     id: PlacementId,
     /// Last interval whose writes it covers.
@@ -22,7 +22,7 @@ struct Placement {
 }
 
 /// Waits of this rank, the oldest first, and which one-sided writes are known to be placed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Placements {
     last: PlacementId,
     open: VecDeque<Placement>,

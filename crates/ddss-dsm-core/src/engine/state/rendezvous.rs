@@ -5,14 +5,14 @@ use crate::model::{Rank, RankSet, VectorTime};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A barrier at rank 0.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Barrier {
     pub(crate) arrived: RankSet,
     pub(crate) time: VectorTime,
 }
 
 /// A semaphore at its manager.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Semaphore {
     pub(crate) value: u32,
     pub(crate) waiters: VecDeque<Rank>,
@@ -21,7 +21,7 @@ pub(crate) struct Semaphore {
 }
 
 /// A counter at its manager.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
     pub(crate) value: u64,
     /// Intervals of all ranks that added.
@@ -29,7 +29,7 @@ pub(crate) struct Counter {
 }
 
 /// Barriers, semaphores and counters.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rendezvous {
     /// At rank 0.
     pub(crate) barriers: BTreeMap<u32, Barrier>,

@@ -14,7 +14,7 @@ pub(crate) struct ServedRequest {
 }
 
 /// Waiting requests by page.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ServedRequests(BTreeMap<PageId, Vec<ServedRequest>>);
 
 impl ServedRequests {

@@ -19,7 +19,7 @@ use crate::model::Config;
 use std::collections::VecDeque;
 
 /// Pages of a rank: their state, twins, fetches and diffs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PageState {
     pub(crate) table: PageTable,
     pub(crate) twins: Twins,
@@ -30,7 +30,7 @@ pub(crate) struct PageState {
 }
 
 /// Synchronisation of a rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SyncState {
     pub(crate) intervals: Intervals,
     pub(crate) queue: SyncQueue,
@@ -39,7 +39,7 @@ pub(crate) struct SyncState {
 }
 
 /// All state of a rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) config: Config,
     pub(crate) codec: Codec,

@@ -30,7 +30,7 @@ pub(crate) enum Acquired {
 }
 
 /// An acquire: intervals that this rank has to know before it goes on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Acquire {
     pub(crate) time: VectorTime,
     /// Rank that sent its notices along, and the notices.
@@ -43,7 +43,7 @@ pub(crate) struct Acquire {
 }
 
 /// One step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Closes the interval.
     Release(Release),
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 }
 
 /// A release whose interval is closed, and whose writes may not be placed yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PendingRelease {
     pub(crate) placement: Option<PlacementId>,
     /// Intervals that the receiver of the release has to know.
@@ -61,7 +61,7 @@ pub(crate) struct PendingRelease {
 }
 
 /// Steps in order, and releases that wait for their placement.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SyncQueue {
     pub(crate) steps: VecDeque<Step>,
     pub(crate) releases: VecDeque<PendingRelease>,

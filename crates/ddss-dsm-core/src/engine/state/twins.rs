@@ -4,7 +4,7 @@ use crate::model::PageId;
 use std::collections::BTreeMap;
 
 /// A page as its home knows it from this rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Twin {
     pub(crate) bytes: Box<[u8]>,
     /// True if the last interval changed nothing.
@@ -12,7 +12,7 @@ pub(crate) struct Twin {
 }
 
 /// All twins, and memory of earlier ones.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Twins {
     open: BTreeMap<PageId, Twin>,
     free: Vec<Box<[u8]>>,
