@@ -1,0 +1,8 @@
+//! Fuzzes one rank of a space with messages of a peer, in an order that the input chooses.
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run dsm_message -- -max_total_time=60`
+#![no_main]
+
+#[path = "../../crates/ddss-dsm-core/tests/play/mod.rs"]
+mod play;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| play::play(data));
