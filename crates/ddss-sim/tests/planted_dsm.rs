@@ -29,7 +29,7 @@ fn placed() -> DsmScenario {
 
 /// Records are overwritten soon.
 fn tiny_log() -> DsmScenario {
-    DsmScenario { log_slots: Some(2), ..stamped() }
+    DsmScenario { has_tiny_log: true, ..stamped() }
 }
 
 fn with_deaths() -> DsmScenario {

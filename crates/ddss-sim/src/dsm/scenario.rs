@@ -12,8 +12,8 @@ pub struct DsmScenario {
     pub ordering: Option<Ordering>,
     /// Stamps.
     pub stamps: Option<Stamps>,
-    /// Records of each log ring.
-    pub log_slots: Option<u32>,
+    /// True if every log ring has two records, and threads have long phases: records are overwritten soon.
+    pub has_tiny_log: bool,
     /// True if a rank dies in some runs.
     pub deaths: bool,
     /// The bug that every rank has.
@@ -50,6 +50,7 @@ pub(crate) fn random_config(scenario: &DsmScenario, random: &mut Random) -> Conf
         fixed.unwrap_or(picked)
     }
     let ranks = 2 + random.below(3) as usize;
+    let ranks = if scenario.has_tiny_log { ranks.max(3) } else { ranks };
     let slots = if random.one_in(2) { 64 } else { 2 + random.below(4) as u32 };
     let record_bytes = 16 + 8 * (1 + random.below(4) as u32);
     Config {
@@ -61,7 +62,7 @@ pub(crate) fn random_config(scenario: &DsmScenario, random: &mut Random) -> Conf
         protocol: pick(scenario.protocol, &Protocol::ALL, random),
         ordering: pick(scenario.ordering, &[Ordering::Stamped, Ordering::Placed], random),
         stamps: pick(scenario.stamps, &[Stamps::PerHome, Stamps::PerPage], random),
-        log: LogShape { slots: scenario.log_slots.unwrap_or(slots), record_bytes },
+        log: LogShape { slots: if scenario.has_tiny_log { 2 } else { slots }, record_bytes },
         tuning: Tuning {
             runs_max: random.below(4) as usize,
             window: if random.one_in(2) { 1 } else { 16 },

@@ -74,7 +74,7 @@ struct Death {
 pub fn run_dsm(seed: u64, scenario: &DsmScenario) -> DsmReport {
     let mut random = Random::new(seed);
     let config = random_config(scenario, &mut random);
-    let program = random_program(&config, &mut random);
+    let program = random_program(&config, scenario.has_tiny_log, &mut random);
     let world = new_world(config, &program, scenario);
     let length: usize = program.threads.iter().map(Vec::len).sum();
     let dies = scenario.deaths && random.one_in(4);
@@ -98,7 +98,7 @@ fn new_world(config: Config, program: &Program, scenario: &DsmScenario) -> World
     world
 }
 
-fn random_program(config: &Config, random: &mut Random) -> Program {
+fn random_program(config: &Config, has_long_phases: bool, random: &mut Random) -> Program {
     let page_bytes = config.page_bytes as usize;
     let shape = Shape {
         ranks: config.ranks,
@@ -106,7 +106,7 @@ fn random_program(config: &Config, random: &mut Random) -> Program {
         bytes: config.pages as usize * page_bytes,
         page_bytes,
         phases: 2 + random.below(5) as u32,
-        accesses: 2 + random.below(8),
+        accesses: if has_long_phases { 20 } else { 2 + random.below(8) },
         locks: random.below(4) as u32,
     };
     if random.one_in(4) { with_races(shape, random) } else { without_races(shape, random) }

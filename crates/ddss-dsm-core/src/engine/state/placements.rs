@@ -87,8 +87,10 @@ impl Placements {
 
     /// Ends the oldest wait if all that it waits for has happened. Returns its interval.
     pub(crate) fn finish_first(&mut self, first_open_diff: u64) -> Option<u32> {
-        let is_done = |first: &mut Placement| first.fences == 0 && first.diffs_below <= first_open_diff;
-        self.open.pop_front_if(is_done).map(|placement| placement.interval)
+        let is_done = |first: &&Placement| first.fences == 0 && first.diffs_below <= first_open_diff;
+        let interval = self.open.front().filter(is_done)?.interval;
+        self.open.pop_front();
+        Some(interval)
     }
 
     /// Returns the youngest wait: `None` if all writes that have to be placed are.
