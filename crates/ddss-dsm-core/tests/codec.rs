@@ -23,7 +23,7 @@ fn config() -> Config {
 }
 
 fn rank(index: usize) -> Rank {
-    Rank::new(index).unwrap()
+    Rank::new(index).expect("a rank of the space")
 }
 
 fn time() -> VectorTime {

@@ -65,7 +65,7 @@ fn access_memory(world: &mut World) {
             Some(Op::Write { address, .. }) => (address, Access::Write),
             _ => return false,
         };
-        memory.permits(PageId(*address as u32 / world.config.page_bytes), access)
+        memory.may_access(PageId(*address as u32 / world.config.page_bytes), access)
     };
     loop {
         let can_run = |thread: &Thread| {

@@ -97,7 +97,7 @@ impl SimMemory {
     }
 
     /// Returns true if threads may access a page.
-    pub(crate) fn permits(&self, page: PageId, access: Access) -> bool {
+    pub(crate) fn may_access(&self, page: PageId, access: Access) -> bool {
         self.access[page.0 as usize] >= access
     }
 

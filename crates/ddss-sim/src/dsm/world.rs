@@ -184,7 +184,7 @@ impl World {
         if let (Op::Open { page, pages, writes }, false) = (op, has_others) {
             let access = if *writes { Access::Write } else { Access::Read };
             let memory = &self.nodes[node].memory;
-            if !(*page..page + pages).all(|page| memory.permits(PageId(page), access)) {
+            if !(*page..page + pages).all(|page| memory.may_access(PageId(page), access)) {
                 self.model.violations.push(format!("thread {index} did not get its pages: {op:?}"));
             }
         }
