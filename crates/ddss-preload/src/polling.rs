@@ -17,6 +17,8 @@ const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP;
 /// Streams, or entries of a list, for which no memory is needed.
 const HERE: usize = 64;
 
+/// Sleep of a call whose list has no room for bells.
+const LOOK_WITHOUT_BELLS: Duration = Duration::from_millis(10);
 /// Descriptors that ring for a stream.
 const BELLS: usize = 2;
 
@@ -82,7 +84,11 @@ fn poll_streams(
         } else {
             deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
         };
-        let slept = kernel_poll(&mut extended, left, mask);
+        let idle = ddss_stream::before_sleep().filter(|idle| left.is_none_or(|left| *idle < left));
+        let slept = poll_in_kernel(&mut extended, list.len(), idle.or(left), mask);
+        if idle.is_some() && slept == Ok(0) {
+            ddss_stream::after_idle_sleep();
+        }
         librarys().for_each(|polled| polled.endpoint.unblock());
         slept?;
         for (entry, found) in list.iter_mut().zip(extended.iter()) {
@@ -98,6 +104,23 @@ fn poll_streams(
         if count > 0 || is_look || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(count);
         }
+    }
+}
+
+/// Polls the list. The kernel refuses one that is longer than the limit of descriptors: without the bells it is the program's own, and the
+/// caller looks at the streams again after a short sleep.
+fn poll_in_kernel(
+    list: &mut [pollfd],
+    programs: usize,
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<usize, i32> {
+    match kernel_poll(list, timeout, mask) {
+        Err(libc::EINVAL) if list.len() > programs => {
+            let short = timeout.map_or(LOOK_WITHOUT_BELLS, |timeout| timeout.min(LOOK_WITHOUT_BELLS));
+            kernel_poll(&mut list[..programs], Some(short), mask)
+        }
+        polled => polled,
     }
 }
 

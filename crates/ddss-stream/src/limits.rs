@@ -37,6 +37,12 @@ pub const SPIN_MAX_NS: u64 = 20_000;
 /// Shortest spin, in nanoseconds. Below it a thread does not spin at all.
 pub const SPIN_MIN_NS: u64 = 2_000;
 
+/// Written bytes from which an idle ring gives its memory back.
+pub(crate) const IDLE_BYTES: u64 = 16 << 10;
+/// Sleep without an event after which a thread looks for idle rings.
+pub(crate) const IDLE_AFTER: Duration = Duration::from_millis(100);
+/// Streams that a thread looks at before a sleep.
+pub(crate) const IDLE_LOOKS: u32 = 4;
 /// Bytes of rings that one call takes from a control socket.
 pub(crate) const RINGS_BYTES: usize = 512;
 /// Calls that take rings before a thread goes on.

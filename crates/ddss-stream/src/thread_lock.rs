@@ -59,6 +59,11 @@ impl<'a> ThreadLock<'a> {
         Self::take_within(word, LOCK_WAIT)
     }
 
+    /// Takes the lock if it is free.
+    pub(crate) fn take_free(word: &'a AtomicU64) -> Option<Self> {
+        Self::try_take(word, 0, thread())
+    }
+
     #[inline]
     fn take_within(word: &'a AtomicU64, limit: Duration) -> Result<Self, Errno> {
         let own = thread();

@@ -18,6 +18,7 @@ mod attacks;
 mod bypass;
 mod calls;
 mod campaign;
+mod costs;
 mod numbers;
 mod pump;
 mod pump_kills;

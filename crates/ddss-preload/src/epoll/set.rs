@@ -190,7 +190,13 @@ impl EpollSet {
             }
             self.counts.begin_sleep();
             drop(inner);
-            let waited = self.wait_in_kernel(set, room, remaining(deadline), mask);
+            let left = remaining(deadline);
+            let idle = ddss_stream::before_sleep().map(|idle| idle.as_millis() as i32);
+            let idle = idle.filter(|idle| left < 0 || *idle < left);
+            let waited = self.wait_in_kernel(set, room, idle.unwrap_or(left), mask);
+            if idle.is_some() && waited == Ok(0) {
+                ddss_stream::after_idle_sleep();
+            }
             self.counts.end_sleep();
             let mut inner = self.lock()?;
             inner.withdraw();

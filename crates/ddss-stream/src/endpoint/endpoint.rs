@@ -103,6 +103,7 @@ impl Endpoint {
         local.is_full.store(0, Ordering::Relaxed);
         local.shortages.store(0, Ordering::Relaxed);
         local.writes.store(0, Ordering::Relaxed);
+        local.seen_tail.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);
         local.low_water.store(0, Ordering::Relaxed);
         local.generation.fetch_add(1, Ordering::Relaxed);

@@ -12,6 +12,7 @@
 
 mod control;
 mod endpoint;
+mod idle;
 mod readiness;
 mod resume;
 mod row;
@@ -23,6 +24,7 @@ mod wait;
 
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{ACCEPTOR, FREE, SHARED, WIRE};
+pub use idle::{after_idle_sleep, before_sleep};
 pub use readiness::{Latched, Ready};
 pub use resume::{Inherited, InheritedKind};
 pub(crate) use row::WireRow;

@@ -254,6 +254,7 @@ impl Endpoint {
             link.write(direction, span, from, offset)?;
             let tail = span.position.wrapping_add(span.bytes as u64);
             own.writer.tail.store(tail, Ordering::Relaxed);
+            Self::note_filled(link, tail);
             (span.bytes, cursors.publish(tail))
         };
         if rings.1 {

@@ -105,8 +105,8 @@ impl Endpoint {
         if self.has(link, want) {
             return Ok(());
         }
-        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if timeout.is_some_and(|left| left.is_zero()) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
             return Err(Errno::AGAIN);
         }
         let [control, bell] = self.bells();
@@ -123,8 +123,13 @@ impl Endpoint {
         let entry = |fd, events| pollfd { fd, events, revents: 0 };
         let mut polled = [entry(socket.0, of_socket), entry(bell, libc::POLLIN), entry(control, libc::POLLIN)];
         crate::signals::forget_handlers();
-        if crate::signals::poll(&mut polled, timeout)? == 0 {
-            return Err(Errno::AGAIN);
+        let idle = super::before_sleep().filter(|idle| left.is_none_or(|left| *idle < left));
+        if crate::signals::poll(&mut polled, idle.or(left))? == 0 {
+            if idle.is_none() {
+                return Err(Errno::AGAIN);
+            }
+            super::after_idle_sleep();
+            return Ok(());
         }
         // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
         let ended = libc::POLLHUP | libc::POLLERR;

@@ -46,6 +46,10 @@ fn set_hidden(number: RawFd, is_hidden: bool) {
     }
 }
 
+fn count_hidden(words: impl Iterator<Item = &'static AtomicU64>) -> u64 {
+    words.map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+}
+
 fn soft_limit(limits: Rlimit) -> u64 {
     limits.current.unwrap_or(HIDDEN_MAX as u64)
 }
@@ -76,10 +80,9 @@ fn above_limit(owned: &OwnedFd, limits: Rlimit) -> Option<OwnedFd> {
 /// Copies a descriptor to a number below the limit, while few are taken.
 fn in_reserve(owned: &OwnedFd, limits: Rlimit) -> Result<OwnedFd, Errno> {
     let limit = soft_limit(limits);
-    let words = HIDDEN.iter().take(limit.div_ceil(64) as usize);
-    let taken: u32 = words.map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
+    let taken = count_hidden(HIDDEN.iter().take(limit.div_ceil(64) as usize));
     let share = RESERVES[usize::from(limit > SMALL_LIMIT)];
-    if u64::from(taken) >= (limit / share).max(RESERVE_MIN) {
+    if taken >= (limit / share).max(RESERVE_MIN) {
         return Err(Errno::MFILE);
     }
     rustix::io::fcntl_dupfd_cloexec(owned, first(limit))
@@ -129,7 +132,8 @@ impl HiddenDescriptor {
         let limit = soft_limit(getrlimit(Resource::Nofile));
         // Older kernels say nothing here; then the number of the socket, the lowest that was free, is the best guess.
         let open = rustix::fs::stat(c"/proc/self/fd").map_or(0, |found| found.st_size as u64);
-        open.max(socket.0 as u64) < limit - limit / SPARE
+        let programs = open.saturating_sub(count_hidden(HIDDEN.iter().skip(limit.div_ceil(64) as usize)));
+        programs.max(socket.0 as u64) < limit - limit / SPARE
     }
 
     /// Returns the lowest number of a hidden descriptor.

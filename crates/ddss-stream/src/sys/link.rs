@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::cursors::{Cursors, Span};
 use crate::limits::{HEADER_BYTES, LINK_BYTES, OWN_BYTES, RING_BYTES};
@@ -44,6 +44,8 @@ pub(crate) struct OwnWriter {
     pub(crate) lock: AtomicU64,
     /// Bytes given to the ring.
     pub(crate) tail: AtomicU64,
+    /// Position up to which the ring's memory was given back.
+    pub(crate) returned: AtomicU64,
     /// 1 after this end changed to the ring.
     pub(crate) is_switched: AtomicU32,
     /// Bytes given to TCP.
@@ -220,6 +222,13 @@ impl Link {
         debug_assert!(offset < MAPPED_BYTES);
         // SAFETY: the offset lies inside the mapping, which has `MAPPED_BYTES`.
         unsafe { self.0.as_ptr().add(offset) }
+    }
+
+    /// Gives the memory of a ring back to the system: it reads as zeros from then on. The writer of the ring calls this while it is empty.
+    pub(crate) fn return_ring(self, direction: usize) -> bool {
+        let ring = self.ring_byte(direction, 0).cast();
+        // SAFETY: the range is one ring inside the mapping; both ends read and write it as plain bytes, and zeros are bytes.
+        unsafe { rustix::mm::madvise(ring, RING_BYTES, Advice::LinuxRemove) }.is_ok()
     }
 
     /// Copies bytes of the program into a ring. `FAULT`: the program passed a wrong pointer.

@@ -52,6 +52,8 @@ pub(crate) struct Local {
     /// Writes that found too little space and did not wait.
     pub(crate) shortages: AtomicU32,
     pub(crate) writes: AtomicU32,
+    /// Position of the writer at the last look for idle rings.
+    pub(crate) seen_tail: AtomicU64,
     /// Sets of `epoll` that keep an interest in the stream.
     pub(crate) registrations: AtomicU32,
     /// Bytes that a wait of the program asks for (`SO_RCVLOWAT`), less one.
