@@ -5,6 +5,8 @@
 //! use tcp   connect  *            *:5432
 //! use auto  listen   redis-*      127.0.0.0/8:6379-6389
 //! use wire  connect  curl         10.0.0.0/8:*
+//! # allow listen|connect  PROGRAM  USER: memory may be shared with peers of this user, if their rules allow it too
+//! allow listen redis-* www-data
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +43,23 @@ struct Rule {
     ports: (u16, u16),
 }
 
+/// A user with whom an end may share memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Allowance {
+    end: End,
+    program: String,
+    user: u32,
+}
+
+/// One line of the rules.
+enum Line {
+    Use(Rule),
+    Allow(Allowance),
+}
+
+/// File with the numbers of users.
+const USERS: &str = "/etc/passwd";
+
 static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
 
 /// Reads the rules that concern this program.
@@ -52,16 +71,19 @@ pub(crate) fn load() {
     let rules = match text {
         Some(Ok(text)) => parse(&text),
         Some(Err(_)) => Err("cannot be read".to_owned()),
-        None => Ok(Vec::new()),
+        None => Ok((Vec::new(), Vec::new())),
     };
-    let rules = rules.unwrap_or_else(|wrong| {
+    let (rules, allowances) = rules.unwrap_or_else(|wrong| {
         // A rule that is not understood may be one that forbids: nothing is shared then.
         crate::sys::report(&format!("ddss-preload: rules: {wrong}; every connection stays on tcp\n"));
-        vec![
-            Rule { choice: Choice::Tcp, end: End::Listen, program: "*".into(), network: None, ports: (0, u16::MAX) },
-            Rule { choice: Choice::Tcp, end: End::Connect, program: "*".into(), network: None, ports: (0, u16::MAX) },
-        ]
+        let tcp = |end| Rule { choice: Choice::Tcp, end, program: "*".into(), network: None, ports: (0, u16::MAX) };
+        (vec![tcp(End::Listen), tcp(End::Connect)], Vec::new())
     });
+    let users = |end| {
+        let found = allowances.iter().filter(|allowance| allowance.end == end && matches(&allowance.program, &program));
+        found.map(|allowance| allowance.user).collect()
+    };
+    ddss_stream::allow_users(users(End::Listen), users(End::Connect));
     let _ = RULES.set(rules.into_iter().filter(|rule| matches(&rule.program, &program)).collect());
 }
 
@@ -77,28 +99,61 @@ pub(crate) fn choice(end: End, address: SocketAddr) -> Choice {
     found.map_or(Choice::SameNode, |rule| rule.choice)
 }
 
-fn parse(text: &str) -> Result<Vec<Rule>, String> {
+fn parse(text: &str) -> Result<(Vec<Rule>, Vec<Allowance>), String> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.split('#').next().unwrap_or("").trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty()).take(RULES_MAX);
-    lines.map(|(number, line)| parse_rule(line).ok_or_else(|| format!("line {number} is not a rule"))).collect()
+    let (mut rules, mut allowances) = (Vec::new(), Vec::new());
+    for (number, line) in lines {
+        match parse_line(line).ok_or_else(|| format!("line {number} is not a rule"))? {
+            Line::Use(rule) => rules.push(rule),
+            Line::Allow(allowance) => allowances.push(allowance),
+        }
+    }
+    Ok((rules, allowances))
 }
 
-fn parse_rule(line: &str) -> Option<Rule> {
+fn parse_line(line: &str) -> Option<Line> {
     let mut words = line.split_whitespace();
-    if words.next()? != "use" {
-        return None;
+    match words.next()? {
+        "use" => parse_rule(words).map(Line::Use),
+        "allow" => parse_allowance(words).map(Line::Allow),
+        _ => None,
     }
+}
+
+fn parse_end(word: &str) -> Option<End> {
+    match word {
+        "listen" => Some(End::Listen),
+        "connect" => Some(End::Connect),
+        _ => None,
+    }
+}
+
+fn parse_allowance<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Allowance> {
+    let end = parse_end(words.next()?)?;
+    let program = words.next()?.to_owned();
+    let user = user_number(words.next()?)?;
+    words.next().is_none().then_some(Allowance { end, program, user })
+}
+
+/// Returns the number of a user by name or number.
+fn user_number(user: &str) -> Option<u32> {
+    if let Ok(number) = user.parse() {
+        return Some(number);
+    }
+    let users = std::fs::read_to_string(USERS).ok()?;
+    let found = users.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':'));
+    found?.split(':').nth(1)?.parse().ok()
+}
+
+fn parse_rule<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Rule> {
     let choice = match words.next()? {
         "auto" | "same" => Choice::SameNode,
         "tcp" => Choice::Tcp,
         "wire" => Choice::Wire,
         _ => return None,
     };
-    let end = match words.next()? {
-        "listen" => End::Listen,
-        "connect" => End::Connect,
-        _ => return None,
-    };
+    let end = parse_end(words.next()?)?;
     let program = words.next()?.to_owned();
     let (address, ports) = words.next()?.rsplit_once(':')?;
     if words.next().is_some() {

@@ -71,6 +71,8 @@ pub use endpoint::{
 pub use reason::Reason;
 #[cfg(not(loom))]
 pub use registry::{StreamRow, list, processes};
+#[cfg(not(loom))]
+pub use rendezvous::allow_users;
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use stream::{AsyncListener, AsyncStream};
 #[cfg(not(loom))]

@@ -1,13 +1,15 @@
 //! Introduction of the two ends: the connector listens on a name that both ends of the TCP connection know, the acceptor calls.
 //!
 //! The name lives in the abstract socket namespace, which belongs to the same network namespace as the TCP ports. A refused call means
-//! that no library is there, and the connection stays plain TCP for good. Nothing is sent to another user.
+//! that no library is there, and the connection stays plain TCP for good. Nothing is sent to another user, unless the
+//! administrator allowed it at both ends.
 
 use std::fmt::Write as _;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -16,6 +18,8 @@ use rustix::net::{
 };
 
 const DESCRIPTORS: usize = 1;
+const ACCEPTOR: u32 = 0;
+const CONNECTOR: u32 = 1;
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// Bytes of an offer: both addresses and ports.
 const OFFER_BYTES: usize = 36;
@@ -73,8 +77,19 @@ fn address(connector_port: u16, acceptor: SocketAddr) -> Result<SocketAddrUnix, 
     SocketAddrUnix::new_abstract_name(&name.bytes[..name.length])
 }
 
-fn is_same_user(socket: impl AsFd) -> bool {
-    sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+/// Other users with whom an end may share memory: those of accepting ends, then those of connecting ends.
+static USERS: OnceLock<[Vec<u32>; 2]> = OnceLock::new();
+
+/// Allows peers of other users, once in a process. Each end has to allow the user of the other one.
+pub fn allow_users(of_acceptors: Vec<u32>, of_connectors: Vec<u32>) {
+    let _ = USERS.set([of_acceptors, of_connectors]);
+}
+
+/// Returns true if the peer's user is that of this process, or is allowed. The kernel names the user.
+fn is_allowed(socket: impl AsFd, end: u32) -> bool {
+    let Ok(peer) = sockopt::socket_peercred(socket) else { return false };
+    let allowed = || USERS.get().is_some_and(|users| users[end as usize].contains(&peer.uid.as_raw()));
+    peer.uid == rustix::process::geteuid() || allowed()
 }
 
 /// Listens for the acceptor's call. The connector does this before it connects.
@@ -85,17 +100,17 @@ pub(crate) fn listen(connector_port: u16, acceptor: SocketAddr) -> Result<OwnedF
     Ok(socket)
 }
 
-/// Calls the connector. `None`: no library of this user is there.
+/// Calls the connector. `None`: no library of this user, or of an allowed one, is there.
 pub(crate) fn call(ends: &Ends) -> Option<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).ok()?;
     rustix::net::connect(&socket, &address(ends.connector.port(), ends.acceptor).ok()?).ok()?;
-    is_same_user(&socket).then_some(socket)
+    is_allowed(&socket, ACCEPTOR).then_some(socket)
 }
 
 /// Takes the acceptor's call, if it came.
 pub(crate) fn take_call(listener: impl AsFd) -> Option<OwnedFd> {
     let socket = rustix::net::accept_with(listener, FLAGS).ok()?;
-    is_same_user(&socket).then_some(socket)
+    is_allowed(&socket, CONNECTOR).then_some(socket)
 }
 
 /// Sends the common memory.

@@ -180,11 +180,10 @@ impl Interests {
     fn point_bell(&self, set: RawFd, operation: i32, index: u32, endpoint: &Endpoint) -> bool {
         let edge = if self.is_watched { 0 } else { libc::EPOLLET };
         let token = token(index, &self.items[index as usize]) | BELL;
-        let bells = endpoint.bells().into_iter();
-        // The second is registered whatever the first says.
-        bells.fold(false, |is_ok, bell| {
-            kernel_control(set, operation, bell, (libc::EPOLLIN | edge) as u32, token).is_ok() || is_ok
-        })
+        let registered = endpoint
+            .bells()
+            .map(|bell| kernel_control(set, operation, bell, (libc::EPOLLIN | edge) as u32, token).is_ok());
+        registered.contains(&true)
     }
 
     /// Removes the bell of an item that is forgotten, or leaves it to another item of the stream.

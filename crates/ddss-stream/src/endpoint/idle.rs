@@ -36,9 +36,11 @@ pub fn before_sleep() -> Option<Duration> {
 /// Looks at all streams after a sleep without an event.
 pub fn after_idle_sleep() {
     IS_FILLED.store(false, Ordering::Relaxed);
-    let looks = (0..sys::high_water(None)).filter_map(Endpoint::acquire);
-    let is_filled = looks.fold(false, |is_filled, endpoint| endpoint.look_for_idle_ring() || is_filled);
-    IS_FILLED.fetch_or(is_filled, Ordering::Relaxed);
+    for endpoint in (0..sys::high_water(None)).filter_map(Endpoint::acquire) {
+        if endpoint.look_for_idle_ring() {
+            IS_FILLED.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Endpoint {

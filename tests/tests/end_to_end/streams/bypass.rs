@@ -184,6 +184,46 @@ fn setuid_program_is_served_over_tcp() {
     assert_eq!(result(&output_of(accepting)), format!("shared=0 extra=0 bytes={LEFT_BYTES}"));
 }
 
+// If this failed, a service with a user of its own could never share memory with its clients, or would do so unasked.
+#[test]
+fn other_users_share_memory_if_rules_of_both_ends_allow_it() {
+    use std::os::unix::fs::PermissionsExt;
+    const NAME: &str = "other_users_share_memory_if_rules_of_both_ends_allow_it";
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        return skipped(NAME, "not root, or setpriv is not installed");
+    }
+    let Some(programs) = programs(NAME) else { return };
+    let path = |name: &str| programs.folder.path().join(name);
+    let (library, service, client) = (path("libddss_preload.so"), path("service"), path("client"));
+    std::fs::copy(preload_library().unwrap(), &library).unwrap();
+    std::fs::write(&service, "allow listen dynamic root\n").unwrap();
+    for file in [programs.folder.path(), &library, &programs.dynamic(), &service] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    // The last rule is for another end, the one before for another user.
+    for (rules, is_shared) in [
+        ("allow connect * 65534\n", true),
+        ("", false),
+        ("allow connect * 65533\n", false),
+        ("allow listen * 65534\n", false),
+    ] {
+        std::fs::write(&client, rules).unwrap();
+        let mut accepting = Command::new("setpriv");
+        accepting.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "env"]);
+        accepting.arg(format!("LD_PRELOAD={}", library.display()));
+        accepting.arg(format!("DDSS_STREAMS_RULES={}", service.display())).arg(programs.dynamic()).arg("plain");
+        let mut accepting = accepting.stdout(Stdio::piped()).spawn().unwrap();
+        let port = port_of(&mut accepting).to_string();
+        let mut connecting = child("half_close");
+        connecting.env(PORT, port).env("LD_PRELOAD", &library).env("DDSS_STREAMS_RULES", &client);
+        let connecting = connecting.spawn().unwrap();
+        let said = result(&output_of(connecting));
+        assert_eq!(said, format!("shared={is_shared} bytes={}", 20 * LEFT_BYTES), "{rules}");
+        let said = result(&output_of(accepting));
+        assert_eq!(said, format!("shared={} extra=0 bytes={LEFT_BYTES}", i32::from(is_shared)), "{rules}");
+    }
+}
+
 // If this failed, `posix_spawn` would do what `exec` does not.
 #[test]
 fn spawned_image_without_the_library_gets_every_byte() {
