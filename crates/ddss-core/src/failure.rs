@@ -132,6 +132,12 @@ pub enum Failure {
     /// The daemon moves the segment or writes a large value into it, or its home changes; nothing happened.
     #[error("the segment is being moved or written, or gets another home: try again")]
     InProgress = 36,
+    /// The lock of the call is a shared one, which permits no change.
+    #[error("the lock is a shared one, which permits no change: take it without `shared`")]
+    SharedLock = 37,
+    /// Two copies need a cluster: this node runs without one.
+    #[error("two copies need a cluster, and this node runs without one: allocate one copy, or start ddssd with peers")]
+    NoCluster = 38,
 }
 
 macro_rules! failures {
@@ -189,6 +195,8 @@ failures! {
     BadLease = 34,
     Damaged = 35,
     InProgress = 36,
+    SharedLock = 37,
+    NoCluster = 38,
 }
 
 impl Failure {

@@ -1,7 +1,8 @@
 //! The error type, grouped by the largest thing that is broken: the call, then the attachment.
 
-use ddss_core::{BadArgument, Completion, Failure, Limit, Outcome};
+use ddss_core::{BadArgument, Completion, Failure, Limit, Outcome, Version};
 use ddss_ipc::{AttachError, UnknownStrategy};
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// Reason why a call failed.
@@ -74,6 +75,16 @@ pub enum Error {
         target: String,
         /// Number of that node.
         node: u16,
+    },
+    /// A conditional put found another version than it named. The call did nothing.
+    #[error("cannot {action} {target}: it has version {found}, and not the one that the call named: read it again")]
+    OtherVersion {
+        /// The attempted action.
+        action: &'static str,
+        /// The target of the action.
+        target: String,
+        /// The version of the segment, or of the row.
+        found: Version,
     },
     /// An argument is out of its range. No request was sent.
     #[error("cannot {action} {target}: {refused}")]
@@ -155,6 +166,7 @@ impl Error {
             | Error::LimitReached { failure, .. }
             | Error::OverQuota { failure, .. } => Some(*failure),
             Error::OutOfRange { .. } => Some(Failure::OutOfRange),
+            Error::OtherVersion { .. } => Some(Failure::VersionMismatch),
             Error::ReplicaFull { .. } => Some(Failure::NoSpace),
             Error::BadArgument { refused, .. } => Some(refused.failure),
             _ => None,
@@ -187,6 +199,11 @@ impl Error {
             Error::OverQuota { allowed, .. } => Some(*allowed),
             _ => self.limit()?.value(),
         }
+    }
+
+    /// Returns the version that a refused conditional put has found.
+    pub fn version(&self) -> Option<Version> {
+        if let Error::OtherVersion { found, .. } = self { Some(*found) } else { None }
     }
 
     /// Returns true if the call may have taken effect.
@@ -241,6 +258,12 @@ impl Error {
         }
     }
 
+    /// Refuses a segment of another kind or size than a call needs.
+    pub(crate) fn wrong_shape(action: &'static str, target: &str, found: impl Display, wanted: impl Display) -> Self {
+        let refused = BadArgument::new("segment", found, wanted, Failure::Unsupported);
+        Error::BadArgument { action, target: target.to_owned(), refused }
+    }
+
     /// Wraps an argument that was refused before a request was sent.
     pub(crate) fn argument(action: &'static str, target: &str) -> impl FnOnce(BadArgument) -> Self {
         move |refused| Error::BadArgument { action, target: target.to_owned(), refused }
@@ -254,6 +277,9 @@ impl Error {
         match completion.outcome {
             Outcome::Failed(Failure::NoSpace) if word > 0 => {
                 Error::ReplicaFull { action, target, node: u16::try_from(word).unwrap_or(u16::MAX) }
+            }
+            Outcome::Failed(Failure::VersionMismatch) if word == 1 => {
+                Error::OtherVersion { action, target, found: completion.version }
             }
             Outcome::Failed(failure @ (Failure::QuotaBytes | Failure::QuotaSegments)) => {
                 let used = word;

@@ -22,6 +22,8 @@ pub(crate) struct SegmentLocation {
     pub(crate) bytes: u64,
     /// Bytes of one row of a table; 0 for a plain segment.
     pub(crate) row_bytes: u32,
+    /// Its coherence model.
+    pub(crate) model: Model,
     /// The model that calls ask for.
     pub(crate) requested_model: Option<Model>,
     /// Timeout of the handle's calls, if it differs from the client's.
@@ -35,8 +37,8 @@ impl SegmentLocation {
     pub(crate) fn new(client: &Inner, name: &str, opened: OpenedSegment) -> Self {
         let mapped = if client.settings.local_reads { MappedSegment::map(client, &opened).map(Arc::new) } else { None };
         let (id, bytes, rules) = (opened.segment, opened.bytes, LocalReadRules::None);
-        let row_bytes = opened.row_bytes;
-        Self { name: name.into(), id, bytes, row_bytes, requested_model: None, timeout: None, mapped, rules }
+        let (row_bytes, model) = (opened.row_bytes, opened.model);
+        Self { name: name.into(), id, bytes, row_bytes, model, requested_model: None, timeout: None, mapped, rules }
             .with_model(None)
     }
 
@@ -44,6 +46,11 @@ impl SegmentLocation {
     pub(crate) fn describe(&self, out: &mut std::fmt::Formatter<'_>, kind: &str) -> std::fmt::Result {
         let Self { name, id, bytes, .. } = self;
         out.debug_struct(kind).field("name", name).field("id", id).field("bytes", bytes).finish()
+    }
+
+    /// Describes kind and size.
+    pub(crate) fn shape(&self) -> String {
+        shape_of(self.bytes, self.row_bytes, self.model)
     }
 
     /// Returns a handle whose calls ask for this model.
@@ -204,6 +211,14 @@ impl SegmentLocation {
     #[inline]
     pub(crate) fn plan(&self, action: &'static str, operation: Operation) -> CallPlan<'_> {
         CallPlan::new(action, &self.name, operation)
+    }
+}
+
+/// Describes kind, size and model of a segment.
+pub(crate) fn shape_of(bytes: u64, row_bytes: u32, model: Model) -> String {
+    match bytes.checked_div(row_bytes.into()) {
+        None => format!("a plain segment of {bytes} bytes with the model {model:?}"),
+        Some(rows) => format!("a table of {rows} rows of {row_bytes} bytes with the model {model:?}"),
     }
 }
 

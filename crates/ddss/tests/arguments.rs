@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{
-    AsyncSegment, Client, ClientBuilder, Error, Failure, LockOptions, Model, NodeId, Placement, SharedSlice, Spec,
-    Storage,
+    AsyncSegment, Client, ClientBuilder, Error, Failure, LockOptions, Model, NodeId, Placement, Shared, SharedSlice,
+    Spec, Storage, Version,
 };
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn timeout_and_lease_out_of_range_are_named() {
     for timeout in [MINUTES + Duration::from_secs(1), Duration::MAX] {
         let words = ["timeout is", "at most 600s"];
         names(segment.with_timeout(timeout).put(0, b"bytes"), &words);
-        names(segment.with_timeout(timeout).wait_newer_than(ddss::Version(9)), &words);
+        names(segment.with_timeout(timeout).wait_newer_than(Version(9)), &words);
         names(block_on(later.with_timeout(timeout).put(0, b"bytes")), &words);
         names(segment.lock_with(LockOptions::new().timeout(timeout)), &words);
         names(block_on(later.lock_with(LockOptions::new().timeout(timeout))), &words);
@@ -120,4 +120,51 @@ fn inverted_range_is_out_of_range() {
     assert_eq!(values.get_range(range.clone()).unwrap_err().failure(), Some(Failure::OutOfRange));
     assert_eq!(block_on(later.get_range(range)).unwrap_err().failure(), Some(Failure::OutOfRange));
     assert!(values.get_range(3..3).unwrap().value.is_empty());
+}
+
+#[test]
+fn refused_calls_name_the_true_reason_and_the_next_step() {
+    // If this broke, a user would look for the cause in sizes, locks or releases that are right.
+    let node = ddssd::EphemeralNode::start().unwrap();
+    let client = Client::builder().folder(node.folder()).connect().unwrap();
+    let (tasks, local) = (client.to_async().unwrap(), Client::builder().folder(node.folder()).local_reads(false));
+    let segment = client.allocate("mine", Spec::new(64)).unwrap();
+    let later = block_on(tasks.open("mine")).unwrap();
+    let many = ["number of ranges is 17", "1 to 16", "several calls"];
+    names(segment.get_many(&vec![0..1; 17]), &many);
+    names(block_on(later.get_many(&vec![0..1; 17])), &many);
+    names(segment.put_many(&[(0, &b"a"[..]); 17]), &many);
+    names(segment.put_many(&[]), &["number of ranges is 0", "1 to 16"]);
+    names(client.allocate("two", Spec::new(8).copies(2)), &["need a cluster", "one copy"]);
+    // A refused conditional put names the version that is there, on the short and on the long way.
+    let first = segment.put(0, b"first").unwrap().version;
+    let second = segment.put(0, b"second").unwrap().version;
+    let elsewhere = local.connect().unwrap().open("mine").unwrap();
+    let held = segment.lock().unwrap();
+    let refusals = [
+        held.put_if(first, 0, b"late").unwrap_err(),
+        held.put_many_if(first, &[(0, b"late"), (8, b"late")]).unwrap_err(),
+    ];
+    held.unlock().unwrap();
+    let large = client.allocate("large", Spec::new(2 << 20)).unwrap();
+    let of_large = large.put_if(Version(7), 0, &vec![1; 2 << 20]).unwrap_err();
+    assert_eq!((of_large.failure(), of_large.version()), (Some(Failure::VersionMismatch), Some(Version(0))));
+    for error in refusals.into_iter().chain([
+        segment.put_if(first, 0, b"late").unwrap_err(),
+        elsewhere.put_if(first, 0, &[1; 40]).unwrap_err(),
+        block_on(later.put_if(first, 0, b"late")).unwrap_err(),
+    ]) {
+        assert_eq!((error.failure(), error.version()), (Some(Failure::VersionMismatch), Some(second)), "{error}");
+        assert!(error.to_string().contains("version v2"), "{error}");
+    }
+    // A value of another size, or a row of a table, is not the wanted one.
+    Shared::allocate(&client, "value", &7u64).unwrap();
+    let words = ["64 bytes", "8 bytes for one value"];
+    names(Shared::<u64>::open(&client, "mine"), &words);
+    names(block_on(Shared::<u64, _>::open_async(&tasks, "mine")), &words);
+    names(Shared::<[u64; 2]>::open(&client, "value"), &["8 bytes", "16 bytes"]);
+    assert_eq!(*Shared::<u64>::open(&client, "value").unwrap().get().unwrap(), 7);
+    client.allocate("rows", Spec::table(1, 8)).unwrap();
+    names(Shared::<u64>::open(&client, "rows"), &["1 rows of 8 bytes"]);
+    names(client.open("rows").unwrap().wait_newer_than(Version(0)), &["a table", "Table::wait_newer_than"]);
 }

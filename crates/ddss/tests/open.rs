@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ddss::{Client, Failure, Spec};
+use ddss::{Client, Failure, Model, Spec};
 
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -24,8 +24,16 @@ fn open_or_allocate_makes_one_segment_for_all_callers() {
         });
         assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
     }
-    // An existing segment keeps its size.
-    assert_eq!(connect().open_or_allocate("table/0", Spec::new(4096)).unwrap().bytes(), 64);
+    // If another segment has the name, the error names both.
+    let table = Spec::table(8, 8);
+    for (other, named) in [(Spec::new(4096), "4096 bytes"), (table, "8 rows of 8 bytes")] {
+        let error = connect().open_or_allocate("table/0", other).unwrap_err();
+        assert_eq!(error.failure(), Some(Failure::Unsupported));
+        assert!(error.to_string().contains(named) && error.to_string().contains("64 bytes"), "{error}");
+    }
+    let weak = Spec { model: Model::Read, ..Spec::new(64) };
+    let error = block_on(connect().to_async().unwrap().open_or_allocate("table/0", weak)).unwrap_err();
+    assert!(error.to_string().contains("Read") && error.to_string().contains("Strict"), "{error}");
     assert!(connect().open_or_allocate("table/0", Spec::new(64).mode(0o7777)).is_err());
 }
 

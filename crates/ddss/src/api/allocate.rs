@@ -5,6 +5,7 @@ use crate::calls::calls;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::location::shape_of;
 use crate::plan::{CallPlan, Outgoing, Reply};
 use crate::segment::Segment;
 use ddss_core::{ArenaRange, Completion, Failure, Name, OpenedSegment, Operation, Principal, Spec};
@@ -48,7 +49,8 @@ calls! {
 
         /// Opens a segment, or allocates it if the name is unused. All attempts share the timeout of one call.
         ///
-        /// An existing segment is returned as it is, whatever the specification says. If several processes make this
+        /// An existing segment of another kind, size or model is refused with [`Failure::Unsupported`]; its other
+        /// properties stay, whatever the specification says. If several processes make this
         /// call at the same time, one of them allocates the segment and the others open it.
         ///
         /// ```
@@ -68,7 +70,16 @@ calls! {
             loop {
                 match wait!(self.open_by(time, name)) {
                     Err(Error::Failed { failure: Failure::NotFound, .. }) => {}
-                    ended => return ended,
+                    Ok(found) => {
+                        let location = found.location();
+                        let wanted = (spec.bytes, spec.row_bytes, spec.model);
+                        if (location.bytes, location.row_bytes, location.model) != wanted {
+                            let wanted = shape_of(spec.bytes, spec.row_bytes, spec.model);
+                            return Err(Error::wrong_shape("open or allocate", name, location.shape(), wanted));
+                        }
+                        return Ok(found);
+                    }
+                    Err(error) => return Err(error),
                 }
                 match wait!(self.allocate_by(time, name, spec)) {
                     Err(Error::Failed { failure: Failure::AlreadyExists, .. }) => {}

@@ -6,7 +6,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::value::{Stamp, Value, first_word};
-use ddss_core::{AtomicOp, Completion, Failure, LockToken, Model, Operation, Version};
+use ddss_core::{AtomicOp, Completion, LockToken, Model, Operation, Version};
 use std::ops::RangeBounds;
 
 /// Value of a word before an atomic operation, and the segment's stamp after it.
@@ -116,9 +116,8 @@ calls! {
 
         pub(crate) async fn wait_by(&self, time: Deadline, version: Version) -> Result<Stamp, Error> {
             if self.location().row_bytes != 0 {
-                // Only rows have versions.
-                let (action, target) = ("watch", self.name().to_owned());
-                return Err(Error::Failed { action, target, failure: Failure::Unsupported });
+                let wanted = "a plain segment: of a table only rows have versions (Table::wait_newer_than)";
+                return Err(Error::wrong_shape("watch", self.name(), "a table", wanted));
             }
             wait!(self.wait_at(time, 0, version))
         }
@@ -265,6 +264,11 @@ mod tests {
         });
         let both = [0, 1].map(|_| segment.lock_with(LockOptions::new().shared()).unwrap());
         assert_ne!(both[0].token(), both[1].token());
-        assert_eq!(both[0].put(0, b"no").unwrap_err().failure(), Some(Failure::LockLost));
+        for refused in [both[0].put(0, b"no").map(drop), both[1].fetch_add(0, 1).map(drop)] {
+            assert_eq!(refused.unwrap_err().failure(), Some(Failure::SharedLock));
+        }
+        let [shared, _] = both;
+        segment.break_lock().unwrap();
+        assert_eq!(shared.put(0, b"no").unwrap_err().failure(), Some(Failure::LockLost));
     }
 }

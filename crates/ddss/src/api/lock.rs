@@ -224,7 +224,7 @@ calls! {
         }
 
         /// Writes bytes if the guard still has the lock. Otherwise the put does nothing and fails with
-        /// [`Failure::LockLost`]. A shared lock does not permit puts.
+        /// [`Failure::LockLost`]; under a shared lock with [`Failure::SharedLock`].
         pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
             wait!(self.segment.put_by(self.segment.time(), offset, bytes, self.conditions(None)))
         }

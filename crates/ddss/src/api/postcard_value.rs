@@ -161,7 +161,7 @@ calls! {
                 let encoded = encode(&value, self.segment.name(), self.segment.bytes())?;
                 let conditions = self.segment.location().put_conditions(Some(stamp.version), None);
                 match wait!(self.segment.put_by(time, 0, &encoded, conditions)) {
-                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => {}
+                    Err(error) if error.failure() == Some(Failure::VersionMismatch) => {}
                     ended => return ended.map(|stamp| Typed { value, stamp }),
                 }
             }

@@ -117,7 +117,7 @@ calls! {
                 change(&mut value);
                 let conditions = self.location().put_conditions(Some(stamp.version), None);
                 match wait!(self.put_by(time, offset, value.as_bytes(), conditions)) {
-                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => std::hint::spin_loop(),
+                    Err(error) if error.failure() == Some(Failure::VersionMismatch) => std::hint::spin_loop(),
                     ended => return ended.map(|stamp| Typed { value, stamp }),
                 }
             }
@@ -150,12 +150,17 @@ calls! {
             Ok(shared)
         }
 
-        /// Opens a segment by name and views its first bytes as the value.
+        /// Opens a segment that was allocated for a value of this size. Another size, or a table, is refused with
+        /// [`Failure::Unsupported`]. Segments record no types: two types of one size are not told apart. For a part of
+        /// a larger segment there is [`new`](Self::new).
         pub async fn open | open_async(client: &Client, name: &str) | (client: &AsyncClient, name: &str)
             -> Result<Self, Error>
         {
             let segment = wait!(client.open(name))?;
-            check::<T>(segment.bytes(), name, 0, 1)?;
+            if segment.location().row_bytes != 0 || segment.bytes() != size::<T>() {
+                let wanted = format_args!("one of {} bytes for one value", size::<T>());
+                return Err(Error::wrong_shape("open", name, segment.location().shape(), wanted));
+            }
             Ok(Self { segment, offset: 0, kind: PhantomData })
         }
 

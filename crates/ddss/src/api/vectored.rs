@@ -7,8 +7,8 @@ use crate::location::SegmentLocation;
 use crate::plan::{CallPlan, Decoder, Outgoing, PlannedCall, Reply, list_bytes};
 use crate::segment::Segment;
 use crate::value::{Stamp, Value};
-use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, Operation, PutConditions, Ranges, Version};
+use ddss_core::limits::{ARENA_SLOT_BYTES, RANGES_MAX};
+use ddss_core::{ArenaRange, BadArgument, Failure, Operation, PutConditions, Ranges, Version};
 use std::ops::Range;
 
 impl SegmentLocation {
@@ -21,6 +21,17 @@ impl SegmentLocation {
         let failed = |failure| Error::Failed { action, target: self.name.to_string(), failure };
         for (offset, end) in ranges.clone() {
             self.check(action, offset, end)?;
+        }
+        let count = ranges.clone().count();
+        if !(1..=RANGES_MAX).contains(&count) {
+            let most = format_args!("1 to {RANGES_MAX}: make several calls");
+            let failure = if count == 0 { Failure::Malformed } else { Failure::TooLarge };
+            return Err(Error::argument(action, &self.name)(BadArgument::new(
+                "number of ranges",
+                count,
+                most,
+                failure,
+            )));
         }
         // A range that is too long for its field is too long in total.
         let bytes = |(offset, end): (u64, u128)| u32::try_from(end - u128::from(offset)).unwrap_or(u32::MAX);
@@ -93,7 +104,7 @@ pub(crate) fn split(ranges: &Ranges, bytes: &[u8], stamp: Stamp) -> Vec<Value> {
 
 impl Segment {
     /// Maximum number of ranges in one call.
-    pub const RANGES_MAX: usize = ddss_core::limits::RANGES_MAX;
+    pub const RANGES_MAX: usize = RANGES_MAX;
 
     /// Reads several ranges like [`get_many_into`](Self::get_many_into), and runs `meanwhile` while the bytes are in
     /// transit. A scan can thus process one piece while the next one arrives.

@@ -96,6 +96,9 @@ impl FastPath<'_> {
             .and_then(|()| segment.check_names_version(conditions))
             .and_then(|()| segment.check_version(conditions.version));
         if let Err(failure) = checked {
+            if failure == Failure::VersionMismatch && conditions.version.is_some() {
+                self.output.name_version(segment.version());
+            }
             return Some(Err(failure));
         }
         let (version, timestamp) = segment.next_stamp(self.clock, now.wall_us);

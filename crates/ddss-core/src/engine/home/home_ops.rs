@@ -212,7 +212,7 @@ impl Home<'_> {
     }
 
     pub(crate) fn check_conditions(
-        &self,
+        &mut self,
         now: Now,
         id: SegmentId,
         requester: Requester,
@@ -225,9 +225,14 @@ impl Home<'_> {
         let segment = self.segments.get(id)?;
         let token = conditions.token.filter(|_| !planted!(self.segments, UncheckedToken));
         if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us, row)) {
-            return Err(Failure::LockLost);
+            let token = token.unwrap_or_default();
+            return Err(segment.lock_queue.refusal(token, requester.owner(), now.steady_us, row));
         }
-        if planted!(self.segments, UncheckedVersion) { Ok(()) } else { segment.check_version(conditions.version) }
+        if planted!(self.segments, UncheckedVersion) {
+            return Ok(());
+        }
+        let (checked, found) = (segment.check_version(conditions.version), segment.version());
+        checked.inspect_err(|_| self.output.name_version(found))
     }
 
     /// Advances the version and emits the commit.

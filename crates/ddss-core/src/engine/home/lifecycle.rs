@@ -24,7 +24,7 @@ impl Home<'_> {
     ) -> Result<(), Failure> {
         if spec.copies > 1 && !self.replicas.has_cluster() {
             // Without a cluster no authority could say which node is the home.
-            return Err(Failure::Unsupported);
+            return Err(Failure::NoCluster);
         }
         if spec.storage == Storage::File && !self.segments.allows_files() {
             return Err(Failure::Unsupported);

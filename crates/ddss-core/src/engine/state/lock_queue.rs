@@ -6,6 +6,7 @@
 //! A table has such a queue for each row that is locked as well (`row_locks.rs`). A lock of the table and locks of its rows
 //! exclude each other. A request for a row's lock waits first in the queue of the table, then in that of the row.
 
+use crate::Failure;
 use crate::engine::requester::{LockOwner, Requester};
 use crate::limits::{ROW_LOCKS_PER_TABLE_MAX, WAITERS_PER_SEGMENT_MAX};
 use crate::model::segment::Header;
@@ -203,6 +204,13 @@ impl LockQueue {
     pub(crate) fn admits(&self, token: LockToken, owner: LockOwner, now_us: u64, row: Option<u64>) -> bool {
         self.queue().admits(token, owner, now_us)
             || self.queue_of(row).is_some_and(|queue| queue.admits(token, owner, now_us))
+    }
+
+    /// Returns why a grant does not admit a change: it is a shared one, or it was lost.
+    pub(crate) fn refusal(&self, token: LockToken, owner: LockOwner, now_us: u64, row: Option<u64>) -> Failure {
+        let mut queues = std::iter::once(self.queue()).chain(self.queue_of(row));
+        let is_shared = queues.any(|queue| queue.is_shared_grant(token, owner, now_us));
+        if is_shared { Failure::SharedLock } else { Failure::LockLost }
     }
 
     /// Returns the queue of a row, if it has one.

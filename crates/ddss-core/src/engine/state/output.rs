@@ -1,5 +1,6 @@
 //! Output of the engine: the actions for the daemon, the bytes that they name, and the clients that get replies.
 
+use crate::Version;
 use crate::engine::action::{Action, Commit, CommitSource, MessageBody, RangeSet, Reply};
 use crate::engine::ids::BufferId;
 use crate::engine::requester::{LocalCaller, ReplyFields, Requester};
@@ -27,12 +28,14 @@ pub(crate) struct Output {
     buffers: BufferPool,
     clients: Clients,
     pub(crate) parked: ParkedWaits,
+    /// Version that a refused condition found, until the answer.
+    found_version: Option<Version>,
 }
 
 impl Output {
     pub(crate) fn new() -> Self {
         let (actions, buffers) = (ActionQueue::new(), BufferPool::default());
-        Self { actions, buffers, clients: Clients::new(), parked: ParkedWaits::new() }
+        Self { actions, buffers, clients: Clients::new(), parked: ParkedWaits::new(), found_version: None }
     }
 
     /// Adds a client.
@@ -121,7 +124,7 @@ impl Output {
 
     /// Answers the requester of an operation: a client, or a peer that waits for the end of a step.
     pub(crate) fn answer(&mut self, requester: Requester, outcome: Outcome, fields: ReplyFields) {
-        let ReplyFields { version, timestamp, word } = fields;
+        let ReplyFields { version, timestamp, word } = self.found_version(outcome).unwrap_or(fields);
         match requester {
             Requester::Client(channel, request) => {
                 let mut completion = Completion { version, timestamp, ..Completion::bare(request, outcome) };
@@ -133,9 +136,25 @@ impl Output {
         }
     }
 
+    /// Records the version that a refused condition found: the answer to it, which follows, names it.
+    pub(crate) fn name_version(&mut self, found: Version) {
+        self.found_version = Some(found);
+    }
+
+    /// Returns the fields of an answer that names a version.
+    #[inline]
+    fn found_version(&mut self, outcome: Outcome) -> Option<ReplyFields> {
+        let Outcome::Failed(failure) = outcome else { return None };
+        let version = self.found_version.take().filter(|_| failure == Failure::VersionMismatch)?;
+        Some(ReplyFields { version, word: 1, ..ReplyFields::default() })
+    }
+
     /// Replies to a local caller.
     #[inline]
     pub(crate) fn finish_call(&mut self, caller: &LocalCaller, outcome: Outcome) {
+        if let Some(found) = self.found_version(outcome) {
+            return self.answer(caller.requester(), outcome, found);
+        }
         self.reply(caller.channel, Completion::bare(caller.request, outcome), None);
     }
 

@@ -353,7 +353,7 @@ pub(super) enum Attempt {
 pub(super) fn attempt<T>(put: Result<T, Error>) -> Result<Attempt, Error> {
     match put {
         Ok(_) => Ok(Attempt::Done),
-        Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => Ok(Attempt::Changed),
+        Err(error) if error.failure() == Some(Failure::VersionMismatch) => Ok(Attempt::Changed),
         Err(error) => Err(error),
     }
 }

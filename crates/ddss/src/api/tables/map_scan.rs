@@ -251,7 +251,7 @@ calls! {
             for (freed, result) in garbage.iter().zip(results) {
                 removed += match result {
                     Ok(_) => freed.slots.len() as u64,
-                    Err(Error::Failed { failure: Failure::VersionMismatch, .. }) => {
+                    Err(error) if error.failure() == Some(Failure::VersionMismatch) => {
                         wait!(self.clean(time, scan.bucket(freed.place)))?
                     }
                     Err(error) => return Err(self.at_deadline(time, error)),

@@ -135,7 +135,7 @@ calls! {
         }
 
         /// Writes bytes of the row if the guard still has the lock. Otherwise the put does nothing and fails with
-        /// [`Failure::LockLost`](crate::Failure::LockLost). A shared lock does not permit puts.
+        /// [`Failure::LockLost`](crate::Failure::LockLost); under a shared lock with `Failure::SharedLock`.
         pub async fn put(&self, offset: u64, bytes: &[u8]) -> Result<Stamp, Error> {
             wait!(self.guard.put(self.at("put", offset, bytes.len())?, bytes))
         }
@@ -290,7 +290,7 @@ mod tests {
         // Shared locks of a row admit each other.
         let shared = [&table, &other].map(|table| table.lock_row_with(1, LockOptions::new().shared()).unwrap());
         assert_eq!(failure(other.lock_row_with(1, no_wait())), Some(Failure::Locked));
-        assert_eq!(failure(shared[0].put(0, b"shared")), Some(Failure::LockLost));
+        assert_eq!(failure(shared[0].put(0, b"shared")), Some(Failure::SharedLock));
     }
 
     #[test]

@@ -235,6 +235,7 @@ mod tests {
             assert_eq!(again.version, Version(2), "{model:?}");
             let late = here.put_if(7, first.version, 0, b"late").unwrap_err();
             assert_eq!((late.failure(), late.is_indeterminate()), (Some(Failure::VersionMismatch), false));
+            assert_eq!(late.version(), Some(Version(2)), "{late}");
             for table in [&here, &there] {
                 let (seven, eight, nine) = (table.get(7).unwrap(), table.get(8).unwrap(), table.get(9).unwrap());
                 assert_eq!((seven.stamp(), eight.stamp(), nine.version()), (again, second, Version(0)), "{model:?}");
@@ -268,7 +269,9 @@ mod tests {
             assert_eq!(of(raw.put(8, &[1; 400]).unwrap_err()), Some(Failure::OutOfRange));
             assert_eq!(of(raw.put_many(&[(0, b"a"), (16, b"b")]).unwrap_err()), Some(Failure::OutOfRange));
             assert_eq!(of(raw.get_many(&[0..1, 16..17]).unwrap_err()), Some(Failure::OutOfRange));
-            assert_eq!(of(raw.wait_newer_than(Version(0)).unwrap_err()), Some(Failure::Unsupported));
+            let of_a_table = raw.wait_newer_than(Version(0)).unwrap_err();
+            assert!(of_a_table.to_string().contains("Table::wait_newer_than"), "{of_a_table}");
+            assert_eq!(of(of_a_table), Some(Failure::Unsupported));
             // Several ranges of one row are one version.
             let put = raw.put_many(&[(16, b"ab"), (30, b"yz")]).unwrap();
             let values = raw.get_many(&[16..18, 30..32]).unwrap();

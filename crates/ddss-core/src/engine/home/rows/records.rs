@@ -204,6 +204,7 @@ impl Home<'_> {
                 if conditions.version.is_some_and(|named| named != version)
                     && !planted!(self.segments, UncheckedVersion)
                 {
+                    self.output.name_version(version);
                     return Err(Failure::VersionMismatch);
                 }
                 match (conditions.entry, content) {

@@ -44,6 +44,12 @@ impl HolderQueue {
         self.holders.iter().any(|holder| admits(holder) && holder.until_us > now_us)
     }
 
+    /// Returns true if that grant is in force, belongs to the caller, and is a shared one.
+    pub(super) fn is_shared_grant(&self, token: LockToken, owner: LockOwner, now_us: u64) -> bool {
+        let is_it = |holder: &Holder| holder.token == token && holder.owner == owner && holder.shared;
+        self.holders.iter().any(|holder| is_it(holder) && holder.until_us > now_us)
+    }
+
     /// Returns true if holders, or waiters in front, delay an operation. `depends_on_lock` is whether its coherence model
     /// makes it depend on the lock.
     pub(super) fn delays(&self, op: &PendingOp, owner: LockOwner, depends_on_lock: bool) -> bool {
