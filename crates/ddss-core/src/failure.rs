@@ -136,7 +136,7 @@ pub enum Failure {
     #[error("the lock is a shared one, which permits no change: take it without `shared`")]
     SharedLock = 37,
     /// Two copies need a cluster: this node runs without one.
-    #[error("two copies need a cluster, and this node runs without one: allocate one copy, or start ddssd with peers")]
+    #[error("two copies need a cluster: allocate one copy, or start ddssd with peers")]
     NoCluster = 38,
 }
 
