@@ -18,11 +18,11 @@ pub enum Request {
     },
     /// Acquires a lock.
     Lock(u32),
-    /// Releases a lock. It completes before its writes are placed.
+    /// Releases a lock. It completes when its interval is closed, before its writes are placed.
     Unlock(u32),
     /// Waits at a barrier for all ranks. One call of each rank.
     Barrier(u32),
-    /// Adds one to a semaphore: a release. It completes before its writes are placed.
+    /// Adds one to a semaphore: a release. It completes as that of a lock.
     Post(u32),
     /// Waits until a semaphore is positive and takes one off: an acquire.
     Wait(u32),

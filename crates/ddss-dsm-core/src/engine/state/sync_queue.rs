@@ -45,8 +45,9 @@ pub(crate) struct Acquire {
 /// One step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Closes the interval.
-    Release(Release),
+    /// Closes the interval, and completes a call that waits for no more than that. A call that completed before could open
+    /// a page of which this step then takes the twin.
+    Release(Release, Option<CallId>),
     /// Closes the interval and applies notices.
     Acquire(Box<Acquire>),
 }

@@ -15,7 +15,7 @@ pub(crate) fn call_barrier(ctx: &mut Context<'_>, call: CallId, index: u32) -> R
         return Err(Failure::Misuse("arrive twice at barrier", index));
     }
     ctx.state.sync.rendezvous.at_barrier.insert(index, call);
-    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Arrive(index)));
+    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Arrive(index), None));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::model::{Rank, VectorTime};
 pub(crate) fn call_add(ctx: &mut Context<'_>, call: CallId, index: u32, delta: u64) -> Result<(), Failure> {
     check_index(index)?;
     ctx.state.sync.rendezvous.additions.entry(index).or_default().push_back(call);
-    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Add(index, delta)));
+    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Add(index, delta), None));
     Ok(())
 }
 

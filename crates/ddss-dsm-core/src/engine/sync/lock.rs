@@ -25,8 +25,7 @@ pub(crate) fn call_unlock(ctx: &mut Context<'_>, call: CallId, index: u32) -> Re
     if !ctx.state.sync.locks.entry(index, is_manager).is_held {
         return Err(Failure::Misuse("release lock", index));
     }
-    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Unlock(index)));
-    ctx.complete(call, Ok(0));
+    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Unlock(index), Some(call)));
     Ok(())
 }
 

@@ -33,12 +33,13 @@ fn process_front(ctx: &mut Context<'_>) -> bool {
             }
             true
         }
-        Some(Step::Release(release)) => {
+        Some(Step::Release(release, call)) => {
             if !has_room(ctx) {
-                ctx.state.sync.queue.steps.push_front(Step::Release(release));
+                ctx.state.sync.queue.steps.push_front(Step::Release(release, call));
                 return false;
             }
             close_interval(ctx);
+            call.into_iter().for_each(|call| ctx.complete(call, Ok(0)));
             match release {
                 Release::Unlock(index) => lock::released(ctx, index),
                 _ => push_release(ctx, release),

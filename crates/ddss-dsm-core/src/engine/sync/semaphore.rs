@@ -11,8 +11,7 @@ use crate::model::{Rank, VectorTime};
 /// Adds one: a release.
 pub(crate) fn call_post(ctx: &mut Context<'_>, call: CallId, index: u32) -> Result<(), Failure> {
     check_index(index)?;
-    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Post(index)));
-    ctx.complete(call, Ok(0));
+    ctx.state.sync.queue.steps.push_back(Step::Release(Release::Post(index), Some(call)));
     Ok(())
 }
 
