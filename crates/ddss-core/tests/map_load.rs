@@ -39,7 +39,7 @@ fn fill(layout: BucketLayout, keys: u64, seed: u64) -> Option<Filled> {
     let mut links = vec![0; buckets as usize];
     let mut steps = [0; BucketLayout::STEPS];
     for _ in 0..keys {
-        let bucket = (u128::from(random.next()) * u128::from(buckets) >> 64) as u64;
+        let bucket = ((u128::from(random.next()) * u128::from(buckets)) >> 64) as u64;
         if used[bucket as usize] < layout.slots {
             used[bucket as usize] += 1;
             continue;

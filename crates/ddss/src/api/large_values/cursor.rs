@@ -243,7 +243,7 @@ mod tests {
         (0..20).for_each(|step| word(&mut reader, (8 << 20 >> step) - 4));
         assert_eq!(costs(20), (20, 80));
         // In order it reads ahead, and back in the buffer there is nothing to read.
-        (0..1024).for_each(|at| word(&mut reader, 1 << 20 | 4 * at));
+        (0..1024).for_each(|at| word(&mut reader, (1 << 20) + 4 * at));
         assert_eq!(costs(2), (2, 4 + 4096));
         (0..1024).rev().step_by(5).for_each(|at| word(&mut reader, (1 << 20) + 4 + 4 * at));
         assert_eq!(costs(0), (0, 0));
