@@ -10,8 +10,8 @@
 //! they give their place back at once, and a few places are offered for their completions. A waiting call whose future
 //! was dropped is cancelled.
 
+use self::pauses::Pauses;
 use super::backpressure::{Backpressure, Place, Places};
-use super::pause::Pauses;
 use crate::call::arena::{ArenaRun, SharedSlots};
 use crate::call::channels::{ChannelPool, NoCompletion};
 use crate::call::priority::Priority;
@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 mod parked_calls;
 mod parking;
+pub(super) mod pauses;
 mod places;
 
 use parked_calls::ParkedCalls;
