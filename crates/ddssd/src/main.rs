@@ -100,15 +100,11 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         }
         started => started?,
     };
-    let node = service.node();
-    let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
-    println!("ready {node} socket {} listen {listen}", service.socket().display());
-    std::io::stdout().flush()?;
-    let core = |core: Option<usize>| core.map_or_else(|| "none".to_owned(), |core| core.to_string());
-    let core = service.cores().into_iter().map(core).collect::<Vec<_>>().join(",");
-    tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
-    notify_service_manager("READY=1");
     let (watch, wait) = (service.failure_watch(), signals.handle());
+    match watch.unless_departed(|| announce_ready(&service)) {
+        Ok(announced) => announced?,
+        Err(departure) => return stop_after_departure(departure, service),
+    }
     let (watch_clone, rate_clone) = (watch.clone(), rate.clone());
     std::thread::Builder::new()
         .name("ddss-watchdog".to_owned())
@@ -131,6 +127,19 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     drain(&service, grace_period, || signals.pending().any(|signal| signal != SIGHUP));
     rate.report();
     Ok(service.stop()?)
+}
+
+/// Says that the node serves: to its user, in the log, and to the service manager.
+fn announce_ready(service: &Node) -> std::io::Result<()> {
+    let node = service.node();
+    let listen = service.address().map_or_else(|| "none".to_owned(), |address| address.to_string());
+    println!("ready {node} socket {} listen {listen}", service.socket().display());
+    std::io::stdout().flush()?;
+    let core = |core: Option<usize>| core.map_or_else(|| "none".to_owned(), |core| core.to_string());
+    let core = service.cores().into_iter().map(core).collect::<Vec<_>>().join(",");
+    tracing::info!(node = node.0, socket = %service.socket().display(), listen, core, "ready");
+    notify_service_manager("READY=1");
+    Ok(())
 }
 
 /// Feeds the service manager's watchdog, and reports suppressed log lines. Ends the wait for signals when a critical

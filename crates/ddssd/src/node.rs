@@ -50,6 +50,11 @@ impl FailureWatch {
         self.supervisor.wait(patience)
     }
 
+    /// Runs `announce` unless the node is out of its cluster; then returns how it left.
+    pub fn unless_departed<T>(&self, announce: impl FnOnce() -> T) -> Result<T, Departure> {
+        self.supervisor.unless_departed(announce)
+    }
+
     /// Returns the name of the critical task that ended by itself.
     pub fn failed_task(&self) -> Option<&'static str> {
         self.supervisor.failed_task()

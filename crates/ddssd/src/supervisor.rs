@@ -77,6 +77,12 @@ impl Supervisor {
         self.state().departure
     }
 
+    /// Runs `announce` unless the node is out of its cluster. No departure is recorded meanwhile.
+    pub(crate) fn unless_departed<T>(&self, announce: impl FnOnce() -> T) -> Result<T, Departure> {
+        let state = self.state();
+        state.departure.map_or_else(|| Ok(announce()), Err)
+    }
+
     /// Waits up to `patience` for a failed task, a departure or a stop. Returns false on timeout.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let waiting = |state: &mut State| state.ended.is_none() && state.departure.is_none() && !state.stopping;
@@ -179,7 +185,10 @@ mod tests {
         runtime.block_on(supervisor.wait_for_failure());
 
         let departed = Supervisor::default();
+        assert_eq!(departed.unless_departed(|| 5), Ok(5));
         assert!(departed.depart(Departure::Removed) && !departed.depart(Departure::Left), "the first one is the cause");
+        let announced = departed.unless_departed(|| panic!("a node that is out of its cluster is not ready"));
+        assert_eq!(announced, Err::<(), _>(Departure::Removed));
         assert_eq!((departed.wait(PATIENCE), departed.departure()), (true, Some(Departure::Removed)));
         assert_eq!(departed.failed_task(), None);
 

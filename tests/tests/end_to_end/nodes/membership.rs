@@ -197,6 +197,8 @@ fn removed_node_that_returns_registers_no_names_and_exits() {
         let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
         let said = daemons[2].process().stderr();
         assert_eq!(status.code(), REMOVED, "start {round}: {said}");
+        let told = said.find("this node was removed from its cluster: stopping").unwrap_or(said.len());
+        assert!(!said[told..].contains(" ready "), "ready after it was removed: {said}");
         assert_eq!(members(&ask(&daemons[0], &["nodes"]).unwrap()), [1, 2]);
     }
     assert_eq!(ask(&daemons[0], &["cluster", "status"]).unwrap()["names"], 1);
