@@ -127,11 +127,13 @@ impl Set {
 
     fn put(self, fd: c_int, is_in: bool) -> usize {
         let byte = self.0.cast::<u8>().wrapping_add(fd as usize / 8);
+        if self.0.is_null() {
+            return usize::from(is_in);
+        }
         // A program that watches more descriptors than `FD_SETSIZE` has larger sets.
-        // SAFETY: the program passed a set of which this byte was read, or null.
-        if !self.0.is_null()
-            && let Some(before) = unsafe { ddss_stream::load(byte) }
-        {
+        // SAFETY: the program passed a set of which this byte was read.
+        let before = unsafe { ddss_stream::load(byte) };
+        if let Some(before) = before {
             let bit = 1 << (fd % 8);
             // SAFETY: as above.
             unsafe { ddss_stream::store(byte, if is_in { before | bit } else { before & !bit }) };

@@ -111,10 +111,10 @@ fn send_page(ctx: &mut Context<'_>, page: PageId, closing: &mut Closing) {
 /// placed before an earlier write, and before the home has handled an earlier message. A message comes behind both.
 fn may_write(ctx: &Context<'_>, page: PageId, home: Rank) -> bool {
     let pages = &ctx.state.pages;
+    let may_overtake_write = planted!(ctx.state, OverlappingWrites);
+    let may_overtake_message = planted!(ctx.state, DirectBehindPacked);
     let is_behind_write = !pages.placements.is_placed(home, pages.table.written(page));
-    let is_behind_message = pages.table.has_unacknowledged(page);
-    (!is_behind_write || planted!(ctx.state, OverlappingWrites))
-        && (!is_behind_message || planted!(ctx.state, DirectBehindPacked))
+    (!is_behind_write || may_overtake_write) && (!pages.table.has_unacknowledged(page) || may_overtake_message)
 }
 
 /// Writes runs into the home frame.
