@@ -77,7 +77,7 @@ pub enum Error {
         node: u16,
     },
     /// A conditional put found another version than it named. The call did nothing.
-    #[error("cannot {action} {target}: it has version {found}, and not the one that the call named: read it again")]
+    #[error("cannot {action} {target}: it has version {found}, another version than the call named: read it again")]
     OtherVersion {
         /// The attempted action.
         action: &'static str,

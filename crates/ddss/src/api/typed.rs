@@ -158,7 +158,8 @@ calls! {
         {
             let segment = wait!(client.open(name))?;
             if segment.location().row_bytes != 0 || segment.bytes() != size::<T>() {
-                let wanted = format_args!("one of {} bytes for one value", size::<T>());
+                let size = size::<T>();
+                let wanted = format_args!("one of {size} bytes for one value");
                 return Err(Error::wrong_shape("open", name, segment.location().shape(), wanted));
             }
             Ok(Self { segment, offset: 0, kind: PhantomData })
