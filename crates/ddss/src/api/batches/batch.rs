@@ -169,7 +169,8 @@ calls! {
             let remote: Vec<usize> = (0..calls.len()).filter(|&index| replies[index].is_none()).collect();
             if remote.is_empty() {
                 if let Some((segment, _)) = calls.first() {
-                    wait!(segment.spend_budget(calls.len(), 0));
+                    let read = |reply: &Result<BatchReply, Error>| reply.as_ref().map_or(0, |reply| reply.bytes().len());
+                    wait!(segment.spend_budget(calls.len(), replies.iter().flatten().map(read).sum()));
                 }
                 return Ok(replies.into_iter().flatten().collect());
             }

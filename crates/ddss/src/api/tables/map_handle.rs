@@ -202,7 +202,7 @@ impl<S> ByteMap<S> {
 
     /// Returns the number of keys for which the map has room at a load of 0.8.
     pub fn capacity(&self) -> u64 {
-        self.buckets() * self.layout.slots as u64 / 5 * 4
+        self.buckets() * self.layout.slots as u64 * 4 / 5
     }
 
     /// Returns the number of buckets, for [`bucket_entries`](Self::bucket_entries).

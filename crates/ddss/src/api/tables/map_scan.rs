@@ -119,14 +119,17 @@ impl<S> ByteMap<S> {
         })
     }
 
-    /// Returns the slots with expired entries of a bucket, and the links that seem to lead to no live entry of it.
+    /// Returns true if a link of a bucket leads to none of its entries. An expired entry keeps its link: another client may put
+    /// a new value in its place, or touch it, without a change of the bucket with the link.
+    fn is_dead(&self, link: &BucketLink, target: &Bucket, bucket: u64) -> bool {
+        self.owner(target, link.slot, now_ms()).map(|(owner, _)| owner) != Some(bucket)
+    }
+
+    /// Returns the slots with expired entries of a bucket, and the links that seem to lead to no entry of it.
     fn garbage_of(&self, scan: &Scan, place: u64) -> Garbage {
         let (home, now_ms) = (scan.image(place), now_ms());
         let expired = home.used_slots().filter(|(_, word)| word.is_expired(now_ms));
-        let is_dead = |link: &BucketLink| {
-            let target = scan.image(scan.target(place, link));
-            self.owner(target, link.slot, now_ms) != Some((scan.bucket(place), true))
-        };
+        let is_dead = |link: &BucketLink| self.is_dead(link, scan.image(scan.target(place, link)), scan.bucket(place));
         let links = home.links().filter(|(_, link)| is_dead(link)).collect();
         Garbage { place, slots: expired.map(|(slot, _)| slot).collect(), links }
     }
@@ -213,7 +216,7 @@ calls! {
             Ok(removed)
         }
 
-        /// Keeps the links that lead to no live entry although their target was read after them. The reads of a window are in
+        /// Keeps the links that lead to no entry although their target was read after them. The reads of a window are in
         /// no order: an entry and then its link may have come between.
         async fn retain_dead_links(&self, time: Deadline, scan: &Scan, garbage: &mut [Garbage]) -> Result<(), Error> {
             let target = |place, link: &BucketLink| self.stepped(scan.bucket(place), link.step);
@@ -221,9 +224,9 @@ calls! {
             let targets: Vec<u64> = targets.collect();
             let mut images = wait!(self.read_together(time, &targets))?.into_iter();
             for freed in garbage {
+                let bucket = scan.bucket(freed.place);
                 let is_dead = |(_, link): &(usize, BucketLink)| {
-                    let owner = images.next().and_then(|image| self.owner(&image, link.slot, now_ms()));
-                    owner != Some((scan.bucket(freed.place), true))
+                    images.next().is_some_and(|image| self.is_dead(link, &image, bucket))
                 };
                 freed.links.retain(is_dead);
             }

@@ -61,10 +61,19 @@ pub struct PrefixWatch<K, V, S = Segment> {
     read_value: fn(&[u8]) -> Option<V>,
     /// Number of the newest change of a row whose events are known.
     seen: Version,
-    /// Pass over the whole map, and the number of the newest change before it.
-    scan: Option<(Version, Scan)>,
+    pass: Option<FirstPass>,
     entries: KnownEntries,
     events: VecDeque<Event>,
+}
+
+/// Pass over the whole map, at the beginning and after missed changes.
+#[derive(Debug)]
+struct FirstPass {
+    /// Number of the newest change before it.
+    number: Version,
+    scan: Scan,
+    /// Place of the next bucket to report.
+    next: u64,
 }
 
 /// Key, and its present value.
@@ -123,7 +132,7 @@ impl<K, V, S> PrefixWatch<K, V, S> {
     ) -> Self {
         let (prefix, seen) = (prefix.to_vec(), Version(0));
         let (entries, events) = (KnownEntries::default(), VecDeque::new());
-        Self { map, prefix, read_key, read_value, seen, scan: None, entries, events }
+        Self { map, prefix, read_key, read_value, seen, pass: None, entries, events }
     }
 
     fn decode(&self, (key, value): Event) -> Option<MapEvent<K, V>> {
@@ -204,26 +213,17 @@ calls! {
             }
         }
 
-        /// Returns the entries with the prefix of each bucket of a window. A bucket with values that are not in its copy is
-        /// read by itself.
-        async fn window_entries(&self, time: Deadline, scan: &Scan, prefix: &[u8])
-            -> Result<Vec<(u64, Entries)>, Error>
-        {
-            let mut all = Vec::new();
-            for place in scan.places() {
-                let has_prefix = |(_, image, slot): &(u64, &Bucket, usize)| image.key(*slot).starts_with(prefix);
-                let entry = |(bucket, image, slot): (u64, &Bucket, usize)| {
-                    Some((image.key(slot).to_vec(), (image.value(slot)?.to_vec(), bucket)))
-                };
-                let found: Option<HashMap<_, _>> = self.entries_of(scan, place).filter(has_prefix).map(entry).collect();
-                let home = scan.bucket(place);
-                let found = match found {
-                    Some(found) => found,
-                    None => wait!(self.entries_with(time, home, prefix))?,
-                };
-                all.push((home, found));
+        /// Returns the entries with the prefix of the bucket at a place of a window. A bucket with values that are not in its copy
+        /// is read by itself.
+        async fn entries_at(&self, time: Deadline, scan: &Scan, place: u64, prefix: &[u8]) -> Result<Entries, Error> {
+            let has_prefix = |(_, image, slot): &(u64, &Bucket, usize)| image.key(*slot).starts_with(prefix);
+            let entry = |(bucket, image, slot): (u64, &Bucket, usize)| {
+                Some((image.key(slot).to_vec(), (image.value(slot)?.to_vec(), bucket)))
+            };
+            match self.entries_of(scan, place).filter(has_prefix).map(entry).collect() {
+                Some(found) => Ok(found),
+                None => wait!(self.entries_with(time, scan.bucket(place), prefix)),
             }
-            Ok(all)
         }
 
         /// Returns the buckets to which the entries in one bucket belong.
@@ -246,14 +246,16 @@ calls! {
                         return Ok(event);
                     }
                 }
-                if let Some((number, scan)) = &mut self.scan {
-                    // The next call goes on where this one fails.
-                    if !wait!(self.map.advance("watch", time, scan))? {
-                        (self.seen, self.scan) = (*number, None);
-                        continue;
-                    }
-                    for (home, found) in wait!(self.map.window_entries(time, scan, &self.prefix))? {
-                        self.events.extend(self.entries.replace(home, found));
+                if let Some(FirstPass { number, scan, next }) = &mut self.pass {
+                    // The next call goes on with the bucket where this one fails.
+                    if scan.places().contains(next) {
+                        let found = wait!(self.map.entries_at(time, scan, *next, &self.prefix))?;
+                        self.events.extend(self.entries.replace(scan.bucket(*next), found));
+                        *next += 1;
+                    } else if wait!(self.map.advance("watch", time, scan))? {
+                        *next = scan.places().start;
+                    } else {
+                        (self.seen, self.pass) = (*number, None);
                     }
                     continue;
                 }
@@ -268,7 +270,7 @@ calls! {
                         homes.insert(bucket);
                     }
                     None => {
-                        self.scan = Some((number, Scan::new(&self.map, 0..u64::MAX)));
+                        self.pass = Some(FirstPass { number, scan: Scan::new(&self.map, 0..u64::MAX), next: 0 });
                         continue;
                     }
                 }

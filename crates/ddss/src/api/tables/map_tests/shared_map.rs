@@ -197,6 +197,37 @@ fn entry_of_a_client_that_died_before_the_link_is_not_visible_and_is_freed() {
 }
 
 #[test]
+fn link_to_an_expired_entry_stays_until_its_slot_is_free() {
+    // If this broke, a value that another client puts in the place of an expired one meanwhile would be lost.
+    let node = TestNode::start();
+    let map = SharedMap::<u64, [u64; 8]>::allocate(&node.client(), "map", 60).unwrap();
+    let keys = crowd(&map, 17);
+    for key in &keys {
+        assert!(map.insert_for(key, &[1; 8], FOREVER).unwrap());
+    }
+    for key in &keys {
+        assert!(!map.insert_for(key, &[2; 8], Duration::from_millis(1)).unwrap());
+    }
+    let began = Instant::now();
+    while map.count().unwrap() > 0 {
+        assert!(began.elapsed() < FOREVER, "nothing expires");
+    }
+    let time = map.table().segment().time().started();
+    let home = map.map.read_bucket(time, 0).unwrap();
+    let (_, link) = home.links().next().expect("17 entries have a link");
+    let bucket = map.map.stepped(0, link.step);
+    // The other client has found the expired entry, and puts after the links of bucket 0 were looked through.
+    let image = map.map.read_bucket(time, bucket).unwrap();
+    map.remove_expired(0, 1).unwrap();
+    let word = SlotWord::new(map.map.hash(image.key(link.slot)).tag, 0).bytes();
+    let head = map.map.layout.head_at(link.slot);
+    let put = map.map.put_bucket(time, bucket, image.version, &[(head, &word)]).unwrap();
+    assert!(matches!(put, Attempt::Done));
+    let key = keys.iter().find(|key| key.as_bytes() == image.key(link.slot)).unwrap();
+    assert_eq!(map.get(key).unwrap(), Some([2; 8]));
+}
+
+#[test]
 fn full_map_names_its_limit_and_wrong_types_are_refused() {
     // If this broke, a map would lose keys instead of refusing them, or be read as values of another type.
     let node = TestNode::start();
