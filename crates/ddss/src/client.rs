@@ -145,32 +145,39 @@ impl Client {
         meanwhile: &mut Option<impl FnOnce()>,
     ) -> Result<T, Error> {
         let PlannedCall { plan, mut decode } = call;
-        let (priority, harmless) = (plan.priority, plan.is_harmless && self.retries());
-        let (mut refused, mut retry) = (false, Retry::new(self.retries()));
+        let priority = plan.priority;
+        let (mut refused, mut retry) = (false, None);
         let ended = loop {
-            let session = match self.0.session(&mut time, plan.waits_for_daemon()) {
-                // No daemon has replaced the one that is shutting down.
-                Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target)),
-                session => session?,
-            };
-            let execute = |call: Call<'_>| call.execute(&plan, meanwhile.take(), &mut decode);
-            match session.channels.call(priority, &mut time).and_then(execute) {
-                // The deadline has waited once, so it stands.
-                Err(NoCompletion::Gone) if harmless => {}
-                // The daemon did not begin the call, so the next daemon is asked, if one already listens there.
-                Err(NoCompletion::ShuttingDown) => {
-                    session.attachment.set_draining();
-                    refused = true;
-                }
-                Ok(Err(completion)) => match retry.pause(&plan, completion.outcome, time.deadline()) {
-                    Some(pause) => {
-                        drop(session);
-                        self.pause(pause);
+            // The session ends before the pause.
+            let pause = {
+                let session = match self.0.session(&mut time, || plan.waits_for_daemon()) {
+                    // No daemon has replaced the one that is shutting down.
+                    Err(_) if refused => {
+                        return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target));
                     }
-                    None => break Ok(Err(completion)),
-                },
-                ended => break ended,
-            }
+                    session => session?,
+                };
+                let execute = |call: Call<'_>| call.execute(&plan, meanwhile.take(), &mut decode);
+                match session.channels.call(priority, &mut time).and_then(execute) {
+                    // The deadline has waited once, so it stands.
+                    Err(NoCompletion::Gone) if plan.is_harmless && self.retries() => None,
+                    // The daemon did not begin the call, so the next daemon is asked, if one already listens there.
+                    Err(NoCompletion::ShuttingDown) => {
+                        session.attachment.set_draining();
+                        refused = true;
+                        None
+                    }
+                    Ok(Err(completion)) => {
+                        let retry = retry.get_or_insert_with(|| Retry::new(self.retries()));
+                        match retry.pause(&plan, completion.outcome, time.deadline()) {
+                            None => break Ok(Err(completion)),
+                            pause => pause,
+                        }
+                    }
+                    ended => break ended,
+                }
+            };
+            pause.into_iter().for_each(|pause| self.pause(pause));
         };
         self.conclude(ended, plan.action, plan.target)
     }

@@ -107,13 +107,17 @@ impl Inner {
     /// Returns a session with a daemon that is not known to be gone. Waits for the next daemon until the deadline,
     /// which is computed when needed, if the call `waits` for one.
     #[inline(always)]
-    pub(crate) fn session(&self, time: &mut Deadline, waits: bool) -> Result<Guard<Arc<Session>>, Error> {
+    pub(crate) fn session(
+        &self,
+        time: &mut Deadline,
+        waits: impl FnOnce() -> bool,
+    ) -> Result<Guard<Arc<Session>>, Error> {
         let current = self.current.load();
         if !current.attachment.is_unusable() {
             return Ok(current);
         }
         drop(current);
-        self.attach_again(time.deadline(), waits)
+        self.attach_again(time.deadline(), waits())
     }
 
     /// Returns the present session without waiting, for tasks.

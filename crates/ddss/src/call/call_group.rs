@@ -111,7 +111,7 @@ fn run_parts(parts: &mut [ShardGroup<'_>], mut time: Deadline) -> Result<(), Err
         // No request goes out before all shards are reachable.
         let mut reached = Vec::new();
         for part in parts.iter_mut().filter(|part| !part.pending.is_empty()) {
-            match part.client.0.session(&mut time, true) {
+            match part.client.0.session(&mut time, || true) {
                 Ok(session) => reached.push((part, session)),
                 Err(error) if !begun => return Err(error),
                 // No daemon came in time: the recorded results stand.

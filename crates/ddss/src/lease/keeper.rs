@@ -164,7 +164,7 @@ fn renewal_of(ended: &FinishedCall) -> Renewal {
 
 /// Runs all renewals in one pipeline. An error means that there is no daemon.
 fn run(attached: &Inner, mut time: Deadline, plans: &[CallPlan<'_>]) -> Result<Vec<FinishedCall>, Error> {
-    let session = attached.session(&mut time, true)?;
+    let session = attached.session(&mut time, || true)?;
     let call = match session.channels.call(Priority::Holder, &mut time) {
         Ok(call) => call,
         Err(none) => return Ok(plans.iter().map(|_| Err(none)).collect()),
