@@ -231,7 +231,7 @@ mod machine {
 mod machine {
     /// Other machines: nothing is known of their code, so it may do all of this.
     pub(super) fn each_entry(_code: &[u8]) {
-        super::record(libc::SYS_io_uring_setup);
-        super::record(libc::SYS_close);
+        super::record(libc::SYS_io_uring_setup, 0);
+        super::record(libc::SYS_close, 0);
     }
 }
