@@ -4,6 +4,7 @@
 // that makes a ring.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -320,6 +322,15 @@ static void resume(int fd) {
 }
 #endif
 
+// Protects code of a library before the first connection: nothing is known of it, so that the stream stays on TCP.
+static void connect_with_protected_code(int ends[2]) {
+    void *library = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
+    uintptr_t code = library ? (uintptr_t)dlsym(library, "ldexp") & -(uintptr_t)getpagesize() : 0;
+    CHECK(code && !mprotect((void *)code, getpagesize(), PROT_NONE));
+    connect_pair(ends);
+    CHECK(!is_shared());
+}
+
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     int ends[2], way = count > 2 ? atoi(arguments[2]) : 0;
@@ -332,6 +343,7 @@ int main(int count, char **arguments) {
         move_by_syscall(ends);
         wait_by_syscall(ends);
     }
+    if (!strcmp(part, "protected")) connect_with_protected_code(ends);
     if (!strcmp(part, "connect_in_child")) connect_in_child();
     if (!strcmp(part, "exec")) exec_with_stream(arguments[3]);
 #ifdef RING

@@ -100,3 +100,11 @@ fn child_connects_while_the_loader_was_locked_at_its_fork() {
     let Some(program) = Program::compile(NAME, "-DPLAIN") else { return };
     program.run("connect_in_child", 0);
 }
+
+// If this failed, a program whose code can be executed but not read would end in its first `connect`.
+#[test]
+fn code_that_cannot_be_read_keeps_streams_on_tcp() {
+    const NAME: &str = "code_that_cannot_be_read_keeps_streams_on_tcp";
+    let Some(program) = Program::compile(NAME, "-DPLAIN") else { return };
+    program.run("protected", 0);
+}

@@ -4,6 +4,7 @@
 //! files. A number that is computed, or code that is generated at run time, stays unseen.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use libc::{dl_phdr_info, size_t};
@@ -14,6 +15,8 @@ const WINDOW_BYTES: usize = 64;
 /// The same for the number of a close, which compilers load last. Of 1,090 programs of a distribution only node.js, git-shell and libdw have
 /// other numbers so far ahead of bytes that look like an entry.
 const CLOSE_WINDOW_BYTES: usize = 24;
+/// Bytes that are looked at together: the smallest page of any machine.
+const PAGE_BYTES: usize = 4096;
 /// Libraries whose calls this library replaces, by the start of their names.
 const REPLACED: [&[u8]; 6] = [b"libc.so", b"libc-", b"ld-", b"libpthread", b"liburing.so", b"linux-vdso"];
 /// Calls that close a descriptor.
@@ -151,15 +154,35 @@ unsafe extern "C" fn visit(info: *mut dl_phdr_info, _bytes: size_t, look: *mut c
         if header.p_type != libc::PT_LOAD || header.p_flags & wanted != wanted {
             continue;
         }
-        let start = std::ptr::with_exposed_provenance::<u8>((info.dlpi_addr + header.p_vaddr) as usize);
-        // SAFETY: the segment is mapped, readable and, being code, not written to.
-        let code = unsafe { std::slice::from_raw_parts(start, header.p_filesz as usize) };
-        if code.as_ptr_range().contains(&(visit as *const u8)) {
+        let start = (info.dlpi_addr + header.p_vaddr) as usize;
+        let code = start..start.saturating_add(header.p_filesz as usize);
+        if code.contains(&(visit as *const () as usize)) {
             break;
         }
-        machine::each_entry(code);
+        look_at(code);
     }
     0
+}
+
+/// Looks at code page by page. A page that cannot be read may do all of this: the program protected it, or its file became shorter.
+fn look_at(code: Range<usize>) {
+    let mut bytes = [0; WINDOW_BYTES + PAGE_BYTES];
+    for place in (code.start / PAGE_BYTES * PAGE_BYTES..code.end).step_by(PAGE_BYTES) {
+        // SAFETY: memory that the loader mapped, or that raises a fault; every content is a number.
+        let page = unsafe { ddss_stream::load(std::ptr::with_exposed_provenance::<[u8; PAGE_BYTES]>(place)) };
+        let Some(page) = page else { return record_all() };
+        // The last bytes of the page before, for entries at the start of this one.
+        bytes.copy_within(PAGE_BYTES.., 0);
+        bytes[WINDOW_BYTES..].copy_from_slice(&page);
+        let from = if place < code.start { WINDOW_BYTES + code.start - place } else { 0 };
+        machine::each_entry(&bytes[from..WINDOW_BYTES + PAGE_BYTES.min(code.end - place)]);
+    }
+}
+
+/// Records that unknown code may do all of this.
+fn record_all() {
+    MAKES_RINGS.store(true, Ordering::Relaxed);
+    CLOSES.store(true, Ordering::Relaxed);
 }
 
 /// Records the number of a call, found `distance` bytes before its entry.
@@ -229,9 +252,8 @@ mod machine {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod machine {
-    /// Other machines: nothing is known of their code, so it may do all of this.
+    /// Other machines: nothing is known of their code.
     pub(super) fn each_entry(_code: &[u8]) {
-        super::record(libc::SYS_io_uring_setup, 0);
-        super::record(libc::SYS_close, 0);
+        super::record_all();
     }
 }
