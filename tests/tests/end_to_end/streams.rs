@@ -22,6 +22,7 @@ mod costs;
 mod numbers;
 mod pump;
 mod pump_kills;
+mod shells;
 mod waits;
 mod wire;
 

@@ -41,7 +41,7 @@ impl Programs {
         self.run_with(Some(&preload_library().unwrap()), part, connector, image)
     }
 
-    fn run_with(&self, library: Option<&Path>, part: &str, connector: &str, image: PathBuf) -> [String; 2] {
+    pub(super) fn run_with(&self, library: Option<&Path>, part: &str, connector: &str, image: PathBuf) -> [String; 2] {
         let library = library.map(Path::as_os_str).unwrap_or_default();
         let mut accepting = Command::new(self.dynamic());
         accepting.arg(part).arg(image).env("LD_PRELOAD", library).stdout(Stdio::piped());
@@ -57,7 +57,7 @@ impl Programs {
     }
 
     /// Lets a program of the system serve one connection that has left TCP. Returns what the connector got.
-    fn converse(&self, call: &str, command: &str) -> String {
+    pub(super) fn converse(&self, call: &str, command: &str) -> String {
         let library = preload_library().unwrap();
         let mut accepting = Command::new(self.dynamic());
         accepting.arg(call).args(command.split(' ')).env("LD_PRELOAD", &library).stdout(Stdio::piped());

@@ -8,6 +8,7 @@ use std::ffi::c_int;
 
 use ddss_stream::{Descriptor, Endpoint};
 use libc::pollfd;
+use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::process;
@@ -24,7 +25,7 @@ pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
     let Some(outer) = start(stream) else { return false };
     let copies = descriptor_table::streams().filter(|(_, other)| other.index() == endpoint.index());
     for (copy, _) in copies.filter(|(copy, _)| descriptor_table::survives_exec(*copy)) {
-        let flags = rustix::fs::fcntl_getfl(Descriptor(copy)).unwrap_or(rustix::fs::OFlags::empty());
+        let flags = rustix::fs::fcntl_getfl(Descriptor(copy)).unwrap_or(OFlags::empty());
         let _ = rustix::fs::fcntl_setfl(Descriptor(outer), flags);
         crate::calls::before_close(copy);
         // SAFETY: replaces a descriptor of the program by one of the same kind.
@@ -44,25 +45,33 @@ pub(super) fn start(stream: c_int) -> Option<c_int> {
     if child == 0 {
         // The pump must not be a child of the image, which waits for its own children only.
         // SAFETY: as above.
-        if unsafe { process::fork() } == 0 {
+        let pump = unsafe { process::fork() };
+        if pump == 0 {
             run(stream, inner);
         }
         // The process between was counted, and closes nothing.
         Endpoint::after_failed_fork();
+        if pump > 0 {
+            // Says that the pump runs. A program that ignores SIGCHLD never sees the status of a process.
+            let _ = rustix::fs::fcntl_setfl(Descriptor(outer), OFlags::NONBLOCK);
+        }
         // SAFETY: ends this process without the program's exit handlers.
         unsafe { libc::_exit(0) };
     }
     // SAFETY: this function's own descriptor.
     unsafe { real::close(inner) };
-    if child < 0 {
-        // SAFETY: as above.
-        unsafe { real::close(outer) };
-        return None;
+    if child > 0 {
+        let mut status = 0;
+        // SAFETY: waits for the process between, which ends at once.
+        while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && errno::get() == libc::EINTR {}
+        let is_running = rustix::fs::fcntl_getfl(Descriptor(outer)).is_ok_and(|set| set.contains(OFlags::NONBLOCK));
+        if is_running && rustix::fs::fcntl_setfl(Descriptor(outer), OFlags::empty()).is_ok() {
+            return Some(outer);
+        }
     }
-    let mut status = 0;
-    // SAFETY: waits for the process between, which ends at once.
-    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && errno::get() == libc::EINTR {}
-    Some(outer)
+    // SAFETY: as above.
+    unsafe { real::close(outer) };
+    None
 }
 
 /// Pumps until both directions have ended, and ends the process.

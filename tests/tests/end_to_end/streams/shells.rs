@@ -1,0 +1,41 @@
+//! Programs that a call of libc starts in one step, and starts that fail half way.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ddss_testkit::preload_library;
+
+use super::LEFT_BYTES;
+use super::bypass::programs;
+
+/// A library whose `fork` fails in every process but the first.
+const SECOND_FORK_FAILS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <unistd.h>
+static pid_t first;
+__attribute__((constructor)) static void start(void) { first = getpid(); }
+pid_t fork(void) {
+    pid_t (*next)(void) = (pid_t (*)(void))dlsym(RTLD_NEXT, "fork");
+    if (getpid() == first) return next();
+    errno = EAGAIN;
+    return -1;
+}
+"#;
+
+// If this failed, a program at the limit of its user's processes would give its image an empty input, and lose what its peer wrote.
+#[test]
+fn pump_that_cannot_be_started_fails_the_start_of_the_image() {
+    let Some(programs) = programs("pump_that_cannot_be_started_fails_the_start_of_the_image") else { return };
+    let (source, library) = (programs.dynamic().with_file_name("fork.c"), programs.dynamic().with_file_name("fork.so"));
+    std::fs::write(&source, SECOND_FORK_FAILS).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().unwrap();
+    assert!(compiled.success());
+    let libraries = PathBuf::from(format!("{}:{}", preload_library().unwrap().display(), library.display()));
+    for part in ["spawn", "spawn_without_children"] {
+        let said = programs.run_with(Some(&libraries), part, "half_close", programs.fixed());
+        let expected = format!("shared=1 extra={} bytes={LEFT_BYTES}", rustix::io::Errno::NOMEM.raw_os_error());
+        assert_eq!(said, [expected, format!("shared=true bytes={}", 20 * LEFT_BYTES)], "{part}");
+    }
+}
