@@ -23,6 +23,7 @@ mod numbers;
 mod pump;
 mod pump_kills;
 mod shells;
+mod signals;
 mod waits;
 mod wire;
 

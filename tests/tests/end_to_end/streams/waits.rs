@@ -7,11 +7,14 @@ use tempfile::TempDir;
 
 use super::output_of;
 
-/// Runs one part of the C program without the library and with it.
 fn run(name: &str, part: &str) {
+    run_source(name, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/waits.c"), part);
+}
+
+/// Runs one part of a C program without the library and with it.
+pub(super) fn run_source(name: &str, source: &str, part: &str) {
     let folder = TempDir::new().unwrap();
-    let program = folder.path().join("waits");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/waits.c");
+    let program = folder.path().join("program");
     let compiled = Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).arg(&program).arg(source).status();
     if !compiled.is_ok_and(|status| status.success()) {
         return skipped(name, "no C compiler is installed");

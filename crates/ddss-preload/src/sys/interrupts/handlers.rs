@@ -80,6 +80,10 @@ unsafe fn wait(signal: c_int, info: *mut siginfo_t, context: *mut libc::ucontext
 /// Lets the signals come that waited.
 fn deliver() {
     let mask = MASK.replace(u64::MAX);
+    if mask == u64::MAX {
+        // The kernel did not queue the signal again: its handler has run, and nothing was blocked.
+        return;
+    }
     let error = errno::get();
     // SAFETY: the mask lives until the call returns.
     unsafe {

@@ -1,0 +1,125 @@
+// A program whose handlers meet a library that holds a lock: signals PART
+//
+// Both ends of its stream are its own. It ends with 0 if every handler ran, before its alarm.
+#define _GNU_SOURCE
+#define __USE_XOPEN_EXTENDED
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ROUND_TRIPS = 8, SIGNALS = 500, WORD = 8 };
+static int ends[2];
+static volatile sig_atomic_t ran;
+extern sighandler_t sigset(int, sighandler_t);
+extern int __sigaction(int, const struct sigaction *, struct sigaction *);
+
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "signals: line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
+            exit(1); \
+        } \
+    } while (0)
+
+static int is_shared(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+static void trip(int from, int to, int flags) {
+    uint64_t word = 1;
+    CHECK(send(from, &word, WORD, flags) == WORD && recv(to, &word, WORD, MSG_WAITALL) == WORD);
+}
+
+static void connect_pair(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(!bind(listener, (void *)&name, length) && !listen(listener, 1) && !getsockname(listener, (void *)&name, &length));
+    CHECK(!connect(ends[0], (void *)&name, length) && (ends[1] = accept(listener, NULL, NULL)) >= 0);
+    for (int round = 0; round < ROUND_TRIPS; round++) trip(ends[0], ends[1], 0), trip(ends[1], ends[0], 0);
+    close(listener);
+}
+
+static void count(int signal) {
+    ran++;
+}
+
+// Writes to the stream: code that it interrupts may be writing.
+static void write_word(int signal) {
+    uint64_t word = 1;
+    int error = errno;
+    CHECK(write(ends[0], &word, WORD) == WORD);
+    errno = error;
+    ran++;
+}
+
+// Lets a timer send signals until so many handlers have run, while the program keeps the library's locks busy.
+static void work_under(int signal, void (*handler)(int), int is_limited) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = signal};
+    struct itimerspec often = {{0, 200000}, {0, 200000}}, never = {{0, 0}, {0, 0}};
+    struct rlimit none = {0, 0};
+    uint64_t words[512];
+    sigset_t blocked;
+    timer_t timer;
+    CHECK(!timer_create(CLOCK_MONOTONIC, &event, &timer));
+    // The timer has its place in the queue already, and a signal that is sent again gets none.
+    CHECK(!is_limited || !setrlimit(RLIMIT_SIGPENDING, &none));
+    CHECK(!timer_settime(timer, 0, &often, NULL));
+    while (ran < SIGNALS) {
+        CHECK(send(ends[0], words, sizeof words, 0) == sizeof words);
+        for (ssize_t found; (found = recv(ends[1], words, sizeof words, MSG_DONTWAIT)) > 0;) continue;
+        CHECK(!sigprocmask(SIG_BLOCK, NULL, &blocked) && !sigismember(&blocked, SIGTERM) && !sigismember(&blocked, SIGUSR2));
+    }
+    CHECK(!timer_settime(timer, 0, &never, NULL));
+}
+
+static void act_of_old_names(void) {
+    struct sigaction action = {.sa_handler = write_word, .sa_flags = SA_RESTART}, found;
+    sigset_t mask;
+    CHECK(signal(SIGUSR1, SIG_ERR) == SIG_ERR && errno == EINVAL);
+    CHECK(sigset(0, write_word) == SIG_ERR && errno == EINVAL);
+    CHECK(sigset(SIGUSR1, write_word) == SIG_DFL && sigset(SIGUSR1, write_word) == write_word);
+    // Hold means: blocked, with the handler as it is.
+    CHECK(sigset(SIGUSR1, SIG_HOLD) == write_word);
+    CHECK(!sigprocmask(SIG_BLOCK, NULL, &mask) && sigismember(&mask, SIGUSR1) == 1);
+    CHECK(!raise(SIGUSR1) && ran == 0);
+    CHECK(sigset(SIGUSR1, write_word) == SIG_HOLD && ran == 1);
+    CHECK(!sigprocmask(SIG_BLOCK, NULL, &mask) && sigismember(&mask, SIGUSR1) == 0);
+    CHECK(!sigaction(SIGUSR1, NULL, &found) && found.sa_handler == write_word && found.sa_flags == 0);
+    work_under(SIGUSR1, write_word, 0);
+    CHECK(!__sigaction(SIGUSR2, &action, NULL));
+    CHECK(!__sigaction(SIGUSR2, NULL, &found) && found.sa_handler == write_word);
+    ran = 0;
+    work_under(SIGUSR2, write_word, 0);
+}
+
+int main(int count_of, char **arguments) {
+    const char *part = count_of > 1 ? arguments[1] : "";
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
+    alarm(40);
+    connect_pair();
+    CHECK(is_shared() == (*(getenv("LD_PRELOAD") ?: "") != 0));
+    if (!strcmp(part, "limit")) {
+        CHECK(!sigaction(SIGRTMIN, &action, NULL));
+        work_under(SIGRTMIN, count, 1);
+    } else if (!strcmp(part, "names")) {
+        act_of_old_names();
+    } else {
+        return 2;
+    }
+    return 0;
+}

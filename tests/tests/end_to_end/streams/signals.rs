@@ -1,0 +1,13 @@
+//! Handlers of signals that come while the library holds a lock: each runs, and the thread gets its mask back.
+
+use super::waits::run_source;
+
+fn run(name: &str, part: &str) {
+    run_source(name, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/signals.c"), part);
+}
+
+// If this failed, a program at its limit of queued signals would hear of no signal any more.
+#[test]
+fn signal_that_cannot_be_queued_again_leaves_no_signal_blocked() {
+    run("signal_that_cannot_be_queued_again_leaves_no_signal_blocked", "limit");
+}
