@@ -3,9 +3,10 @@
 //! The code runs between `fork` and `exec`, and allocates nothing.
 
 use std::ffi::CStr;
+use std::os::fd::AsFd;
 
 use ddss_stream::Descriptor;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Interpreters of scripts that name further scripts, as deep as the kernel follows them.
@@ -25,13 +26,13 @@ const MACHINE: u16 = 0;
 
 /// Returns false if the file is a program that starts without this library: static, for another machine or libc, or with the rights of
 /// another user. A file that cannot be opened counts as loading it: `exec` itself will fail.
-pub(crate) fn loads_library(path: &CStr) -> bool {
-    look(path, SCRIPTS_MAX)
+pub(crate) fn loads_library(folder: impl AsFd, path: &CStr) -> bool {
+    look(folder, path, SCRIPTS_MAX)
 }
 
-fn look(path: &CStr, scripts: u32) -> bool {
+fn look(folder: impl AsFd, path: &CStr, scripts: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    match rustix::fs::open(path, flags, Mode::empty()) {
+    match rustix::fs::openat(folder, path, flags, Mode::empty()) {
         Ok(file) => is_loading(&file, scripts),
         // The program may be run, but not read: nothing is known of it.
         Err(error) => error != Errno::ACCESS,
@@ -43,7 +44,7 @@ pub(crate) fn descriptor_loads_library(file: i32) -> bool {
     is_loading(&Descriptor(file), SCRIPTS_MAX)
 }
 
-fn is_loading(file: &impl std::os::fd::AsFd, scripts: u32) -> bool {
+fn is_loading(file: &impl AsFd, scripts: u32) -> bool {
     let Ok(found) = rustix::fs::fstat(file) else { return true };
     let gains_user = found.st_mode & libc::S_ISUID != 0 && found.st_uid != rustix::process::geteuid().as_raw();
     let gains_group = found.st_mode & libc::S_ISGID != 0 && found.st_gid != rustix::process::getegid().as_raw();
@@ -54,7 +55,7 @@ fn is_loading(file: &impl std::os::fd::AsFd, scripts: u32) -> bool {
     let mut start = [0; START_BYTES];
     let bytes = rustix::io::pread(file, &mut start, 0).unwrap_or(0);
     if start.starts_with(b"#!") {
-        return interpreter(&mut start[..bytes]).is_none_or(|path| scripts > 0 && look(path, scripts - 1));
+        return interpreter(&mut start[..bytes]).is_none_or(|path| scripts > 0 && look(CWD, path, scripts - 1));
     }
     // Of an unknown format: `exec` fails, and `execvp` starts a shell.
     !start.starts_with(b"\x7fELF") || has_our_loader(file, &start)
@@ -68,7 +69,7 @@ fn interpreter(start: &mut [u8]) -> Option<&CStr> {
     CStr::from_bytes_until_nul(&start[first..]).ok()
 }
 
-fn has_our_loader(file: &impl std::os::fd::AsFd, start: &[u8; START_BYTES]) -> bool {
+fn has_our_loader(file: &impl AsFd, start: &[u8; START_BYTES]) -> bool {
     let half = |at: usize| u16::from_le_bytes([start[at], start[at + 1]]);
     let is_native = start[4] == 2 && start[5] == 1 && half(18) == MACHINE && half(54) as usize == HEADER_BYTES;
     if !is_native {

@@ -148,6 +148,9 @@ unsafe fn on_any(number: c_long, all: Arguments) -> Option<c_long> {
         libc::SYS_epoll_create => call!(epoll::epoll_create, fd),
         libc::SYS_epoll_create1 => call!(epoll::epoll_create1, fd),
         libc::SYS_execve => call!(image::execve, all.pointer(0), all.pointer(1), all.pointer(2)),
+        libc::SYS_execveat => {
+            call!(image::execveat, fd, all.pointer(1), all.pointer(2), all.pointer(3), all.int(4))
+        }
         // SAFETY: promised by the caller.
         _ if descriptor_table::has_streams() => unsafe { on_lists(number, all) },
         _ => None,

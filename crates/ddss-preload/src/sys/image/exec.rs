@@ -1,8 +1,10 @@
 //! `exec` with streams in shared memory: an image without this library gets a Unix socket, which a pump connects with the stream.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::AsFd;
 
-use ddss_stream::Endpoint;
+use ddss_stream::{Descriptor, Endpoint};
+use rustix::fs::{Access, AtFlags, CWD};
 
 use super::pump;
 use crate::sys::real::{self, StringList};
@@ -71,9 +73,7 @@ fn before_exec(is_loading: impl FnOnce() -> Option<bool>) {
     for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
         let is_native = is_loading && endpoint.is_memory_inherited() && !is_standard(&endpoint);
         if is_inherited(&endpoint) && !is_native && !pump::replace(fd, &endpoint) {
-            crate::sys::report(
-                "ddss-preload: a stream in shared memory cannot be given to a program without the library\n",
-            );
+            report_refused();
             close_stream(fd);
         }
     }
@@ -108,10 +108,20 @@ fn close_stream(fd: c_int) {
 /// `path` is null or a C string, and the environment is as for [`names_library`].
 pub(super) unsafe fn loads(path: *const c_char, environment: StringList) -> Option<bool> {
     // SAFETY: promised by the caller.
-    let path = if path.is_null() { return None } else { unsafe { CStr::from_ptr(path) } };
-    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).ok()?;
+    unsafe { loads_from(CWD, path, environment) }
+}
+
+/// Looks at a program by its path from a folder.
+///
+/// # Safety
+///
+/// As for [`loads`].
+unsafe fn loads_from(folder: impl AsFd, path: *const c_char, environment: StringList) -> Option<bool> {
     // SAFETY: promised by the caller.
-    Some(unsafe { names_library(environment) } && image::loads_library(path))
+    let path = if path.is_null() { return None } else { unsafe { CStr::from_ptr(path) } };
+    rustix::fs::accessat(&folder, path, Access::EXEC_OK, AtFlags::empty()).ok()?;
+    // SAFETY: promised by the caller.
+    Some(unsafe { names_library(environment) } && image::loads_library(folder, path))
 }
 
 /// Looks at a program by its name, as `execvp` finds it.
@@ -148,6 +158,38 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
         }
     }
     None
+}
+
+/// Prepares the shell that libc is about to start past this library.
+///
+/// Its standard streams become Unix sockets, also in this process: both read the same bytes. It may use its other streams as they are.
+pub(super) fn before_shell() {
+    if !descriptor_table::has_streams() {
+        return;
+    }
+    // SAFETY: the path is a C string, and the environment is this process's own.
+    let Some(is_loading) = (unsafe { loads(c"/bin/sh".as_ptr(), own_environment()) }) else { return };
+    for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
+        if is_standard(&endpoint) {
+            if !pump::replace(fd, &endpoint) {
+                report_refused();
+                close_stream(fd);
+            }
+        } else if is_loading && is_first(fd, &endpoint) && is_inherited(&endpoint) && endpoint.is_memory_inherited() {
+            endpoint.count_process();
+        }
+    }
+}
+
+/// Returns true if the stream has no lower descriptor.
+fn is_first(fd: c_int, endpoint: &Endpoint) -> bool {
+    descriptor_table::streams()
+        .find(|(_, other)| other.index() == endpoint.index())
+        .is_some_and(|(first, _)| first == fd)
+}
+
+fn report_refused() {
+    crate::sys::report("ddss-preload: a stream in shared memory cannot be given to a program without the library\n");
 }
 
 /// Replaces libc's `execve`.
@@ -197,4 +239,38 @@ unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: StringList, environmen
     before_exec(|| Some(unsafe { names_library(environment) } && image::descriptor_loads_library(fd)));
     // SAFETY: the program's arguments, unchanged.
     unsafe { real::fexecve(fd, arguments, environment) }
+}
+
+/// Replaces libc's `execveat`.
+#[unsafe(no_mangle)]
+pub(in crate::sys) unsafe extern "C-unwind" fn execveat(
+    folder: c_int,
+    path: *const c_char,
+    arguments: StringList,
+    environment: StringList,
+    flags: c_int,
+) -> c_int {
+    before_exec(|| {
+        // SAFETY: the program promised the string, or a wrong pointer.
+        let start = unsafe { ddss_stream::load(path) }?;
+        if start == 0 && flags & libc::AT_EMPTY_PATH != 0 {
+            // SAFETY: the program promised the strings.
+            return Some(unsafe { names_library(environment) } && image::descriptor_loads_library(folder));
+        }
+        if folder == libc::AT_FDCWD || start == b'/' as c_char {
+            // SAFETY: as above.
+            return unsafe { loads(path, environment) };
+        }
+        if folder < 0 {
+            return None;
+        }
+        // SAFETY: as above.
+        unsafe { loads_from(Descriptor(folder), path, environment) }
+    });
+    let [path, arguments, environment] = [path.addr(), arguments.addr(), environment.addr()];
+    // By number: older versions of libc do not have it.
+    // SAFETY: the program's arguments, unchanged.
+    let result =
+        unsafe { real::syscall(libc::SYS_execveat, folder as usize, path, arguments, environment, flags as usize, 0) };
+    result as c_int
 }

@@ -4,9 +4,10 @@ mod exec;
 mod execl;
 mod process;
 mod pump;
+mod shell;
 mod spawn;
 
-pub(super) use exec::execve;
 pub(crate) use exec::leave_streams_to_pumps;
+pub(super) use exec::{execve, execveat};
 pub(super) use process::{clone, fork, fork_by};
 pub(crate) use process::{is_own_process, raise_broken_pipe};
