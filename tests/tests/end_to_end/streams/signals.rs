@@ -11,3 +11,9 @@ fn run(name: &str, part: &str) {
 fn signal_that_cannot_be_queued_again_leaves_no_signal_blocked() {
     run("signal_that_cannot_be_queued_again_leaves_no_signal_blocked", "limit");
 }
+
+// If this failed, a handler that is set by an old name would wait for ever for the code that it interrupts.
+#[test]
+fn handlers_that_are_set_by_old_names_wait_for_the_locks() {
+    run("handlers_that_are_set_by_old_names_wait_for_the_locks", "names");
+}

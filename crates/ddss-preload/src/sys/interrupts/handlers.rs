@@ -24,6 +24,8 @@ const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 const ONE_SHOT: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
+/// Value by which `sigset` blocks a signal.
+const HOLD: sighandler_t = 2;
 
 /// Signals whose handlers `siginterrupt` set to interrupt calls.
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
@@ -152,6 +154,10 @@ fn wrong_pointer() -> c_int {
 
 /// Sets a handler as the older calls do, which pass no action.
 fn set_handler(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
+    if handler == libc::SIG_ERR {
+        errno::set(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
     let (mut new, mut old) = (empty(), empty());
     new.sa_sigaction = handler;
     new.sa_flags = flags;
@@ -194,6 +200,40 @@ unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) ->
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     set_handler(signal, handler, ONE_SHOT)
+}
+
+/// Blocks a signal or lets it come. Returns true if it was blocked.
+fn change_mask(how: c_int, signal: c_int) -> bool {
+    let (set, mut before) = (bit(signal), 0u64);
+    let (place, old) = ((&raw const set) as usize, (&raw mut before) as usize);
+    // SAFETY: both masks live until the call returns.
+    unsafe { real::syscall(libc::SYS_rt_sigprocmask, how as usize, place, old, MASK_BYTES, 0, 0) };
+    before & set != 0
+}
+
+/// Replaces libc's `sigset`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    let mut action = empty();
+    let (old, how) = if handler == HOLD {
+        // SAFETY: without a new action the call only fills `action`.
+        let asked = unsafe { sigaction(signal, std::ptr::null(), &raw mut action) };
+        (if asked == 0 { action.sa_sigaction } else { libc::SIG_ERR }, libc::SIG_BLOCK)
+    } else {
+        (set_handler(signal, handler, 0), libc::SIG_UNBLOCK)
+    };
+    if old != libc::SIG_ERR && change_mask(how, signal) { HOLD } else { old }
+}
+
+/// Replaces libc's other name of `sigaction`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: as the program called it.
+    unsafe { sigaction(signal, new, old) }
 }
 
 /// Replaces libc's `siginterrupt`, which would set the library's handler alone.
