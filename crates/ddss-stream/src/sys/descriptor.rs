@@ -25,6 +25,9 @@ const SPARE: u64 = 8;
 
 /// True while a thread has raised the soft limit.
 static IS_RAISED: AtomicBool = AtomicBool::new(false);
+/// The soft limit before it was raised, and the raised one.
+static SOFT: AtomicU64 = AtomicU64::new(0);
+static RAISED: AtomicU64 = AtomicU64::new(0);
 
 static HIDDEN: [AtomicU64; HIDDEN_MAX / 64] = [const { AtomicU64::new(0) }; HIDDEN_MAX / 64];
 
@@ -61,20 +64,39 @@ fn first(limit: u64) -> RawFd {
 /// Copies a descriptor to a number above the soft limit, which costs the program none of its numbers.
 fn above_limit(owned: &OwnedFd, limits: Rlimit) -> Option<OwnedFd> {
     let soft = limits.current.filter(|soft| *soft < HIDDEN_MAX as u64)?;
-    let highest = limits.maximum.unwrap_or(u64::MAX).min(HIDDEN_MAX as u64);
-    // A signal handler, a second thread or the child of a `fork` may find the limit raised: it takes from the reserve.
-    if highest <= soft || IS_RAISED.swap(true, Ordering::AcqRel) {
+    if !raise_limit(soft, limits) {
         return None;
     }
-    let raised = Rlimit { current: Some(highest), ..limits };
-    let moved = setrlimit(Resource::Nofile, raised).ok().and_then(|()| {
-        let moved = rustix::io::fcntl_dupfd_cloexec(owned, soft as RawFd).ok();
-        // The limit was this one a moment ago.
-        let _ = setrlimit(Resource::Nofile, limits);
-        moved
-    });
-    IS_RAISED.store(false, Ordering::Release);
+    let moved = rustix::io::fcntl_dupfd_cloexec(owned, soft as RawFd).ok();
+    lower_limit();
     moved
+}
+
+/// Raises the soft limit for a moment. False: the system refuses, or another thread or an interrupted one has raised it.
+fn raise_limit(soft: u64, limits: Rlimit) -> bool {
+    let highest = limits.maximum.unwrap_or(u64::MAX).min(HIDDEN_MAX as u64);
+    if highest <= soft || IS_RAISED.swap(true, Ordering::AcqRel) {
+        return false;
+    }
+    SOFT.store(soft, Ordering::Relaxed);
+    // Last: a child that finds this number as its limit finds the other one, too.
+    RAISED.store(highest, Ordering::Release);
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(highest), ..limits }).is_ok();
+    if !is_raised {
+        IS_RAISED.store(false, Ordering::Release);
+    }
+    is_raised
+}
+
+/// Lowers the soft limit, unless the program has set another one meanwhile.
+fn lower_limit() {
+    let limits = getrlimit(Resource::Nofile);
+    if limits.current == Some(RAISED.load(Ordering::Acquire)) {
+        let lowered = Rlimit { current: Some(SOFT.load(Ordering::Relaxed)), ..limits };
+        // A lower limit is never refused.
+        let _ = setrlimit(Resource::Nofile, lowered);
+    }
+    IS_RAISED.store(false, Ordering::Release);
 }
 
 /// Copies a descriptor to a number below the limit, while few are taken.
@@ -88,9 +110,11 @@ fn in_reserve(owned: &OwnedFd, limits: Rlimit) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(owned, first(limit))
 }
 
-/// Makes the child of a `fork` forget that another thread had raised the limit.
+/// Lowers the limit in the child of a `fork` that came while another thread had raised it.
 pub(crate) fn forget_raised_limit() {
-    IS_RAISED.store(false, Ordering::Release);
+    if IS_RAISED.load(Ordering::Acquire) {
+        lower_limit();
+    }
 }
 
 /// A descriptor of the program, by number. The program owns it and may close it at any time; the kernel then answers `EBADF`.
@@ -239,4 +263,31 @@ pub(crate) fn low_water(socket: Descriptor) -> usize {
     // SAFETY: the value and its length live until the call returns.
     let asked = unsafe { libc::getsockopt(socket.0, libc::SOL_SOCKET, libc::SO_RCVLOWAT, place, &raw mut length) };
     if asked == 0 { bytes.max(1) as usize } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a child would start programs with a limit that nobody set.
+    #[test]
+    fn child_that_inherits_the_raised_limit_lowers_it() {
+        let (soft, original) = (512, getrlimit(Resource::Nofile));
+        let before = Rlimit { current: Some(soft), ..original };
+        setrlimit(Resource::Nofile, before).unwrap();
+        // Another test may raise the limit for a moment.
+        while !raise_limit(soft, before) {
+            std::thread::yield_now();
+        }
+        assert_ne!(getrlimit(Resource::Nofile).current, Some(soft));
+        forget_raised_limit();
+        assert_eq!(getrlimit(Resource::Nofile), before);
+        // A limit that the program set meanwhile stays.
+        assert!(raise_limit(soft, before));
+        let chosen = Rlimit { current: Some(soft - 1), ..before };
+        setrlimit(Resource::Nofile, chosen).unwrap();
+        forget_raised_limit();
+        assert_eq!(getrlimit(Resource::Nofile), chosen);
+        setrlimit(Resource::Nofile, original).unwrap();
+    }
 }
