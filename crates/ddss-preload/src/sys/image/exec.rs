@@ -162,30 +162,15 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
 
 /// Prepares the shell that libc is about to start past this library.
 ///
-/// Its standard streams become Unix sockets, also in this process: both read the same bytes. It may use its other streams as they are.
+/// Its standard streams become Unix sockets, also in this process: both read the same bytes. Other streams it takes over, and counts itself.
 pub(super) fn before_shell() {
-    if !descriptor_table::has_streams() {
-        return;
-    }
-    // SAFETY: the path is a C string, and the environment is this process's own.
-    let Some(is_loading) = (unsafe { loads(c"/bin/sh".as_ptr(), own_environment()) }) else { return };
-    for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
-        if is_standard(&endpoint) {
-            if !pump::replace(fd, &endpoint) {
-                report_refused();
-                close_stream(fd);
-            }
-        } else if is_loading && is_first(fd, &endpoint) && is_inherited(&endpoint) && endpoint.is_memory_inherited() {
-            endpoint.count_process();
+    let shared = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
+    for (fd, endpoint) in shared.filter(|(_, endpoint)| is_standard(endpoint)) {
+        if !pump::replace(fd, &endpoint) {
+            report_refused();
+            close_stream(fd);
         }
     }
-}
-
-/// Returns true if the stream has no lower descriptor.
-fn is_first(fd: c_int, endpoint: &Endpoint) -> bool {
-    descriptor_table::streams()
-        .find(|(_, other)| other.index() == endpoint.index())
-        .is_some_and(|(first, _)| first == fd)
 }
 
 fn report_refused() {
