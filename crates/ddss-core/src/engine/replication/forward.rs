@@ -346,8 +346,8 @@ impl Home<'_> {
         };
         let failure = match forward.what {
             ForwardKind::Grant(_) => Outcome::Failed(Failure::TimedOut),
-            // It fails as soon as each part is answered.
-            ForwardKind::PutLarge(upload) if upload.refusal.is_some() => return,
+            // The replica keeps its version: the put fails.
+            ForwardKind::PutLarge(upload) if upload.refusal.is_some() && upload.in_flight == 0 => return,
             _ => Outcome::Indeterminate(Failure::TimedOut),
         };
         if let Some(requester) = forward.requester.take() {

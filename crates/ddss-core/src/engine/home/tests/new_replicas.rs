@@ -126,3 +126,21 @@ fn large_put_waits_until_other_puts_leave_room_at_the_replica() {
     parts.home().tick_lock_queues(at(NOW.steady_us + 50_000));
     assert_eq!(ended(&mut parts), Some((Outcome::Failed(Failure::NoSpace), replica.0.into())));
 }
+
+#[test]
+fn refused_large_put_whose_parts_are_not_all_answered_ends_at_its_deadline() {
+    // If this broke, a put would wait for ever for a replica that refuses one part and then hangs.
+    let (mut parts, id, replica) = large();
+    let (timestamp, count) = put_large(&mut parts, id);
+    assert!(count > 1, "a part stays unanswered");
+    parts.home().lease(NOW, u64::MAX);
+    parts.home().replica_acknowledged(SOON, replica, id, 1, (ReplicaAck::Busy, timestamp));
+    let end = Now { steady_us: NOW.steady_us + 50_000, wall_us: NOW.wall_us + 50_000 };
+    parts.home().tick_lock_queues(end);
+    assert_eq!(ended(&mut parts), Some((Outcome::Indeterminate(Failure::TimedOut), 0)));
+    // Later answers free the memory, and nobody is answered twice.
+    for _ in 1..count {
+        parts.home().replica_acknowledged(end, replica, id, 1, (ReplicaAck::Busy, timestamp));
+    }
+    assert_eq!((ended(&mut parts), parts.uploads.usage()), (None, (0, 0)));
+}
