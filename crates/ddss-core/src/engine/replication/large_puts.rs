@@ -15,7 +15,7 @@ use crate::engine::state::memory::areas::no_room;
 use crate::engine::state::memory::uploads::{LargeCommit, UploadOwner};
 use crate::engine::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState};
 use crate::request::operation::{Part, UploadId};
-use crate::{Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck, SegmentId, Timestamp};
+use crate::{Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck, SegmentId, Storage, Timestamp};
 
 // The home's side.
 impl Home<'_> {
@@ -275,8 +275,9 @@ impl Home<'_> {
         if at == 0 {
             self.drop_incoming(id);
             let place = if self.uploads.has_room(total) { self.segments.allocate_blocks(total.into()) } else { None };
-            let is_alone = self.uploads.usage().0 == 0;
-            let place = place.ok_or(if is_alone { ReplicaAck::NoRoom } else { ReplicaAck::Busy })?;
+            let free = self.segments.free_bytes(Storage::Memory);
+            let may_come = self.uploads.may_leave_room(total, free);
+            let place = place.ok_or(if may_come { ReplicaAck::Busy } else { ReplicaAck::NoRoom })?;
             let upload = self.uploads.begin(now.steady_us, owner, id, (place, total));
             if let Some(replication) = self.replication_of(id) {
                 replication.incoming = Some((timestamp, upload));

@@ -14,10 +14,10 @@ use crate::request::ranges::{Range, Ranges};
 use crate::{Failure, Message, NodeId, OfferReply, Outcome, ReplicaAck, SegmentId, Spec, Timestamp, Version};
 
 const ROW_BYTES: u32 = 64;
-const FIRST: Timestamp = Timestamp(100);
+pub(super) const FIRST: Timestamp = Timestamp(100);
 
 /// Makes a complete replica of a segment whose home is node 2.
-fn replica(spec: Spec) -> (Parts, SegmentId) {
+pub(super) fn replica(spec: Spec) -> (Parts, SegmentId) {
     let (mut parts, id) = Parts::with(Spec { copies: 2, ..spec });
     let assignment =
         RoleAssignment { segment: id, home: A, replica: NodeId(1), epoch: 2, turn: 1, paired: true, vacant: false };

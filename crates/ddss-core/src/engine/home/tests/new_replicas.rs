@@ -1,5 +1,6 @@
 //! Tests of the choice of the next replica, and of large puts that a replica refuses.
 
+use super::forwarded_rows::{self, FIRST};
 use super::interrupted_ops::{decide, lose, paired};
 use super::{NOW, OWNER, Parts};
 use crate::engine::action::Action;
@@ -8,7 +9,10 @@ use crate::engine::requester::Requester;
 use crate::engine::state::memory::uploads::UploadOwner;
 use crate::engine::uploads::at_home::Uploader;
 use crate::request::operation::PutConditions;
-use crate::{ClientId, Failure, Message, NodeId, OfferReply, Outcome, Refusal, ReplicaAck, SegmentId, Spec, Timestamp};
+use crate::{
+    ClientId, Failure, Message, NodeId, OfferReply, Outcome, Refusal, ReplicaAck, SegmentId, Spec, Storage, Timestamp,
+    Version,
+};
 
 const SOON: Now = Now { steady_us: 1500, wall_us: 1500 };
 const BYTES: u32 = 200_000;
@@ -143,4 +147,53 @@ fn refused_large_put_whose_parts_are_not_all_answered_ends_at_its_deadline() {
         parts.home().replica_acknowledged(end, replica, id, 1, (ReplicaAck::Busy, timestamp));
     }
     assert_eq!((ended(&mut parts), parts.uploads.usage()), (None, (0, 0)));
+}
+
+/// Sends the first part of a large put of `total` bytes to a new replica, which holds another upload of `held` bytes, of
+/// a home or of a client, and has so many free bytes in its pool; returns the answer.
+fn first_part(total: u32, held: u32, of_home: bool, free: u64) -> ReplicaAck {
+    let (mut parts, id) = forwarded_rows::replica(Spec::new(1 << 20));
+    if held > 0 {
+        let client = ClientId { index: 0, generation: 1 };
+        let owner = if of_home { UploadOwner::of_home(super::B) } else { UploadOwner { node: NodeId(1), client } };
+        let at = parts.segments.allocate_blocks(held.into()).expect("the pool has room");
+        parts.uploads.begin(NOW.steady_us, owner, SegmentId::from_bits(7), (at, held));
+    }
+    let unused = parts.segments.free_bytes(Storage::Memory).saturating_sub(free);
+    parts.segments.allocate_blocks(unused).expect("the pool has room");
+    let message = Message::ForwardPart {
+        segment: id,
+        epoch: 2,
+        version: Version(11),
+        timestamp: Timestamp(FIRST.0 + 1),
+        offset: 0,
+        at: 0,
+        total,
+        length: 8,
+        staged: Message::NOT_STAGED,
+        number: Message::NOT_STAGED,
+    };
+    parts.home().replica_message(NOW, super::A, &message, &[1; 8]);
+    let answer = parts.actions().into_iter().find_map(|action| match action {
+        Action::Send { message: Message::Replicated { ack, .. }, .. } => Some(ack),
+        _ => None,
+    });
+    answer.expect("each part is answered")
+}
+
+#[test]
+fn replica_is_busy_only_if_the_end_of_other_uploads_leaves_room() {
+    // If this broke, a put that can never have room would hold its segment until its deadline, for minutes.
+    let pool = 2 << 20;
+    for held in [0, 4096] {
+        for of_home in [false, true] {
+            assert_eq!(first_part(524_289, held, of_home, pool), ReplicaAck::NoRoom, "more than all homes may have");
+            assert_eq!(first_part(524_288 - held, held, of_home, pool), ReplicaAck::Piece);
+            assert_eq!(first_part(300_000, held, of_home, 100_000), ReplicaAck::NoRoom, "the pool is full");
+        }
+    }
+    assert_eq!(first_part(524_288, 1, true, pool), ReplicaAck::Busy, "the other home's put ends");
+    for of_home in [false, true] {
+        assert_eq!(first_part(300_000, 250_000, of_home, 100_000), ReplicaAck::Busy, "its memory is enough");
+    }
 }

@@ -1,7 +1,7 @@
 //! Uploads: the parts of large puts, until one commit makes them a version.
 
 use crate::engine::requester::Requester;
-use crate::limits::{TRANSFER_BYTES_MAX, UPLOAD_IDLE_US, UPLOADS_PER_CLIENT_MAX};
+use crate::limits::{BLOCK_BYTES, TRANSFER_BYTES_MAX, UPLOAD_IDLE_US, UPLOADS_PER_CLIENT_MAX};
 use crate::request::operation::UploadId;
 use crate::{ClientId, Failure, Limit, NodeId, SegmentId, Timestamp, Version};
 use std::collections::BTreeMap;
@@ -101,6 +101,13 @@ impl Uploads {
     /// Returns true if the uploads of homes have room for `bytes` bytes more.
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
         self.bytes_of(true) + u64::from(bytes) <= self.bytes_max
+    }
+
+    /// Returns true if the uploads of homes may have room for `bytes` bytes once these uploads end, with so many free
+    /// bytes in the pool now.
+    pub(crate) fn may_leave_room(&self, bytes: u32, free: u64) -> bool {
+        let held: u64 = self.by_id.values().map(|upload| in_blocks(upload.bytes)).sum();
+        held > 0 && u64::from(bytes) <= self.bytes_max && in_blocks(bytes) <= free + held
     }
 
     /// Returns the bytes of the uploads of homes, or of clients.
@@ -208,6 +215,11 @@ impl Uploads {
     pub(crate) fn usage(&self) -> (usize, u64) {
         (self.by_id.len(), self.bytes)
     }
+}
+
+/// Returns the bytes that a value takes in the pool.
+fn in_blocks(bytes: u32) -> u64 {
+    u64::from(bytes).next_multiple_of(BLOCK_BYTES as u64)
 }
 
 #[cfg(test)]
