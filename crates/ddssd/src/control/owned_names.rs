@@ -13,6 +13,9 @@ pub(super) struct Names {
     claims: HashMap<String, Option<u64>>,
     /// Segments of other homes, found at the start: owned if the directory says so.
     adopted: HashSet<String>,
+    /// Claims of released segments that the directory may still hold: at most those released since the last comparison,
+    /// and those that it held then.
+    released: HashMap<String, u64>,
     /// Incremented with each change that the directory may not know.
     changes: u64,
 }
@@ -44,12 +47,27 @@ impl OwnedNames {
         let mut names = self.names();
         names.changes += 1;
         names.claims.insert(name.to_owned(), Some(claim));
+        drop(names);
+        // A takeover may have the claim of an earlier one.
+        self.forget_release(name, claim);
     }
 
-    pub(super) fn remove(&self, name: &str) -> Option<Option<u64>> {
+    /// Removes a name whose segment is released; returns its claim. `held` is the claim of this node in the directory.
+    pub(super) fn release(&self, name: &str, held: Option<u64>) -> Option<u64> {
         let mut names = self.names();
         names.changes += 1;
-        names.claims.remove(name)
+        let known = names.claims.remove(name).or_else(|| names.adopted.remove(name).then_some(None));
+        let claim = known?.or(held)?;
+        names.released.insert(name.to_owned(), claim);
+        Some(claim)
+    }
+
+    /// Forgets a release: the directory does not hold its claim.
+    pub(super) fn forget_release(&self, name: &str, claim: u64) {
+        let mut names = self.names();
+        if names.released.get(name) == Some(&claim) {
+            names.released.remove(name);
+        }
     }
 
     /// Returns a number that changes with the names.
@@ -67,19 +85,26 @@ impl OwnedNames {
     }
 
     pub(super) fn abandon(&self, name: &str) {
-        self.remove(name);
+        let mut names = self.names();
+        names.changes += 1;
+        names.claims.remove(name);
     }
 
     /// Returns the commands that make the directory and this node agree, at most `max`.
     pub(super) fn reconcile(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
         let mut names = self.names();
-        let Names { claims, adopted, .. } = &mut *names;
+        let Names { claims, adopted, released, .. } = &mut *names;
+        released.retain(|name, claim| directory.holder(name).is_some_and(|holder| holder.claim == *claim));
         let mut commands = Vec::new();
         for (name, NameOwner { claim, roles, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
             if adopted.remove(name) {
                 claims.insert(name.to_owned(), None);
             }
             match (claims.get_mut(name), roles) {
+                // Its replica must not come back with it.
+                _ if released.get(name) == Some(&claim) => {
+                    commands.push(Command::Disclaim { name: name.to_owned(), claim });
+                }
                 (Some(ours @ None), _) => *ours = Some(claim),
                 (Some(Some(ours)), _) if *ours == claim => {}
                 // The home came back without the segment: its replica has it.
@@ -133,6 +158,7 @@ impl ComparisonSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice;
 
     #[test]
     fn reconciliation_disclaims_lost_names_and_keeps_owned_names() {
@@ -193,5 +219,64 @@ mod tests {
         new_home.add_recovered(&[(name("moved"), true), (name("copied"), true), (name("stray"), true)]);
         assert_eq!(new_home.reconcile(&directory, 2, 64), []);
         assert_eq!(new_home.names().claims["moved"], Some(9));
+    }
+
+    /// Makes a directory with a segment of node 1 whose replica at node 2 is in sync, with claim 5.
+    fn paired(name: &str) -> Directory {
+        let mut directory = Directory::default();
+        let name = name.to_owned();
+        directory.apply(&Command::Claim { name: name.clone(), home: 1, claim: 5 }, |_| {});
+        let (segment, epoch, turn, replica) = (1, 1, 1, 2);
+        directory.apply(&Command::Pair { name, home: 1, run: 0, segment, epoch, turn, replica }, |_| {});
+        directory
+    }
+
+    #[test]
+    fn released_name_is_disclaimed_until_the_directory_does_not_hold_it() {
+        // If this broke, a release during an election would be undone: its replica would return with the segment.
+        let (mut directory, owned) = (paired("gone"), OwnedNames::default());
+        owned.insert("gone", 5);
+        assert_eq!(owned.release("gone", None), Some(5));
+        let disclaim = Command::Disclaim { name: "gone".to_owned(), claim: 5 };
+        for _ in 0..2 {
+            assert_eq!(owned.reconcile(&directory, 1, 64), slice::from_ref(&disclaim), "until it is applied");
+        }
+        // A new segment asks for the name meanwhile.
+        owned.insert("gone", 6);
+        assert_eq!(owned.reconcile(&directory, 1, 64), slice::from_ref(&disclaim));
+        directory.apply(&disclaim, |_| {});
+        assert_eq!(owned.reconcile(&directory, 1, 64), []);
+        assert!(owned.names().released.is_empty());
+    }
+
+    #[test]
+    fn release_is_forgotten_when_the_name_has_another_claim() {
+        // If this broke, an old release would delete a new segment, or be remembered for ever.
+        let (mut directory, owned) = (paired("moved"), OwnedNames::default());
+        owned.insert("moved", 5);
+        owned.release("moved", None);
+        directory.apply(&Command::Yield { name: "moved".to_owned(), home: 1, epoch: 1 }, |_| {});
+        directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
+        assert_eq!(owned.reconcile(&directory, 1, 64), []);
+        assert!(owned.names().released.is_empty());
+        // A later takeover has the same claim.
+        let (directory, owned) = (paired("again"), OwnedNames::default());
+        owned.insert("again", 5);
+        owned.release("again", None);
+        owned.insert("again", 5);
+        assert_eq!(owned.reconcile(&directory, 1, 64), []);
+    }
+
+    #[test]
+    fn release_of_a_found_segment_gives_its_name_back() {
+        // If this broke, a segment that is released just after a start would leave its name in the directory.
+        for is_adopted in [false, true] {
+            let (directory, owned) = (paired("found"), OwnedNames::default());
+            owned.add_recovered(&[(Name::new("found").unwrap(), is_adopted)]);
+            assert_eq!(owned.release("found", Some(5)), Some(5), "adopted: {is_adopted}");
+            let disclaim = Command::Disclaim { name: "found".to_owned(), claim: 5 };
+            assert_eq!(owned.reconcile(&directory, 1, 64), [disclaim]);
+            assert_eq!(owned.release("found", Some(5)), None, "once");
+        }
     }
 }

@@ -421,27 +421,44 @@ impl Context {
             Ok(Reply::Applied(CommandResult::Done)) => return Ok(()),
             Ok(Reply::Applied(CommandResult::Taken { .. })) => Err(Failure::AlreadyExists),
             Ok(Reply::Applied(CommandResult::Full)) => Err(Failure::SegmentsFull),
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => Err(Failure::LogUnwritable),
-            Err(error) if NoMajority::is_in(&error) => Err(Failure::NoMajority),
-            _ if self.has_stopped() => Err(Failure::LogUnwritable),
             // If the claim succeeds later, reconciliation disclaims it.
-            _ => Err(Failure::TimedOut),
+            reply => Err(self.failure_of(&reply)),
         };
         owned_names.remove_claim(&name, claim);
         result
     }
 
-    /// Gives a name back. An error says that it stays taken until a majority is reachable.
+    /// Returns why the cluster has not decided.
+    fn failure_of(&self, reply: &io::Result<Reply>) -> Failure {
+        match reply {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Failure::LogUnwritable,
+            Err(error) if NoMajority::is_in(error) => Failure::NoMajority,
+            _ if self.has_stopped() => Failure::LogUnwritable,
+            _ => Failure::TimedOut,
+        }
+    }
+
+    /// Gives a name back. An error says that it stays taken until reconciliation reaches the cluster. If this node dies
+    /// before that, a replica that is in sync takes over.
     async fn disclaim(&self, owned_names: &OwnedNames, name: &Name) -> Result<(), Failure> {
-        let Some(claim) = owned_names.remove(name.as_str()) else { return Ok(()) };
-        let name = name.as_str().to_owned();
-        let holder =
-            || self.state_machine.read(|directory| directory.holder(&name)).filter(|holder| holder.home == self.node);
-        let Some(claim) = claim.or_else(|| holder().map(|holder| holder.claim)) else { return Ok(()) };
-        let call = Call::Propose(Command::Disclaim { name: name.clone(), claim });
-        let Err(error) = self.ask_leader(&call, Self::DISCLAIM_MAX).await else { return Ok(()) };
-        tracing::info!(name, "a name is given back when the cluster can be reached");
-        if NoMajority::is_in(&error) { Err(Failure::NoMajority) } else { Ok(()) }
+        let name = name.as_str();
+        let held = || {
+            let holder = self.state_machine.read(|directory| directory.holder(name));
+            holder.filter(|holder| holder.home == self.node).map(|holder| holder.claim)
+        };
+        // Recorded before the proposal, or reconciliation could yield the segment to its replica.
+        let Some(claim) = owned_names.release(name, held()) else { return Ok(()) };
+        let call = Call::Propose(Command::Disclaim { name: name.to_owned(), claim });
+        let reply = self.ask_leader(&call, Self::DISCLAIM_MAX).await;
+        if !matches!(reply, Ok(Reply::Applied(_))) {
+            tracing::info!(name, "a name is given back when the cluster can be reached");
+            return Err(self.failure_of(&reply));
+        }
+        // Until this node has applied it too, reconciliation has to know.
+        if held() != Some(claim) {
+            owned_names.forget_release(name, claim);
+        }
+        Ok(())
     }
 
     async fn confirm(&self, name: &Name, within: Duration) -> Result<Option<NodeId>, Failure> {

@@ -219,7 +219,7 @@ impl ActionExecutor {
             }
             Action::ReleaseName { claim, name } => {
                 if !self.send_control(ControlRequest::Disclaim { claim, name }) {
-                    self.engine.disclaimed(claim, Ok(()));
+                    self.engine.disclaimed(claim, Err(Failure::NodeDown));
                 }
             }
             Action::ConfirmName { step, name, within_us } => {
