@@ -57,6 +57,12 @@ impl AttachPlan {
         }
         Ok(Session { channels: ChannelPool::new(&attachment), attachment })
     }
+
+    /// Builds the error of a search that found no daemon.
+    pub(crate) fn no_daemon_error(&self, kind: ErrorKind) -> Error {
+        let Self { socket, folder, .. } = self;
+        Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source: kind.into() }
+    }
 }
 
 /// Options of a client's calls.
@@ -92,8 +98,9 @@ impl Inner {
     /// Delay between two attempts to find the next daemon.
     pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-    pub(crate) fn new(mut plan: AttachPlan, settings: CallSettings) -> Result<Self, Error> {
-        let session = plan.attach(Instant::now() + plan.options.timeout)?;
+    /// Attaches to a daemon that accepts this client by then.
+    pub(crate) fn new(mut plan: AttachPlan, settings: CallSettings, by: Instant) -> Result<Self, Error> {
+        let session = plan.attach(by)?;
         plan.shard_count = Some(session.attachment.shards());
         let current = ArcSwap::from_pointee(session);
         Ok(Self { current, turn: Mutex::new(()), plan, settings, areas: MappedAreas::default() })
@@ -179,8 +186,7 @@ impl Inner {
 
     /// Builds the error of a search that found no daemon.
     pub(crate) fn no_daemon_error(&self, kind: ErrorKind) -> Error {
-        let AttachPlan { socket, folder, .. } = &self.plan;
-        Error::NoDaemon { socket: socket.clone(), folder: folder.clone(), source: kind.into() }
+        self.plan.no_daemon_error(kind)
     }
 
     pub(crate) fn gone(&self) -> Error {

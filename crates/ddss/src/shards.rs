@@ -7,7 +7,8 @@
 use crate::error::Error;
 use crate::lease::keeper::LeaseKeeper;
 use crate::session::{AttachPlan, CallSettings, Inner};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::Instant;
 
 /// State that the clones of a client share over all shards.
@@ -25,7 +26,8 @@ pub(crate) struct Shards {
 impl Shards {
     /// Attaches to the first shard, which reports the number of shards.
     pub(crate) fn begin(plan: AttachPlan, settings: CallSettings) -> Result<(Arc<Inner>, Arc<Self>), Error> {
-        let first = Arc::new(Inner::new(plan, settings)?);
+        let by = Instant::now() + plan.options.timeout;
+        let first = Arc::new(Inner::new(plan, settings, by)?);
         let plan = first.plan.clone();
         let count = plan.shard_count.unwrap_or(1);
         let mut inners = Vec::from([OnceLock::from(Arc::clone(&first))]);
@@ -64,22 +66,40 @@ impl Shards {
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each caller has a deadline of its own, whoever searches.
+        let (plan, end) = (self.plan.to_shard(shard), Instant::now() + self.settings.timeout);
+        let mut last = None;
+        loop {
+            match self.try_begin(place, &plan, end) {
+                Ok(inner) => return Ok(inner),
+                // As each call, the first one of a shard waits for the next daemon.
+                Err(Some(error @ Error::NoDaemon { .. })) if self.settings.retries => last = Some(error),
+                Err(Some(error)) => return Err(error),
+                Err(None) => {}
+            }
+            if Instant::now() + Inner::RETRY_INTERVAL >= end {
+                return Err(last.unwrap_or_else(|| plan.no_daemon_error(ErrorKind::TimedOut)));
+            }
+            std::thread::sleep(Inner::RETRY_INTERVAL);
+        }
+    }
+
+    /// Makes one attempt to attach to a shard. No error: another thread attaches to one.
+    fn try_begin(
+        &self,
+        place: &OnceLock<Arc<Inner>>,
+        plan: &AttachPlan,
+        by: Instant,
+    ) -> Result<Arc<Inner>, Option<Error>> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(None),
+        };
         if let Some(inner) = place.get() {
             return Ok(Arc::clone(inner));
         }
-        let (plan, end) = (self.plan.to_shard(shard), Instant::now() + self.settings.timeout);
-        let inner = loop {
-            match Inner::new(plan.clone(), self.settings) {
-                // As each call, the first one of a shard waits for the next daemon.
-                Err(Error::NoDaemon { .. })
-                    if self.settings.retries && Instant::now() + Inner::RETRY_INTERVAL < end =>
-                {
-                    std::thread::sleep(Inner::RETRY_INTERVAL);
-                }
-                ended => break Arc::new(ended?),
-            }
-        };
+        let inner = Arc::new(Inner::new(plan.clone(), self.settings, by)?);
         Ok(Arc::clone(place.get_or_init(|| inner)))
     }
 }
@@ -125,6 +145,25 @@ mod tests {
             segments.into_iter().for_each(|segment| segment.release().unwrap());
             assert_eq!(client.list("").unwrap().count(), 0);
         }
+    }
+
+    #[test]
+    fn caller_whose_turn_does_not_come_ends_at_its_own_deadline() {
+        // If this broke, many threads that first use a shard of a stopped daemon would end one after the other.
+        let node = TestNode::start_with(|config| config.progress_threads = 2);
+        let client = node.short_timeout_client();
+        let turn = client.1.turn.lock().unwrap();
+        let (ended, ends) = std::sync::mpsc::channel();
+        for _ in 0..8 {
+            let (client, ended) = (client.clone(), ended.clone());
+            std::thread::spawn(move || ended.send(client.1.at(1).map(drop)).unwrap());
+        }
+        for _ in 0..8 {
+            let end = ends.recv_timeout(Duration::from_secs(60)).expect("it does not wait for the turn");
+            assert!(matches!(end, Err(Error::NoDaemon { .. })), "{end:?}");
+        }
+        drop(turn);
+        assert!(client.1.inners[1].get().is_none(), "nobody searches after its deadline");
     }
 
     #[test]
