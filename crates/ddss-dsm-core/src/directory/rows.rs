@@ -1,6 +1,6 @@
 //! Row 0 describes the space, row k + 1 the rank k.
 
-use crate::model::Config;
+use crate::model::{Config, Ordering, Protocol, Stamps};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Bytes of a row.
@@ -27,34 +27,60 @@ pub enum DirectoryError {
 }
 
 /// Row 0: what all ranks have in common.
+///
+/// Its fields are little-endian: the key at 16, and the settings of [`Config`] around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceRow {
-    /// Number of ranks.
-    pub ranks: u32,
-    /// Pages of the space.
-    pub pages: u32,
-    /// Bytes of a page.
-    pub page_bytes: u32,
     /// Key with which ranks authenticate each other.
     pub key: [u8; 32],
 }
 
-impl SpaceRow {
-    /// Returns the row of a space with these settings.
-    #[must_use]
-    pub fn of(config: &Config, key: [u8; 32]) -> Self {
-        Self { ranks: config.ranks as u32, pages: config.pages, page_bytes: config.page_bytes, key }
-    }
+/// A setting that all ranks have in common, and its field in row 0.
+struct Setting {
+    name: &'static str,
+    at: usize,
+    bytes: usize,
+    value: u64,
+}
 
-    /// Encodes the row.
+/// Byte of row 0 that no field uses.
+const PADDING: usize = 51;
+
+/// Returns the settings that all ranks must have in common: a rank with others would misread its peers, or read stale bytes.
+fn settings(config: &Config) -> [Setting; 10] {
+    let setting = |name, at, bytes, value| Setting { name, at, bytes, value };
+    let protocol = match config.protocol {
+        Protocol::Async => 1,
+        Protocol::Ardmar => 2,
+        Protocol::Draw => 3,
+        Protocol::NewGenDsm => 4,
+    };
+    let ordering = if config.ordering == Ordering::Stamped { 1 } else { 2 };
+    let stamps = if config.stamps == Stamps::PerHome { 1 } else { 2 };
+    [
+        setting("ranks", 4, 2, config.ranks as u64),
+        setting("fetches", 6, 2, config.tuning.fetches.into()),
+        setting("pages", 8, 4, config.pages.into()),
+        setting("bytes of a page", 12, 4, config.page_bytes.into()),
+        setting("protocol", 48, 1, protocol),
+        setting("ordering", 49, 1, ordering),
+        setting("stamps", 50, 1, stamps),
+        setting("bytes of a message", 52, 4, config.message_bytes as u64),
+        setting("records of the log", 56, 4, config.log.slots.into()),
+        setting("bytes of a record", 60, 4, config.log.record_bytes.into()),
+    ]
+}
+
+impl SpaceRow {
+    /// Encodes the row of a space with these settings.
     #[must_use]
-    pub fn encode(&self) -> [u8; ROW_BYTES] {
+    pub fn encode(&self, config: &Config) -> [u8; ROW_BYTES] {
         let mut row = [0; ROW_BYTES];
         row[..4].copy_from_slice(&MAGIC);
-        for (at, value) in [(4, self.ranks), (8, self.pages), (12, self.page_bytes)] {
-            row[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        }
         row[16..48].copy_from_slice(&self.key);
+        for Setting { at, bytes, value, .. } in settings(config) {
+            row[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        }
         row
     }
 
@@ -63,25 +89,20 @@ impl SpaceRow {
     /// # Errors
     /// Another format, or the first setting that differs.
     pub fn decode(row: &[u8; ROW_BYTES], config: &Config) -> Result<Self, DirectoryError> {
-        let word = |at: usize| u32::from_le_bytes([row[at], row[at + 1], row[at + 2], row[at + 3]]);
-        if row[..4] != MAGIC || row[48..].iter().any(|byte| *byte != 0) {
+        if row[..4] != MAGIC || row[PADDING] != 0 {
             return Err(DirectoryError::Format);
+        }
+        for Setting { name, at, bytes, value: ours } in settings(config) {
+            let mut theirs = [0; 8];
+            theirs[..bytes].copy_from_slice(&row[at..at + bytes]);
+            let theirs = u64::from_le_bytes(theirs);
+            if theirs != ours {
+                return Err(DirectoryError::Mismatch { name, theirs, ours });
+            }
         }
         let mut key = [0; 32];
         key.copy_from_slice(&row[16..48]);
-        let found = Self { ranks: word(4), pages: word(8), page_bytes: word(12), key };
-        let ours = Self::of(config, key);
-        let settings = [
-            ("ranks", found.ranks, ours.ranks),
-            ("pages", found.pages, ours.pages),
-            ("bytes of a page", found.page_bytes, ours.page_bytes),
-        ];
-        match settings.into_iter().find(|(_, theirs, ours)| theirs != ours) {
-            Some((name, theirs, ours)) => {
-                Err(DirectoryError::Mismatch { name, theirs: theirs.into(), ours: ours.into() })
-            }
-            None => Ok(found),
-        }
+        Ok(Self { key })
     }
 }
 

@@ -41,7 +41,8 @@ impl Protocol {
 /// How a fetch knows that the writes which it must see are in the home's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ordering {
-    /// The fetching rank compares the page's version line with the stamps that it needs. Releases wait for nothing.
+    /// The fetching rank compares the page's version line with the stamps that it needs. Releases wait for nothing where
+    /// diffs are written one-sided, and for the acknowledgements where diffs are messages.
     Stamped,
     /// A release waits until its writes are placed. A fetch is one read.
     Placed,
@@ -100,7 +101,8 @@ impl Default for Tuning {
     }
 }
 
-/// Settings of one rank. All but the rank are the same on each rank of a space.
+/// Settings of one rank. All but the rank and the tuned constants are the same on each rank of a space; of the tuned
+/// constants only `fetches` is. Row 0 of the space names them.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// This rank.
