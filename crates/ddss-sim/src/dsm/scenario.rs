@@ -68,6 +68,8 @@ pub(crate) fn random_config(scenario: &DsmScenario, random: &mut Random) -> Conf
             window: if random.one_in(2) { 1 } else { 16 },
             retries_max: random.below(4) as u32,
             fetches: 1 + random.below(4) as u16,
+            // Few twins let calls fail while they wait for other pages.
+            twins: if random.one_in(8) { 1 + random.below(3) as u32 } else { Tuning::default().twins },
             ..Tuning::default()
         },
     }

@@ -41,7 +41,6 @@ pub(crate) struct World {
     pub(crate) accesses: u64,
     pub(crate) calls: u64,
     pub(crate) traffic: Vec<Traffic>,
-    next_call: u64,
     out: Output,
 }
 
@@ -68,7 +67,6 @@ impl World {
             accesses: 0,
             calls: 0,
             traffic: vec![Traffic::default(); config.ranks],
-            next_call: 0,
             out: Output::default(),
         }
     }
@@ -167,6 +165,8 @@ impl World {
             let thread = &mut self.threads[index];
             let step = thread.step().cloned();
             match (result, step) {
+                // The thread goes on without the write.
+                (Err(Failure::Full("twins")), _) => thread.advance(),
                 (Err(failure), _) => thread.state = ThreadState::Failed(failure),
                 (Ok(_), None | Some(Op::Read { .. } | Op::Write { .. })) => thread.state = ThreadState::Ready,
                 (Ok(value), Some(op)) => {
@@ -229,9 +229,15 @@ impl World {
         Request::Touch { pages: PageRange::one(page), access }
     }
 
+    /// Returns the lowest number without a call: a number is free again after its completion.
+    fn free_call(&self, node: usize) -> CallId {
+        let calls = &self.nodes[node].calls;
+        (0..).map(CallId).find(|call| !calls.contains_key(call)).expect("threads are fewer than numbers")
+    }
+
     fn call(&mut self, index: usize, node: usize, request: Request, random: &mut Random) {
         self.calls += u64::from(!matches!(request, Request::Touch { .. }));
-        let call = CallId(self.next_call);
+        let call = self.free_call(node);
         let mut threads = vec![index];
         if matches!(request, Request::Barrier(_)) {
             self.threads[index].state = ThreadState::AtBarrier;
@@ -246,7 +252,6 @@ impl World {
         } else {
             self.threads[index].state = ThreadState::Waiting(call);
         }
-        self.next_call += 1;
         self.nodes[node].calls.insert(call, threads);
         self.handle(node, Event::Call { call, request }, random);
     }
@@ -254,8 +259,7 @@ impl World {
     /// Calls an engine without a thread.
     #[cfg(test)]
     pub(crate) fn request(&mut self, node: usize, request: Request, random: &mut Random) -> CallId {
-        let call = CallId(self.next_call);
-        self.next_call += 1;
+        let call = self.free_call(node);
         self.nodes[node].calls.insert(call, Vec::new());
         self.handle(node, Event::Call { call, request }, random);
         call

@@ -24,9 +24,17 @@ impl Calls {
         Ok(())
     }
 
-    /// Forgets a call. Returns false if it was complete before.
+    /// Forgets a call: its number is free again. Returns false if it was complete before.
     pub(crate) fn close(&mut self, call: CallId) -> bool {
-        self.open.remove(&call).is_some()
+        let pages = self.open.remove(&call);
+        if pages.is_some_and(|pages| pages > 0) {
+            // The call failed at one page and still waits for others.
+            self.touches.retain(|_, calls| {
+                calls.retain(|(waiting, _)| *waiting != call);
+                !calls.is_empty()
+            });
+        }
+        pages.is_some()
     }
 
     /// Lets a call wait for one more page.
@@ -54,5 +62,26 @@ impl Calls {
     pub(crate) fn take_all(&mut self) -> Vec<CallId> {
         self.touches.clear();
         std::mem::take(&mut self.open).into_keys().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, a later call with the number of a failed one would complete before its pages are there.
+    #[test]
+    fn number_of_a_failed_call_waits_for_no_page_of_it() {
+        let (mut calls, call) = (Calls::default(), CallId(1));
+        let [first, second, third] = [PageId(1), PageId(2), PageId(3)];
+        calls.open(call).unwrap();
+        [first, second].into_iter().for_each(|page| calls.wait_for(call, page, Access::Write));
+        assert_eq!(calls.take_waiting(first), [(call, Access::Write)]);
+        assert!(calls.close(call), "it failed at the first page");
+        calls.open(call).unwrap();
+        calls.wait_for(call, third, Access::Read);
+        assert_eq!(calls.take_waiting(second), [], "its number is another call's now");
+        assert_eq!(calls.take_waiting(third), [(call, Access::Read)]);
+        assert!(calls.count_page(call));
     }
 }
