@@ -20,6 +20,10 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 pub const LOG_SLOTS_MIN: u32 = 2;
 /// Records of the log ring at most.
 pub const LOG_SLOTS_MAX: u32 = 1 << 16;
+/// Bytes of the log ring at most.
+pub const LOG_BYTES_MAX: u64 = 64 << 20;
+/// Number of the last interval at most.
+pub const INTERVAL_MAX: u32 = u32::MAX - 1;
 /// Bytes of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 16;
 /// Bytes of a range of pages in a record or a message.
@@ -45,4 +49,5 @@ pub const SEMAPHORE_MAX: u32 = 1 << 30;
 
 const _: () = assert!(RANKS_MAX <= 16, "a set of ranks has 16 bits");
 const _: () = assert!(PAGE_BYTES_MAX as usize <= 1 << 16);
+const _: () = assert!(LOG_BYTES_MAX <= u32::MAX as u64, "a read of the log has a length of 32 bits");
 const _: () = assert!(MESSAGE_BYTES_MIN >= 16 + LINE_BYTES + RANGE_BYTES);

@@ -3,6 +3,12 @@
 
 mod play;
 
+use ddss_dsm_core::limits::INTERVAL_MAX;
+use ddss_dsm_core::message::{Codec, Message};
+use ddss_dsm_core::{
+    Access, Action, CallId, ChangedPages, Config, Engine, Event, Failure, Notice, Output, PageId, PageRange, Rank,
+    Request, Tag, VectorTime,
+};
 use proptest::prelude::*;
 
 /// Kinds of messages with their lengths for three ranks, without lists.
@@ -29,20 +35,49 @@ const LENGTHS: [(u8, u8); 20] = [
     (20, 2),
 ];
 
-/// A step of `play`: a call, a completion, a tick, or a message of valid length with small fields.
+/// Steps of `play` for a message of the first or second peer.
+fn message_step(is_second: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut step = vec![if is_second { 131 } else { 3 }, bytes.len() as u8];
+    step.extend(bytes);
+    step
+}
+
+/// A grant of a lock with notices.
+fn grant() -> impl Strategy<Value = Vec<u8>> {
+    let notice = (0u8..8, proptest::option::of(proptest::collection::vec((0u32..6, 1u32..3), 0..3)));
+    let fields = (any::<bool>(), 0u32..3, [0u8..6, 0u8..8, 0u8..8], proptest::collection::vec(notice, 0..4));
+    fields.prop_map(|(is_second, lock, intervals, notices)| {
+        let mut time = VectorTime::default();
+        (0..).zip(intervals).for_each(|(rank, value)| time.raise(Rank::new(rank).unwrap(), play::word(value)));
+        let range = |(first, pages)| PageRange { first: PageId(first), pages };
+        let notice = |(interval, ranges): (u8, Option<Vec<(u32, u32)>>)| Notice {
+            interval: play::word(interval),
+            pages: ranges
+                .map_or(ChangedPages::Coarse, |ranges| ChangedPages::Exact(ranges.into_iter().map(range).collect())),
+        };
+        let notices = Some(notices.into_iter().map(notice).collect());
+        let mut bytes = Vec::new();
+        Codec::new(&play::config(0)).encode(&Message::LockGrant { lock, time, notices }, &mut bytes);
+        message_step(is_second, &bytes)
+    })
+}
+
+/// A step of `play`: a call, a completion, a tick, a change of memory, or a message of valid length. Its fields are small, or
+/// the greatest numbers. Most steps are no messages: an unexpected one ends the space.
 fn step() -> impl Strategy<Value = Vec<u8>> {
-    let other = (0u8..32, any::<u8>())
-        .prop_filter_map("no message", |(kind, argument)| (kind % 4 != 3).then_some(vec![kind, argument]));
+    let other = (any::<u8>(), any::<u8>()).prop_filter_map("no message", |(kind, argument)| {
+        (![3, 7].contains(&(kind % 8))).then_some(vec![kind, argument])
+    });
     let message =
-        (0usize..20, any::<bool>(), proptest::collection::vec(0u8..6, 25)).prop_map(|(at, second, fields)| {
+        (0usize..20, any::<bool>(), proptest::collection::vec(0u8..40, 7)).prop_map(|(at, second, fields)| {
             let (kind, length) = LENGTHS[at];
-            let mut step = vec![if second { 131 } else { 3 }, length, kind];
-            // Small numbers in little-endian words: most bytes are zero.
-            let sparse = |(at, value): (usize, u8)| if at % 4 == 0 { value } else { 0 };
-            step.extend(fields.into_iter().enumerate().map(sparse).take(usize::from(length) - 1));
-            step
+            // Most numbers are small: a message with a number outside the space ends the space.
+            let number = |value: u8| if value < 32 { u32::from(value % 6) } else { play::word(value) };
+            let fields = fields.into_iter().flat_map(|value| number(value).to_le_bytes());
+            let bytes: Vec<u8> = std::iter::once(kind).chain(fields).take(length.into()).collect();
+            message_step(second, &bytes)
         });
-    prop_oneof![other, message]
+    prop_oneof![9 => other, 1 => message, 2 => grant()]
 }
 
 proptest! {
@@ -57,5 +92,117 @@ proptest! {
         let mut input = vec![flags];
         steps.into_iter().for_each(|step| input.extend(step));
         play::play(&input);
+    }
+}
+
+/// An engine of rank 0 of three, which manages the indices 0, 3, 6 and so on.
+struct Victim {
+    engine: Engine,
+    memory: play::Bounded,
+    codec: Codec,
+}
+
+impl Victim {
+    fn new(flags: u8) -> Self {
+        let config: Config = play::config(flags);
+        let engine = Engine::new(config).expect("the settings are valid");
+        Self { engine, memory: play::Bounded::new(), codec: Codec::new(&config) }
+    }
+
+    fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
+        let mut out = Output::default();
+        self.engine.handle(event, 0, &mut self.memory, &mut out);
+        out.actions().to_vec()
+    }
+
+    fn call(&mut self, call: u64, request: Request) -> Vec<Action> {
+        self.handle(Event::Call { call: CallId(call), request })
+    }
+
+    fn receive(&mut self, from: usize, message: &Message<'_>) -> Vec<Action> {
+        let mut bytes = Vec::new();
+        self.codec.encode(message, &mut bytes);
+        self.handle(Event::Message { from: rank(from), bytes: &bytes })
+    }
+
+    /// Returns the rank that broke the protocol.
+    fn culprit(&self) -> Option<Rank> {
+        self.engine.failure().map(|failure| match failure {
+            Failure::Protocol(rank) => rank,
+            other => panic!("another failure: {other}"),
+        })
+    }
+}
+
+fn rank(index: usize) -> Rank {
+    Rank::new(index).expect("a rank of the space")
+}
+
+fn time(intervals: [u32; 3]) -> VectorTime {
+    let mut time = VectorTime::default();
+    (0..).zip(intervals).for_each(|(index, interval)| time.raise(rank(index), interval));
+    time
+}
+
+fn touch(page: u32, access: Access) -> Request {
+    Request::Touch { pages: PageRange::one(PageId(page)), access }
+}
+
+// If this failed, a peer could let a rank take another for the home of a page, which no rank of the space is.
+#[test]
+fn home_word_of_no_rank_ends_the_space() {
+    for flags in 0..4 {
+        let mut victim = Victim::new(flags);
+        victim.memory.words[3] = 4;
+        victim.call(1, touch(3, Access::Read));
+        assert_eq!(victim.culprit(), Some(Rank::ZERO), "its own word");
+        let mut victim = Victim::new(flags);
+        victim.memory.words[3] = 4;
+        victim.receive(1, &Message::PageRequest { page: PageId(3), slot: 0, needed: time([0; 3]) });
+        assert_eq!(victim.culprit(), Some(Rank::ZERO), "for a peer");
+    }
+}
+
+// If this failed, any peer could end a wait or an addition of another.
+#[test]
+fn only_the_manager_ends_waits_and_additions() {
+    let grant = Message::SemaphoreGrant { semaphore: 1, time: time([0; 3]) };
+    let value = Message::CounterValue { counter: 1, value: 7, time: time([0; 3]) };
+    for (request, message) in [(Request::Wait(1), grant), (Request::Add { counter: 1, delta: 1 }, value)] {
+        for (from, culprit) in [(1, None), (2, Some(rank(2)))] {
+            let mut victim = Victim::new(3);
+            victim.call(1, request);
+            let actions = victim.receive(from, &message);
+            assert_eq!(victim.culprit(), culprit);
+            assert!(actions.iter().any(|action| matches!(action, Action::Complete { .. })));
+        }
+    }
+}
+
+// If this failed, the requests that a home keeps for one peer would be bounded by the pages of the space only.
+#[test]
+fn second_request_for_a_slot_is_refused() {
+    let mut victim = Victim::new(0);
+    for page in [0, 3] {
+        victim.call(1 + u64::from(page), touch(page, Access::Read));
+    }
+    let request = |page, slot| Message::PageRequest { page: PageId(page), slot, needed: time([0, 0, 9]) };
+    victim.receive(1, &request(0, 0));
+    victim.receive(2, &request(3, 0));
+    assert_eq!(victim.culprit(), None);
+    victim.receive(1, &request(3, 0));
+    assert_eq!(victim.culprit(), Some(rank(1)));
+}
+
+// If this failed, numbers behind the last interval would overflow.
+#[test]
+fn interval_behind_the_last_is_refused() {
+    for (interval, culprit) in [(INTERVAL_MAX, None), (u32::MAX, Some(rank(1)))] {
+        let mut victim = Victim::new(3);
+        victim.call(1, Request::Wait(1));
+        let actions = victim.receive(1, &Message::SemaphoreGrant { semaphore: 1, time: time([0, 1, interval]) });
+        assert_eq!(victim.culprit(), culprit);
+        let reads = actions.iter().filter(|action| matches!(action, Action::Read { tag: Tag::Log, .. })).count();
+        assert_eq!(reads, if culprit.is_none() { 3 } else { 0 }, "one of a log, and two of a ring at its end");
     }
 }

@@ -61,6 +61,7 @@ impl Engine {
             let own = ctx.rank();
             handled = handle_message(&mut ctx, own, &bytes);
         }
+        let handled = handled.and(ctx.state.violation.map_or(Ok(()), Err));
         if let Err(failure) = handled {
             fail(&mut ctx, failure);
         }

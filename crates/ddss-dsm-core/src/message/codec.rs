@@ -198,9 +198,9 @@ fn decode_sync_message<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Message<'a>, 
 
 fn decode_page_message<'a>(kind: u8, r: &mut Reader<'a>, page_bytes: u32) -> Result<Message<'a>, MessageError> {
     Ok(match kind {
-        STAMP => Message::Stamp { interval: r.word()?, pages: r.ranges()? },
+        STAMP => Message::Stamp { interval: r.interval()?, pages: r.ranges()? },
         DIFF => {
-            let (page, interval, sequence) = (r.page()?, r.word()?, r.long()?);
+            let (page, interval, sequence) = (r.page()?, r.interval()?, r.long()?);
             let runs = r.rest();
             let length = runs.len() as u64;
             let runs = PackedRuns::check(runs, page_bytes).map_err(|_| MessageError::Field("runs of", length))?;

@@ -2,7 +2,7 @@
 
 use super::error::MessageError;
 use super::writer::COARSE;
-use crate::limits::{FETCHES_MAX, INDEX_END, RANGE_BYTES};
+use crate::limits::{FETCHES_MAX, INDEX_END, INTERVAL_MAX, RANGE_BYTES};
 use crate::model::{ChangedPages, Notice, PageId, PageRange, Rank, VectorTime};
 
 /// Takes fields from the front of a message.
@@ -57,10 +57,15 @@ impl<'a> Reader<'a> {
         if slot < FETCHES_MAX { Ok(slot) } else { Err(MessageError::Field("slot", slot.into())) }
     }
 
+    pub(super) fn interval(&mut self) -> Result<u32, MessageError> {
+        let interval = self.word()?;
+        if interval <= INTERVAL_MAX { Ok(interval) } else { Err(MessageError::Field("interval", interval.into())) }
+    }
+
     pub(super) fn time(&mut self) -> Result<VectorTime, MessageError> {
         let mut time = VectorTime::default();
         for rank in (0..self.ranks).filter_map(Rank::new) {
-            time.raise(rank, self.word()?);
+            time.raise(rank, self.interval()?);
         }
         Ok(time)
     }
@@ -91,7 +96,7 @@ impl<'a> Reader<'a> {
         }
         let mut notices = Vec::new();
         for _ in 0..count {
-            let interval = self.word()?;
+            let interval = self.interval()?;
             let ranges = self.half()?;
             let pages =
                 if ranges == COARSE { ChangedPages::Coarse } else { ChangedPages::Exact(self.range_list(ranges)?) };

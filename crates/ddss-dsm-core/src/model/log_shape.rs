@@ -2,7 +2,7 @@
 
 use super::config_error::ConfigError;
 use crate::limits::{
-    LOG_SLOTS_MAX, LOG_SLOTS_MIN, RANGE_BYTES, RECORD_BYTES_MAX, RECORD_BYTES_MIN, RECORD_HEADER_BYTES,
+    LOG_BYTES_MAX, LOG_SLOTS_MAX, LOG_SLOTS_MIN, RANGE_BYTES, RECORD_BYTES_MAX, RECORD_BYTES_MIN, RECORD_HEADER_BYTES,
 };
 
 /// Shape of the log ring.
@@ -58,6 +58,9 @@ impl LogShape {
         if !bytes.contains(&self.record_bytes) || !self.record_bytes.is_multiple_of(RANGE_BYTES as u32) {
             return Err(ConfigError("bytes of a record", self.record_bytes.into()));
         }
+        if self.bytes() > LOG_BYTES_MAX {
+            return Err(ConfigError("bytes of the log", self.bytes()));
+        }
         Ok(())
     }
 }
@@ -65,6 +68,18 @@ impl LogShape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::INTERVAL_MAX;
+
+    // If this failed, the length of a read of the log would overflow.
+    #[test]
+    fn ring_is_bounded_and_the_last_intervals_can_be_read() {
+        let shape = |slots, record_bytes| LogShape { slots, record_bytes };
+        assert_eq!(shape(1 << 16, 1 << 16).check(), Err(ConfigError("bytes of the log", 1 << 32)));
+        let greatest = shape(1 << 16, 1 << 10);
+        assert_eq!(greatest.check(), Ok(()));
+        let bytes: u64 = greatest.stretches(0, INTERVAL_MAX).map(|(_, bytes)| u64::from(bytes)).sum();
+        assert_eq!(bytes, greatest.bytes());
+    }
 
     // If this failed, a reader would miss a record, or read the record of another interval.
     #[test]

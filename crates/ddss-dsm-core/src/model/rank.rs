@@ -29,10 +29,10 @@ impl Rank {
         self.0 as u64 + 1
     }
 
-    /// Returns the home that a word names: `None` if no rank has claimed it.
+    /// Returns the home that a claimed word names: `None` if it names no rank of the space.
     #[must_use]
-    pub(crate) const fn of_home_word(word: u64) -> Option<Self> {
-        if word == 0 || word > RANKS_MAX as u64 { None } else { Some(Self((word - 1) as u8)) }
+    pub(crate) const fn of_home_word(word: u64, ranks: usize) -> Option<Self> {
+        if word == 0 || word > ranks as u64 { None } else { Some(Self((word - 1) as u8)) }
     }
 
     /// Returns the rank that manages the page, lock or other object with this number.

@@ -102,9 +102,13 @@ fn find_home(ctx: &mut Context<'_>, slot: u16, page: PageId) -> Option<Rank> {
     let word = ctx.rank().home_word();
     if default == ctx.rank() {
         let found = if planted!(ctx.state, ClaimWithoutWord) { 0 } else { ctx.memory.claim_home(page, word) };
-        let home = Rank::of_home_word(found).unwrap_or(default);
-        ctx.state.pages.table.set_home(page, home);
-        return Some(home);
+        let home = if found == 0 { Some(default) } else { Rank::of_home_word(found, ctx.state.config.ranks) };
+        match home {
+            Some(home) => ctx.state.pages.table.set_home(page, home),
+            // As each peer reports that reads this word.
+            None => ctx.state.violation = Some(Failure::Protocol(default)),
+        }
+        return home;
     }
     if ctx.state.config.protocol.reads_one_sided() {
         ctx.state.statistics.swaps += 1;

@@ -29,8 +29,7 @@ pub(crate) fn on_claimed(ctx: &mut Context<'_>, slot: u16, word: u64) -> Result<
         return Ok(());
     };
     prove(ctx, slot, None);
-    let home = if word == 0 { Some(ctx.rank()) } else { Rank::of_home_word(word) };
-    let home = home.filter(|home| home.index() < ctx.state.config.ranks);
+    let home = if word == 0 { Some(ctx.rank()) } else { Rank::of_home_word(word, ctx.state.config.ranks) };
     let default = ctx.state.pages.table.default_home(fetch.page);
     ctx.state.pages.table.set_home(fetch.page, home.ok_or(Failure::Protocol(default))?);
     advance(ctx, slot);

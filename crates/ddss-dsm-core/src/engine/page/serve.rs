@@ -11,6 +11,9 @@ use crate::model::{PageId, Rank, VectorTime};
 /// Serves a request for a page. A default home appoints the first asker, and forwards the requests of the others.
 pub(crate) fn forward_or_serve(ctx: &mut Context<'_>, page: PageId, request: ServedRequest) -> Result<(), Failure> {
     let ServedRequest { requester, slot, needed, .. } = request;
+    if slot >= ctx.state.config.tuning.fetches {
+        return Err(Failure::Protocol(requester));
+    }
     let home = match ctx.state.pages.table.home(page) {
         Some(home) => home,
         None if ctx.state.pages.table.default_home(page) == ctx.rank() => {
@@ -20,7 +23,7 @@ pub(crate) fn forward_or_serve(ctx: &mut Context<'_>, page: PageId, request: Ser
                 ctx.send(requester, &Message::Appointed { page, slot });
                 return Ok(());
             }
-            let home = Rank::of_home_word(found).ok_or(Failure::Protocol(requester))?;
+            let home = Rank::of_home_word(found, ctx.state.config.ranks).ok_or(Failure::Protocol(ctx.rank()))?;
             ctx.state.pages.table.set_home(page, home);
             home
         }

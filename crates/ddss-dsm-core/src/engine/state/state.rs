@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) statistics: Statistics,
     /// Messages of this rank to itself.
     pub(crate) loopback: VecDeque<Vec<u8>>,
+    /// Reason why the space ends behind the current event.
+    pub(crate) violation: Option<Failure>,
     /// Reason why the space has ended.
     pub(crate) failure: Option<Failure>,
     #[cfg(feature = "planted")]
@@ -78,6 +80,7 @@ impl State {
             calls: Calls::default(),
             statistics: Statistics::default(),
             loopback: VecDeque::new(),
+            violation: None,
             failure: None,
             #[cfg(feature = "planted")]
             bug: None,

@@ -1,6 +1,6 @@
 //! Counters: kept by the manager of their index. An addition is a release and an acquire.
 
-use super::time::{check_index, check_manager, check_time, manager};
+use super::time::{check_from_manager, check_index, check_manager, check_time, manager};
 use crate::engine::call::{CallId, Failure};
 use crate::engine::context::Context;
 use crate::engine::state::{Acquired, Release, Rendezvous, Step};
@@ -40,6 +40,7 @@ pub(crate) fn on_value(
     value: u64,
     time: VectorTime,
 ) -> Result<(), Failure> {
+    check_from_manager(ctx, from, index)?;
     check_time(ctx, from, &time)?;
     let call = Rendezvous::take_oldest(&mut ctx.state.sync.rendezvous.additions, index);
     let call = call.ok_or(Failure::Protocol(from))?;

@@ -1,7 +1,7 @@
 //! Locks: the manager forwards each request to the rank that asked last, and the token stays with its last holder.
 
 use super::release::push_release;
-use super::time::{check_index, check_manager, check_time, manager};
+use super::time::{check_from_manager, check_index, check_manager, check_time, manager};
 use crate::engine::call::{CallId, Failure};
 use crate::engine::context::Context;
 use crate::engine::fault_injection::planted;
@@ -93,7 +93,8 @@ pub(crate) fn forward(
     requester: Rank,
     time: VectorTime,
 ) -> Result<(), Failure> {
-    if manager(ctx, index) != from || requester == ctx.rank() {
+    check_from_manager(ctx, from, index)?;
+    if requester == ctx.rank() {
         return Err(Failure::Protocol(from));
     }
     check_time(ctx, from, &time)?;

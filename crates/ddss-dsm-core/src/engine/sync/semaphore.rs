@@ -1,6 +1,6 @@
 //! Semaphores: counted by the manager of their index.
 
-use super::time::{check_index, check_manager, check_time, manager};
+use super::time::{check_from_manager, check_index, check_manager, check_time, manager};
 use crate::engine::call::{CallId, Failure};
 use crate::engine::context::Context;
 use crate::engine::state::{Acquired, Release, Rendezvous, Step};
@@ -64,6 +64,7 @@ pub(crate) fn on_wait(ctx: &mut Context<'_>, from: Rank, index: u32) -> Result<(
 
 /// Acquires what the posts released, and lets the oldest wait go on.
 pub(crate) fn on_grant(ctx: &mut Context<'_>, from: Rank, index: u32, time: VectorTime) -> Result<(), Failure> {
+    check_from_manager(ctx, from, index)?;
     check_time(ctx, from, &time)?;
     let call = Rendezvous::take_oldest(&mut ctx.state.sync.rendezvous.waits, index).ok_or(Failure::Protocol(from))?;
     ctx.state.sync.queue.push_acquire(time, None, Acquired::Call(call, 0));

@@ -21,6 +21,11 @@ pub(super) fn manager(ctx: &Context<'_>, index: u32) -> Rank {
     Rank::manager_of(index, ctx.state.config.ranks)
 }
 
+/// Fails if the sender does not manage an index.
+pub(super) fn check_from_manager(ctx: &Context<'_>, from: Rank, index: u32) -> Result<(), Failure> {
+    if manager(ctx, index) == from { Ok(()) } else { Err(Failure::Protocol(from)) }
+}
+
 /// Fails if this rank does not manage an index.
 pub(super) fn check_manager(ctx: &Context<'_>, from: Rank, index: u32) -> Result<(), Failure> {
     if manager(ctx, index) == ctx.rank() { Ok(()) } else { Err(Failure::Protocol(from)) }
