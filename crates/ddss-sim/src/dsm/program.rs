@@ -50,6 +50,8 @@ pub(crate) struct Shape {
     pub(crate) phases: u32,
     pub(crate) accesses: u64,
     pub(crate) locks: u32,
+    /// Number of different values that are written; few, so that silent stores happen.
+    pub(crate) values: u64,
 }
 
 /// Right to a byte in a phase.
@@ -91,7 +93,14 @@ pub(crate) fn without_races(shape: Shape, random: &mut Random) -> Program {
             steps.push(Op::Barrier(phase));
         }
     }
+    program.threads.iter_mut().for_each(|steps| read_all(shape, steps));
     program
+}
+
+/// Reads every byte, behind the last barrier: otherwise a lost write of a byte that no thread reads later would go unnoticed.
+fn read_all(shape: Shape, steps: &mut Vec<Op>) {
+    let pages = (0..shape.bytes).step_by(shape.page_bytes);
+    steps.extend(pages.map(|address| Op::Read { address, bytes: shape.page_bytes }));
 }
 
 /// Makes a program whose threads access any byte.
@@ -115,6 +124,7 @@ pub(crate) fn with_races(shape: Shape, random: &mut Random) -> Program {
             steps.push(Op::Barrier(phase));
         }
     }
+    steps.iter_mut().for_each(|steps| read_all(shape, steps));
     let ranks = (0..threads).map(|thread| thread / shape.threads_a_rank).collect();
     Program { threads: steps, ranks, has_no_race: false }
 }
@@ -159,8 +169,8 @@ impl Generator<'_> {
         let is_next = |(index, next): &(usize, &usize)| **next == address + index;
         let bytes = allowed[at..].iter().enumerate().take(longest.min(in_page)).take_while(is_next).count();
         if writes {
-            // Few values, so that silent stores happen; never 0, which stands for an untouched byte.
-            let values = (0..bytes).map(|_| 1 + self.random.below(250) as u8).collect();
+            // Never 0, which stands for an untouched byte.
+            let values = (0..bytes).map(|_| 1 + self.random.below(self.shape.values) as u8).collect();
             steps.push(Op::Write { address, values });
         } else {
             steps.push(Op::Read { address, bytes });
@@ -221,5 +231,35 @@ impl Generator<'_> {
         let count = 1 + self.random.below(4);
         self.accesses(&guarded, count, steps);
         steps.push(Op::Unlock(lock));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns programs of both kinds, with their shape.
+    fn programs() -> impl Iterator<Item = (Shape, Program)> {
+        (0..40).map(|seed| {
+            let mut random = Random::new(seed);
+            let (locks, values) = (seed as u32 % 3, if seed % 2 == 0 { 3 } else { 250 });
+            let shape =
+                Shape { ranks: 3, threads_a_rank: 2, bytes: 64, page_bytes: 16, phases: 3, accesses: 6, locks, values };
+            let make = if seed % 4 < 2 { with_races } else { without_races };
+            (shape, make(shape, &mut random))
+        })
+    }
+
+    // If this failed, a lost write of a byte that no thread reads later would go unnoticed.
+    #[test]
+    fn each_thread_reads_all_bytes_behind_the_last_barrier() {
+        for (shape, program) in programs() {
+            for steps in &program.threads {
+                let last = steps.iter().rposition(|step| *step == Op::Barrier(shape.phases - 1)).expect("a barrier");
+                let mut all = Vec::new();
+                read_all(shape, &mut all);
+                assert_eq!(steps[last + 1..], all);
+            }
+        }
     }
 }

@@ -108,6 +108,7 @@ fn random_program(config: &Config, has_long_phases: bool, random: &mut Random) -
         phases: 2 + random.below(5) as u32,
         accesses: if has_long_phases { 20 } else { 2 + random.below(8) },
         locks: random.below(4) as u32,
+        values: if random.one_in(2) { 3 } else { 250 },
     };
     if random.one_in(4) { with_races(shape, random) } else { without_races(shape, random) }
 }
