@@ -77,5 +77,7 @@ each_bug_is_found! {
     unplaced_release_is_found: UnplacedRelease in placed,
     notice_during_fetch_is_found: NoticeDuringFetch in placed,
     fetch_behind_packed_is_found: FetchBehindPacked in stamped,
+    counter_without_acquire_is_found: CounterWithoutAcquire in stamped,
+    second_waiter_lost_is_found: SecondWaiterLost in stamped,
     wait_outlives_rank_is_found: WaitOutlivesRank in with_deaths,
 }

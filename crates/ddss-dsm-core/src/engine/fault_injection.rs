@@ -45,6 +45,10 @@ pub enum Bug {
     NoticeDuringFetch,
     /// A fetch does not wait for the acknowledgement of the rank's own packed diff.
     FetchBehindPacked,
+    /// An addition to a counter does not acquire.
+    CounterWithoutAcquire,
+    /// A semaphore forgets a wait if another one waits already.
+    SecondWaiterLost,
     /// The death of a rank is not reported to waiting locks.
     WaitOutlivesRank,
 }

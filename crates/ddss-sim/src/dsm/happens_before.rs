@@ -3,7 +3,7 @@
 //! A read may return a write that no other write overwrote, in the order of happens-before, before the read. In a program
 //! without races that is exactly the last write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Clock of a thread: the number of releases of each thread that happened before.
 type Clock = Vec<u32>;
@@ -31,15 +31,35 @@ impl Write {
 /// Releases and acquires of a counter: the value behind each addition, with the clock at its start.
 #[derive(Clone, Debug, Default)]
 struct CounterHistory {
+    /// Additions that have begun.
+    started: u64,
     known: Vec<(u64, Clock)>,
     open: BTreeMap<usize, Clock>,
 }
 
-/// A semaphore with one thread that waits.
+/// A semaphore: the posts that have begun, and the waits.
 #[derive(Clone, Debug, Default)]
 struct SemaphoreHistory {
     posts: Vec<(usize, Clock)>,
+    /// Waits that are over.
     waits: usize,
+    /// Waits that were over when the open wait of a thread began.
+    open: BTreeMap<usize, usize>,
+}
+
+impl SemaphoreHistory {
+    /// Returns the clocks of the posts of which at least `least` ended a wait or came before: of each thread the first ones, as
+    /// many as are left if all posts of other threads came before too.
+    fn certain_posts(&self, least: usize) -> Vec<Clock> {
+        let mut certain = Vec::new();
+        for thread in self.posts.iter().map(|(thread, _)| *thread).collect::<BTreeSet<_>>() {
+            let own: Vec<&Clock> =
+                self.posts.iter().filter(|(poster, _)| *poster == thread).map(|(_, clock)| clock).collect();
+            let others = self.posts.len() - own.len();
+            certain.extend(own.into_iter().take(least.saturating_sub(others)).cloned());
+        }
+        certain
+    }
 }
 
 /// The checker.
@@ -160,35 +180,44 @@ impl HappensBefore {
         self.tick(thread);
     }
 
-    /// A wait is over. Behind k waits at least k posts happened: the first k if one thread posts, or all if there are no
-    /// more.
+    pub(crate) fn start_wait(&mut self, thread: usize, semaphore: u32) {
+        let history = self.semaphores.entry(semaphore).or_default();
+        history.open.insert(thread, history.waits);
+    }
+
+    /// A wait is over. Waits that were over at its start have used a post each, so one post more happened before its end.
     pub(crate) fn waited(&mut self, thread: usize, semaphore: u32) {
         let history = self.semaphores.entry(semaphore).or_default();
         history.waits += 1;
-        let (waits, posts) = (history.waits, history.posts.clone());
-        if waits > posts.len() {
-            self.complain(format!("wait {waits} of semaphore {semaphore} ended with {} posts", posts.len()));
+        let (waits, posts) = (history.waits, history.posts.len());
+        let before = history.open.remove(&thread).unwrap_or_default();
+        let certain = history.certain_posts(before + 1);
+        if waits > posts {
+            self.complain(format!("wait {waits} of semaphore {semaphore} ended with {posts} posts"));
             return;
         }
-        let one_thread = posts.iter().all(|(poster, _)| *poster == posts[0].0);
-        if one_thread || waits == posts.len() {
-            posts[..waits].iter().for_each(|(_, clock)| join(&mut self.clocks[thread], clock));
-        }
+        certain.iter().for_each(|clock| join(&mut self.clocks[thread], clock));
     }
 
     pub(crate) fn start_add(&mut self, thread: usize, counter: u32) {
         let clock = self.clocks[thread].clone();
-        self.counters.entry(counter).or_default().open.insert(thread, clock);
+        let history = self.counters.entry(counter).or_default();
+        history.started += 1;
+        history.open.insert(thread, clock);
         self.tick(thread);
     }
 
-    /// An addition of one is over: all additions up to the old value happened before it.
+    /// An addition of one is over: all additions up to the old value happened before it. If the old value counts all others
+    /// that have begun, these are among them.
     pub(crate) fn added(&mut self, thread: usize, counter: u32, before: u64) {
         let history = self.counters.entry(counter).or_default();
         let own = history.open.remove(&thread).unwrap_or_default();
         let is_double = history.known.iter().any(|(value, _)| *value == before + 1);
-        let earlier: Vec<Clock> =
+        let mut earlier: Vec<Clock> =
             history.known.iter().filter(|(value, _)| *value <= before).map(|(_, clock)| clock.clone()).collect();
+        if before + 1 == history.started {
+            earlier.extend(history.open.values().cloned());
+        }
         history.known.push((before + 1, own));
         earlier.iter().for_each(|clock| join(&mut self.clocks[thread], clock));
         if is_double {
@@ -228,6 +257,42 @@ mod tests {
         racing.read(1, 5, 0);
         racing.read(1, 5, 7);
         assert_eq!(racing.violations, Vec::<String>::new());
+    }
+
+    // If this failed, the checker would expect too much of a semaphore with several waiters, or too little.
+    #[test]
+    fn wait_knows_the_posts_that_certainly_ended_it() {
+        let posted = || {
+            let mut model = HappensBefore::new(4, false);
+            for thread in [0, 1, 0] {
+                model.post(thread, 5);
+            }
+            model
+        };
+        let knows = |model: &HappensBefore, thread: usize| (model.clocks[thread][0], model.clocks[thread][1]);
+        let mut model = posted();
+        [2, 3].into_iter().for_each(|thread| model.start_wait(thread, 5));
+        [2, 3].into_iter().for_each(|thread| model.waited(thread, 5));
+        assert_eq!((knows(&model, 2), knows(&model, 3)), ((0, 0), (0, 0)), "each may be the first");
+        model.start_wait(3, 5);
+        model.waited(3, 5);
+        assert_eq!(knows(&model, 3), (2, 1), "the last has all three posts");
+        let mut model = posted();
+        for thread in [2, 3] {
+            model.start_wait(thread, 5);
+            model.waited(thread, 5);
+        }
+        assert_eq!(knows(&model, 3), (1, 0), "of two posts one is certainly the first of the first thread");
+        assert_eq!(model.violations, Vec::<String>::new());
+    }
+
+    // If this failed, an addition that does not acquire would go unnoticed while the other one has no answer.
+    #[test]
+    fn addition_knows_all_earlier_ones() {
+        let mut model = HappensBefore::new(2, false);
+        [0, 1].into_iter().for_each(|thread| model.start_add(thread, 2));
+        model.added(1, 2, 1);
+        assert_eq!(model.clocks[1][0], 1, "the answer to the first is on its way");
     }
 
     #[test]

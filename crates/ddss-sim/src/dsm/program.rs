@@ -2,9 +2,10 @@
 //!
 //! A program without races gives every byte, phase by phase, to one thread, to a lock, to a semaphore that hands it from
 //! one thread to another, or to readers only. Neighbouring bytes have different owners, so that pages, lines and words are
-//! shared. A program with races accesses bytes at random.
+//! shared. A program with races accesses bytes at random, and its semaphores have several posters and waiters.
 
 use crate::random::Random;
+use std::collections::VecDeque;
 
 /// One step of a thread. Ranges of bytes never cross a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,23 +104,22 @@ fn read_all(shape: Shape, steps: &mut Vec<Op>) {
     steps.extend(pages.map(|address| Op::Read { address, bytes: shape.page_bytes }));
 }
 
-/// Makes a program whose threads access any byte.
+/// Makes a program whose threads access any byte. They share locks, counters, and semaphores with several posters and waiters.
 pub(crate) fn with_races(shape: Shape, random: &mut Random) -> Program {
     let threads = shape.ranks * shape.threads_a_rank;
     let mut generator = Generator { random, shape, threads, owners: vec![Owner::Readers; shape.bytes], semaphores: 0 };
     let all: Vec<usize> = (0..shape.bytes).collect();
     let mut steps = vec![Vec::new(); threads];
     for phase in 0..shape.phases {
-        for steps in &mut steps {
-            for _ in 0..shape.accesses {
-                let lock = (shape.locks > 0 && generator.random.one_in(3))
-                    .then(|| generator.random.below(shape.locks.into()) as u32);
-                steps.extend(lock.map(Op::Lock));
-                for _ in 0..=generator.random.below(3) {
-                    let writes = generator.random.one_in(2);
-                    generator.access(&all, writes, steps);
+        let semaphore_steps = generator.semaphore_steps();
+        for (steps, mut semaphore_steps) in steps.iter_mut().zip(semaphore_steps) {
+            let mut turns = shape.accesses;
+            while turns > 0 || !semaphore_steps.is_empty() {
+                turns = turns.saturating_sub(1);
+                if generator.random.one_in(3) || turns == 0 {
+                    steps.extend(semaphore_steps.pop_front());
                 }
-                steps.extend(lock.map(Op::Unlock));
+                generator.add_racing_turn(&all, steps);
             }
             steps.push(Op::Barrier(phase));
         }
@@ -223,6 +223,35 @@ impl Generator<'_> {
         }
     }
 
+    /// Returns posts and waits of each thread in one phase, as many waits as posts. All posts of a thread come before its waits,
+    /// so no thread waits for ever.
+    fn semaphore_steps(&mut self) -> Vec<VecDeque<Op>> {
+        let (mut posts, mut waits) = (vec![VecDeque::new(); self.threads], vec![VecDeque::new(); self.threads]);
+        for _ in 0..self.below(2 * self.threads) {
+            let semaphore = self.random.below(2) as u32;
+            let (poster, waiter) = (self.below(self.threads), self.below(self.threads));
+            posts[poster].push_back(Op::Post(semaphore));
+            waits[waiter].push_back(Op::Wait(semaphore));
+        }
+        posts.iter_mut().zip(waits).for_each(|(posts, waits)| posts.extend(waits));
+        posts
+    }
+
+    /// Adds a few accesses to any bytes, some of them in a critical section or behind an addition to a counter.
+    fn add_racing_turn(&mut self, all: &[usize], steps: &mut Vec<Op>) {
+        if self.random.one_in(4) {
+            steps.push(Op::Add(self.random.below(2) as u32));
+        }
+        let locks = self.shape.locks;
+        let lock = (locks > 0 && self.random.one_in(3)).then(|| self.random.below(locks.into()) as u32);
+        steps.extend(lock.map(Op::Lock));
+        for _ in 0..=self.random.below(3) {
+            let writes = self.random.one_in(2);
+            self.access(all, writes, steps);
+        }
+        steps.extend(lock.map(Op::Unlock));
+    }
+
     /// Adds a critical section.
     fn add_section(&mut self, steps: &mut Vec<Op>) {
         let lock = self.random.below(self.shape.locks.into()) as u32;
@@ -261,5 +290,28 @@ mod tests {
                 assert_eq!(steps[last + 1..], all);
             }
         }
+    }
+
+    // If this failed, counters and general semaphores would not be checked, or a program could wait for ever.
+    #[test]
+    fn racing_threads_share_semaphores_and_post_as_often_as_they_wait() {
+        let (mut waiters_max, mut additions) = (0, 0);
+        for (_, program) in programs().filter(|(_, program)| !program.has_no_race) {
+            let count = |op: &Op| program.threads.iter().flatten().filter(|step| *step == op).count();
+            for semaphore in 0..2 {
+                assert_eq!(count(&Op::Post(semaphore)), count(&Op::Wait(semaphore)));
+                let waits = |steps: &&Vec<Op>| steps.contains(&Op::Wait(semaphore));
+                waiters_max = waiters_max.max(program.threads.iter().filter(waits).count());
+            }
+            for steps in &program.threads {
+                for phase in steps.split(|step| matches!(step, Op::Barrier(_))) {
+                    let first_wait = phase.iter().position(|step| matches!(step, Op::Wait(_)));
+                    let last_post = phase.iter().rposition(|step| matches!(step, Op::Post(_)));
+                    assert!(first_wait.is_none() || last_post < first_wait);
+                }
+            }
+            additions += count(&Op::Add(0));
+        }
+        assert!(waiters_max > 1 && additions > 0, "{waiters_max} waiters, {additions} additions");
     }
 }

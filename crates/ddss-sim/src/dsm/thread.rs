@@ -61,7 +61,8 @@ pub(crate) fn report_start(model: &mut HappensBefore, thread: usize, op: &Op) {
         Op::Barrier(number) => model.arrive(thread, number),
         Op::Post(semaphore) => model.post(thread, semaphore),
         Op::Add(counter) => model.start_add(thread, counter),
-        Op::Lock(_) | Op::Wait(_) | Op::Open { .. } | Op::Read { .. } | Op::Write { .. } => {}
+        Op::Wait(semaphore) => model.start_wait(thread, semaphore),
+        Op::Lock(_) | Op::Open { .. } | Op::Read { .. } | Op::Write { .. } => {}
     }
 }
 

@@ -3,6 +3,7 @@
 use super::time::{check_from_manager, check_index, check_manager, check_time, manager};
 use crate::engine::call::{CallId, Failure};
 use crate::engine::context::Context;
+use crate::engine::fault_injection::planted;
 use crate::engine::state::{Acquired, Release, Rendezvous, Step};
 use crate::message::Message;
 use crate::model::{Rank, VectorTime};
@@ -44,6 +45,10 @@ pub(crate) fn on_value(
     check_time(ctx, from, &time)?;
     let call = Rendezvous::take_oldest(&mut ctx.state.sync.rendezvous.additions, index);
     let call = call.ok_or(Failure::Protocol(from))?;
+    if planted!(ctx.state, CounterWithoutAcquire) {
+        ctx.complete(call, Ok(value));
+        return Ok(());
+    }
     ctx.state.sync.queue.push_acquire(time, None, Acquired::Call(call, value));
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::time::{check_from_manager, check_index, check_manager, check_time, manager};
 use crate::engine::call::{CallId, Failure};
 use crate::engine::context::Context;
+use crate::engine::fault_injection::planted;
 use crate::engine::state::{Acquired, Release, Rendezvous, Step};
 use crate::limits::SEMAPHORE_MAX;
 use crate::message::Message;
@@ -49,7 +50,11 @@ pub(crate) fn on_post(ctx: &mut Context<'_>, from: Rank, index: u32, time: &Vect
 /// At the manager: takes one off, or lets the rank wait.
 pub(crate) fn on_wait(ctx: &mut Context<'_>, from: Rank, index: u32) -> Result<(), Failure> {
     check_manager(ctx, from, index)?;
+    let forgets = planted!(ctx.state, SecondWaiterLost);
     let semaphore = ctx.state.sync.rendezvous.semaphores.entry(index).or_default();
+    if forgets && !semaphore.waiters.is_empty() {
+        return Ok(());
+    }
     if semaphore.value > 0 {
         semaphore.value -= 1;
         let time = semaphore.time;
