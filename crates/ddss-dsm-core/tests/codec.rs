@@ -34,7 +34,7 @@ fn time() -> VectorTime {
 
 fn messages(runs: PackedRuns<'_>) -> Vec<Message<'_>> {
     let (page, slot, time) = (PageId(99), 5, time());
-    let pages = vec![PageRange { first: PageId(98), pages: 2 }, PageRange::one(PageId(0))];
+    let pages = vec![PageRange::one(PageId(0)), PageRange { first: PageId(98), pages: 2 }];
     let notices = vec![
         Notice { interval: 4, pages: ChangedPages::Exact(pages.clone()) },
         Notice { interval: 5, pages: ChangedPages::Coarse },
@@ -106,6 +106,13 @@ fn fields_outside_the_space_are_refused() {
         refused(&Message::Stamp { interval: 1, pages: vec![range] });
     }
     refused(&Message::Stamp { interval: 1, pages: vec![PageRange { first: PageId(u32::MAX), pages: u32::MAX }] });
+    // A range more costs its sender eight bytes, and the receiver a step for each page.
+    for pages in [vec![PageId(5), PageId(5)], vec![PageId(5), PageId(4)]] {
+        let pages: Vec<PageRange> = pages.into_iter().map(PageRange::one).collect();
+        refused(&Message::Stamp { interval: 1, pages: pages.clone() });
+        let notices = Some(vec![Notice { interval: 1, pages: ChangedPages::Exact(pages) }]);
+        refused(&Message::LockGrant { lock: 1, time: time(), notices });
+    }
     assert_eq!(PackedRuns::check(&[0, 1, 0, 0, 9], 256), PackedRuns::check(&[0], 1), "a run behind the page");
 }
 

@@ -206,3 +206,23 @@ fn interval_behind_the_last_is_refused() {
         assert_eq!(reads, if culprit.is_none() { 3 } else { 0 }, "one of a log, and two of a ring at its end");
     }
 }
+
+// If this failed, a granter could leave intervals out, or name one that never comes: its pages could not be fetched.
+#[test]
+fn incomplete_notices_are_read_from_the_log() {
+    let log_reads = |intervals: &[u32]| {
+        let mut victim = Victim::new(3);
+        victim.call(1, Request::Lock(1));
+        let pages = || ChangedPages::Exact(vec![PageRange::one(PageId(2))]);
+        let notices = intervals.iter().map(|interval| Notice { interval: *interval, pages: pages() }).collect();
+        let grant = Message::LockGrant { lock: 1, time: time([0, 2, 0]), notices: Some(notices) };
+        let actions = victim.receive(1, &grant);
+        assert_eq!(victim.culprit(), None);
+        let is_read = |action: &&Action| matches!(action, Action::Read { tag: Tag::Log, from, .. } if *from == rank(1));
+        actions.iter().filter(is_read).count()
+    };
+    assert_eq!(log_reads(&[1, 2]), 0, "complete");
+    for incomplete in [&[][..], &[2], &[1], &[2, 1], &[1, 1, 2], &[1, 2, 3], &[1, INTERVAL_MAX]] {
+        assert_eq!(log_reads(incomplete), 2, "{incomplete:?}");
+    }
+}

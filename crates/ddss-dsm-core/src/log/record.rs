@@ -53,7 +53,7 @@ pub(crate) fn read_record(slot: &[u8], interval: u32, pages: u32) -> Option<Chan
         PageRange { first: PageId(word(0)), pages: word(4) }
     };
     let ranges: Vec<PageRange> = record[RECORD_HEADER_BYTES..].chunks_exact(RANGE_BYTES).map(range).collect();
-    ranges.iter().all(|range| range.is_within(pages)).then_some(ChangedPages::Exact(ranges))
+    PageRange::are_of_interval(&ranges, pages).then_some(ChangedPages::Exact(ranges))
 }
 
 /// Checksum of a record, without the field that holds it (FNV-1a).
@@ -75,6 +75,10 @@ mod tests {
         assert_eq!(read_record(&slot, 7, 10), Some(pages));
         assert_eq!(read_record(&slot, 6, 10), None, "another interval");
         assert_eq!(read_record(&slot, 7, 9), None, "a page outside the space");
+        let mut unsorted = Vec::new();
+        let ranges = vec![PageRange { first: PageId(3), pages: 2 }, PageRange::one(PageId(4))];
+        encode_record(7, &ChangedPages::Exact(ranges), &mut unsorted);
+        assert_eq!(read_record(&unsorted, 7, 10), None, "a page twice");
         for at in (0..slot.len()).filter(|at| !(8..12).contains(at)) {
             let mut torn = slot.clone();
             torn[at] ^= 1;

@@ -70,18 +70,16 @@ impl<'a> Reader<'a> {
         Ok(time)
     }
 
+    /// Takes the pages of an interval.
     fn range_list(&mut self, count: u16) -> Result<Vec<PageRange>, MessageError> {
         // The length is checked before anything is allocated for it.
         if self.bytes.len() < usize::from(count) * RANGE_BYTES {
             return Err(MessageError::Short);
         }
-        (0..count)
-            .map(|_| {
-                let range = PageRange { first: PageId(self.word()?), pages: self.word()? };
-                let is_valid = range.is_within(self.pages);
-                if is_valid { Ok(range) } else { Err(MessageError::Field("page", range.first.0.into())) }
-            })
-            .collect()
+        let mut range = || Ok(PageRange { first: PageId(self.word()?), pages: self.word()? });
+        let ranges = (0..count).map(|_| range()).collect::<Result<Vec<_>, _>>()?;
+        let is_valid = PageRange::are_of_interval(&ranges, self.pages);
+        if is_valid { Ok(ranges) } else { Err(MessageError::Field("page ranges", count.into())) }
     }
 
     pub(super) fn ranges(&mut self) -> Result<Vec<PageRange>, MessageError> {

@@ -1,5 +1,7 @@
 //! Pages of a space.
 
+use crate::limits::TWINS_MAX;
+
 /// One page of a space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PageId(pub u32);
@@ -43,6 +45,15 @@ impl PageRange {
     #[must_use]
     pub const fn is_within(self, pages: u32) -> bool {
         self.pages > 0 && self.end() <= pages as u64
+    }
+
+    /// Returns true if these can be the pages of an interval: sorted ranges without a common page in a space of so many pages,
+    /// and no more pages than a rank has twins.
+    pub(crate) fn are_of_interval(ranges: &[Self], pages: u32) -> bool {
+        let count: u64 = ranges.iter().map(|range| u64::from(range.pages)).sum();
+        ranges.iter().all(|range| range.is_within(pages))
+            && ranges.is_sorted_by(|range, next| range.end() <= u64::from(next.first.0))
+            && count <= u64::from(TWINS_MAX)
     }
 
     /// Appends sorted pages as ranges.

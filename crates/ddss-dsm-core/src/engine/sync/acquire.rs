@@ -52,8 +52,10 @@ fn missing(ctx: &Context<'_>, acquire: &Acquire) -> Vec<(Rank, u32, u32)> {
     ctx.state.config.peers().filter(behind).map(|rank| (rank, known.get(rank), acquire.time.get(rank))).collect()
 }
 
-fn came_along(acquire: &Acquire, rank: Rank) -> bool {
-    acquire.granter.as_ref().is_some_and(|(granter, _)| *granter == rank)
+/// Returns true if the granter sent the notices of all intervals behind `known` up to `last`.
+fn came_along(acquire: &Acquire, rank: Rank, known: u32, last: u32) -> bool {
+    let Some((_, notices)) = acquire.granter.as_ref().filter(|(granter, _)| *granter == rank) else { return false };
+    notices.iter().map(|notice| notice.interval).filter(|interval| *interval > known).eq(known + 1..=last)
 }
 
 /// Posts reads of the logs with notices that did not come along, in one batch.
@@ -64,9 +66,11 @@ fn post_reads(ctx: &mut Context<'_>, acquire: &mut Acquire) {
         return;
     }
     for (from, known, last) in missing(ctx, acquire) {
-        if came_along(acquire, from) {
+        if came_along(acquire, from, known, last) {
             continue;
         }
+        // Incomplete notices of the granter are not believed.
+        acquire.granter.take_if(|(granter, _)| *granter == from);
         for (offset, bytes) in ctx.state.config.log.stretches(known, last) {
             let into = LocalPlace::Log { rank: from, offset };
             ctx.out.push(Action::Read { from, tag: Tag::Log, area: Area::Log, offset, bytes, into });
