@@ -44,6 +44,8 @@ pub const WINDOW_MAX: u32 = 1024;
 pub const PACKED_WINDOW: u32 = 16;
 /// Calls of a rank that wait at most.
 pub const CALLS_MAX: usize = 4096;
+/// Own intervals behind which a rank refuses calls that synchronise. The waiting calls end two intervals each at most.
+pub const INTERVALS_END: u32 = INTERVAL_MAX - 2 * CALLS_MAX as u32;
 /// Value of a semaphore at most.
 pub const SEMAPHORE_MAX: u32 = 1 << 30;
 

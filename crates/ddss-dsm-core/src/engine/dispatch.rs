@@ -144,7 +144,14 @@ fn handle_event(ctx: &mut Context<'_>, event: Event<'_>) -> Result<(), Failure> 
     }
 }
 
+/// Fails if a call may close an interval, and no number is left for it.
+fn check_intervals(state: &State, request: Request) -> Result<(), Failure> {
+    let closes = !matches!(request, Request::Touch { .. });
+    if closes && !state.sync.intervals.have_numbers() { Err(Failure::Full("intervals")) } else { Ok(()) }
+}
+
 fn handle_call(ctx: &mut Context<'_>, call: CallId, request: Request) -> Result<(), Failure> {
+    check_intervals(ctx.state, request)?;
     match request {
         Request::Touch { pages, access } => {
             check_pages(&ctx.state.config, pages)?;
@@ -207,5 +214,38 @@ fn handle_page_message(ctx: &mut Context<'_>, from: Rank, message: Message<'_>) 
         Message::Appointed { page, slot } => page::on_appointed(ctx, from, page, slot),
         Message::Reached { page, slot } => page::on_reached(ctx, from, page, slot),
         _ => Err(Failure::Protocol(from)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::INTERVALS_END;
+    use crate::model::{LogShape, Ordering, PageId, Protocol, Stamps, Tuning, VectorTime};
+
+    // If this failed, a space would end with a panic after 2^32 intervals of one rank.
+    #[test]
+    fn calls_that_synchronise_fail_behind_the_last_interval() {
+        let mut state = State::new(Config {
+            rank: Rank::ZERO,
+            ranks: 1,
+            pages: 1,
+            page_bytes: 16,
+            message_bytes: 128,
+            protocol: Protocol::NewGenDsm,
+            ordering: Ordering::Stamped,
+            stamps: Stamps::PerHome,
+            log: LogShape::default(),
+            tuning: Tuning::default(),
+        });
+        let mut time = VectorTime::default();
+        for (closed, expected) in [(INTERVALS_END - 2, Ok(())), (INTERVALS_END - 1, Err(Failure::Full("intervals")))] {
+            time.raise(Rank::ZERO, closed);
+            state.sync.intervals.join(&time);
+            assert_eq!(check_intervals(&state, Request::Lock(0)), expected);
+            assert_eq!(check_intervals(&state, Request::Barrier(0)), expected);
+            let touch = Request::Touch { pages: PageRange::one(PageId(0)), access: Access::Write };
+            assert_eq!(check_intervals(&state, touch), Ok(()));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Intervals of this rank, and those of others that it knows.
 
+use crate::limits::{INTERVAL_MAX, INTERVALS_END};
 use crate::model::{ChangedPages, LogShape, Notice, Rank, VectorTime};
 use std::collections::VecDeque;
 
@@ -35,10 +36,15 @@ impl Intervals {
         self.open().saturating_sub(self.shape.slots) <= self.placed
     }
 
+    /// Returns true if calls that close the open interval can begin.
+    pub(crate) fn have_numbers(&self) -> bool {
+        self.open() < INTERVALS_END
+    }
+
     /// Closes the open interval.
     pub(crate) fn close(&mut self, pages: ChangedPages) {
         let interval = self.open();
-        assert_ne!(interval, u32::MAX, "a space has fewer intervals than a stamp has values");
+        assert!(interval <= INTERVAL_MAX, "no call closes an interval behind the last number");
         if self.records.len() == self.shape.slots as usize {
             self.records.pop_front();
         }
