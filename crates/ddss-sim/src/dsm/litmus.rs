@@ -19,6 +19,15 @@ const STATES_MAX: usize = 400_000;
 /// Values of all reads, by thread.
 type Outcome = Vec<(usize, usize, u8)>;
 
+/// Result of an exploration.
+#[derive(Debug, Default)]
+struct Explored {
+    outcomes: BTreeSet<Outcome>,
+    states: usize,
+    /// Coarse intervals of one run at most.
+    coarse: u64,
+}
+
 fn config(ranks: usize, protocol: Protocol, ordering: Ordering) -> Config {
     Config {
         rank: Rank::ZERO,
@@ -76,8 +85,25 @@ fn access_memory(world: &mut World) {
     }
 }
 
-/// Explores all orders. Returns every outcome, and the number of states.
-fn explore(config: Config, home: Option<usize>, program: &Program) -> (BTreeSet<Outcome>, usize) {
+/// Returns a seed whose first draw below `end` is `value`.
+fn seed(end: u64, value: u64) -> u64 {
+    (0..).find(|seed| Random::new(*seed).below(end) == value).expect("some seed starts with each value")
+}
+
+/// Returns the seeds with which a choice is executed: one for each write in flight, or one for each answer to the question
+/// whether the next write of another thread happens during a copy.
+fn seeds(world: &World, choice: Choice) -> Vec<u64> {
+    let values = match choice {
+        Choice::Deliver { from, to, kind: Kind::Write } => world.connections[&(from, to)].writes() as u64,
+        Choice::Deliver { kind: Kind::Read, .. } => 1,
+        _ if world.threads.len() == world.nodes.len() => 1,
+        _ => 2,
+    };
+    (0..values).map(|value| seed(values, value)).collect()
+}
+
+/// Explores all orders.
+fn explore(config: Config, home: Option<usize>, program: &Program) -> Explored {
     let mut first = World::new(config, program);
     if let Some(home) = home {
         let all = PageRange { first: PageId(0), pages: config.pages };
@@ -85,13 +111,15 @@ fn explore(config: Config, home: Option<usize>, program: &Program) -> (BTreeSet<
     }
     access_memory(&mut first);
     let (mut open, mut seen) = (vec![first], HashSet::new());
-    let (mut outcomes, mut possible) = (BTreeSet::new(), Vec::new());
+    let (mut explored, mut possible) = (Explored::default(), Vec::new());
     while let Some(mut world) = open.pop() {
         assert_eq!(world.model.violations, Vec::<String>::new());
         if world.threads.iter().all(Thread::has_ended) {
             let mut reads = world.model.reads.clone();
             reads.sort_by_key(|(thread, ..)| *thread);
-            outcomes.insert(reads);
+            explored.outcomes.insert(reads);
+            let coarse = world.nodes.iter().map(|node| node.engine.statistics().coarse).sum();
+            explored.coarse = explored.coarse.max(coarse);
             continue;
         }
         choices(&world, &mut possible);
@@ -100,11 +128,9 @@ fn explore(config: Config, home: Option<usize>, program: &Program) -> (BTreeSet<
             choices(&world, &mut possible);
         }
         for choice in &possible {
-            // Any of the writes in flight, each in one piece.
-            let variants = if matches!(choice, Choice::Deliver { kind: Kind::Write, .. }) { 3 } else { 1 };
-            for variant in 0..variants {
+            for seed in seeds(&world, *choice) {
                 let mut next = world.clone();
-                execute(&mut next, *choice, &mut Random::new(variant));
+                execute(&mut next, *choice, &mut Random::new(seed));
                 access_memory(&mut next);
                 if seen.insert(fingerprint(&next)) {
                     open.push(next);
@@ -113,17 +139,26 @@ fn explore(config: Config, home: Option<usize>, program: &Program) -> (BTreeSet<
         }
         assert!(seen.len() < STATES_MAX, "the program is too long to be explored");
     }
-    (outcomes, seen.len())
+    Explored { states: seen.len(), ..explored }
 }
 
-/// Explores a program in all protocols and orderings, with homes by first touch and at one rank. Returns the outcomes of all.
+/// Explores a program in all protocols, orderings and kinds of stamps, with homes by first touch and at one rank. Returns the
+/// outcomes of all.
 fn explore_all(threads: &[&[Op]]) -> BTreeSet<Outcome> {
     let mut all = BTreeSet::new();
+    let orderings = [
+        (Ordering::Stamped, Stamps::PerHome),
+        (Ordering::Stamped, Stamps::PerPage),
+        (Ordering::Placed, Stamps::PerHome),
+    ];
     for protocol in Protocol::ALL {
-        for ordering in [Ordering::Stamped, Ordering::Placed] {
+        // Diff messages carry their stamps.
+        let differs = |stamps| stamps == Stamps::PerHome || protocol.writes_one_sided();
+        for (ordering, stamps) in orderings.into_iter().filter(|(_, stamps)| differs(*stamps)) {
             for home in [None, Some(threads.len() - 1)] {
-                let (outcomes, states) = explore(config(threads.len(), protocol, ordering), home, &program(threads));
-                println!("{protocol:?} {ordering:?} {home:?}: {states} states, {} outcomes", outcomes.len());
+                let config = Config { stamps, ..config(threads.len(), protocol, ordering) };
+                let Explored { outcomes, states, .. } = explore(config, home, &program(threads));
+                println!("{protocol:?} {ordering:?} {stamps:?} {home:?}: {states} states, {} outcomes", outcomes.len());
                 all.extend(outcomes);
             }
         }
@@ -153,6 +188,21 @@ fn message_passing_by_barrier() {
 fn message_passing_by_semaphore() {
     let outcomes = explore_all(&[&[write(3, 7), Op::Post(1)], &[read(20), Op::Wait(1), read(3)]]);
     assert!(outcomes.iter().all(|outcome| values(outcome, 1)[1] == 7));
+}
+
+#[test]
+fn message_passing_by_counter() {
+    let outcomes = explore_all(&[&[write(3, 7), Op::Add(1)], &[read(20), Op::Add(1), read(3)]]);
+    // The checker knows which addition was the first.
+    let seen: BTreeSet<u8> = outcomes.iter().map(|outcome| values(outcome, 1)[1]).collect();
+    assert_eq!(seen, [0, 7].into());
+}
+
+#[test]
+fn two_waiters_of_one_semaphore() {
+    let waiter = [Op::Wait(1), read(3)];
+    let outcomes = explore_all(&[&[write(3, 7), Op::Post(1), Op::Post(1)], &waiter, &waiter]);
+    assert!(outcomes.iter().all(|outcome| values(outcome, 1) == [7] && values(outcome, 2) == [7]));
 }
 
 #[test]
@@ -197,13 +247,17 @@ fn lock_again_without_a_message_and_packed_diffs() {
 
 #[test]
 fn full_ring_is_coarse_and_correct() {
-    let section = |address| [Op::Lock(0), write(address, 9), Op::Unlock(0)];
-    let writer = [section(0), section(17), section(2)].concat();
-    let threads: [&[Op]; 2] = [&writer, &[read(0), read(17), Op::Lock(0), read(0), read(17), Op::Unlock(0)]];
+    // Two pages that are no neighbours do not fit a record with one range.
+    let writer = [Op::Lock(0), write(0, 9), write(33, 9), Op::Unlock(0), Op::Lock(0), write(17, 9), Op::Unlock(0)];
+    let threads: [&[Op]; 2] = [&writer, &[read(0), Op::Lock(0), read(0), read(33), read(17), Op::Unlock(0)]];
     let config = config(2, Protocol::NewGenDsm, Ordering::Stamped);
-    let config = Config { log: LogShape { slots: 2, record_bytes: 24 }, ..config };
-    let (outcomes, _) = explore(config, Some(1), &program(&threads));
-    assert!(outcomes.iter().any(|outcome| values(outcome, 1)[2..] == [9, 9]));
+    let config = Config { pages: 3, log: LogShape { slots: 2, record_bytes: 24 }, ..config };
+    for (home, stamps) in [(None, Stamps::PerHome), (Some(1), Stamps::PerHome), (Some(1), Stamps::PerPage)] {
+        let explored = explore(Config { stamps, ..config }, home, &program(&threads));
+        assert_eq!(explored.coarse, 1);
+        let seen = explored.outcomes.iter().map(|outcome| values(outcome, 1)[1..].to_vec());
+        assert_eq!(seen.collect::<BTreeSet<_>>(), [vec![0, 0, 0], vec![9, 9, 0], vec![9, 9, 9]].into());
+    }
 }
 
 #[test]
@@ -215,7 +269,7 @@ fn one_thread_acquires_while_another_of_its_rank_writes() {
     ];
     for ordering in [Ordering::Stamped, Ordering::Placed] {
         let program = Program { ranks: vec![0, 0, 1], ..program(&threads) };
-        let (outcomes, _) = explore(config(2, Protocol::NewGenDsm, ordering), Some(1), &program);
-        assert!(outcomes.iter().all(|outcome| values(outcome, 1) == [5] && values(outcome, 2) == [3]));
+        let explored = explore(config(2, Protocol::NewGenDsm, ordering), Some(1), &program);
+        assert!(explored.outcomes.iter().all(|outcome| values(outcome, 1) == [5] && values(outcome, 2) == [3]));
     }
 }

@@ -104,6 +104,12 @@ impl Connection {
         [Kind::Write, Kind::Read, Kind::Message, Kind::Response].into_iter().filter(move |kind| has(*kind))
     }
 
+    /// Returns the number of writes in flight.
+    #[cfg(test)]
+    pub(crate) fn writes(&self) -> usize {
+        self.transfers.iter().filter(|transfer| transfer.is_write()).count()
+    }
+
     /// Takes the next message.
     pub(crate) fn take_message(&mut self) -> Option<Vec<u8>> {
         let at = self.first_unblocked(|transfer| matches!(transfer, Transfer::Message(_)))?;
