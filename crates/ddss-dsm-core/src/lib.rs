@@ -8,9 +8,17 @@
 //! - [`Config`] selects [`Protocol`], [`Ordering`] and [`Stamps`], and names the limits.
 //! - `model` has the vocabulary, `diff` the changed bytes of a page, `log` the ring of intervals, `message` the codec.
 //!
-//! Words: each page has a *home* rank. An *interval* is the set of writes of a rank between two synchronisations. A
-//! *notice* names the pages that an interval changed. A *twin* is a page before the writes, a *diff* the changed runs of
-//! bytes. A *stamp* tells the home that the runs of an interval have arrived.
+//! Words of pages: each page has a *home* rank. Its *default home*, the rank page mod ranks, has the *home word*, which names
+//! the home. A *twin* is a page before the writes, a *diff* the changed runs of bytes. A *packed* diff is a message; other
+//! diffs are written one-sided. A fetched page arrives in a *landing slot* if its home writes it.
+//!
+//! Words of order: an *interval* is the set of writes of a rank between two synchronisations. A *flush* sends the diffs of an
+//! interval to the homes. A *stamp* tells the home that the runs of an interval have arrived. A page's *version line* holds the
+//! last stamp of each rank. A write is *placed* when it is in the home's memory. A *fence* is a read behind writes: its
+//! completion proves that they are placed.
+//!
+//! Words of synchronisation: a *notice* names the pages that an interval changed. A *coarse* notice names none, and stands for
+//! all pages. The *token* of a lock is with one rank, which alone can hold the lock.
 //!
 //! What a fabric has to promise:
 //!

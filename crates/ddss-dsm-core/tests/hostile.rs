@@ -48,7 +48,7 @@ fn grant() -> impl Strategy<Value = Vec<u8>> {
     let fields = (any::<bool>(), 0u32..3, [0u8..6, 0u8..8, 0u8..8], proptest::collection::vec(notice, 0..4));
     fields.prop_map(|(is_second, lock, intervals, notices)| {
         let mut time = VectorTime::default();
-        (0..).zip(intervals).for_each(|(rank, value)| time.raise(Rank::new(rank).unwrap(), play::word(value)));
+        (0..).zip(intervals).for_each(|(index, value)| time.raise(rank(index), play::word(value)));
         let range = |(first, pages)| PageRange { first: PageId(first), pages };
         let notice = |(interval, ranges): (u8, Option<Vec<(u32, u32)>>)| Notice {
             interval: play::word(interval),
