@@ -5,6 +5,7 @@ mod config_error;
 mod log_shape;
 mod notice;
 mod page;
+mod page_set;
 mod rank;
 mod vector_time;
 
@@ -13,5 +14,6 @@ pub use config_error::ConfigError;
 pub use log_shape::LogShape;
 pub use notice::{ChangedPages, Notice};
 pub use page::{Access, PageId, PageRange};
+pub(crate) use page_set::PageSet;
 pub use rank::{Rank, RankSet};
 pub use vector_time::VectorTime;

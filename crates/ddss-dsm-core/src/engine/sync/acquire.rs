@@ -7,7 +7,7 @@ use crate::engine::flush::{close_interval, has_room};
 use crate::engine::state::{Acquire, Step};
 use crate::engine::tag::Tag;
 use crate::log::read_record;
-use crate::model::{Access, ChangedPages, PageId, PageRange, Rank};
+use crate::model::{Access, ChangedPages, PageId, PageRange, PageSet, Rank};
 use std::collections::BTreeSet;
 
 /// Pages that other ranks changed: with the interval whose stamp a copy needs, or any page.
@@ -84,6 +84,7 @@ fn post_reads(ctx: &mut Context<'_>, acquire: &mut Acquire) {
 fn collect(ctx: &mut Context<'_>, acquire: &Acquire) -> Changes {
     let mut changes = Changes::default();
     for (rank, known, last) in missing(ctx, acquire) {
+        let first = changes.exact.len();
         match &acquire.granter {
             Some((granter, notices)) if *granter == rank => {
                 for notice in notices.iter().filter(|notice| notice.interval > known) {
@@ -93,8 +94,18 @@ fn collect(ctx: &mut Context<'_>, acquire: &Acquire) -> Changes {
             _ if planted!(ctx.state, OnlyGranterNotices) => {}
             _ => collect_from_log(ctx, &mut changes, rank, known, last),
         }
+        keep_last(&mut changes.exact, first);
     }
     changes
+}
+
+/// Leaves each page in the last of the changes behind `first` that names it. They are one rank's, which may name all pages in
+/// each interval; a copy needs the last stamp only.
+fn keep_last(changes: &mut Vec<(Rank, u32, PageRange)>, first: usize) {
+    let (mut seen, all) = (PageSet::default(), changes.split_off(first));
+    for (rank, interval, range) in all.into_iter().rev() {
+        changes.extend(seen.insert(range).into_iter().map(|range| (rank, interval, range)));
+    }
 }
 
 /// Collects notices from the image of a log. A record that was overwritten stands for any page.
@@ -170,5 +181,24 @@ fn mapped_pages(ctx: &Context<'_>, changes: &Changes) -> BTreeSet<PageId> {
 fn mark_in_flight(ctx: &mut Context<'_>, page: PageId) {
     if let Some(slot) = ctx.state.pages.table.slot(page) {
         ctx.state.pages.fetches.entry(slot).is_outdated = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // If this failed, one grant could cost a step for each page in each of its intervals, or would lose a stamp.
+    #[test]
+    fn each_page_of_a_rank_is_worked_on_once() {
+        let range = |first, pages| PageRange { first: PageId(first), pages };
+        let other = (Rank::ZERO, 9, range(0, 100));
+        let rank = Rank::new(1).unwrap();
+        let mut changes = vec![other];
+        changes.extend((1..=50).map(|interval| (rank, interval, range(0, 100))));
+        changes.push((rank, 51, range(10, 5)));
+        keep_last(&mut changes, 1);
+        let parts = [(rank, 51, range(10, 5)), (rank, 50, range(0, 10)), (rank, 50, range(15, 85))];
+        assert_eq!(changes, [&[other][..], &parts].concat());
     }
 }
