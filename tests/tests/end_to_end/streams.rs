@@ -19,6 +19,7 @@ mod bypass;
 mod calls;
 mod campaign;
 mod costs;
+mod declined;
 mod numbers;
 mod pump;
 mod pump_kills;
@@ -145,6 +146,9 @@ fn part_of_a_child() {
     let Ok(part) = std::env::var(PART) else { return };
     if part == "resume" {
         return act(&part, std::io::stdin().as_fd().try_clone_to_owned().unwrap().into());
+    }
+    if let Some(part) = part.strip_prefix("declined_") {
+        return declined::act(part);
     }
     let stream = match std::env::var(PORT) {
         Ok(port) => TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap(),

@@ -40,6 +40,13 @@ impl Endpoint {
         link.own().writer.is_switched.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns true if the peer has the memory, so that the end of the control socket is the end of the peer. Before, it only says that the
+    /// peer stays on TCP, and TCP alone knows whether the peer is gone.
+    #[inline]
+    pub(crate) fn is_attached(link: Link) -> bool {
+        Self::is_switched(link) || link.header().is_attached.load(Ordering::Acquire) != 0
+    }
+
     /// Returns the descriptors that ring for a waiter of this end: the control socket and the bell. A missing one is -1.
     #[must_use]
     pub fn bells(&self) -> [RawFd; 2] {

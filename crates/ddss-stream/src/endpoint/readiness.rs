@@ -54,7 +54,8 @@ impl Endpoint {
         if self.has_ring_data(link) && self.meets_low_water(link) {
             ready.bits |= libc::EPOLLIN as u32;
         }
-        if self.has_ring_space(link) || latched & (Latched::DEAD | Latched::SILENT) != 0 {
+        let is_gone = latched & Latched::DEAD != 0 || latched & Latched::SILENT != 0 && Self::is_attached(link);
+        if self.has_ring_space(link) || is_gone {
             ready.bits |= libc::EPOLLOUT as u32;
         }
         ready
@@ -70,9 +71,7 @@ impl Endpoint {
     /// Returns true if this end writes to TCP, so that the kernel knows whether it can.
     #[must_use]
     pub fn writes_to_tcp(&self) -> bool {
-        self.local()
-            .link()
-            .is_none_or(|link| !Self::is_switched(link) && link.header().is_attached.load(Ordering::Acquire) == 0)
+        self.local().link().is_none_or(|link| !Self::is_attached(link))
     }
 
     /// Records conditions that the kernel reported about the TCP socket.
@@ -170,8 +169,7 @@ impl Endpoint {
 
     #[inline]
     pub(crate) fn has_ring_space(&self, link: Link) -> bool {
-        let is_on_ring = Self::is_switched(link) || link.header().is_attached.load(Ordering::Acquire) != 0;
-        is_on_ring && self.space(link).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
+        Self::is_attached(link) && self.space(link).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
     }
 
     /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.

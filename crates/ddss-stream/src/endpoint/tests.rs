@@ -117,6 +117,34 @@ fn half_closed_end_still_reads() {
 }
 
 #[test]
+fn peer_that_stays_on_tcp_after_the_offer_is_not_gone() {
+    // If this broke, answers would vanish, or a full TCP buffer would look like space.
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut connector = Stream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut acceptor, _) = listener.accept().unwrap();
+    for piece in 0..3u8 {
+        connector.write_all(&[piece]).unwrap();
+        acceptor.read_exact(&mut [0]).unwrap();
+    }
+    assert!(acceptor.endpoint().is_shared() && connector.endpoint().stay_on_tcp(crate::Reason::NoResources));
+    acceptor.set_nonblocking(true).unwrap();
+    acceptor.endpoint().silence();
+    let mut written = 0;
+    let failed = loop {
+        match acceptor.write(&[5; 10_000]) {
+            Ok(bytes) => written += bytes,
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!((failed, acceptor.endpoint().ready().bits), (ErrorKind::WouldBlock, 0));
+    assert_eq!(acceptor.write(&[5]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(acceptor);
+    let mut found = Vec::new();
+    connector.read_to_end(&mut found).unwrap();
+    assert_eq!(found.len(), written);
+}
+
+#[test]
 fn cursor_out_of_range_resets_the_stream() {
     // If this broke, a peer could make the library read or write outside the ring.
     for (broken_tail, broken_head) in [(Some(u64::MAX), None), (None, Some(u64::MAX / 2))] {

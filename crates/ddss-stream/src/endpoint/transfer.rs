@@ -237,7 +237,7 @@ impl Endpoint {
         let rings = {
             let _lock = ThreadLock::take(&own.writer.lock)?;
             if !Self::is_switched(link) {
-                if link.header().is_attached.load(Ordering::Acquire) == 0 {
+                if !Self::is_attached(link) {
                     let bytes = from.send(socket.0, offset, flags & libc::MSG_MORE)?;
                     own.writer.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
                     return Ok(bytes);
@@ -277,7 +277,7 @@ impl Endpoint {
         let asks = was_full || is_silent || probes.is_multiple_of(PROBE_WRITES);
         let is_closed = self.peer_side(link).is_closed.load(Ordering::Relaxed) != 0;
         let is_known = local.latched.load(Ordering::Relaxed) & Latched::DEAD != 0;
-        if is_known || is_closed || asks && self.is_peer_gone(socket) {
+        if is_known || is_closed || asks && Self::is_attached(link) && self.is_peer_gone(socket) {
             self.mark_dead();
             let failed = rustix::net::sockopt::socket_error(socket).ok().and_then(Result::err);
             if let Some(error) = failed {

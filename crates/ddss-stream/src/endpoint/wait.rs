@@ -110,7 +110,8 @@ impl Endpoint {
             return Err(Errno::AGAIN);
         }
         let [control, bell] = self.bells();
-        if want == Want::Space && control < 0 {
+        let is_attached = Self::is_attached(link);
+        if want == Want::Space && control < 0 && is_attached {
             self.mark_dead();
             return Ok(());
         }
@@ -137,7 +138,8 @@ impl Endpoint {
         if bells & ended != 0 || bells & libc::POLLIN != 0 && self.is_resting(link, want) {
             self.silence_for(link, want);
         }
-        if want == Want::Space && (polled[0].revents | polled[2].revents) & ended != 0 {
+        let of_control = if is_attached { polled[2].revents } else { 0 };
+        if want == Want::Space && (polled[0].revents | of_control) & ended != 0 {
             self.mark_dead();
         }
         Ok(())
