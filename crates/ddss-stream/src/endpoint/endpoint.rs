@@ -216,6 +216,11 @@ impl Endpoint {
         });
     }
 
+    /// Counts this process, which its parent made past the library. It waits for no decision: the parent may be gone.
+    pub fn count_child() {
+        each_used(|endpoint| _ = endpoint.processes().fetch_add(1, Ordering::SeqCst));
+    }
+
     /// Takes the count of a failed `fork` back.
     pub fn after_failed_fork() {
         each_used(|endpoint| {
@@ -225,13 +230,21 @@ impl Endpoint {
 
     /// Counts a process that will inherit this stream past `fork`. Until it is counted, a close of the parent would mark the stream as
     /// closed, and the peer would discard what it writes.
+    ///
+    /// A decision of another thread ends before, so that the count reaches the memory that it makes. The next one finds two processes.
     pub fn count_process(&self) {
+        let is_held = self.hold();
         self.processes().fetch_add(1, Ordering::SeqCst);
+        if is_held {
+            self.release();
+        }
     }
 
     /// Takes the count of a process back that was not started.
     pub fn uncount_process(&self) {
-        self.processes().fetch_sub(1, Ordering::Relaxed);
+        // A stream that another thread made after the count keeps its own process.
+        let _ =
+            self.processes().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count > 1).then(|| count - 1));
     }
 
     fn processes(&self) -> &'static AtomicU32 {

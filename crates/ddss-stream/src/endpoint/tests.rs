@@ -145,6 +145,39 @@ fn peer_that_stays_on_tcp_after_the_offer_is_not_gone() {
 }
 
 #[test]
+fn process_that_is_counted_during_a_decision_is_not_lost() {
+    // If this broke, the close of a child would end the stream of its parent.
+    const ROUNDS: usize = 300;
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    for round in 0..ROUNDS {
+        let mut connector = Stream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut acceptor, _) = listener.accept().unwrap();
+        for piece in 0..2u8 {
+            connector.write_all(&[piece]).unwrap();
+            acceptor.read_exact(&mut [0]).unwrap();
+        }
+        connector.write_all(&[2]).unwrap();
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                (0..round * 20).for_each(|_| std::hint::spin_loop());
+                acceptor.endpoint().count_process();
+            });
+            start.wait();
+            // The third call decides.
+            (&acceptor).read_exact(&mut [0]).unwrap();
+        });
+        let endpoint = acceptor.endpoint();
+        let count = if endpoint.is_shared() { &link(&acceptor).own().processes } else { &endpoint.shared().processes };
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+        endpoint.uncount_process();
+        endpoint.uncount_process();
+        assert_eq!(count.load(Ordering::Relaxed), 1, "a failed fork takes no more back than it counted");
+    }
+}
+
+#[test]
 fn cursor_out_of_range_resets_the_stream() {
     // If this broke, a peer could make the library read or write outside the ring.
     for (broken_tail, broken_head) in [(Some(u64::MAX), None), (None, Some(u64::MAX / 2))] {

@@ -79,7 +79,7 @@ pub(crate) fn is_own_process() -> bool {
 /// Makes a child the owner of its copy of the memory, and counts it unless its parent did.
 fn take_over(owner: &AtomicI32, own: i32) {
     if owner.swap(own, Ordering::AcqRel) == 0 && !IS_COUNTED.get() {
-        Endpoint::before_fork();
+        Endpoint::count_child();
     }
     ddss_stream::forget_thread();
 }
