@@ -78,13 +78,14 @@ fn poll_streams(
             }
             ready = is_ready(list);
         }
-        let mut extended = extend(list, streams)?;
+        let (mut extended, owes_set) = extend(list, streams)?;
         let left = if ready || is_look {
             Some(Duration::ZERO)
         } else {
             deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
         };
-        let idle = ddss_stream::before_sleep().filter(|idle| left.is_none_or(|left| *idle < left));
+        let short = if owes_set { Some(LOOK_WITHOUT_BELLS) } else { ddss_stream::before_sleep() };
+        let idle = short.filter(|short| left.is_none_or(|left| *short < left));
         let slept = poll_in_kernel(&mut extended, list.len(), idle.or(left), mask);
         if idle.is_some() && slept == Ok(0) {
             ddss_stream::after_idle_sleep();
@@ -124,9 +125,10 @@ fn poll_in_kernel(
     }
 }
 
-/// Returns the list for the kernel: what TCP can still tell of streams, and their bells behind the program's entries.
-fn extend(list: &[pollfd], streams: &[Polled]) -> Result<Array<pollfd, HERE>, i32> {
-    let mut extended = Array::new();
+/// Returns the list for the kernel: what TCP can still tell of streams, and their bells behind the program's entries. True: a bell is left to
+/// a set of `epoll`, and the caller looks again after a short sleep.
+fn extend(list: &[pollfd], streams: &[Polled]) -> Result<(Array<pollfd, HERE>, bool), i32> {
+    let (mut extended, mut owes_set) = (Array::new(), false);
     extended.reserve(list.len() + BELLS * streams.len())?;
     for entry in list {
         extended.push(*entry)?;
@@ -136,11 +138,14 @@ fn extend(list: &[pollfd], streams: &[Polled]) -> Result<Array<pollfd, HERE>, i3
         let out = if polled.endpoint.writes_to_tcp() { events & OUT } else { 0 };
         let end = if events & IN != 0 { END } else { 0 };
         extended[polled.place].events = events & (IN | END | libc::POLLPRI) | out | end;
-        for bell in polled.endpoint.bells() {
+        let [control, bell] = polled.endpoint.bells();
+        let is_left = polled.endpoint.owes_set();
+        owes_set |= is_left;
+        for bell in [control, if is_left { -1 } else { bell }] {
             extended.push(pollfd { fd: bell, events: libc::POLLIN, revents: 0 })?;
         }
     }
-    Ok(extended)
+    Ok((extended, owes_set))
 }
 
 /// Adds the library's answer to the kernel's.

@@ -36,6 +36,8 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(1);
 pub const SPIN_MAX_NS: u64 = 20_000;
 /// Shortest spin, in nanoseconds. Below it a thread does not spin at all.
 pub const SPIN_MIN_NS: u64 = 2_000;
+/// Sleep of a thread beside a set of `epoll` that has yet to take the bell of the stream.
+pub const LOOK_BESIDE_SET: Duration = Duration::from_millis(10);
 
 /// Written bytes from which an idle ring gives its memory back.
 pub(crate) const IDLE_BYTES: u64 = 16 << 10;

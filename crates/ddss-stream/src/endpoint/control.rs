@@ -79,9 +79,14 @@ impl Endpoint {
     /// Returns the control socket once the peer has ended it: the set must forget it.
     pub fn take_rings(&self) -> Option<RawFd> {
         let link = self.local().link()?;
-        if self.drain_control() {
-            self.pass_bell_on(link, Want::Data, 0, 1);
-            self.pass_bell_on(link, Want::Space, 0, 1);
+        let local = self.local();
+        let is_of_peer = self.drain_control();
+        if is_of_peer {
+            self.pass_bell_on(link, Want::Data, 0, 1, true);
+            self.pass_bell_on(link, Want::Space, 0, 1, true);
+        }
+        if !is_of_peer || local.registrations.load(Ordering::Relaxed) <= 1 {
+            local.asks_space.store(0, Ordering::Relaxed);
         }
         let is_ended = self.control() == HiddenDescriptor::none();
         self.local().hidden(Hidden::Control).filter(|_| is_ended).map(HiddenDescriptor::number)
@@ -91,25 +96,47 @@ impl Endpoint {
     /// [`rest`](Self::rest).
     pub fn silence_set(&self) {
         let Some(link) = self.local().link() else { return };
-        self.drain_bells();
-        self.pass_bell_on(link, Want::Data, 0, 1);
-        self.pass_bell_on(link, Want::Space, 0, 1);
+        let is_of_peer = self.drain_control();
+        self.drain_bell();
+        self.pass_bell_on(link, Want::Data, 0, 1, is_of_peer);
+        self.pass_bell_on(link, Want::Space, 0, 1, is_of_peer);
     }
 
     /// Silences both bells, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block), or for a task of a stream that has
     /// no other waiters. Call it before [`rest`](Self::rest). Returns true if a bell had rung: the other task has to look again.
     pub fn silence(&self) -> bool {
         let Some(link) = self.local().link() else { return false };
-        let has_rung = self.drain_bells();
+        let is_of_peer = self.drain_control();
+        let is_of_own = !self.owes_set() && self.drain_bell();
         // Threads that sleep in a call of their own may have been meant.
-        self.pass_bell_on(link, Want::Data, 1, 0);
-        self.pass_bell_on(link, Want::Space, 1, 0);
-        has_rung
+        self.pass_bell_on(link, Want::Data, 1, 0, is_of_peer);
+        self.pass_bell_on(link, Want::Space, 1, 0, is_of_peer);
+        is_of_peer || is_of_own
     }
 
-    pub(super) fn drain_bells(&self) -> bool {
-        let of_own = self.local().hidden(Hidden::Bell).is_some_and(sys::drain_bell);
-        self.drain_control() || of_own
+    /// Silences both bells for a thread that sleeps in a call for `want`. A ring for another waiter is passed on.
+    pub(super) fn silence_for(&self, link: Link, want: Want) {
+        let is_of_peer = self.drain_control();
+        let owes_set = self.owes_set();
+        if !owes_set {
+            self.drain_bell();
+        } else if is_of_peer {
+            self.ring_own();
+        }
+        self.pass_bell_on(link, want.other(), 0, 0, false);
+    }
+
+    /// Returns true while a set of `epoll` has yet to take a bell for the space that it asked for. Until then no thread may silence the
+    /// bell of this end: one that sleeps leaves it out, and looks again after [`LOOK_BESIDE_SET`](crate::limits::LOOK_BESIDE_SET).
+    #[must_use]
+    pub fn owes_set(&self) -> bool {
+        let local = self.local();
+        let asks = local.registrations.load(Ordering::Relaxed) > 0 && local.asks_space.load(Ordering::Relaxed) != 0;
+        asks && local.link().is_some_and(|link| self.has(link, Want::Space))
+    }
+
+    fn drain_bell(&self) -> bool {
+        self.local().hidden(Hidden::Bell).is_some_and(sys::drain_bell)
     }
 
     fn drain_control(&self) -> bool {
@@ -124,10 +151,13 @@ impl Endpoint {
         taken != Rings::None
     }
 
-    /// Rings the own bell if more threads than `own` sleep in a call for what the stream has, or more sets than `sets` wait for bytes.
-    pub(super) fn pass_bell_on(&self, link: Link, want: Want, own: u32, sets: u32) {
+    /// Rings the own bell if more threads than `own` sleep in a call for what the stream has, or more sets than `sets` wait for it. Sets
+    /// hear of space only by a ring of the peer: there nearly always is some, and waiters would wake each other for ever.
+    fn pass_bell_on(&self, link: Link, want: Want, own: u32, sets: u32, is_of_peer: bool) {
         std::sync::atomic::fence(Ordering::SeqCst);
-        let has_set = want == Want::Data && self.local().registrations.load(Ordering::Relaxed) > sets;
+        let local = self.local();
+        let are_sets_told = want == Want::Data || is_of_peer && local.asks_space.load(Ordering::Relaxed) != 0;
+        let has_set = are_sets_told && local.registrations.load(Ordering::Relaxed) > sets;
         let has_waiter = link.own().blocked[want as usize].load(Ordering::SeqCst) > own;
         if (has_waiter || has_set) && self.has(link, want) {
             self.ring_own();

@@ -102,6 +102,7 @@ impl Endpoint {
         local.error.store(0, Ordering::Relaxed);
         local.is_full.store(0, Ordering::Relaxed);
         local.shortages.store(0, Ordering::Relaxed);
+        local.asks_space.store(0, Ordering::Relaxed);
         local.writes.store(0, Ordering::Relaxed);
         local.seen_tail.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);

@@ -89,6 +89,7 @@ impl Endpoint {
         let directions = &link.header().directions;
         directions[self.side() ^ 1].rest_for_data();
         if wants_space {
+            self.local().asks_space.store(1, Ordering::Relaxed);
             directions[self.side()].rest_for_space();
         }
     }
@@ -101,6 +102,7 @@ impl Endpoint {
         if local.registrations.load(Ordering::Relaxed) > 0
             && let Some(link) = local.link()
         {
+            local.asks_space.store(1, Ordering::Relaxed);
             link.header().directions[self.side()].rest_for_space();
         }
     }

@@ -5,9 +5,11 @@ use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
+use super::wait::Want;
 use crate::limits::{LINK_BYTES, RING_BYTES};
 use crate::stream::{Listener, Stream, Transport};
 use crate::sys::{self, Descriptor, Link};
@@ -174,6 +176,47 @@ fn process_that_is_counted_during_a_decision_is_not_lost() {
         endpoint.uncount_process();
         endpoint.uncount_process();
         assert_eq!(count.load(Ordering::Relaxed), 1, "a failed fork takes no more back than it counted");
+    }
+}
+
+fn has_bell_rung(stream: &Stream) -> bool {
+    let bell = Descriptor(stream.endpoint().bells()[1]);
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&now)).unwrap() == 1
+}
+
+#[test]
+fn ring_that_another_waiter_takes_still_tells_a_set_of_space() {
+    // If this broke, a set that waits for space would sleep for ever beside another set, or beside a thread in `poll`.
+    for waiter in ["set", "poll", "read"] {
+        let (connector, mut acceptor) = pair();
+        let endpoint = connector.endpoint();
+        connector.set_nonblocking(true).unwrap();
+        while (&connector).write(&[5; 1000]).is_ok() {}
+        endpoint.register();
+        endpoint.rest(true);
+        acceptor.read_exact(&mut vec![0; RING_BYTES]).unwrap();
+        assert!(!has_bell_rung(&connector));
+        match waiter {
+            "set" => {
+                endpoint.register();
+                assert_eq!(endpoint.take_rings(), None);
+            }
+            "poll" => {
+                endpoint.silence();
+            }
+            _ => {
+                let soon = Some(std::time::Instant::now() + Duration::from_millis(5));
+                let _ = endpoint.rest_until(descriptor(&connector), Want::Data, soon);
+            }
+        }
+        assert!(has_bell_rung(&connector), "{waiter}");
+        // A thread leaves the ring to the set, and the set passes it no further.
+        endpoint.silence();
+        assert!(has_bell_rung(&connector) && endpoint.owes_set(), "{waiter}");
+        assert_eq!(endpoint.take_rings(), None);
+        endpoint.silence();
+        assert!(!has_bell_rung(&connector) && !endpoint.owes_set(), "{waiter}");
     }
 }
 

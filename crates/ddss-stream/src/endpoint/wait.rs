@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
 use super::endpoint::Endpoint;
-use crate::limits::{SPIN_MAX_NS, SPIN_MIN_NS};
+use crate::limits::{LOOK_BESIDE_SET, SPIN_MAX_NS, SPIN_MIN_NS};
 use crate::sys::{Descriptor, Link};
 
 /// Looks between two readings of the clock.
@@ -71,7 +71,7 @@ pub(crate) enum Want {
 }
 
 impl Want {
-    fn other(self) -> Self {
+    pub(super) fn other(self) -> Self {
         if self == Self::Data { Self::Space } else { Self::Data }
     }
 }
@@ -122,9 +122,12 @@ impl Endpoint {
         };
         // The kernel skips a missing bell.
         let entry = |fd, events| pollfd { fd, events, revents: 0 };
+        let owes_set = self.owes_set();
+        let bell = if owes_set { -1 } else { bell };
         let mut polled = [entry(socket.0, of_socket), entry(bell, libc::POLLIN), entry(control, libc::POLLIN)];
         crate::signals::forget_handlers();
-        let idle = super::before_sleep().filter(|idle| left.is_none_or(|left| *idle < left));
+        let short = if owes_set { Some(LOOK_BESIDE_SET) } else { super::before_sleep() };
+        let idle = short.filter(|short| left.is_none_or(|left| *short < left));
         if crate::signals::poll(&mut polled, idle.or(left))? == 0 {
             if idle.is_none() {
                 return Err(Errno::AGAIN);
@@ -171,11 +174,5 @@ impl Endpoint {
             Want::Data => directions[self.side() ^ 1].is_reader_resting(),
             Want::Space => directions[self.side()].is_writer_resting(),
         }
-    }
-
-    /// Silences the bell. Both directions have one bell: a ring that was meant for a waiter of the other one is passed on.
-    fn silence_for(&self, link: Link, want: Want) {
-        self.drain_bells();
-        self.pass_bell_on(link, want.other(), 0, 0);
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Local {
     pub(crate) is_full: AtomicU32,
     /// Writes that found too little space and did not wait.
     pub(crate) shortages: AtomicU32,
+    /// 1 from the moment when a set of `epoll` asks for space until one has taken a bell.
+    pub(crate) asks_space: AtomicU32,
     pub(crate) writes: AtomicU32,
     /// Position of the writer at the last look for idle rings.
     pub(crate) seen_tail: AtomicU64,
