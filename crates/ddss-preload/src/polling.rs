@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ddss_stream::{Descriptor, Endpoint, Spin};
+use ddss_stream::{Blocked, Descriptor, Endpoint, Spin};
 use libc::{pollfd, sigset_t};
 
 use crate::descriptor_table;
@@ -66,14 +66,18 @@ fn poll_streams(
     let librarys = || streams.iter().filter(|polled| polled.endpoint.is_shared());
     let is_ready = |list: &[pollfd]| librarys().any(|polled| bits(polled, &list[polled.place]) != 0);
     loop {
-        librarys().for_each(|polled| polled.endpoint.block());
+        let mut blocked = Array::<Blocked<'_>, HERE>::new();
+        for polled in librarys() {
+            let events = list[polled.place].events;
+            blocked.push(polled.endpoint.block(events & (IN | END) != 0, events & OUT != 0))?;
+        }
         let mut ready = is_ready(list);
         if !ready && !is_look {
             ready = Spin::until(|| is_ready(list).then_some(())).is_some();
         }
         if !ready {
+            blocked.iter().for_each(Blocked::silence);
             for polled in librarys() {
-                polled.endpoint.silence();
                 polled.endpoint.rest(list[polled.place].events & OUT != 0);
             }
             ready = is_ready(list);
@@ -90,7 +94,7 @@ fn poll_streams(
         if idle.is_some() && slept == Ok(0) {
             ddss_stream::after_idle_sleep();
         }
-        librarys().for_each(|polled| polled.endpoint.unblock());
+        drop(blocked);
         slept?;
         for (entry, found) in list.iter_mut().zip(extended.iter()) {
             entry.revents = found.revents;

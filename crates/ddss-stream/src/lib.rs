@@ -64,8 +64,8 @@ pub mod wire;
 
 #[cfg(not(loom))]
 pub use endpoint::{
-    Decision, Endpoint, Inherited, InheritedKind, Latched, Native, Ready, Spin, after_idle_sleep, before_sleep,
-    set_offer_after, set_spin_max,
+    Blocked, Decision, Endpoint, Inherited, InheritedKind, Latched, Native, Ready, Spin, after_idle_sleep,
+    before_sleep, set_offer_after, set_spin_max,
 };
 #[cfg(not(loom))]
 pub use reason::Reason;

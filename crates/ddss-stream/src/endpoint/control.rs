@@ -102,15 +102,20 @@ impl Endpoint {
         self.pass_bell_on(link, Want::Space, 0, 1, is_of_peer);
     }
 
-    /// Silences both bells, for a waiter that sleeps in `poll` and is counted by [`block`](Self::block), or for a task of a stream that has
-    /// no other waiters. Call it before [`rest`](Self::rest). Returns true if a bell had rung: the other task has to look again.
+    /// Silences both bells, for a task of a stream that has no other waiters. Call it before [`rest`](Self::rest). Returns true if a bell
+    /// had rung: the other task has to look again.
     pub fn silence(&self) -> bool {
+        self.silence_beside([0, 0])
+    }
+
+    /// Silences both bells for a thread that counts itself so often for bytes and for space.
+    pub(super) fn silence_beside(&self, [bytes, space]: [u32; 2]) -> bool {
         let Some(link) = self.local().link() else { return false };
         let is_of_peer = self.drain_control();
         let is_of_own = !self.owes_set() && self.drain_bell();
         // Threads that sleep in a call of their own may have been meant.
-        self.pass_bell_on(link, Want::Data, 1, 0, is_of_peer);
-        self.pass_bell_on(link, Want::Space, 1, 0, is_of_peer);
+        self.pass_bell_on(link, Want::Data, bytes, 0, is_of_peer);
+        self.pass_bell_on(link, Want::Space, space, 0, is_of_peer);
         is_of_peer || is_of_own
     }
 

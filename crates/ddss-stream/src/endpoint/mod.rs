@@ -25,7 +25,7 @@ mod wait;
 pub use endpoint::Endpoint;
 pub(crate) use endpoint::{ACCEPTOR, FREE, SHARED, WIRE};
 pub use idle::{after_idle_sleep, before_sleep};
-pub use readiness::{Latched, Ready};
+pub use readiness::{Blocked, Latched, Ready};
 pub use resume::{Inherited, InheritedKind};
 pub(crate) use row::WireRow;
 pub use undecided::{Decision, Native, set_offer_after};

@@ -1,6 +1,6 @@
 //! Readiness of a shared stream, for `epoll`, `poll` and `select`.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::endpoint::Endpoint;
 use crate::limits::{RING_BYTES, WRITABLE_BYTES};
@@ -32,6 +32,34 @@ pub struct Ready {
     pub arrived: u64,
     /// Number of writes that found too little space; space after a new one is an edge.
     pub shortages: u32,
+}
+
+/// Count of a thread that sleeps in a call of its own. It is taken back also where the thread is cancelled.
+#[must_use = "the thread is counted no longer than this lives"]
+#[derive(Debug)]
+pub struct Blocked<'a> {
+    endpoint: &'a Endpoint,
+    /// For bytes, and for space.
+    wants: [bool; 2],
+}
+
+impl Blocked<'_> {
+    fn each(&self, act: impl Fn(&AtomicU32)) {
+        if let Some(link) = self.endpoint.local().link() {
+            link.own().blocked.iter().zip(self.wants).filter(|(_, wants)| *wants).for_each(|(count, _)| act(count));
+        }
+    }
+
+    /// Silences both bells for this thread. Call it before [`Endpoint::rest`].
+    pub fn silence(&self) {
+        self.endpoint.silence_beside(self.wants.map(u32::from));
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        self.each(|count| _ = count.fetch_sub(1, Ordering::SeqCst));
+    }
 }
 
 impl Endpoint {
@@ -117,18 +145,11 @@ impl Endpoint {
         self.local().registrations.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a thread that is about to sleep in a call of its own, for bytes or for space.
-    pub fn block(&self) {
-        if let Some(link) = self.local().link() {
-            link.own().blocked.iter().for_each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
-        }
-    }
-
-    /// Takes the count of [`block`](Self::block) back.
-    pub fn unblock(&self) {
-        if let Some(link) = self.local().link() {
-            link.own().blocked.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::SeqCst));
-        }
+    /// Counts a thread that is about to sleep in a call of its own, for bytes, for space, or for both.
+    pub fn block(&self, for_bytes: bool, for_space: bool) -> Blocked<'_> {
+        let blocked = Blocked { endpoint: self, wants: [for_bytes, for_space] };
+        blocked.each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
+        blocked
     }
 
     /// Withdraws the announcement of a waiter that is awake, unless it may be that of another waiter as well.

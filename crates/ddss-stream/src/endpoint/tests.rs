@@ -221,6 +221,23 @@ fn ring_that_another_waiter_takes_still_tells_a_set_of_space() {
 }
 
 #[test]
+fn threads_that_wait_for_bytes_do_not_wake_each_other_for_space() {
+    // If this broke, two threads in `poll` on one idle stream would spin.
+    let (mut connector, acceptor) = pair();
+    let endpoint = acceptor.endpoint();
+    endpoint.ring_own();
+    let blocked = [(true, false), (true, false)].map(|(bytes, space)| endpoint.block(bytes, space));
+    blocked.iter().for_each(crate::Blocked::silence);
+    assert!(!has_bell_rung(&acceptor));
+    connector.write_all(b"x").unwrap();
+    blocked[0].silence();
+    assert!(has_bell_rung(&acceptor), "the other one waits for this byte");
+    drop(blocked);
+    let count = |want: Want| link(&acceptor).own().blocked[want as usize].load(Ordering::Relaxed);
+    assert_eq!([Want::Data, Want::Space].map(count), [0, 0]);
+}
+
+#[test]
 fn cursor_out_of_range_resets_the_stream() {
     // If this broke, a peer could make the library read or write outside the ring.
     for (broken_tail, broken_head) in [(Some(u64::MAX), None), (None, Some(u64::MAX / 2))] {

@@ -93,11 +93,8 @@ impl Endpoint {
     /// Sleeps until the stream may have what is wanted, or until the deadline (`AGAIN`) or a signal (`INTR`).
     pub(crate) fn rest_until(&self, socket: Descriptor, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
         let Some(link) = self.local().link() else { return Ok(()) };
-        let blocked = &link.own().blocked[want as usize];
-        blocked.fetch_add(1, Ordering::SeqCst);
-        let slept = self.sleep(socket, link, want, deadline);
-        blocked.fetch_sub(1, Ordering::SeqCst);
-        slept
+        let _blocked = self.block(want == Want::Data, want == Want::Space);
+        self.sleep(socket, link, want, deadline)
     }
 
     fn sleep(&self, socket: Descriptor, link: Link, want: Want, deadline: Option<Instant>) -> Result<(), Errno> {
