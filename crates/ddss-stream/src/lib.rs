@@ -43,6 +43,8 @@ mod loom_cell;
 #[cfg(loom)]
 pub mod loom_model;
 #[cfg(not(loom))]
+mod owner;
+#[cfg(not(loom))]
 pub mod pump;
 #[cfg(not(loom))]
 mod reason;

@@ -38,6 +38,8 @@ pub const SPIN_MAX_NS: u64 = 20_000;
 pub const SPIN_MIN_NS: u64 = 2_000;
 /// Sleep of a thread beside a set of `epoll` that has yet to take the bell of the stream.
 pub const LOOK_BESIDE_SET: Duration = Duration::from_millis(10);
+/// Bytes of each table of sockets that a search for the owner of one reads at most.
+pub(crate) const OWNER_BYTES: usize = 16 << 20;
 
 /// Written bytes from which an idle ring gives its memory back.
 pub(crate) const IDLE_BYTES: u64 = 16 << 10;

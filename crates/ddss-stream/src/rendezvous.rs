@@ -17,6 +17,8 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
+use crate::owner;
+
 const DESCRIPTORS: usize = 1;
 const ACCEPTOR: u32 = 0;
 const CONNECTOR: u32 = 1;
@@ -85,11 +87,14 @@ pub fn allow_users(of_acceptors: Vec<u32>, of_connectors: Vec<u32>) {
     let _ = USERS.set([of_acceptors, of_connectors]);
 }
 
-/// Returns true if the peer's user is that of this process, or is allowed. The kernel names the user.
-fn is_allowed(socket: impl AsFd, end: u32) -> bool {
+/// Returns true if the peer's user is that of this process, or is allowed and owns the peer's end of the connection. The kernel names the
+/// user and the owner: an allowed user who takes the name of a connection of others gets nothing.
+fn is_allowed(socket: impl AsFd, end: u32, ends: &Ends) -> bool {
     let Ok(peer) = sockopt::socket_peercred(socket) else { return false };
-    let allowed = || USERS.get().is_some_and(|users| users[end as usize].contains(&peer.uid.as_raw()));
-    peer.uid == rustix::process::geteuid() || allowed()
+    let user = peer.uid.as_raw();
+    let (own, others) = if end == ACCEPTOR { (ends.acceptor, ends.connector) } else { (ends.connector, ends.acceptor) };
+    let is_allowed = || USERS.get().is_some_and(|users| users[end as usize].contains(&user));
+    peer.uid == rustix::process::geteuid() || is_allowed() && owner::is_owner(user, others, own)
 }
 
 /// Listens for the acceptor's call. The connector does this before it connects.
@@ -104,13 +109,13 @@ pub(crate) fn listen(connector_port: u16, acceptor: SocketAddr) -> Result<OwnedF
 pub(crate) fn call(ends: &Ends) -> Option<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).ok()?;
     rustix::net::connect(&socket, &address(ends.connector.port(), ends.acceptor).ok()?).ok()?;
-    is_allowed(&socket, ACCEPTOR).then_some(socket)
+    is_allowed(&socket, ACCEPTOR, ends).then_some(socket)
 }
 
 /// Takes the acceptor's call, if it came.
-pub(crate) fn take_call(listener: impl AsFd) -> Option<OwnedFd> {
+pub(crate) fn take_call(listener: impl AsFd, ends: &Ends) -> Option<OwnedFd> {
     let socket = rustix::net::accept_with(listener, FLAGS).ok()?;
-    is_allowed(&socket, CONNECTOR).then_some(socket)
+    is_allowed(&socket, CONNECTOR, ends).then_some(socket)
 }
 
 /// Sends the common memory.
@@ -181,7 +186,7 @@ mod tests {
         let ends = Ends { acceptor: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port), ..ends() };
         let listener = listen(1, ends.acceptor).unwrap();
         let caller = call(&ends).unwrap();
-        let answerer = take_call(&listener).unwrap();
+        let answerer = take_call(&listener, &ends).unwrap();
         assert!(matches!(take_offer(&answerer, &ends), Offer::NotYet));
         let memory = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         offer(&caller, &ends, &memory).unwrap();

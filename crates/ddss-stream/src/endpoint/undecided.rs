@@ -183,8 +183,9 @@ impl Endpoint {
     /// Looks for the acceptor's call, then for its offer.
     fn look_for_offer(&self, socket: Descriptor, kind: Native) -> Result<Option<Reason>, Reason> {
         let local = self.local();
+        let ends = self.ends(socket).map_err(|_| Reason::NoLibrary)?;
         if let Some(listener) = local.hidden(Hidden::Listener) {
-            let Some(control) = rendezvous::take_call(listener) else {
+            let Some(control) = rendezvous::take_call(listener, &ends) else {
                 return if kind == Native::Read { Err(Reason::NoLibrary) } else { Ok(None) };
             };
             local.close_hidden(Hidden::Listener);
@@ -192,7 +193,6 @@ impl Endpoint {
             local.set_hidden(Hidden::Control, control);
         }
         let control = local.hidden(Hidden::Control).ok_or(Reason::NoLibrary)?;
-        let ends = self.ends(socket).map_err(|_| Reason::NoLibrary)?;
         match rendezvous::take_offer(control, &ends) {
             Offer::NotYet if self.shared().calls.load(Ordering::Relaxed) < LOOK_CALLS => Ok(None),
             Offer::NotYet | Offer::Never => Err(Reason::NoOffer),
