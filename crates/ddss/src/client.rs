@@ -6,11 +6,11 @@ use crate::call::retry::Retry;
 use crate::deadline::{Deadline, check_timeout};
 use crate::error::Error;
 use crate::lease::keeper::LeaseKeeper;
-use crate::plan::{Decoder, PlannedCall};
+use crate::plan::{CallPlan, Decoder, PlannedCall};
 use crate::session::Inner;
 use crate::shards::Shards;
 use ddss_core::limits::RING_SLOTS;
-use ddss_core::{Completion, Failure, Limit, Name, NodeId, Shard};
+use ddss_core::{Completion, Failure, Limit, Name, NodeId, Outcome, Shard};
 use ddss_ipc::Strategy;
 use std::path::Path;
 use std::sync::Arc;
@@ -148,38 +148,41 @@ impl Client {
         let priority = plan.priority;
         let (mut refused, mut retry) = (false, None);
         let ended = loop {
-            // The session ends before the pause.
-            let pause = {
-                let session = match self.0.session(&mut time, || plan.waits_for_daemon()) {
-                    // No daemon has replaced the one that is shutting down.
-                    Err(_) if refused => {
-                        return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target));
-                    }
-                    session => session?,
-                };
-                let execute = |call: Call<'_>| call.execute(&plan, meanwhile.take(), &mut decode);
-                match session.channels.call(priority, &mut time).and_then(execute) {
-                    // The deadline has waited once, so it stands.
-                    Err(NoCompletion::Gone) if plan.is_harmless && self.retries() => None,
-                    // The daemon did not begin the call, so the next daemon is asked, if one already listens there.
-                    Err(NoCompletion::ShuttingDown) => {
-                        session.attachment.set_draining();
-                        refused = true;
-                        None
-                    }
-                    Ok(Err(completion)) => {
-                        let retry = retry.get_or_insert_with(|| Retry::new(self.retries()));
-                        match retry.pause(&plan, completion.outcome, time.deadline()) {
-                            None => break Ok(Err(completion)),
-                            pause => pause,
-                        }
-                    }
-                    ended => break ended,
-                }
+            let session = match self.0.session(&mut time, || plan.waits_for_daemon()) {
+                // No daemon has replaced the one that is shutting down.
+                Err(_) if refused => return Err(self.explain(NoCompletion::ShuttingDown, plan.action, plan.target)),
+                session => session?,
             };
-            pause.into_iter().for_each(|pause| self.pause(pause));
+            let execute = |call: Call<'_>| call.execute(&plan, meanwhile.take(), &mut decode);
+            match session.channels.call(priority, &mut time).and_then(execute) {
+                // The deadline has waited once, so it stands.
+                Err(NoCompletion::Gone) if plan.is_harmless && self.retries() => {}
+                // The daemon did not begin the call, so the next daemon is asked, if one already listens there.
+                Err(NoCompletion::ShuttingDown) => {
+                    session.attachment.set_draining();
+                    refused = true;
+                }
+                Ok(Err(completion)) if self.pause_before_retry(&mut retry, &plan, completion.outcome, &mut time) => {}
+                ended => break ended,
+            }
         };
         self.conclude(ended, plan.action, plan.target)
+    }
+
+    /// Waits before the next attempt of a call that ended so. Returns false if there is none: the call has ended.
+    #[cold]
+    #[inline(never)]
+    fn pause_before_retry(
+        &self,
+        retry: &mut Option<Retry>,
+        plan: &CallPlan<'_>,
+        outcome: Outcome,
+        time: &mut Deadline,
+    ) -> bool {
+        let retry = retry.get_or_insert_with(|| Retry::new(self.retries()));
+        let pause = retry.pause(plan, outcome, time.deadline());
+        pause.into_iter().for_each(|pause| self.pause(pause));
+        pause.is_some()
     }
 
     /// Converts the end of a call to its result, with the caller's action.
