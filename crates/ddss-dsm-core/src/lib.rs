@@ -20,7 +20,7 @@
 //! Words of synchronisation: a *notice* names the pages that an interval changed. A *coarse* notice names none, and stands for
 //! all pages. The *token* of a lock is with one rank, which alone can hold the lock.
 //!
-//! What a fabric has to promise:
+//! The driver's fabric has to promise:
 //!
 //! - Reads and swaps of one connection happen in the order of posting, and behind all writes that were posted before.
 //! - Messages of one connection arrive in order, and behind all writes that were posted before.
