@@ -13,7 +13,7 @@ use snow::{Builder, HandshakeState, TransportState};
 
 /// Cipher of the daemon.
 #[allow(unused_imports, reason = "its tests are no tests here")]
-#[path = "../../crates/ddssd/src/auth/cipher.rs"]
+#[path = "../../crates/ddss-auth/src/cipher.rs"]
 mod cipher;
 
 /// Implementation of the cipher, and handshake pattern: the daemon's, and the same with the other cipher.

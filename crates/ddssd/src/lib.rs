@@ -15,7 +15,7 @@
 //! | `storage` | areas, segment registry, undo log, recovery |
 //! | `peers` | connections to other nodes, handshake worker |
 //! | `control` | membership, directory, replication, failure detector |
-//! | `auth` | cluster key, handshake, sealed channel |
+//! | `auth` | handshake of nodes under the cluster key |
 //! | `config` | settings, quotas, checks before the start |
 //! | `status`, `metrics` | status page and HTTP endpoint |
 //!

@@ -12,6 +12,7 @@ use ddss_testkit::repo_lints::{self, Source};
 const PUBLISHED: &[&str] = &[
     "ddss-core",
     "ddss-admission",
+    "ddss-auth",
     "ddss-dsm-core",
     "ddss-ipc",
     "ddss-runtime",

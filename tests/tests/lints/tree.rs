@@ -15,6 +15,8 @@ const RULES: &[MemberRule] = &[
     rule("ddss-core", &[], &[]),
     // Without dependencies, so that the fabric stands alone.
     rule("ddss-admission", &[], &[]),
+    // Daemons use it, and groups of processes.
+    rule("ddss-auth", &[], &[]),
     // The simulator and a driver over any fabric use it.
     rule("ddss-dsm-core", &[], &[]),
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
@@ -24,7 +26,11 @@ const RULES: &[MemberRule] = &[
     // The examples of the client crate start a daemon of their own.
     rule("ddss-client", &["ddss-core", "ddss-ipc"], &["ddssd"]),
     rule("ddss-admin", &["ddss-core", "ddss-ipc"], &[]),
-    rule("ddssd", &["ddss-core", "ddss-admin", "ddss-admission", "ddss-ipc", "ddss-verbs", "ddss-runtime"], &[]),
+    rule(
+        "ddssd",
+        &["ddss-core", "ddss-admin", "ddss-admission", "ddss-auth", "ddss-ipc", "ddss-verbs", "ddss-runtime"],
+        &[],
+    ),
     // Streams know nothing of segments, and the client crate nothing of streams.
     rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
@@ -114,6 +120,7 @@ const FORBID_UNSAFE: &[&str] = &[
     "ddss-core",
     "ddss-admin",
     "ddss-admission",
+    "ddss-auth",
     "ddss-dsm-core",
     "ddss-sdp",
     "ddss-client",

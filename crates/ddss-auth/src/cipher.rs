@@ -10,7 +10,7 @@ use snow::types::{Cipher, Dh, Hash, Random};
 const TAG_BYTES: usize = 16;
 
 /// Source of `snow`'s primitives.
-pub(super) struct Primitives;
+pub(crate) struct Primitives;
 
 impl CryptoResolver for Primitives {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
