@@ -4,7 +4,7 @@ command -v haproxy >/dev/null && command -v nginx >/dev/null && command -v curl 
 folder=$(mktemp -d) server= proxy=
 finish() { kill $proxy $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
-port=$((20000 + $$ % 20000)) second=$((20001 + $$ % 20000))
+port=$((20000 + $$ % 12000)) second=$((20001 + $$ % 12000))
 chmod 755 "$folder"
 head -c 3000000 /dev/urandom >"$folder/large"; head -c 300 /dev/urandom >"$folder/small"
 cat >"$folder/nginx.conf" <<EOF

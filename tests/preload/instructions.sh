@@ -2,7 +2,7 @@
 set -eu
 [ -n "$LIBRARY" ] || { echo "counted in the other run"; exit 0; }
 for program in cc valgrind redis-server; do command -v $program >/dev/null || { echo "$program is not installed"; exit 77; }; done
-folder=$(mktemp -d) server= rounds=10000 port=$((20000 + $$ % 20000))
+folder=$(mktemp -d) server= rounds=10000 port=$((20000 + $$ % 12000))
 finish() { kill $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
 # First: exact counts of one wait, read and write.

@@ -1,7 +1,7 @@
 # iperf3 in both directions and with four streams; bytes received equal bytes sent. LIBRARY is the preload library, or empty.
 set -eu
 command -v iperf3 >/dev/null || { echo "iperf3 is not installed"; exit 77; }
-port=$((20000 + $$ % 20000)) server=
+port=$((20000 + $$ % 12000)) server=
 finish() { kill $server 2>/dev/null || true; wait; }
 trap finish EXIT
 env ${LIBRARY:+LD_PRELOAD=$LIBRARY} iperf3 -s -B 127.0.0.1 -p $port >/dev/null & server=$!

@@ -1,7 +1,7 @@
 # memcached with four threads, and clients in CPython. LIBRARY is the preload library, or empty.
 set -eu
 command -v memcached >/dev/null && command -v python3 >/dev/null || { echo "memcached or python3 is not installed"; exit 77; }
-port=$((20000 + $$ % 20000)) server=
+port=$((20000 + $$ % 12000)) server=
 finish() { kill $server 2>/dev/null || true; wait; }
 trap finish EXIT
 env ${LIBRARY:+LD_PRELOAD=$LIBRARY} memcached -u root -l 127.0.0.1 -p $port -t 4 -m 256 & server=$!

@@ -5,7 +5,7 @@ programs=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
 folder=$(mktemp -d) server=
 finish() { kill -QUIT $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 # PostgreSQL refuses root. The client runs as the same user: others stay on TCP.
 user=() ; [ "$(id -u)" != 0 ] || { user=(setpriv --reuid nobody --regid nogroup --clear-groups); chown nobody "$folder"; }
 [ -z "$LIBRARY" ] || { cp "$LIBRARY" "$folder/preload.so"; chmod 755 "$folder/preload.so"; LIBRARY=$folder/preload.so; }

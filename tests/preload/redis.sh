@@ -8,7 +8,7 @@ trap finish EXIT
 # In the background the program replaces the shell, so that its number is the program's.
 start() { exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
 with() { env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
-port=$((20000 + $$ % 20000)) second=$((20001 + $$ % 20000))
+port=$((20000 + $$ % 12000)) second=$((20001 + $$ % 12000))
 mkdir "$folder/1" "$folder/2"
 start redis-server --port $port --bind 127.0.0.1 --dir "$folder/1" --save "" >/dev/null & server=$!
 start redis-server --port $second --bind 127.0.0.1 --dir "$folder/2" --save "" --replicaof 127.0.0.1 $port >/dev/null & replica=$!

@@ -4,7 +4,7 @@ command -v rsync >/dev/null || { echo "rsync is not installed"; exit 77; }
 folder=$(mktemp -d) server=
 finish() { kill $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 mkdir "$folder/from"
 for i in $(seq 40); do head -c $((i * i * 997)) /dev/urandom >"$folder/from/$i"; done
 printf 'use chroot = no\npid file = %s/pid\nuid = %s\ngid = %s\n[files]\npath = %s/from\n' "$folder" "$(id -u)" "$(id -g)" "$folder" >"$folder/conf"

@@ -4,7 +4,7 @@ command -v socat >/dev/null || { echo "socat is not installed"; exit 77; }
 folder=$(mktemp -d) server=
 finish() { kill $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 with() { env ${LIBRARY:+LD_PRELOAD=$LIBRARY} "$@"; }
 head -c 2000000 /dev/urandom >"$folder/sent"
 serve() { exec env ${LIBRARY:+LD_PRELOAD=$LIBRARY} socat -t 60 TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork "$1"; }

@@ -4,7 +4,7 @@ command -v stunnel4 >/dev/null && command -v openssl >/dev/null && command -v so
 folder=$(mktemp -d) server= near= far=
 finish() { kill $near $far $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
-port=$((20000 + $$ % 20000)) second=$((20001 + $$ % 20000)) third=$((20002 + $$ % 20000))
+port=$((20000 + $$ % 12000)) second=$((20001 + $$ % 12000)) third=$((20002 + $$ % 12000))
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout "$folder/key" -out "$folder/cert" 2>/dev/null
 head -c 40000 /dev/urandom >"$folder/sent"
 printf 'foreground = yes\npid =\n[far]\naccept = 127.0.0.1:%s\nconnect = 127.0.0.1:%s\ncert = %s/cert\nkey = %s/key\n' $second $port "$folder" "$folder" >"$folder/far"

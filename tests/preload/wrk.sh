@@ -4,7 +4,7 @@ command -v nginx >/dev/null && command -v wrk >/dev/null || { echo "nginx or wrk
 folder=$(mktemp -d) server=
 finish() { kill $server 2>/dev/null || true; wait; rm -rf "$folder"; }
 trap finish EXIT
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 chmod 755 "$folder"
 head -c 200000 /dev/urandom >"$folder/large"; head -c 300 /dev/urandom >"$folder/small"
 cat >"$folder/nginx.conf" <<EOF
