@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::client_calls::{COUNTED, Caller, ClientCall};
 use ddss::{NodeId, SegmentId, Spec, Strategy};
-use ddss_core::engine::{Action, Engine, EngineConfig, MessageBody, Now, StepId};
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Entry, Header, Message, OpenedSegment, Operation, Outcome, Payload,
     Principal, PutConditions, ReadOptions, RemoteWindow, Request, RequestId, Shard, Timestamp,
 };
+use ddss_engine::{Action, Engine, EngineConfig, MessageBody, Now, StepId};
 use ddss_ipc::{
     Acceptor, AcceptorConfig, AttachOptions, Attachment, Channel, ClientEvent, IpcServer, SharedMemory, TracedRequest,
 };

@@ -1,22 +1,18 @@
-//! Core of DDSS: protocol types, and the engine that makes every decision of a node.
+//! Vocabulary of DDSS: types and codecs that clients, daemons, the engine and the simulator share.
 //!
-//! Nothing in this crate does I/O, starts a thread, reads a clock or draws a random number. Time and events are
-//! arguments, actions are return values. So the same code runs under `ddssd`, under the simulator and under a fuzzer.
-//! It is not a client library (see the crate `ddss-client`) and moves no bytes itself.
+//! Nothing in this crate does I/O, starts a thread, reads a clock or draws a random number. It decides nothing (see the crate
+//! `ddss-engine`), is not a client library (see the crate `ddss-client`) and moves no bytes itself.
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`engine`] | [`Engine`](engine::Engine): events in, [actions](engine::Action) out |
 //! | `request` | [`Request`], [`Operation`] and [`Completion`]: a client and its daemon |
 //! | `peer` | [`Message`] and [`PeerHello`]: the engines of two nodes |
 //! | `model` | [`Spec`], [`Model`], [`Permissions`], [`Header`]: segments |
 //! | [`status`] | the page of counters that a daemon publishes |
 //! | [`limits`] | every bound of the system |
 //!
-//! The feature `planted`, off by default, adds bugs that tests must find.
-//!
 //! A request's path: `ddss-ipc` hands over an [`Entry`] from a client's ring, [`Request::decode`] makes a valid request of
-//! it, the [engine] decides, and `ddss-verbs` moves bytes between nodes.
+//! it, the engine decides, and `ddss-verbs` moves bytes between nodes.
 //!
 //! ```
 //! use ddss_core::{Operation, Request, RequestId};
@@ -31,7 +27,6 @@ compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Li
 mod argument_error;
 mod clock;
 mod codec;
-pub mod engine;
 mod failure;
 mod ids;
 mod limit;
@@ -47,7 +42,7 @@ pub use clock::HybridClock;
 pub use failure::{Failure, Outcome};
 pub use ids::{ChannelId, ClientId, NodeId, RequestId, SegmentId, Timestamp, Version};
 pub use limit::Limit;
-pub use model::address::{OWN_AREA, area_of, offset_of};
+pub use model::address::{OWN_AREA, area_of, offset_of, start_of};
 pub use model::bucket::{BucketLayout, BucketLink, BucketSearch, SlotWord};
 pub use model::coherence::{GetRules, LockDependency, Model};
 pub use model::record::Record;
@@ -59,6 +54,7 @@ pub use peer::message::{Message, RemoteWindow, SegmentInfo};
 pub use peer::replica_reply::{OfferReply, Refusal, ReplicaAck};
 pub use request::completion::{Completion, OpenedSegment};
 pub use request::entry_change::{EntryChange, EntryChangeKind, EntryState};
+pub use request::inline_request::{InlineGet, InlinePut};
 pub use request::listing::{DegradedReason, ListPage, ListQuery, Listing, LockHolder, ReplicationInfo};
 pub use request::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,

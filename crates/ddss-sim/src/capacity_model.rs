@@ -5,11 +5,11 @@
 //! the home once, and two hops. Memory is not modelled: the engines decide without it.
 
 use crate::random::Random;
-use ddss_core::engine::{Action, Engine, EngineConfig, FetchTarget, MessageBody, Now, StepId};
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Header, Message, NodeId, OpenedSegment, Operation, Outcome, Principal,
     ReadOptions, RemoteWindow, Request, RequestId, SegmentId, Shard, Spec, Timestamp,
 };
+use ddss_engine::{Action, Engine, EngineConfig, FetchTarget, MessageBody, Now, StepId};
 use std::collections::BTreeMap;
 
 /// Costs of each step in virtual nanoseconds.

@@ -1,4 +1,4 @@
-//! Equivalence of the fast path (`crates/ddss-core/src/engine/home/fast_path.rs`) and the general path of the engine.
+//! Equivalence of the fast path (`crates/ddss-engine/src/home/fast_path.rs`) and the general path of the engine.
 
 use ddss_sim::{EnginePath, Report, Scenario, run};
 

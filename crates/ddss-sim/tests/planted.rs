@@ -4,7 +4,7 @@
 #![cfg(feature = "planted")]
 #![allow(clippy::print_stdout, reason = "the output shows which seed finds each bug")]
 
-use ddss_core::engine::Bug;
+use ddss_engine::Bug;
 use ddss_sim::{Scenario, run};
 
 /// Returns the first seed with a violation, and that violation.

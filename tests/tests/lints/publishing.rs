@@ -14,6 +14,7 @@ const PUBLISHED: &[&str] = &[
     "ddss-admission",
     "ddss-auth",
     "ddss-dsm-core",
+    "ddss-engine",
     "ddss-ipc",
     "ddss-runtime",
     "ddss-sdp",

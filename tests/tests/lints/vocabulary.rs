@@ -119,21 +119,21 @@ const RETIRED_TYPES: &[&str] = &[
 
 /// Identifiers that were replaced by a word of the field, and the crates that do not use them any more.
 const RETIRED_WORDS: &[(&str, &[&str])] = &[
-    ("asks", &["ddss", "ddss-core"]),
+    ("asks", &["ddss", "ddss-core", "ddss-engine"]),
     ("duties", ALL_CORE),
     ("duty", ALL_CORE),
     ("facts", ALL_CORE),
     ("keeps", ALL_CORE),
     ("lane", ALL_CORE),
     ("lanes", ALL_CORE),
-    ("look", &["ddss-core", "ddss-ipc", "ddss-sim"]),
+    ("look", &["ddss-core", "ddss-engine", "ddss-ipc", "ddss-sim"]),
     ("minds", ALL_CORE),
     ("mirror", ALL_CORE),
     ("mirrored", ALL_CORE),
     ("mirroring", ALL_CORE),
     ("mirrors", ALL_CORE),
     ("permits", ALL_CORE),
-    ("plane", &["ddss", "ddss-core", "ddss-ipc", "ddss-sim"]),
+    ("plane", &["ddss", "ddss-core", "ddss-engine", "ddss-ipc", "ddss-sim"]),
     ("planes", ALL_CORE),
     ("road", ALL_CORE),
     ("terms", ALL_CORE),
@@ -142,7 +142,7 @@ const RETIRED_WORDS: &[(&str, &[&str])] = &[
 ];
 
 /// The engine and the crates that use its types.
-const ALL_CORE: &[&str] = &["ddss", "ddss-core", "ddss-ipc", "ddss-sim", "ddssd"];
+const ALL_CORE: &[&str] = &["ddss", "ddss-core", "ddss-engine", "ddss-ipc", "ddss-sim", "ddssd"];
 
 fn rust_sources() -> Vec<Source> {
     let all = sources(&workspace_root()).expect("the repository can be read");

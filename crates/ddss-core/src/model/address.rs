@@ -25,6 +25,6 @@ pub const fn offset_of(place: u64) -> u64 {
 }
 
 /// Returns the first place of an area.
-pub(crate) const fn start_of(area: usize) -> u64 {
+pub const fn start_of(area: usize) -> u64 {
     (area as u64) << AREA_SHIFT
 }

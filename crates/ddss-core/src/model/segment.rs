@@ -132,7 +132,7 @@ pub struct Audience {
 
 impl Audience {
     /// Audience that no segment has.
-    pub(crate) const NONE: Self = Self { owner: Principal { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
+    pub const NONE: Self = Self { owner: Principal { uid: u32::MAX, gid: u32::MAX }, mode: u16::MAX };
 
     /// Returns true if `principal` belongs to the audience.
     pub fn includes(&self, principal: Principal) -> bool {
@@ -174,8 +174,9 @@ impl PermissionUpdate {
 
 impl Permissions {
     /// Returns the permissions after an update by `principal`. The owner and root may update; only root gives a segment to
-    /// another user, the owner only to its own group.
-    pub(crate) fn changed(&self, principal: Principal, update: PermissionUpdate) -> Result<Self, Failure> {
+    /// another user, the owner only to its own group. For the engine.
+    #[doc(hidden)]
+    pub fn changed(&self, principal: Principal, update: PermissionUpdate) -> Result<Self, Failure> {
         self.allow(principal, Access::Release)?;
         let owner = update.owner.unwrap_or(self.owner);
         let own_group = owner.gid == principal.gid || owner.gid == self.owner.gid;

@@ -65,8 +65,9 @@ impl SegmentInfo {
         TableLayout::new(self.row_bytes)
     }
 
-    /// Returns the bytes of memory at its home, with all headers.
-    pub(crate) fn pool_bytes(&self) -> u64 {
+    /// Returns the bytes of memory at its home, with all headers. For the engine.
+    #[doc(hidden)]
+    pub fn pool_bytes(&self) -> u64 {
         match self.layout() {
             Some(layout) => layout.pool_bytes(self.bytes),
             None => Header::bytes_with(self.bytes, self.history_len),
@@ -504,7 +505,7 @@ impl Message {
     pub const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16;
 
     /// Returns the segment that the message refers to.
-    pub(crate) fn segment(&self) -> Option<SegmentId> {
+    pub fn segment(&self) -> Option<SegmentId> {
         match *self {
             Message::Describe { segment, .. }
             | Message::Put { segment, .. }

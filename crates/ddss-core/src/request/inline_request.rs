@@ -14,16 +14,19 @@ const fn word(op: u8) -> u64 {
 
 /// Get with its bytes in the completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct InlineGet {
-    pub(crate) segment: SegmentId,
-    pub(crate) offset: u64,
+pub struct InlineGet {
+    /// Segment to read.
+    pub segment: SegmentId,
+    /// Offset of the first byte.
+    pub offset: u64,
     /// Destination in the arena, if it were not inline.
-    pub(crate) into: ArenaRange,
+    pub into: ArenaRange,
 }
 
 impl InlineGet {
+    /// Returns the call in `entry`, or `None` if the entry holds another one.
     #[inline(always)]
-    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+    pub fn of(entry: &Entry) -> Option<Self> {
         if entry[0] >> 32 != word(OP_GET) || entry[4] > INLINE_REPLY_BYTES_MAX as u64 || entry[6] != 0 {
             return None;
         }
@@ -34,17 +37,21 @@ impl InlineGet {
 
 /// Put with its bytes in the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct InlinePut {
-    pub(crate) segment: SegmentId,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u8,
+pub struct InlinePut {
+    /// Segment to write.
+    pub segment: SegmentId,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u8,
     /// New bytes; those beyond `bytes` are undefined.
-    pub(crate) words: [u64; 2],
+    pub words: [u64; 2],
 }
 
 impl InlinePut {
+    /// Returns the call in `entry`, or `None` if the entry holds another one.
     #[inline(always)]
-    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+    pub fn of(entry: &Entry) -> Option<Self> {
         if entry[0] >> 32 != word(OP_PUT) || entry[4] > INLINE_REQUEST_BYTES_MAX as u64 {
             return None;
         }

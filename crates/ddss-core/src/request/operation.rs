@@ -258,7 +258,7 @@ impl Operation {
     }
 
     /// Returns the segment of the operation.
-    pub(crate) const fn segment(&self) -> Option<SegmentId> {
+    pub const fn segment(&self) -> Option<SegmentId> {
         match *self {
             Operation::Null
             | Operation::Allocate { .. }
@@ -411,7 +411,7 @@ pub struct Part {
 
 impl Part {
     /// Checks that a part of `bytes` bytes fits into one transfer and into the value.
-    pub(crate) const fn check(&self, bytes: u32) -> Result<(), Failure> {
+    pub const fn check(&self, bytes: u32) -> Result<(), Failure> {
         if bytes as usize > TRANSFER_BYTES_MAX || self.total as usize > VALUE_BYTES_MAX {
             return Err(Failure::TooLarge);
         }

@@ -2,8 +2,8 @@
 
 use crate::cluster::simulator::Simulator;
 use crate::load::calls::{Kind, PendingCall, Target};
-use ddss_core::engine::RoleAssignment;
 use ddss_core::{NodeId, SegmentId, TableLayout};
+use ddss_engine::RoleAssignment;
 
 impl Simulator {
     /// Time after a fault for which a home may have lost its replica.

@@ -1,7 +1,7 @@
 //! State of the stub of the Raft group: its log of decisions, and what each node has received of it.
 
 use ddss_core::SegmentId;
-use ddss_core::engine::{Proposal, RoleAssignment};
+use ddss_engine::{Proposal, RoleAssignment};
 use std::collections::BTreeMap;
 
 /// A message of a node to the Raft stub.

@@ -4,12 +4,12 @@ use super::decisions::NodeMessage;
 use super::network::{Event, Fetch, Staged};
 use super::node::{LargeCommit, Node};
 use super::simulator::Simulator;
-use ddss_core::engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 use ddss_core::limits::PAGE_BYTES;
 use ddss_core::{
     ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RecordPlace, RemoteWindow,
     SegmentId,
 };
+use ddss_engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 
 impl Simulator {
     /// Executes the actions of an engine.
@@ -307,7 +307,7 @@ impl Simulator {
     /// Lets remote reads in flight read one or more pieces while a node is writing them.
     fn read_meanwhile(&mut self, node: usize, at: u64, begin: impl FnOnce(&mut Node, bool)) {
         #[cfg(feature = "planted")]
-        let marks = self.plan.bug != Some(ddss_core::engine::Bug::UnmarkedCommit);
+        let marks = self.plan.bug != Some(ddss_engine::Bug::UnmarkedCommit);
         #[cfg(not(feature = "planted"))]
         let marks = true;
         let mut begin = Some(begin);

@@ -2,8 +2,8 @@
 
 use super::decisions::NodeMessage;
 use crate::random::Random;
-use ddss_core::engine::{FetchTarget, ServedGetId, StepId};
 use ddss_core::{Header, Range, RecordPlace, RemoteWindow};
+use ddss_engine::{FetchTarget, ServedGetId, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A remote read in flight.

@@ -5,11 +5,12 @@ use crate::load::calls::{ARENA_BYTES, Client};
 use crate::load::permission_oracle::user_of;
 use crate::load::scenario::Scenario;
 use crate::random::Random;
-use ddss_core::engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet, area_of, offset_of};
 use ddss_core::limits::STAGING_BYTES;
 use ddss_core::{
-    ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, RecordPlace, SegmentId, Shard, Timestamp, Version,
+    ArenaRange, ClientId, Header, LockToken, NodeId, Payload, Record, RecordPlace, SegmentId, Shard, Timestamp,
+    Version, area_of, offset_of,
 };
+use ddss_engine::{CommitSource, Engine, EngineConfig, MessageBody, RangeSet};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes of a node's area: its largest pool.

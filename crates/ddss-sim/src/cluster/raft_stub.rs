@@ -4,8 +4,8 @@
 use super::decisions::{Decision, NodeMessage};
 use super::network::Event;
 use super::simulator::Simulator;
-use ddss_core::engine::{Proposal, ProposalKind, RoleAssignment};
 use ddss_core::{NodeId, Record, SegmentId};
+use ddss_engine::{Proposal, ProposalKind, RoleAssignment};
 
 impl Simulator {
     /// Lease of a home after a heartbeat.

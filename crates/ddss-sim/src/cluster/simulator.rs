@@ -8,11 +8,11 @@ use crate::load::calls::{Client, Kind, PendingCall, Target};
 use crate::load::permission_oracle::PermissionOracle;
 use crate::load::scenario::{Report, Scenario};
 use crate::random::Random;
-use ddss_core::engine::{Now, StepId};
 use ddss_core::{
     ArenaRange, ChannelId, Completion, Header, Model, NodeId, Operation, Record, Request, RequestId, SegmentId,
     TableLayout,
 };
+use ddss_engine::{Now, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Simulator {

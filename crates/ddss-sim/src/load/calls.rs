@@ -1,9 +1,9 @@
 //! Simulated clients and their calls.
 
 use crate::check::{EntryContent, OperationKind};
-use ddss_core::engine::RoleAssignment;
 use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, SlotWord, UploadId};
+use ddss_engine::RoleAssignment;
 
 /// Bytes of a client's arena.
 pub(crate) const ARENA_BYTES: usize = 4 * ARENA_SLOT_BYTES;

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 
-/// Path through the engine for calls that can take the fast path (`crates/ddss-core/src/engine/home/fast_path.rs`).
+/// Path through the engine for calls that can take the fast path (`crates/ddss-engine/src/home/fast_path.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EnginePath {
     /// The fast path.
@@ -53,7 +53,7 @@ pub struct Scenario {
     pub engine_path: EnginePath,
     /// Bug planted into every engine.
     #[cfg(feature = "planted")]
-    pub bug: Option<ddss_core::engine::Bug>,
+    pub bug: Option<ddss_engine::Bug>,
 }
 
 impl Scenario {

@@ -2,7 +2,7 @@
 
 use super::accounts::uid_of;
 use ddss_admin::{QuotaLimits, QuotaRule, QuotaSubject};
-use ddss_core::engine::{Quota, Quotas};
+use ddss_engine::{Quota, Quotas};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

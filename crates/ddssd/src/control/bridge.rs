@@ -4,8 +4,8 @@
 
 use crate::control::rpc::addresses::shard_address;
 use ddss_admin::PeerAddress;
-use ddss_core::engine::{ClaimId, Proposal, RoleAssignment, StepId};
 use ddss_core::{Failure, Name, NodeId, SegmentId, Shard};
+use ddss_engine::{ClaimId, Proposal, RoleAssignment, StepId};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -14,7 +14,7 @@ use super::raft::types::{Command, CommandResult};
 use super::rpc::types::{Call, Reply};
 use crate::control::rpc::context::Context;
 use crate::control::rpc::types::not_now_reply;
-use ddss_core::engine::{Proposal, ProposalKind};
+use ddss_engine::{Proposal, ProposalKind};
 use openraft::error::{CheckIsLeaderError, RaftError};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

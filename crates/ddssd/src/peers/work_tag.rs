@@ -1,6 +1,6 @@
 //! Tag of a work request, which comes back with its completion.
 
-use ddss_core::engine::{ServedGetId, StepId};
+use ddss_engine::{ServedGetId, StepId};
 
 /// Completion tag of a fabric work request; the low bits hold the engine's step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

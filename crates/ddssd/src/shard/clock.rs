@@ -1,6 +1,6 @@
 //! The clock of a progress thread.
 
-use ddss_core::engine::Now;
+use ddss_engine::Now;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A clock value that is a few rounds old at most: no request waits for a clock read.

@@ -18,8 +18,8 @@ use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
 use arrayvec::ArrayVec;
-use ddss_core::engine::{Action, Engine};
 use ddss_core::{Audience, ChannelId, Completion, Failure, Storage};
+use ddss_engine::{Action, Engine};
 use ddss_verbs::RegionId;
 use std::time::Duration;
 

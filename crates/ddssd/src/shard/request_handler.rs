@@ -3,11 +3,11 @@
 
 use super::client_arena::CHECKED;
 use super::executor::ActionExecutor;
-use ddss_core::engine::{Commit, InlineCommit};
 use ddss_core::limits::TEXT_BYTES_MAX;
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, Entry, Operation, Outcome, Payload, Range, Request, RequestId,
 };
+use ddss_engine::{Commit, InlineCommit};
 use ddss_ipc::{RequestHandler, SharedMemory, TracedRequest};
 
 impl RequestHandler for ActionExecutor {

@@ -7,9 +7,9 @@
 use super::inflight::{InflightRequest, InflightRequests, RequestSubject, StepTimes};
 use super::page::StatusPage;
 use super::top_segments::{AccessKind, TopSegments};
-use ddss_core::engine::Counters;
 use ddss_core::status::{ClientRow, Counter, Gauge, Kind, Layout, Location, PeerRow, SampleRow, Step, Tally as Column};
 use ddss_core::{ChannelId, ClientId, Entry, Failure, Message, NodeId, Outcome, SegmentId};
+use ddss_engine::Counters;
 use ddss_ipc::{ServerCounts, Session, Strategy, TracedRequest, clock_ns};
 
 /// Row of a client, and a flag for its next write.

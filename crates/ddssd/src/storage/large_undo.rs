@@ -12,7 +12,7 @@
 //! the commit, so that no commit fails in the middle, and given back after it.
 
 use ddss_core::limits::{PAGE_BYTES, VALUE_BYTES_MAX};
-use ddss_core::{Header, Version, engine::offset_of};
+use ddss_core::{Header, Version, offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};

@@ -10,12 +10,12 @@ use super::pool_error::PoolError;
 use super::segment_folder::{LARGE_UNDO_NAME, UNDO_NAME, check_registry};
 use super::undo_log::UndoLog;
 use ddss_admin::storage::{Entry, Registry, Unusable, area_path};
-use ddss_core::engine::{InlineResult, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{BLOCK_BYTES, INLINE_REPLY_BYTES_MAX, LINE_BYTES, OPERATIONS_MAX, PAGE_BYTES, VALUE_BYTES_MAX};
 use ddss_core::{
-    Completion, Header, LockToken, NodeId, Outcome, Range, Record, RecordPlace, RequestId, SegmentId, Storage,
-    Timestamp, Version,
+    Completion, Header, LockToken, NodeId, OWN_AREA, Outcome, Range, Record, RecordPlace, RequestId, SegmentId,
+    Storage, Timestamp, Version, area_of, offset_of,
 };
+use ddss_engine::InlineResult;
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};

@@ -5,9 +5,11 @@
 use super::memory::NodeMemory;
 use crate::storage::pool_error::PoolError;
 use ddss_admin::storage::{Entry, area_path};
-use ddss_core::engine::{Engine, OWN_AREA, area_of, offset_of};
 use ddss_core::limits::{AREAS_MAX, BLOCK_BYTES};
-use ddss_core::{Audience, Failure, Header, LockToken, Record, Storage, Timestamp, Version};
+use ddss_core::{
+    Audience, Failure, Header, LockToken, OWN_AREA, Record, Storage, Timestamp, Version, area_of, offset_of,
+};
+use ddss_engine::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -164,8 +166,8 @@ fn clear_unused(memory: &NodeMemory, area: usize, taken: &mut [(u64, u64)]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ddss_core::engine::EngineConfig;
     use ddss_core::{Name, NodeId, Permissions, Principal, Range, SegmentId, Shard, Spec};
+    use ddss_engine::EngineConfig;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     const BYTES: usize = 10_000;

@@ -2,8 +2,7 @@
 
 use super::area_access::AreaAudiences;
 use super::memory::NodeMemory;
-use ddss_core::engine::{area_of, offset_of};
-use ddss_core::{Audience, Storage};
+use ddss_core::{Audience, Storage, area_of, offset_of};
 use ddss_ipc::MemoryError;
 use ddss_verbs::{Fabric, RegionId, Trust};
 

@@ -2,9 +2,8 @@
 
 use super::pool_error::PoolError;
 use ddss_admin::storage::{Entry, Head, Registry, area_path};
-use ddss_core::Header;
-use ddss_core::engine::{area_of, offset_of};
 use ddss_core::limits::AREAS_MAX;
+use ddss_core::{Header, area_of, offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::Path;
 use std::sync::atomic::Ordering;

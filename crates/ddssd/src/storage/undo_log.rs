@@ -12,7 +12,7 @@
 //! word turns odd, and is valid only while that word is odd.
 
 use ddss_core::limits::{LINE_BYTES, PAGE_BYTES, RANGES_MAX, TRANSFER_BYTES_MAX};
-use ddss_core::{Header, Range, Version, engine::offset_of};
+use ddss_core::{Header, Range, Version, offset_of};
 use ddss_ipc::{MemoryError, SharedMemory};
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};

@@ -8,8 +8,8 @@ use super::types::{CommandResult, Entry, Group, LogId, Membership, StorageError}
 use crate::control::bridge::{ControlEvent, EventSenders};
 use crate::control::member::Member;
 use ddss_admin::PeerAddress;
-use ddss_core::engine::RoleAssignment;
 use ddss_core::{Name, NodeId, SegmentId};
+use ddss_engine::RoleAssignment;
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta, StorageIOError};
 use std::io::{self, Cursor};

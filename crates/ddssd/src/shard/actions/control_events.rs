@@ -4,7 +4,7 @@ use crate::control::ControlEvent;
 use crate::peers::links::Links;
 use crate::shard::clock::Clock;
 use ddss_admin::PeerAddress;
-use ddss_core::engine::Engine;
+use ddss_engine::Engine;
 
 /// Parts of a shard that learn of the cluster's decisions.
 pub(crate) struct ControlEvents<'a> {

@@ -3,11 +3,11 @@
 use crate::peers::links::Links;
 use crate::shard::client_arena::{CHECKED, ClientArenas};
 use crate::storage::memory::NodeMemory;
-use ddss_core::engine::{BufferId, CommitSource, Engine, RangeSet};
 use ddss_core::{
     ArenaRange, BucketLayout, BucketSearch, ClientId, EntryChange, NodeId, Payload, Range, RecordPlace, SlotWord,
     Timestamp, Version,
 };
+use ddss_engine::{BufferId, CommitSource, Engine, RangeSet};
 use ddss_ipc::SharedMemory;
 
 /// Parts of a shard whose bytes are copied. The engine holds the ranges, and short bytes of its own.

@@ -1,8 +1,8 @@
 //! In-flight reads of remote gets: header, bytes and state word, with one completion.
 
 use ddss_core::Failure;
-use ddss_core::engine::StepId;
 use ddss_core::limits::OPERATIONS_MAX;
+use ddss_engine::StepId;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct InflightRead {

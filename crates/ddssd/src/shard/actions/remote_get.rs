@@ -4,9 +4,9 @@ use super::transfers::{Transfers, failure_from_post};
 use crate::peers::work_tag::Tag;
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
-use ddss_core::engine::{FetchTarget, RangeSet, StepId};
 use ddss_core::limits::RANGES_MAX;
 use ddss_core::{Failure, Header, NodeId, Range, RecordPlace, RemoteWindow, TableLayout};
+use ddss_engine::{FetchTarget, RangeSet, StepId};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
 
 impl Transfers<'_> {

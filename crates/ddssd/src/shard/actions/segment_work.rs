@@ -6,10 +6,10 @@ use crate::status::Recorder;
 use crate::storage::large_undo::LargeCommit;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::{RegisteredAreas, format_with_cause};
-use ddss_core::engine::{Engine, Now, area_of};
 use ddss_core::limits::PAGE_BYTES;
 use ddss_core::status::Counter;
-use ddss_core::{Header, Record, SegmentId};
+use ddss_core::{Header, Record, SegmentId, area_of};
+use ddss_engine::{Engine, Now};
 use ddss_ipc::MemoryError;
 
 /// Parts of a shard that change which memory belongs to which segment.

@@ -7,8 +7,8 @@ use crate::shard::client_arena::{CHECKED, ClientArenas};
 use crate::status::Recorder;
 use crate::storage::memory::NodeMemory;
 use crate::storage::registered_areas::RegisteredAreas;
-use ddss_core::engine::{BufferId, Engine, MessageBody, ServedGetId, StepId};
 use ddss_core::{ArenaRange, ClientId, Failure, Limit, Message, NodeId, Payload};
+use ddss_engine::{BufferId, Engine, MessageBody, ServedGetId, StepId};
 use ddss_verbs::{LocalRange, PostErrorKind, RegionId, RemoteRange, Work};
 
 /// Parts of a shard that a transfer to or from another node needs.

@@ -1,0 +1,456 @@
+//! Actions: the effects that the engine asks for. The daemon executes them in order.
+
+use crate::ids::{BufferId, ClaimId, ServedGetId, StepId};
+use crate::role::Proposal;
+use ddss_core::{
+    ArenaRange, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, Message, Name, NodeId, Payload,
+    Record, RecordPlace, RemoteWindow, SegmentId, Timestamp, Version,
+};
+
+/// Location of the bytes of a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommitSource {
+    /// A client of this node: the request itself, or its arena.
+    Client(ClientId, Payload),
+    /// This node's staging memory, written by a peer.
+    Staged {
+        /// Peer whose part of the staging memory it is.
+        node: NodeId,
+        /// Offset in that part.
+        at: u64,
+    },
+    /// A buffer of the engine, filled from a message: [`Engine::consume_buffer`](super::Engine::consume_buffer).
+    Buffer(BufferId),
+    /// One word.
+    Word(u64),
+    /// This node's pool, from this offset on.
+    Pool(u64),
+}
+
+/// Byte ranges of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeSet {
+    /// One range.
+    One {
+        /// Offset of the first byte.
+        offset: u64,
+        /// Length in bytes.
+        bytes: u32,
+    },
+    /// Several ranges; [`Engine::ranges`](super::Engine::ranges) returns them.
+    Many {
+        /// Buffer that holds the table.
+        table: BufferId,
+        /// Bytes of all ranges together.
+        bytes: u32,
+    },
+}
+
+impl RangeSet {
+    /// Returns the bytes of all ranges together.
+    pub const fn bytes(&self) -> u32 {
+        match self {
+            RangeSet::One { bytes, .. } | RangeSet::Many { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// Destination of the bytes of a fetch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FetchTarget {
+    /// A client's arena.
+    Arena(ClientId, ArenaRange),
+    /// This node's pool, from this offset on.
+    Pool(u64),
+}
+
+/// Bytes that follow the fields of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageBody {
+    /// No bytes.
+    None,
+    /// Bytes of a client.
+    Client(ClientId, Payload),
+    /// A buffer of the engine: [`Engine::buffer`](super::Engine::buffer).
+    Buffer(BufferId),
+    /// Bytes of a segment whose data begin at this pool offset.
+    Pool(u64, RangeSet),
+}
+
+/// One effect for the daemon to execute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Makes a segment: provides zeroed memory, writes its header and then its record. Answered with
+    /// [`Engine::formatted`](super::Engine::formatted), at once or later.
+    Format {
+        /// Record to write; it names the header's place.
+        record: Record,
+        /// Header to write.
+        header: Header,
+        /// Total bytes, with the header and the history.
+        bytes: u64,
+    },
+    /// Rewrites a segment's record, atomically.
+    RewriteRecord {
+        /// New record.
+        record: Record,
+    },
+    /// Moves a segment to another place: header, bytes and history. Then rewrites its record and erases the headers in
+    /// the old place. Answered with [`Engine::moved`](super::Engine::moved), before the next action.
+    Move {
+        /// Record with the new place.
+        record: Record,
+        /// Old place.
+        from: u64,
+        /// Total bytes.
+        bytes: u64,
+    },
+    /// Deletes the record of a segment.
+    DeleteRecord {
+        /// Segment to delete.
+        segment: SegmentId,
+    },
+    /// Erases a header, so that readers see that no segment is there.
+    EraseHeader {
+        /// Pool offset of the header.
+        at: u64,
+    },
+    /// Copies a segment's bytes into a client's arena, range after range.
+    CopyOut {
+        /// Pool offset of the segment's data.
+        at: u64,
+        /// Ranges to copy.
+        parts: RangeSet,
+        /// Client that owns the arena.
+        client: ClientId,
+        /// Destination in the arena.
+        into: ArenaRange,
+    },
+    /// Replaces bytes of a segment and advances its version, so that no reader takes a mix for a whole.
+    Commit {
+        /// Pool offset of the header.
+        at: u64,
+        /// Ranges to write; the source holds them back to back.
+        parts: RangeSet,
+        /// Source of the bytes.
+        source: CommitSource,
+        /// New version.
+        version: Version,
+        /// Timestamp of the new version.
+        timestamp: Timestamp,
+    },
+    /// Replaces many bytes of a segment by bytes of the pool and advances its version, like [`Commit`](Self::Commit),
+    /// but over many rounds. Answered with [`Engine::large_committed`](super::Engine::large_committed).
+    CommitLarge {
+        /// Segment to write.
+        segment: SegmentId,
+        /// Pool offset of the header.
+        at: u64,
+        /// Offset of the first byte in the segment.
+        offset: u64,
+        /// Length in bytes.
+        bytes: u32,
+        /// Pool offset of the new bytes.
+        from: u64,
+        /// New version.
+        version: Version,
+        /// Timestamp of the new version.
+        timestamp: Timestamp,
+    },
+    /// Copies bytes of a later commit into the pool, where no client or peer can change them.
+    CopyAside {
+        /// Source of the bytes.
+        source: CommitSource,
+        /// Length in bytes.
+        bytes: u32,
+        /// Destination in the pool.
+        to: u64,
+    },
+    /// Writes bytes into a replica that is not complete yet, so that no reader looks at it.
+    Fill {
+        /// Pool offset of the segment's data.
+        at: u64,
+        /// Source of the bytes.
+        source: CommitSource,
+        /// Ranges to write.
+        parts: RangeSet,
+    },
+    /// Writes the version of a segment's bytes into its header.
+    WriteVersion {
+        /// Pool offset of the header.
+        at: u64,
+        /// Version to write.
+        version: Version,
+        /// Timestamp of the version; 0 if the bytes belong to no version.
+        timestamp: Timestamp,
+    },
+    /// Proposes a decision about a replicated segment to the cluster. If accepted, it comes back with
+    /// [`Engine::assign_role`](super::Engine::assign_role).
+    Propose {
+        /// Proposal to submit.
+        decision: Proposal,
+    },
+    /// Saves the current version into the history: copies all bytes and writes `header` in front of them.
+    SaveVersion {
+        /// Pool offset of the segment's header.
+        at: u64,
+        /// Pool offset of the saved version's header.
+        to: u64,
+        /// Header of the saved version.
+        header: Header,
+    },
+    /// Copies ranges of a segment to another place of the pool, back to back.
+    Snapshot {
+        /// Pool offset of the segment's data.
+        at: u64,
+        /// Ranges to copy.
+        parts: RangeSet,
+        /// Destination in the pool.
+        to: u64,
+    },
+    /// Writes pool bytes into the staging memory that `node` keeps for this node, and sends `message` behind them:
+    /// both, or neither.
+    SendStaged {
+        /// Peer that asked for them.
+        node: NodeId,
+        /// Id that comes back with [`Engine::served_get_sent`](super::Engine::served_get_sent).
+        served_get: ServedGetId,
+        /// Offset in the staging memory.
+        at: u64,
+        /// Pool offset of the bytes.
+        from: u64,
+        /// Length in bytes.
+        bytes: u32,
+        /// The [`Message::Got`], [`Message::Piece`], [`Message::Forward`] or [`Message::ForwardPart`].
+        message: Message,
+        /// Table of its ranges, if it has one.
+        table: Option<BufferId>,
+    },
+    /// Copies bytes that a peer wrote into this node's staging memory into a client's arena.
+    Unstage {
+        /// Peer whose part of the staging memory it is.
+        node: NodeId,
+        /// Offset in that part.
+        at: u64,
+        /// Client that owns the arena.
+        client: ClientId,
+        /// Destination in the arena.
+        into: ArenaRange,
+    },
+    /// Writes a buffer of the engine into a client's arena.
+    WriteOut {
+        /// Buffer to write: [`Engine::buffer`](super::Engine::buffer).
+        buffer: BufferId,
+        /// Client that owns the arena.
+        client: ClientId,
+        /// Destination in the arena.
+        into: ArenaRange,
+    },
+    /// Reads one word of a segment. Answered with [`Engine::word_read`](super::Engine::word_read), before the next
+    /// action.
+    ReadWord {
+        /// Pool offset of the word.
+        at: u64,
+    },
+    /// Reads state word and timestamp of a table's record, and one word of its row. Answered with
+    /// [`Engine::record_read`](super::Engine::record_read), before the next action.
+    ReadRecord {
+        /// Place of the record in the pool.
+        place: RecordPlace,
+        /// Offset of the word, if one is wanted.
+        word: Option<u64>,
+    },
+    /// Reads state word and timestamp of a bucket's record, and searches the bucket for the key that `source` begins
+    /// with. Answered with [`Engine::entry_found`](super::Engine::entry_found), before the next action. The source is
+    /// used again.
+    FindEntry {
+        /// Place of the record in the pool.
+        place: RecordPlace,
+        /// Offset of the bucket.
+        offset: u64,
+        /// Place of the bytes of row 0, which describes the map.
+        description: u64,
+        /// Change whose entry is searched.
+        change: EntryChange,
+        /// Source of the slot's word and the key.
+        source: CommitSource,
+    },
+    /// Replaces bytes of one row of a table and advances its record's version, like [`Commit`](Self::Commit).
+    CommitRecord {
+        /// Place of the record in the pool.
+        place: RecordPlace,
+        /// Ranges to write; the source holds them back to back.
+        parts: RangeSet,
+        /// Source of the bytes.
+        source: CommitSource,
+        /// New version.
+        version: Version,
+        /// Timestamp of the new version.
+        timestamp: Timestamp,
+    },
+    /// Reads ranges of one row of a remote table: the segment's header, the record's header, the ranges, and the
+    /// record's state word again. Comes back with [`Engine::fetched`](super::Engine::fetched), with state and timestamp
+    /// of the record in the segment's header.
+    FetchRecord {
+        /// Home of the segment.
+        node: NodeId,
+        /// Step that comes back.
+        step: StepId,
+        /// Window over the segment.
+        window: RemoteWindow,
+        /// Place of the record in the window.
+        place: RecordPlace,
+        /// Ranges to read.
+        parts: RangeSet,
+        /// Destination, back to back.
+        target: FetchTarget,
+    },
+    /// Writes the exclusive lock holder into a segment's header.
+    SetLockHolder {
+        /// Pool offset of the header.
+        at: u64,
+        /// Token of the lock; zero for no holder.
+        holder: LockToken,
+    },
+    /// Reads ranges of a remote segment, with a header before and its state word after them.
+    Fetch {
+        /// Home of the segment.
+        node: NodeId,
+        /// Step that comes back with [`Engine::fetched`](super::Engine::fetched).
+        step: StepId,
+        /// Window over its memory: header line and bytes.
+        window: RemoteWindow,
+        /// Offset in the window of the header that validates the bytes behind it.
+        line: u64,
+        /// Ranges to read.
+        parts: RangeSet,
+        /// Destination, back to back.
+        target: FetchTarget,
+    },
+    /// Writes a client's bytes into the staging memory that `node` keeps for this node, and sends the put that commits
+    /// them: both, or neither.
+    Stage {
+        /// Home of the segment.
+        node: NodeId,
+        /// Step that comes back with [`Engine::staged`](super::Engine::staged).
+        step: StepId,
+        /// Offset in the staging memory.
+        at: u64,
+        /// Client that owns the arena.
+        client: ClientId,
+        /// Source in the arena.
+        from: ArenaRange,
+        /// The [`Message::Put`].
+        message: Message,
+        /// Table of its ranges, if it has one.
+        table: Option<BufferId>,
+    },
+    /// Sends a message to another node.
+    Send {
+        /// Receiver.
+        node: NodeId,
+        /// Message to send.
+        message: Message,
+        /// Bytes that follow its fields.
+        tail: MessageBody,
+    },
+    /// Sends [`Message::Found`] with a window over the segment that only this peer may use.
+    GrantWindow {
+        /// Receiver.
+        node: NodeId,
+        /// A [`Message::Found`] whose window the daemon fills in.
+        message: Message,
+        /// Pool offset of the segment's header.
+        at: u64,
+        /// Bytes of the window: header line and data.
+        bytes: u64,
+    },
+    /// Revokes every peer's window over this memory.
+    RevokeWindow {
+        /// Pool offset of the segment's header.
+        at: u64,
+    },
+    /// Zeroes memory that no reader can reach any more and gives its pages back to the system. Answered with
+    /// [`Engine::cleared`](super::Engine::cleared), at once or later.
+    ZeroFill {
+        /// Pool offset.
+        at: u64,
+        /// Length in bytes.
+        bytes: u64,
+    },
+    /// Disconnects a peer that broke the protocol.
+    Disconnect {
+        /// Peer to disconnect.
+        node: NodeId,
+    },
+    /// Claims a name in the cluster. Answered with [`Engine::claimed`](super::Engine::claimed).
+    ClaimName {
+        /// Id of the claim.
+        claim: ClaimId,
+        /// Name to claim.
+        name: Name,
+        /// Timeout in microseconds.
+        within_us: u32,
+    },
+    /// Gives a name back to the cluster. Answered with [`Engine::disclaimed`](super::Engine::disclaimed).
+    ReleaseName {
+        /// Id of the claim.
+        claim: ClaimId,
+        /// Name to give back.
+        name: Name,
+    },
+    /// Asks the cluster for the home of a name. Answered with [`Engine::confirmed`](super::Engine::confirmed).
+    ConfirmName {
+        /// Step that waits for the answer.
+        step: StepId,
+        /// Name to look up.
+        name: Name,
+        /// Timeout in microseconds.
+        within_us: u32,
+    },
+    /// Completes a client's request. The pool bytes that `data` names go into the completion first.
+    Reply {
+        /// Channel of the client.
+        channel: ChannelId,
+        /// Completion to write.
+        completion: Completion,
+        /// Pool offset and length.
+        data: Option<(u64, u8)>,
+    },
+}
+
+/// Content of [`Action::Reply`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// Channel of the client.
+    pub channel: ChannelId,
+    /// Completion of the request.
+    pub completion: Completion,
+    /// Offset and length of pool bytes that are copied into the completion's data first.
+    pub data: Option<(u64, u8)>,
+}
+
+/// Content of [`Action::Commit`] for a put of one range by a local client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Commit {
+    /// Pool offset of the segment's header.
+    pub at: u64,
+    /// Offset of the first byte to replace.
+    pub offset: u64,
+    /// Client that puts.
+    pub client: ClientId,
+    /// Bytes to write.
+    pub from: Payload,
+    /// The new version.
+    pub version: Version,
+    /// Timestamp of the new version.
+    pub timestamp: Timestamp,
+}
+
+impl Commit {
+    pub(crate) fn action(&self) -> Action {
+        let Self { at, offset, client, from, version, timestamp } = *self;
+        let parts = RangeSet::One { offset, bytes: from.length() };
+        Action::Commit { at, parts, source: CommitSource::Client(client, from), version, timestamp }
+    }
+}

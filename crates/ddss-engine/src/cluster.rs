@@ -1,0 +1,94 @@
+//! Events of the cluster: its members, its decisions about names and replicated segments, and this node's lease.
+
+use crate::config::Now;
+use crate::engine::Engine;
+use crate::role::RoleAssignment;
+use ddss_core::{Name, NodeId, SegmentId};
+
+impl Engine {
+    /// Switches to cluster-wide names: from now on this node claims them.
+    pub fn enable_cluster_names(&mut self) {
+        self.directory.get_or_insert_default();
+        self.replicas.join_cluster();
+    }
+
+    /// Returns the names of all segments here, each with whether another node was its first home.
+    pub fn names(&self) -> Vec<(Name, bool)> {
+        self.segments.names()
+    }
+
+    /// Sets whether a majority of the cluster's voters is reachable. Without it no segment is released, since its name
+    /// could not be given back.
+    pub fn set_majority(&mut self, has_majority: bool) {
+        if let Some(directory) = &mut self.directory {
+            directory.set_majority(has_majority);
+        }
+    }
+
+    /// Sets or removes the home of a name.
+    pub fn set_home(&mut self, name: Name, home: Option<NodeId>) {
+        if let Some(directory) = &mut self.directory {
+            directory.set_home(name, home);
+        }
+    }
+
+    /// Replaces the whole copy of the directory.
+    pub fn set_homes(&mut self, homes: impl IntoIterator<Item = (Name, NodeId)>) {
+        if let Some(directory) = &mut self.directory {
+            directory.set_homes(homes);
+        }
+    }
+
+    /// Adds a member of the cluster, whether it is reachable or not.
+    pub fn peer_known(&mut self, node: NodeId) {
+        self.peers.add(node);
+    }
+
+    /// Removes a member of the cluster.
+    pub fn peer_gone(&mut self, now: Now, node: NodeId) {
+        self.peer_down(now, node);
+        self.peers.remove(node);
+    }
+
+    /// Declares that a cluster decides about replicas, as one decides about names.
+    pub fn enable_replication(&mut self) {
+        self.replicas.join_cluster();
+    }
+
+    /// Sets the bytes of one resync piece, and how long a replica may be away before another is chosen.
+    pub fn set_replication_limits(&mut self, piece_bytes: u32, patience_us: u64) {
+        self.replicas.set_limits(piece_bytes, patience_us);
+    }
+
+    /// Handles the cluster's decision about a replicated segment.
+    pub fn assign_role(&mut self, now: Now, assignment: &RoleAssignment) {
+        let before = self.replicas.home_of(assignment.segment);
+        self.home().assign_role(now, assignment);
+        // A node that has just started hears decisions that may be older than the locks of its clients.
+        if self.replicas.is_caught_up() && self.replicas.home_of(assignment.segment) != before {
+            // All its locks are broken.
+            self.remote_locks.remove_segment(assignment.segment);
+        }
+    }
+
+    /// Handles the release of a replicated segment.
+    pub fn remove_role(&mut self, now: Now, id: SegmentId) {
+        self.home().remove_role(now, id);
+    }
+
+    /// Extends this node's lease: until then no replica takes over a segment at home here. Earlier decisions were
+    /// delivered before this call.
+    pub fn lease(&mut self, now: Now, until_us: u64) {
+        self.home().lease(now, until_us);
+    }
+
+    /// Marks a node as dead. Where this node is the replica of its segments, it asks to take over.
+    pub fn node_dead(&mut self, now: Now, node: NodeId) {
+        self.home().node_dead(now, node);
+    }
+
+    /// Marks a node as alive.
+    pub fn node_alive(&mut self, node: NodeId) {
+        self.replicas.set_dead(node, false);
+    }
+}

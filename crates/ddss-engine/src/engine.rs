@@ -1,0 +1,391 @@
+//! The engine itself: its state, the queue of actions, and the entry points for clients, peers and time.
+
+use crate::action::{Action, Commit, Reply};
+use crate::config::{Counters, EngineConfig, Now};
+use crate::home::fast_path::FastPath;
+use crate::home::handler::Home;
+use crate::ids::{BufferId, StepId};
+use crate::remote::handler::Remote;
+use crate::requester::{LocalCaller, LockOwner, NewSegment, ReplyFields};
+use crate::state::clients::Client;
+use crate::state::memory::uploads::Uploads;
+use crate::state::name_claims::NameClaims;
+use crate::state::output::Output;
+use crate::state::peers::Peers;
+use crate::state::pending::{NameLookup, PendingAtomic, PendingOperations, PendingRecord};
+use crate::state::read_cache::ReadCache;
+use crate::state::remote_locks::RemoteLocks;
+use crate::state::replication::Replicas;
+use crate::state::segments::Segments;
+use crate::state::served_gets::ServedGets;
+use ddss_core::{
+    ChannelId, ClientId, Completion, Failure, HybridClock, NodeId, Operation, Outcome, Principal, Request, RequestId,
+    SegmentId, Storage, Timestamp, Version,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The engine of one node.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) node: NodeId,
+    pub(crate) reads_overlap: bool,
+    pub(crate) segments: Segments,
+    pub(crate) operations: PendingOperations,
+    pub(crate) lookups: BTreeMap<StepId, NameLookup>,
+    pub(crate) peers: Peers,
+    pub(crate) clock: HybridClock,
+    pub(crate) counters: Counters,
+    /// Atomics that wait for the current value of their word.
+    pub(crate) pending_atomics: VecDeque<PendingAtomic>,
+    /// Operations on records that wait for the record's version.
+    pub(crate) pending_records: VecDeque<PendingRecord>,
+    pub(crate) remote_locks: RemoteLocks,
+    /// The cluster's name directory, if this node belongs to a cluster.
+    pub(crate) directory: Option<NameClaims>,
+    pub(crate) served_gets: ServedGets,
+    /// Large puts of this node's segments whose parts arrive.
+    pub(crate) uploads: Uploads,
+    /// Clients with large puts at other nodes.
+    pub(crate) remote_uploaders: BTreeSet<ClientId>,
+    pub(crate) read_cache: ReadCache,
+    pub(crate) replicas: Replicas,
+    /// Number of segments placed round robin so far.
+    pub(crate) placed: u64,
+    pub(crate) output: Output,
+}
+
+impl Engine {
+    /// Creates an engine with no segments, no clients, and no connected peer.
+    pub fn new(config: &EngineConfig) -> Self {
+        let mut peers = Peers::default();
+        for &node in config.peers.iter().filter(|&&node| node != config.node) {
+            peers.add(node);
+        }
+        Self {
+            node: config.node,
+            reads_overlap: config.reads_overlap,
+            segments: Segments::new(config),
+            operations: PendingOperations::new(),
+            lookups: BTreeMap::new(),
+            peers,
+            clock: HybridClock::default(),
+            counters: Counters::default(),
+            pending_atomics: VecDeque::new(),
+            pending_records: VecDeque::new(),
+            remote_locks: RemoteLocks::default(),
+            directory: None,
+            served_gets: ServedGets::default(),
+            uploads: Uploads::new(config.pool_bytes),
+            remote_uploaders: BTreeSet::new(),
+            read_cache: ReadCache::default(),
+            replicas: Replicas::default(),
+            placed: 0,
+            output: Output::new(),
+        }
+    }
+
+    /// Returns the handler of everything that this node does as a home or a replica.
+    #[inline]
+    pub(crate) fn home(&mut self) -> Home<'_> {
+        Home {
+            node: self.node,
+            segments: &mut self.segments,
+            replicas: &mut self.replicas,
+            peers: &mut self.peers,
+            pending_atomics: &mut self.pending_atomics,
+            pending_records: &mut self.pending_records,
+            served_gets: &mut self.served_gets,
+            uploads: &mut self.uploads,
+            directory: &mut self.directory,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Returns the handler of calls on the fast path.
+    #[inline(always)]
+    pub(crate) fn fast_path(&mut self) -> FastPath<'_> {
+        FastPath {
+            segments: &mut self.segments,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Disables the fast path, or enables it again. Both paths decide the same, which the simulator verifies.
+    pub fn set_slow_path(&mut self, slow_path_only: bool) {
+        self.segments.set_slow_path(slow_path_only);
+    }
+
+    /// Returns the handler of calls at other nodes.
+    #[inline]
+    pub(crate) fn remote(&mut self) -> Remote<'_> {
+        Remote {
+            node: self.node,
+            reads_overlap: self.reads_overlap,
+            operations: &mut self.operations,
+            lookups: &mut self.lookups,
+            remote_locks: &mut self.remote_locks,
+            remote_uploaders: &mut self.remote_uploaders,
+            read_cache: &mut self.read_cache,
+            directory: self.directory.as_ref(),
+            replicas: &self.replicas,
+            segments: &mut self.segments,
+            peers: &mut self.peers,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    /// Creates a segment whose name no other node has.
+    pub(crate) fn create(&mut self, now: Now, new: Option<NewSegment>) {
+        let Some(NewSegment { requester, principal, name, spec }) = new else { return };
+        if let Err(failure) = self.home().allocate_at_home(now, requester, principal, name, spec) {
+            self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+
+    /// Returns true if this node is the home of a segment.
+    #[inline]
+    pub(crate) fn is_home(&self, segment: SegmentId) -> bool {
+        self.replicas.home_of(segment) == self.node
+    }
+
+    /// Returns true if requests may need the exact time, for a lease or the age of a cached copy.
+    #[inline]
+    pub fn needs_time(&self) -> bool {
+        self.segments.has_replicated() || self.read_cache.has_entries()
+    }
+
+    /// Answers waiters before the node stops. A lock would end with the node, and no client starts a put any more, so
+    /// waiters for a lock or a version are failed. With `all`, every queued operation is failed: none of them has
+    /// started.
+    pub fn fail_waiters(&mut self, now: Now, all: bool) {
+        self.home().fail_waiters(now, all);
+    }
+
+    /// Switches a bug on, or all off.
+    #[cfg(feature = "planted")]
+    pub fn plant(&mut self, bug: Option<super::Bug>) {
+        self.segments.bug = bug;
+    }
+
+    /// Returns the event counters.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Counts a null request that was answered without the engine.
+    #[inline]
+    pub fn note_null(&mut self) {
+        self.counters.requests += 1;
+    }
+
+    /// Returns the newest timestamp that this node gave or received. It goes out with each message.
+    pub fn clock(&self) -> Timestamp {
+        self.clock.last()
+    }
+
+    /// Returns the number of segments at home here and the free bytes of the pool.
+    pub fn segments(&self) -> (usize, u64) {
+        (self.segments.count(), self.segments.free_bytes(Storage::Memory))
+    }
+
+    /// Returns the number of lock holders and of queued waiters, over all segments at home here.
+    pub fn locks(&self) -> (usize, usize) {
+        let busy = (0..).map_while(|index| self.segments.busy(index));
+        let lock_queues = busy.filter_map(|id| Some(&self.segments.get(id).ok()?.lock_queue));
+        lock_queues.fold((0, 0), |(holders, waiters), lock_queue| {
+            (holders + lock_queue.holders(), waiters + lock_queue.waiting())
+        })
+    }
+
+    /// Sets the bytes of the largest value that is committed at once, for tests with small values.
+    pub fn set_commit_at_once_max(&mut self, bytes: u32) {
+        self.uploads.at_once_max = bytes;
+    }
+
+    /// Returns the number of large puts whose parts arrive or are committed here, and the bytes of memory that they take.
+    pub fn uploads(&self) -> (usize, u64) {
+        self.uploads.usage()
+    }
+
+    /// Returns the number of pending operations.
+    pub fn pending(&self) -> usize {
+        self.operations.count()
+    }
+
+    /// Returns the bytes of a buffer that an action names.
+    pub fn buffer(&self, id: BufferId) -> &[u8] {
+        self.output.buffer(id)
+    }
+
+    /// Passes the bytes of a [`CommitSource::Buffer`](super::CommitSource::Buffer) to `take`, and frees the buffer.
+    pub fn consume_buffer(&mut self, id: BufferId, take: impl FnOnce(&[u8])) {
+        take(self.output.buffer(id));
+        self.output.drop_buffer(&id);
+    }
+
+    /// Takes the next action, in order. State that the action refers to stays valid until the next call.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.output.next_action()
+    }
+
+    /// Takes the next action if it is an immediate commit: the same as [`next_action`](Self::next_action), without a
+    /// move.
+    #[inline]
+    pub fn first_commit(&mut self) -> Option<&Commit> {
+        self.output.take_commit()
+    }
+
+    /// Takes the next action if it is a reply and the last one, without a move.
+    #[inline]
+    pub fn last_reply(&mut self) -> Option<&Reply> {
+        self.output.take_last_reply()
+    }
+
+    /// Attaches a client.
+    pub fn attach(&mut self, client: ClientId, principal: Principal, arena_bytes: u64) {
+        self.output.attach(client, principal, arena_bytes);
+    }
+
+    /// Detaches a client: breaks its locks and cancels its waits. Its other operations continue, and their replies are
+    /// dropped.
+    pub fn detach(&mut self, now: Now, client: ClientId) {
+        if self.output.detach(client) {
+            self.home().drop_owner(now, LockOwner::Client(client));
+            self.home().drop_uploads_of(LockOwner::Client(client));
+            let mut remote = self.remote();
+            remote.release_remote_locks(client);
+            remote.cancel_all_remote(client);
+            remote.drop_uploads_of(client);
+        }
+    }
+
+    /// Marks a peer as connected, after the handshake.
+    pub fn peer_up(&mut self, node: NodeId) {
+        self.peers.connect(node);
+        self.replicas.set_dead(node, false);
+        self.home().announce_names();
+    }
+
+    /// Handles the loss of the connection to a peer. Reads in flight end by themselves, with
+    /// [`fetched`](Self::fetched).
+    pub fn peer_down(&mut self, now: Now, node: NodeId) {
+        if !self.peers.disconnect(node) {
+            return;
+        }
+        self.segments.forgotten(node, None);
+        let mut home = self.home();
+        home.reclaim();
+        home.drop_owner(now, LockOwner::Peer(node));
+        home.drop_uploads_of(LockOwner::Peer(node));
+        self.remote_locks.remove_home(node);
+        self.remote().invalidate_cached_of(node);
+        for step in self.operations.find(|pending| pending.is_on(node)) {
+            let new = self.remote().handle_peer_loss(step, node);
+            self.create(now, new);
+        }
+        self.home().replicas_lost(now, node);
+    }
+
+    /// Handles everything that is due at `now`.
+    pub fn tick(&mut self, now: Now) {
+        while let Some(step) = self.operations.expired(now.steady_us) {
+            self.counters.timeouts += 1;
+            self.remote().expire(step);
+        }
+        let mut home = self.home();
+        home.tick_replication(now);
+        home.tick_lock_queues(now);
+        home.expire_uploads(now);
+        self.remote_locks.expire(now.steady_us);
+        loop {
+            let overdue = self.segments.overdue(now.steady_us).next();
+            let Some(node) = overdue else { break };
+            self.segments.forgotten(node, None);
+            self.output.push(Action::Disconnect { node });
+        }
+        self.home().reclaim();
+    }
+
+    /// Returns the latest time, on the steady clock, for the next call of [`tick`](Self::tick). It covers pending
+    /// operations, leases and waiters. Pure clean-up may happen later.
+    pub fn next_deadline_us(&self) -> u64 {
+        self.operations.next_deadline_us().unwrap_or(u64::MAX).min(self.segments.due_us())
+    }
+
+    /// Handles a client's request. `text` is a copy of the operation's arena bytes that the engine reads, else empty:
+    /// names, a specification, a list query, a table of ranges.
+    pub fn request(&mut self, now: Now, channel: ChannelId, request: &Request, text: &[u8]) {
+        let Some(client) = self.output.client(channel.client) else { return };
+        self.counters.requests += 1;
+        let deadline_us = now.steady_us.saturating_add(u64::from(request.timeout_us));
+        let timeout_us = request.timeout_us;
+        let caller = LocalCaller { channel, request: request.id, principal: client.principal, deadline_us, timeout_us };
+        if request.parks {
+            return self.request_parked(now, &client, caller, &request.operation);
+        }
+        if let Err(failure) = self.dispatch(now, &client, caller, &request.operation, text) {
+            let failure = self.replicas.explain_failure(request.operation.segment(), failure);
+            self.output.finish_call(&caller, Outcome::Failed(failure));
+        }
+    }
+
+    /// Handles a wait that gives its place in the ring back if it has to wait, or the cancel of such a wait.
+    #[cold]
+    fn request_parked(&mut self, now: Now, client: &Client, caller: LocalCaller, operation: &Operation) {
+        let LocalCaller { channel, request, .. } = caller;
+        let place = ChannelId::parked(channel.client);
+        if let Operation::Cancel { segment, request } = *operation {
+            return self.cancel(now, &caller, (segment, place), request);
+        }
+        let begun =
+            if operation.can_park() { self.output.parked.begin(channel, request) } else { Err(Failure::Malformed) };
+        if let Err(failure) = begun {
+            // The client learns the value of a limit that a setting decides.
+            let most = Version(failure.limit().map_or(0, |_| self.output.parked.limit() as u64));
+            let refused = Completion { version: most, ..Completion::bare(request, Outcome::Failed(failure)) };
+            return self.output.reply(channel, refused, None);
+        }
+        let waiting = LocalCaller { channel: place, ..caller };
+        if let Err(failure) = self.dispatch(now, client, waiting, operation, &[]) {
+            let failure = self.replicas.explain_failure(operation.segment(), failure);
+            self.output.finish_call(&waiting, Outcome::Failed(failure));
+        }
+        if self.output.parked.park() {
+            let parked = Completion { parked: true, ..Completion::bare(request, Outcome::Done) };
+            self.output.reply(channel, parked, None);
+        }
+    }
+
+    /// Takes the next completion of a parked wait, with the channel that offered a place for it.
+    #[inline]
+    pub fn next_parked(&mut self) -> Option<(ChannelId, Completion)> {
+        self.output.parked.next_reply()
+    }
+
+    /// Returns the number of parked waits whose completion was not collected.
+    pub fn parked(&self) -> usize {
+        self.output.parked.count()
+    }
+
+    /// Sets the maximum number of segments.
+    pub fn set_segments_max(&mut self, segments: usize) {
+        self.segments.set_maximum(segments);
+    }
+
+    /// Sets the maximum number of parked waits of one client.
+    pub fn set_waits_per_client(&mut self, waits: usize) {
+        self.output.parked.set_limit(waits);
+    }
+
+    /// Answers an entry that could not be decoded as a request.
+    pub fn refuse(&mut self, channel: ChannelId, request: RequestId, failure: Failure) {
+        self.counters.malformed += 1;
+        self.output.reply(channel, Completion::bare(request, Outcome::Failed(failure)), None);
+    }
+}

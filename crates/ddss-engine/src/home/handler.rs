@@ -1,0 +1,38 @@
+//! Handler of everything that this node does as the home of segments, or as their replica.
+
+use crate::config::Counters;
+use crate::state::memory::uploads::Uploads;
+use crate::state::name_claims::NameClaims;
+use crate::state::output::Output;
+use crate::state::peers::Peers;
+use crate::state::pending::{PendingAtomic, PendingRecord};
+use crate::state::replication::Replicas;
+use crate::state::segments::Segments;
+use crate::state::served_gets::ServedGets;
+use ddss_core::{HybridClock, NodeId};
+use std::collections::VecDeque;
+
+/// Borrows the state of the home's side and the output. Calls that local clients have at other nodes are out of reach.
+pub(crate) struct Home<'a> {
+    pub(crate) node: NodeId,
+    pub(crate) segments: &'a mut Segments,
+    pub(crate) replicas: &'a mut Replicas,
+    pub(crate) peers: &'a mut Peers,
+    /// Atomics that wait for the current value of their word.
+    pub(crate) pending_atomics: &'a mut VecDeque<PendingAtomic>,
+    /// Operations on records that wait for the record's version.
+    pub(crate) pending_records: &'a mut VecDeque<PendingRecord>,
+    pub(crate) served_gets: &'a mut ServedGets,
+    /// Large puts whose parts arrive.
+    pub(crate) uploads: &'a mut Uploads,
+    /// The cluster's name directory, if this node belongs to a cluster.
+    pub(crate) directory: &'a mut Option<NameClaims>,
+    pub(crate) clock: &'a mut HybridClock,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) output: &'a mut Output,
+}
+
+impl Home<'_> {
+    /// Time that a peer has to forget a released segment before it is disconnected.
+    pub(crate) const FORGET_US: u64 = 5_000_000;
+}

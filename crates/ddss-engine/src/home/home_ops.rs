@@ -1,0 +1,415 @@
+//! Operations on segments whose home is this node, for its own clients and for other nodes. The progress thread is the
+//! one arbiter of their versions, words and locks.
+
+use crate::action::{Action, CommitSource, RangeSet};
+use crate::config::Now;
+use crate::fault_injection::planted;
+use crate::home::handler::Home;
+use crate::replication::forward::SegmentChange;
+use crate::requester::{LocalCaller, ReplyFields, Requester};
+use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
+use crate::state::pending::PendingAtomic;
+use crate::state::replication::RowCommit;
+use crate::state::segments::Segment;
+use ddss_core::{
+    ANY_ROW, Access, Completion, Failure, Header, Limit, LockDependency, LockRequest, Outcome, Principal,
+    PutConditions, ReadOptions, SegmentId, Timestamp, Version,
+};
+
+impl Home<'_> {
+    /// Returns which holders a get at home here waits for. A named version needs no lock.
+    pub(crate) fn lock_dependency_of_get(
+        &self,
+        segment: SegmentId,
+        options: &ReadOptions,
+    ) -> Result<LockDependency, Failure> {
+        let model = self.segments.get(segment)?.spec.model;
+        match model.get_rules(options.requested_model).lock_dependency {
+            _ if options.version.is_some() => Ok(LockDependency::None),
+            LockDependency::Any if planted!(self.segments, ReadTogether) => Ok(LockDependency::Exclusive),
+            lock_dependency => Ok(lock_dependency),
+        }
+    }
+
+    pub(crate) fn submit_client_op(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        id: SegmentId,
+        op: PendingOp,
+    ) -> Result<(), Failure> {
+        let (requester, principal, deadline_us) = (caller.requester(), caller.principal, caller.deadline_us);
+        self.submit_op(now, id, Waiter { requester, principal, op, deadline_us })
+    }
+
+    /// Executes an operation, or queues it behind the lock. An error is the answer.
+    pub(crate) fn submit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let mut segment = self.segments.get(id)?;
+        if segment.replication.is_some() {
+            self.update_lock_gate(now, id);
+            segment = self.segments.get(id)?;
+        }
+        let depends_on_lock =
+            self.authorize_op(segment, &waiter).map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        let is_ungated = planted!(self.segments, UngatedCommit) && segment.has_large_commit();
+        if is_ungated && matches!(waiter.op, PendingOp::Get(_)) {
+            return self.execute_op(now, id, waiter);
+        }
+        if segment.lock_queue.must_wait(&waiter.op, waiter.requester.owner(), depends_on_lock) {
+            self.enqueue_op(id, waiter, None)
+        } else if segment.lock_queue.has_row_locks() {
+            self.admit_op(now, id, waiter)
+        } else {
+            self.execute_op(now, id, waiter)
+        }
+    }
+
+    /// Executes an operation that the queue of its segment lets pass, or queues it behind the lock of its row.
+    #[inline(never)]
+    pub(crate) fn admit_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let segment = self.segments.get(id)?;
+        let is_ignored = !matches!(waiter.op, PendingOp::Lock(_)) && planted!(self.segments, IgnoredRowLock);
+        if segment.lock_queue.has_row_locks()
+            && !is_ignored
+            && let Some(row) = self.row_of_op(segment, &waiter.op)?
+        {
+            let (depends_on_lock, owner) = (segment.depends_on_lock(&waiter.op), waiter.requester.owner());
+            if segment.lock_queue.must_wait_for_row(row, &waiter.op, owner, depends_on_lock) {
+                return self.enqueue_op(id, waiter, Some(row));
+            }
+        }
+        self.execute_op(now, id, waiter)
+    }
+
+    /// Queues an operation behind the lock of the segment, or of a row.
+    fn enqueue_op(&mut self, id: SegmentId, waiter: Waiter, row: Option<u64>) -> Result<(), Failure> {
+        let Waiter { requester, op, .. } = waiter;
+        let segment = self.segments.get_mut(id)?;
+        match op {
+            PendingOp::Lock(LockRequest { no_wait: true, .. }) => return Err(Failure::Locked),
+            // It would wait for itself. If another thread of that client holds the lock, this thread has to take the
+            // lock too: to let it pass would lose updates. A change under the lock waits for something else.
+            PendingOp::Put { conditions: PutConditions { token: None, .. }, .. }
+            | PendingOp::Atomic { token: None, .. }
+                if segment.lock_queue.is_held_by(requester.owner(), row) =>
+            {
+                return Err(Failure::OwnLock);
+            }
+            _ => {}
+        }
+        if !segment.lock_queue.enqueue(waiter, row) {
+            return Err(Failure::Busy(Limit::Waiters));
+        }
+        self.segments.mark_busy(id);
+        Ok(())
+    }
+
+    /// Turns a denial into [`Failure::NodeDown`] while this node may have lost the home role, since its permissions may
+    /// be stale.
+    #[cold]
+    pub(crate) fn mask_denial_in_doubt(&self, id: SegmentId, failure: Failure) -> Failure {
+        let in_doubt = self
+            .segments
+            .get(id)
+            .is_ok_and(|segment| segment.replication.is_some() && segment.lock_queue.is_suspended());
+        if in_doubt && failure == Failure::PermissionDenied { Failure::NodeDown } else { failure }
+    }
+
+    /// Checks permissions and bounds of an operation, and returns whether it depends on the segment's lock.
+    fn authorize_op(&self, segment: &Segment, waiter: &Waiter) -> Result<bool, Failure> {
+        if segment.is_replica() {
+            return Err(Failure::NodeDown);
+        }
+        let principal = waiter.principal;
+        let check = |principal, access, parts: &RangeSet| {
+            segment.permissions.allow(principal, access)?;
+            self.check_parts(segment, parts)
+        };
+        match &waiter.op {
+            PendingOp::Get(get) => {
+                check(principal, Access::Read, &get.parts)?;
+            }
+            PendingOp::Put { parts, conditions, .. } => {
+                let is_unchecked = planted!(self.segments, UncheckedPermission);
+                let principal = if is_unchecked { segment.permissions.owner } else { principal };
+                check(principal, Access::Write, parts)?;
+                match conditions.entry {
+                    // The key decides, on the newest version.
+                    Some(change) => segment.check_entry_change(parts, change)?,
+                    None => segment.check_names_version(conditions)?,
+                }
+            }
+            PendingOp::Atomic { offset, .. } => {
+                check(principal, Access::Write, &RangeSet::One { offset: *offset, bytes: 8 })?;
+            }
+            PendingOp::Lock(lock_request) => {
+                segment.permissions.allow(principal, if lock_request.shared { Access::Read } else { Access::Write })?;
+                segment.row_to_lock(lock_request)?;
+            }
+        }
+        Ok(segment.depends_on_lock(&waiter.op))
+    }
+
+    pub(crate) fn execute_op(&mut self, now: Now, id: SegmentId, waiter: Waiter) -> Result<(), Failure> {
+        let Waiter { requester, deadline_us, .. } = waiter;
+        if let Some(layout) = self.segments.get(id)?.spec.layout()
+            && !matches!(waiter.op, PendingOp::Lock(_))
+        {
+            return self.begin_record_op(now, id, &waiter, layout);
+        }
+        match waiter.op {
+            PendingOp::Get(get) => self.execute_get(id, requester, get)?,
+            PendingOp::Put { parts, source, conditions } => {
+                self.check_conditions(now, id, requester, conditions, None)?;
+                self.change(now, id, SegmentChange { requester, parts, source, row: None, word: 0, deadline_us })?;
+            }
+            PendingOp::Atomic { offset, change, token } => {
+                self.check_conditions(now, id, requester, PutConditions { token, ..PutConditions::default() }, None)?;
+                let segment = self.segments.get_mut(id)?;
+                segment.lock_queue.begin_word_read();
+                let at = segment.at + Header::DATA_OFFSET + offset;
+                self.pending_atomics.push_back(PendingAtomic { now, segment: id, offset, change, waiter });
+                self.output.push(Action::ReadWord { at });
+            }
+            PendingOp::Lock(lock_request) => self.grant(now, id, requester, lock_request)?,
+        }
+        Ok(())
+    }
+
+    fn execute_get(&mut self, id: SegmentId, requester: Requester, get: Get) -> Result<(), Failure> {
+        let (at, version, timestamp) = self.segments.get(id)?.find(get.version)?;
+        self.deliver_get(requester, &get, at, (version, timestamp))
+    }
+
+    /// Delivers the bytes of a get. The offsets of its ranges count from the pool offset `at`.
+    pub(crate) fn deliver_get(
+        &mut self,
+        requester: Requester,
+        get: &Get,
+        at: u64,
+        (version, timestamp): (Version, Timestamp),
+    ) -> Result<(), Failure> {
+        let Get { parts, sink, .. } = *get;
+        let (channel, request) = match requester {
+            Requester::Client(channel, request) => (channel, request),
+            Requester::Peer(node, step) => return self.serve_get(node, step, at, parts, (version, timestamp)),
+        };
+        let inline = sink == Destination::Inline;
+        let done = Completion::bare(request, Outcome::Done);
+        let done = Completion { version, timestamp, inline, ..done };
+        let data = match (sink, parts) {
+            (Destination::Inline, RangeSet::One { offset, bytes }) => Some((at + offset, bytes as u8)),
+            (Destination::Arena(into), _) => {
+                self.output.push(Action::CopyOut { at, parts, client: channel.client, into });
+                None
+            }
+            _ => return Err(Failure::Malformed),
+        };
+        self.output.free_table(&parts);
+        self.output.reply(channel, done, data);
+        Ok(())
+    }
+
+    pub(crate) fn check_conditions(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        requester: Requester,
+        conditions: PutConditions,
+        row: Option<u64>,
+    ) -> Result<(), Failure> {
+        if conditions.token.is_none() && conditions.version.is_none() {
+            return Ok(());
+        }
+        let segment = self.segments.get(id)?;
+        let token = conditions.token.filter(|_| !planted!(self.segments, UncheckedToken));
+        if token.is_some_and(|token| !segment.lock_queue.admits(token, requester.owner(), now.steady_us, row)) {
+            let token = token.unwrap_or_default();
+            return Err(segment.lock_queue.refusal(token, requester.owner(), now.steady_us, row));
+        }
+        if planted!(self.segments, UncheckedVersion) {
+            return Ok(());
+        }
+        let (checked, found) = (segment.check_version(conditions.version), segment.version());
+        checked.inspect_err(|_| self.output.name_version(found))
+    }
+
+    /// Advances the version and emits the commit.
+    pub(crate) fn commit(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        what: (RangeSet, Option<RowCommit>),
+        source: CommitSource,
+    ) -> Result<(Version, Timestamp), Failure> {
+        let segment = self.segments.get(id)?;
+        assert!(!segment.lock_queue.blocks_puts(), "a put that may not run now is queued");
+        let (mut version, mut timestamp) = segment.next_stamp(self.clock, now.wall_us);
+        if planted!(self.segments, StandingClock) {
+            timestamp = segment.timestamp();
+        }
+        if planted!(self.segments, SkippedVersion) {
+            version = segment.version();
+        }
+        self.counters.commits += 1;
+        self.apply(id, what, source, (version, timestamp))?;
+        Ok((version, timestamp))
+    }
+
+    /// Applies a commit with a given version and timestamp.
+    pub(crate) fn apply(
+        &mut self,
+        id: SegmentId,
+        (parts, row): (RangeSet, Option<RowCommit>),
+        source: CommitSource,
+        stamp: (Version, Timestamp),
+    ) -> Result<(), Failure> {
+        let (version, timestamp) = stamp;
+        let (stands, skips) = (planted!(self.segments, StandingClock), planted!(self.segments, SkippedVersion));
+        let segment = self.segments.get_mut(id)?;
+        if stands || skips {
+            segment.start_over(stamp)
+        } else {
+            segment.advance(stamp)
+        }
+        let at = segment.at;
+        if let Some(RowCommit { place, version: row_version, .. }) = row {
+            // The row first: a daemon that dies between the two has a table that seems older than it is, and is copied
+            // again.
+            self.output.push(Action::CommitRecord { place, parts, source, version: row_version, timestamp });
+            self.output.push(Action::WriteVersion { at, version, timestamp });
+            return Ok(());
+        }
+        let history = segment.history_offset(version);
+        segment.record_timestamp();
+        let (state, bytes) = (Header::committed(version), segment.spec.bytes);
+        self.output.push(Action::Commit { at, parts, source, version, timestamp });
+        if let Some(to) = history.filter(|_| !planted!(self.segments, HistoryLost)) {
+            let (segment, timestamp) = (id.to_bits(), timestamp.0);
+            self.output.push(Action::SaveVersion {
+                at,
+                to,
+                header: Header { state, timestamp, segment, bytes, locked: 0 },
+            });
+        }
+        Ok(())
+    }
+
+    /// Queues an operation again that was about to run, since a decision about the segment came in between. It waits for
+    /// the next event: the time at which it was submitted is older than that decision.
+    #[cold]
+    pub(crate) fn submit_again(&mut self, id: SegmentId, waiter: Waiter) {
+        let is_home = self.segments.get(id).map(|segment| !segment.is_replica());
+        let queued = match is_home {
+            Ok(true) => self.enqueue_op(id, waiter, None),
+            Ok(false) => Err(Failure::NodeDown),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = queued {
+            self.fail_waiter(&waiter, failure);
+        }
+    }
+
+    /// Completes an atomic with the word that [`Action::ReadWord`] asked for.
+    pub(crate) fn word_read(&mut self, word: u64) {
+        let pending = self.pending_atomics.pop_front().expect("each read of a word is answered once");
+        let PendingAtomic { now, segment: id, offset, change, waiter } = pending;
+        let Waiter { requester, deadline_us, .. } = waiter;
+        let Ok(segment) = self.segments.get_mut(id) else {
+            return self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+        };
+        segment.lock_queue.end_word_read();
+        if segment.lock_queue.blocks_puts() {
+            return self.submit_again(id, waiter);
+        }
+        let fields = ReplyFields::of(segment.stamp(), word);
+        match change.apply(word) {
+            Some(new) => {
+                let (parts, source) = (RangeSet::One { offset, bytes: 8 }, CommitSource::Word(new));
+                if let Err(failure) =
+                    self.change(now, id, SegmentChange { requester, parts, source, row: None, word, deadline_us })
+                {
+                    self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                }
+            }
+            None => self.output.answer(requester, Outcome::Done, fields),
+        }
+        self.serve_lock_queue(now, id);
+    }
+
+    /// Answers the watchers of a plain segment's version that is now reached.
+    pub(crate) fn notify_watchers(&mut self, id: SegmentId, version: Version, timestamp: Timestamp) {
+        self.notify_watchers_of_row(id, 0, version, timestamp);
+    }
+
+    /// Answers the watchers of a row's version that is now reached.
+    pub(crate) fn notify_watchers_of_row(&mut self, id: SegmentId, row: u64, version: Version, timestamp: Timestamp) {
+        while let Some(segment) = self.segments.watched(id)
+            && let Some(watcher) = segment.lock_queue.next_satisfied_watcher(row, version)
+        {
+            self.output.answer(watcher.requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
+        }
+    }
+
+    /// Watches for a version above `watcher.above`, or answers at once. In a table the version is that of the row at
+    /// `offset`, or the number of the newest change of its rows.
+    pub(crate) fn await_at_home(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        principal: Principal,
+        offset: u64,
+        watcher: Watcher,
+    ) -> Result<(), Failure> {
+        if self.segments.is_names(id) {
+            return self.await_names(watcher);
+        }
+        if self.segments.get(id)?.replication.is_some() {
+            self.check_home(now, id)?;
+        }
+        let segment = self.segments.get_mut(id)?;
+        segment.permissions.allow(principal, Access::Read)?;
+        if let Some(layout) = segment.spec.layout() {
+            if offset == ANY_ROW {
+                return self.await_any_row(now, id, watcher);
+            }
+            return self.begin_record_watch(now, id, (layout, offset), watcher);
+        }
+        let fields = ReplyFields::of(segment.stamp(), 0);
+        if fields.version > watcher.above {
+            self.output.answer(watcher.requester, Outcome::Done, fields);
+            return Ok(());
+        }
+        self.watch(id, watcher)
+    }
+
+    /// Keeps a watcher until its version or its deadline comes.
+    pub(crate) fn watch(&mut self, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
+        if self.segments.get(id).is_ok_and(Segment::is_replica) {
+            // This node was the home when the record of the watched row was asked for. Changes come to the new home.
+            return Err(Failure::NodeDown);
+        }
+        if !self.segments.watched(id).ok_or(Failure::NotFound)?.lock_queue.watch(watcher) {
+            return Err(Failure::Busy(Limit::Waiters));
+        }
+        self.segments.mark_busy(id);
+        Ok(())
+    }
+
+    pub(crate) fn fail_waiter(&mut self, waiter: &Waiter, failure: Failure) {
+        self.free_op_buffers(&waiter.op);
+        self.output.answer(waiter.requester, Outcome::Failed(failure), ReplyFields::default());
+    }
+
+    /// Frees the buffers of an operation that will not be executed.
+    pub(crate) fn free_op_buffers(&mut self, op: &PendingOp) {
+        match op {
+            PendingOp::Put { source: CommitSource::Buffer(buffer), .. } => self.output.drop_buffer(buffer),
+            PendingOp::Put { source: CommitSource::Pool(at), .. } => self.free_upload_at(*at),
+            _ => {}
+        }
+        if let PendingOp::Put { parts, .. } | PendingOp::Get(Get { parts, .. }) = op {
+            self.output.free_table(parts);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Operations on the records of a table whose home is this node.
+//!
+//! The versions of records are in the table's memory only, so each operation reads one first
+//! ([`Action::ReadRecord`]). The decision follows at once: its actions come before all other actions that are due, so
+//! no other operation runs between the read and the commit.
+
+use crate::action::{Action, CommitSource, RangeSet};
+use crate::config::Now;
+use crate::fault_injection::planted;
+use crate::home::handler::Home;
+use crate::replication::forward::SegmentChange;
+use crate::requester::ReplyFields;
+use crate::state::lock_queue::{PendingOp, Waiter, Watcher};
+use crate::state::pending::{PendingRecord, RecordOp};
+use crate::state::replication::RowCommit;
+use crate::state::segments::Segment;
+use ddss_core::{ANY_ROW, BucketSearch, Failure, Outcome, PutConditions, SegmentId, TableLayout, Timestamp, Version};
+
+/// Content of a record that an operation asked for: a word of its row, or the result of a search in a bucket.
+#[derive(Clone, Copy, Debug)]
+enum RecordContent {
+    Word(u64),
+    Entry { found: Option<BucketSearch>, now_ms: u64 },
+}
+
+/// Returns the field of an answer that names a changed row: one more than its number, or 0 if changes were missed.
+fn timestamp_of_row(row: Option<u64>) -> Timestamp {
+    Timestamp(row.map_or(0, |row| row + 1))
+}
+
+impl Home<'_> {
+    /// Checks that ranges lie inside a segment, and inside one row of a table.
+    pub(crate) fn check_parts(&self, segment: &Segment, parts: &RangeSet) -> Result<(), Failure> {
+        match *parts {
+            RangeSet::One { offset, bytes } => segment.check_range(offset, bytes)?,
+            RangeSet::Many { .. } => {
+                self.output
+                    .ranges_of(parts)
+                    .iter()
+                    .try_for_each(|range| segment.check_range(range.offset, range.bytes))?;
+            }
+        }
+        segment.spec.layout().map_or(Ok(()), |layout| self.output.row_of(layout, segment.spec.bytes, parts).map(drop))
+    }
+
+    /// Reads the record of an operation that passed all other checks.
+    pub(crate) fn begin_record_op(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        waiter: &Waiter,
+        layout: TableLayout,
+    ) -> Result<(), Failure> {
+        let &Waiter { requester, op, .. } = waiter;
+        let (parts, token, word) = match op {
+            PendingOp::Get(get) => (get.parts, None, None),
+            PendingOp::Put { parts, conditions, .. } => (parts, conditions.token, None),
+            PendingOp::Atomic { offset, token, .. } => (RangeSet::One { offset, bytes: 8 }, token, Some(offset)),
+            PendingOp::Lock(_) => return Err(Failure::Unsupported),
+        };
+        let row = self.output.row_of(layout, self.segments.get(id)?.spec.bytes, &parts)?;
+        let conditions = PutConditions { token, ..PutConditions::default() };
+        self.check_conditions(now, id, requester, conditions, Some(row))?;
+        let segment = self.segments.get(id)?;
+        let place = layout.record(row).of_segment(segment.at);
+        let read = match op {
+            PendingOp::Put { source, conditions: PutConditions { entry: Some(change), .. }, .. } => {
+                let description = layout.record(0).of_segment(segment.at).data;
+                Action::FindEntry { place, offset: layout.bounds(row).0, description, change, source }
+            }
+            _ => Action::ReadRecord { place, word },
+        };
+        let (op, changes) = (RecordOp::Call(op), !matches!(op, PendingOp::Get(_)));
+        // A change of a replicated table may have to wait for the replica: no other begins before that is decided.
+        let blocking = (changes && segment.replication.is_some()).then_some(*waiter);
+        if blocking.is_some() {
+            self.segments.get_mut(id)?.lock_queue.begin_word_read();
+        }
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking });
+        self.output.push(read);
+        Ok(())
+    }
+
+    /// Reads the record that a watcher asks for, since only the record has the row's version.
+    pub(crate) fn begin_record_watch(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        (layout, offset): (TableLayout, u64),
+        watcher: Watcher,
+    ) -> Result<(), Failure> {
+        let segment = self.segments.get(id)?;
+        let row = self.output.row_of(layout, segment.spec.bytes, &RangeSet::One { offset, bytes: 0 })?;
+        let place = layout.record(row).of_segment(segment.at);
+        let (requester, op) = (watcher.requester, RecordOp::Watch(Watcher { row, ..watcher }));
+        self.pending_records.push_back(PendingRecord { now, segment: id, requester, row, place, op, blocking: None });
+        self.output.push(Action::ReadRecord { place, word: None });
+        Ok(())
+    }
+
+    /// Watches for the change of any row after the change of the number `watcher.above`, or answers at once.
+    pub(crate) fn await_any_row(&mut self, now: Now, id: SegmentId, watcher: Watcher) -> Result<(), Failure> {
+        // The clock never gives a number twice, not even after a restart.
+        let first = Version(self.clock.next(now.wall_us).0);
+        let counts_on = planted!(self.segments, RowChangesOfEarlierTerm);
+        let changes = self.segments.get_mut(id)?.row_changes(first);
+        if !counts_on {
+            changes.catch_up(watcher.above, first);
+        }
+        match changes.after(watcher.above) {
+            Some((version, row)) => {
+                let fields = ReplyFields { version, timestamp: timestamp_of_row(row), word: 0 };
+                self.output.answer(watcher.requester, Outcome::Done, fields);
+                Ok(())
+            }
+            None => self.watch(id, Watcher { row: ANY_ROW, ..watcher }),
+        }
+    }
+
+    /// Tells the watchers of all rows that a row has changed.
+    pub(crate) fn notify_watchers_of_all_rows(&mut self, id: SegmentId, row: u64) {
+        let number = self.segments.get_mut(id).ok().and_then(|segment| segment.note_row_change(row));
+        if let Some(number) = number {
+            self.notify_watchers_of_row(id, ANY_ROW, number, timestamp_of_row(Some(row)));
+        }
+    }
+
+    /// Completes an operation with what [`Action::ReadRecord`] found.
+    pub(crate) fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
+        self.complete_record_op(state, timestamp, RecordContent::Word(word));
+    }
+
+    /// Completes the change of an entry with what [`Action::FindEntry`] found.
+    pub(crate) fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
+        let now_ms = now.wall_us / 1000;
+        self.complete_record_op(state, timestamp, RecordContent::Entry { found, now_ms });
+    }
+
+    fn complete_record_op(&mut self, state: u64, timestamp: Timestamp, content: RecordContent) {
+        let pending = self.pending_records.pop_front().expect("each read of a record is answered once");
+        if let Some(waiter) = pending.blocking
+            && let Ok(segment) = self.segments.get_mut(pending.segment)
+        {
+            segment.lock_queue.end_word_read();
+            if segment.lock_queue.blocks_puts() {
+                return self.submit_again(pending.segment, waiter);
+            }
+        }
+        let later = self.output.set_aside();
+        if let Err(failure) = self.decide_record_op(&pending, state, timestamp, content) {
+            match &pending.op {
+                RecordOp::Call(op) => self.free_op_buffers(op),
+                RecordOp::Watch(_) => {}
+                // Its requester never learns of the lock. If the segment is gone, so is the lock.
+                RecordOp::Grant(token) => {
+                    let _ = self.unlock_at_home(pending.now, pending.segment, *token, pending.requester.owner());
+                }
+            }
+            self.output.answer(pending.requester, Outcome::Failed(failure), ReplyFields::default());
+        }
+        if let Some(later) = later {
+            self.output.put_back(later);
+        }
+        if pending.blocking.is_some() {
+            self.serve_lock_queue(pending.now, pending.segment);
+        }
+    }
+
+    fn decide_record_op(
+        &mut self,
+        pending: &PendingRecord,
+        state: u64,
+        timestamp: Timestamp,
+        content: RecordContent,
+    ) -> Result<(), Failure> {
+        let &PendingRecord { segment, requester, place, op, .. } = pending;
+        self.segments.get(segment)?;
+        if state & 1 != 0 {
+            // Commits are complete before the next action, and recovery undoes the last one of a daemon that died.
+            return Err(Failure::Damaged);
+        }
+        let version = Version(state >> 1);
+        let op = match op {
+            RecordOp::Call(op) => op,
+            RecordOp::Watch(watcher) if version > watcher.above => {
+                self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: 0 });
+                return Ok(());
+            }
+            RecordOp::Watch(watcher) => return self.watch(segment, watcher),
+            RecordOp::Grant(token) => {
+                self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word: token.0 });
+                return Ok(());
+            }
+        };
+        match op {
+            PendingOp::Get(get) => match get.version {
+                Some(wanted) if wanted > version => Err(Failure::VersionMismatch),
+                Some(wanted) if wanted < version => Err(Failure::VersionGone),
+                _ => self.deliver_get(requester, &get, place.data, (version, timestamp)),
+            },
+            PendingOp::Put { parts, source, conditions } => {
+                if conditions.version.is_some_and(|named| named != version)
+                    && !planted!(self.segments, UncheckedVersion)
+                {
+                    self.output.name_version(version);
+                    return Err(Failure::VersionMismatch);
+                }
+                match (conditions.entry, content) {
+                    (None, _) => self.commit_record(pending, version, (parts, source), 0)?,
+                    (Some(change), RecordContent::Entry { found: Some(found), now_ms }) => {
+                        self.change_entry(pending, (version, timestamp), (change, source), (found, now_ms))?;
+                    }
+                    (Some(_), _) => return Err(Failure::Malformed),
+                }
+                Ok(())
+            }
+            PendingOp::Atomic { offset, change, .. } => {
+                let RecordContent::Word(word) = content else { return Err(Failure::Malformed) };
+                match change.apply(word) {
+                    Some(new) => {
+                        let parts = RangeSet::One { offset, bytes: 8 };
+                        self.commit_record(pending, version, (parts, CommitSource::Word(new)), word)?;
+                    }
+                    None => self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word }),
+                }
+                Ok(())
+            }
+            PendingOp::Lock(_) => Err(Failure::Unsupported),
+        }
+    }
+
+    /// Commits to a record and answers the requester. An error means that nothing happened.
+    pub(crate) fn commit_record(
+        &mut self,
+        pending: &PendingRecord,
+        before: Version,
+        (parts, source): (RangeSet, CommitSource),
+        word: u64,
+    ) -> Result<(), Failure> {
+        let &PendingRecord { now, segment, requester, row, place, blocking, .. } = pending;
+        let version = Version(before.0 + 1);
+        if let Some(Waiter { deadline_us, .. }) = blocking {
+            let row = Some(RowCommit { row, place, version });
+            return self.change(now, segment, SegmentChange { requester, parts, source, row, word, deadline_us });
+        }
+        let timestamp = self.clock.next(now.wall_us);
+        self.counters.commits += 1;
+        self.output.push(Action::CommitRecord { place, parts, source, version, timestamp });
+        self.output.free_table(&parts);
+        self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        self.notify_watchers_of_row(segment, row, version, timestamp);
+        self.notify_watchers_of_all_rows(segment, row);
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! The home's side of the gets that it executes for other nodes: the bytes go out in a message, or are copied aside and
+//! written into the staging memory of the requester.
+
+use crate::action::{Action, MessageBody, RangeSet};
+use crate::fault_injection::planted;
+use crate::home::handler::Home;
+use crate::ids::ServedGetId;
+use crate::requester::{ReplyFields, Requester};
+use crate::state::memory::staging::Ticket;
+use ddss_core::{Failure, Limit, Message, NodeId, Outcome, Timestamp, Version};
+
+impl Home<'_> {
+    /// Executes a get for a peer and sends the bytes.
+    pub(crate) fn serve_get(
+        &mut self,
+        node: NodeId,
+        step: u64,
+        at: u64,
+        parts: RangeSet,
+        stamp: (Version, Timestamp),
+    ) -> Result<(), Failure> {
+        let (length, (version, timestamp)) = (parts.bytes(), stamp);
+        self.counters.served_gets += 1;
+        if length as usize <= Message::PUT_BYTES_MAX {
+            let (staged, number) = (Message::NOT_STAGED, 0);
+            let message = Message::Got { step, version, timestamp, length, staged, number };
+            self.output.push(Action::Send { node, message, tail: MessageBody::Pool(at, parts) });
+            self.output.free_table(&parts);
+            return Ok(());
+        }
+        let ticket = self
+            .peers
+            .reachable(node)
+            .ok_or(Failure::NodeDown)?
+            .staging
+            .take(length)
+            .ok_or(Failure::Busy(Limit::Staging))?;
+        let aside = self.segments.allocate_blocks(length.into());
+        let served_get = aside.and_then(|to| self.served_gets.insert(to, length.into(), 1));
+        let (Some(to), Some(served_get)) = (aside, served_get) else {
+            if let Some(to) = aside {
+                self.segments.free_blocks(to, length.into());
+            }
+            self.free_staging_place(node, ticket.number());
+            return Err(Failure::Busy(Limit::Pool));
+        };
+        let (staged, number) = (ticket.at, ticket.number());
+        let message = Message::Got { step, version, timestamp, length, staged, number };
+        let here = if let RangeSet::One { offset, .. } = parts { at + offset } else { to };
+        let to = if planted!(self.segments, NoSnapshot) { here } else { to };
+        self.output.push(Action::Snapshot { at, parts, to });
+        self.output.free_table(&parts);
+        self.output.push(Action::SendStaged {
+            node,
+            served_get,
+            at: staged,
+            from: to,
+            bytes: length,
+            message,
+            table: None,
+        });
+        Ok(())
+    }
+
+    /// Frees bytes that the fabric has taken, or never will.
+    pub(crate) fn served_get_sent(&mut self, served_get: ServedGetId) {
+        // An entry of length zero refers to bytes in a segment.
+        if let Some((at, bytes)) = self.served_gets.remove(served_get).filter(|&(_, bytes)| bytes > 0) {
+            self.segments.free_blocks(at, bytes);
+        }
+    }
+
+    /// Handles bytes that could not be sent: the requester is told that there was no room.
+    pub(crate) fn served_get_failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
+        self.served_get_sent(served_get);
+        if let Message::Forward { number, .. } | Message::ForwardPart { number, .. } | Message::Piece { number, .. } =
+            *message
+        {
+            // The replica will never get it and has to resynchronise.
+            self.free_staging_place(node, number);
+            self.output.push(Action::Disconnect { node });
+        }
+        if let Message::Got { step, number, .. } = *message {
+            self.free_staging_place(node, number);
+            self.output.answer(
+                Requester::Peer(node, step),
+                Outcome::Failed(Failure::Busy(Limit::Posts)),
+                ReplyFields::default(),
+            );
+        }
+    }
+
+    /// Frees staging memory that a peer has emptied.
+    pub(crate) fn free_staging_place(&mut self, node: NodeId, number: u64) {
+        if let Some(peer) = self.peers.reachable(node) {
+            peer.staging.give(Ticket::of(number));
+        }
+    }
+}

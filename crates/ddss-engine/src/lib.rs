@@ -1,0 +1,68 @@
+//! The engine of one node: events in, [actions](Action) out. It decides everything and touches no memory, socket or clock.
+//!
+//! ```text
+//!   client's request ──► Engine::request ──┐
+//!   peer's message   ──► Engine::message ──┼──► next_action ──► Copy, Commit  (this node's memory)
+//!   fetch finished   ──► Engine::fetched ──┤                    Fetch, Stage, SendStaged (another node's memory)
+//!   time             ──► Engine::tick    ──┘                    Send          (another node's engine)
+//!                                                               Reply         (a client's ring)
+//! ```
+//!
+//! Nothing in this crate does I/O, starts a thread, reads a clock or draws a random number. So the same code runs under
+//! `ddssd`, under the simulator and under a fuzzer. Only nodes decide: a client links `ddss-core` and no engine.
+//!
+//! | file or folder | content |
+//! | --- | --- |
+//! | `engine.rs` | the type [`Engine`]: clients, peers, time |
+//! | `dispatch.rs`, `peer_messages.rs` | route a client's request or a peer's message to the side that handles it |
+//! | `results.rs`, `cluster.rs`, `storage.rs` | results of actions; decisions of the cluster; restart, files and quotas |
+//! | `action.rs` | [`Action`]: every effect that the engine may ask for |
+//! | `config.rs`, `ids.rs`, `requester.rs`, `role.rs` | settings and time; ids; requesters; roles for replicated segments |
+//! | `fault_injection.rs` | bugs that tests switch on and have to find |
+//! | `home/` | operations on segments whose home is this node, by the handler `Home` |
+//! | `home/home_ops.rs`, `home/lock_ops.rs` | gets, puts, atomics and locks, from clients and from peers |
+//! | `uploads/` | large puts: parts and one commit, by both handlers |
+//! | `home/fast_path.rs`, `home/inline_path.rs` | the same for uncontended calls, and for calls that fit in a ring entry |
+//! | `home/lifecycle.rs`, `home/metadata.rs` | creation and release; lists, segment info and permissions |
+//! | `home/name_claims.rs`, `home/served_get.rs` | claims of names; gets for other nodes |
+//! | `remote/` | operations on segments whose home is another node, by the handler `Remote` |
+//! | `remote/remote_get.rs`, `remote/served_get.rs` | gets by one-sided reads, and those that the home executes |
+//! | `remote/read_cache.rs` | cached copies of remote Temporal segments |
+//! | `remote/remote_ops.rs`, `remote/remote_locks.rs` | puts, atomics and locks; locks that local clients hold on other homes |
+//! | `remote/name_lookup.rs` | names that the whole cluster agrees on |
+//! | `replication/` | replicas, by the handler `Home` |
+//! | `replication/failover.rs` | decisions of the cluster |
+//! | `replication/forward.rs`, `replication/resync.rs` | the home's side: forwarded puts, and the first copy |
+//! | `replication/replica.rs` | the replica's side |
+//! | `state/` | tables that know nothing of [`Engine`]: output, segments, lock queues, waits, replication, memory |
+//!
+//! The feature `planted`, off by default, adds bugs that tests must find.
+#![forbid(unsafe_code)]
+
+mod action;
+mod cluster;
+mod config;
+mod dispatch;
+mod engine;
+mod fault_injection;
+mod home;
+mod ids;
+mod peer_messages;
+mod remote;
+mod replication;
+mod requester;
+mod results;
+mod role;
+mod state;
+mod storage;
+mod uploads;
+
+pub use action::{Action, Commit, CommitSource, FetchTarget, MessageBody, RangeSet, Reply};
+pub use config::{Counters, EngineConfig, Now};
+pub use engine::Engine;
+#[cfg(feature = "planted")]
+pub use fault_injection::Bug;
+pub use home::inline_path::{InlineCommit, InlineResult};
+pub use ids::{BufferId, ClaimId, ServedGetId, StepId};
+pub use role::{Proposal, ProposalKind, RoleAssignment};
+pub use state::segments::quotas::{Quota, Quotas, Usage};

@@ -1,0 +1,217 @@
+//! Messages from other engines to this one, which is mostly the home of the segment in question.
+
+use crate::action::{Action, CommitSource};
+use crate::config::Now;
+use crate::engine::Engine;
+use crate::fault_injection::planted;
+use crate::ids::StepId;
+use crate::remote::served_get::ServedReply;
+use crate::requester::{LockOwner, ReplyFields, Requester};
+use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
+use crate::state::memory::uploads::UploadOwner;
+use crate::uploads::at_home::Uploader;
+use ddss_core::limits::{ANSWER_MARGIN_MAX_US, TIMEOUT_DEFAULT_US};
+use ddss_core::{Failure, ListQuery, Message, NodeId, Outcome, Timestamp};
+
+impl Engine {
+    /// Handles a peer's message, with that peer's clock and the bytes behind the fields. Every later timestamp of this
+    /// node is greater than `clock`.
+    pub fn message(&mut self, now: Now, node: NodeId, clock: Timestamp, message: &Message, tail: &[u8]) {
+        if self.peers.reachable(node).is_none() {
+            return;
+        }
+        if !planted!(self.segments, DeafClock) {
+            self.clock.hear(clock, now.wall_us);
+        }
+        let deadline = |timeout_us: u32| now.steady_us.saturating_add(timeout_us.into());
+        // A change that waited in vain is answered before its requester's own deadline, at which nobody could say whether
+        // it took effect.
+        let deadline_of_change = |timeout_us: u32| deadline(timeout_us - (timeout_us / 4).min(ANSWER_MARGIN_MAX_US));
+        let asked = match *message {
+            Message::Welcome { .. } => {
+                self.output.push(Action::Disconnect { node });
+                return;
+            }
+            Message::Lookup { step, principal, name } => {
+                let found = self.segments.by_name(&name).ok_or(Failure::NotFound);
+                found
+                    .and_then(|id| self.home().describe_segment(node, step, principal, id))
+                    .map_err(|failure| (step, failure))
+            }
+            Message::Describe { step, principal, segment } => {
+                self.home().describe_segment(node, step, principal, segment).map_err(|failure| (step, failure))
+            }
+            Message::Allocate { step, principal, spec, name } => {
+                let made = self.home().create_named(
+                    now,
+                    Requester::Peer(node, step),
+                    principal,
+                    name,
+                    spec,
+                    TIMEOUT_DEFAULT_US,
+                );
+                made.map_err(|failure| (step, failure))
+            }
+            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
+                let requester = Requester::Peer(node, step);
+                let deadline_us = deadline_of_change(timeout_us);
+                let asked = self.output.source_of_put(node, (offset, length), staged, ranges, tail).and_then(
+                    |(parts, source)| {
+                        let op = PendingOp::Put { parts, source, conditions };
+                        let asked =
+                            self.home().submit_op(now, segment, Waiter { requester, principal, op, deadline_us });
+                        asked.inspect_err(|_| self.home().free_op_buffers(&op))
+                    },
+                );
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::UploadPart { step, principal, segment, client, part, length, staged } => {
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline(TIMEOUT_DEFAULT_US));
+                let uploader = Uploader { requester, principal, client, deadline_us };
+                let asked = self.output.source_of_put(node, (0, length), staged, 0, tail).and_then(|(_, source)| {
+                    let stored = self.home().store_part(now, &uploader, segment, part, (source, length));
+                    stored.inspect_err(|_| {
+                        if let CommitSource::Buffer(buffer) = source {
+                            self.output.drop_buffer(&buffer);
+                        }
+                    })
+                });
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::CommitUpload { step, principal, segment, client, offset, upload, conditions, timeout_us } => {
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline_of_change(timeout_us));
+                let uploader = Uploader { requester, principal, client, deadline_us };
+                let asked = self.home().commit_upload(now, &uploader, segment, (offset, upload), conditions);
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::DropUpload { client, upload } => {
+                self.home().drop_upload(UploadOwner { node, client }, upload);
+                Ok(())
+            }
+            Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline(timeout_us));
+                let lock_dependency = self.home().lock_dependency_of_get(segment, &options);
+                let asked = self.output.ranges_of_message((offset, length), ranges, tail).and_then(|parts| {
+                    let get = Get {
+                        parts,
+                        sink: Destination::Peer,
+                        lock_dependency: lock_dependency?,
+                        version: options.version,
+                        token,
+                    };
+                    let waiter = Waiter { requester, principal, op: PendingOp::Get(get), deadline_us };
+                    self.home().submit_op(now, segment, waiter).inspect_err(|_| self.output.free_table(&parts))
+                });
+                asked.map_err(|failure| (step, failure))
+            }
+            Message::Got { step, version, timestamp, length, staged, number } => {
+                self.clock.hear(timestamp, now.wall_us);
+                let got = ServedReply { version, timestamp, length, staged, number };
+                self.remote().handle_got(node, StepId::from_bits(step), got, tail);
+                Ok(())
+            }
+            Message::Taken { number } => {
+                self.home().free_staging_place(node, number);
+                Ok(())
+            }
+            Message::List { step, principal } => {
+                let query = ListQuery::decode(tail).map_err(|failure| (step, failure));
+                query.map(|query| self.home().list_at_home(now, node, step, principal, &query))
+            }
+            Message::Stat { step, principal, segment } => {
+                self.home().stat_at_home(now, node, step, principal, segment).map_err(|failure| (step, failure))
+            }
+            Message::Listed { step, more } => {
+                self.remote().handle_page(node, StepId::from_bits(step), more, tail);
+                Ok(())
+            }
+            Message::Permit { step, principal, segment, update } => {
+                let requester = Requester::Peer(node, step);
+                self.home()
+                    .update_permissions_at_home(now, principal, segment, update, requester)
+                    .map_err(|failure| (step, failure))
+            }
+            Message::Break { step, principal, segment } => self
+                .home()
+                .break_at_home(now, principal, segment, Requester::Peer(node, step))
+                .map_err(|failure| (step, failure)),
+            Message::Cancel { step, segment } => {
+                self.home().cancel_at_home(now, segment, Requester::Peer(node, step));
+                Ok(())
+            }
+            Message::Changed { info } => {
+                self.remote().handle_info_change(node, info);
+                Ok(())
+            }
+            Message::Atomic { step, principal, segment, offset, change, token, timeout_us } => {
+                let op = PendingOp::Atomic { offset, change, token };
+                let (requester, deadline_us) = (Requester::Peer(node, step), deadline_of_change(timeout_us));
+                let waiter = Waiter { requester, principal, op, deadline_us };
+                let aligned = if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned) };
+                aligned.and_then(|()| self.home().submit_op(now, segment, waiter)).map_err(|failure| (step, failure))
+            }
+            Message::Lock { step, principal, segment, lock_request, timeout_us } => {
+                let op = PendingOp::Lock(lock_request);
+                let waiter =
+                    Waiter { requester: Requester::Peer(node, step), principal, op, deadline_us: deadline(timeout_us) };
+                self.home().submit_op(now, segment, waiter).map_err(|failure| (step, failure))
+            }
+            Message::Await { step, principal, segment, offset, above, timeout_us } => {
+                let requester = Requester::Peer(node, step);
+                let watcher = Watcher { requester, row: 0, above, deadline_us: deadline(timeout_us) };
+                let awaited = self.home().await_at_home(now, segment, principal, offset, watcher);
+                awaited.map_err(|failure| (step, failure))
+            }
+            Message::Unlock { step, segment, token } => {
+                let unlocked = self.home().unlock_at_home(now, segment, token, LockOwner::Peer(node));
+                unlocked
+                    .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
+                    .map_err(|failure| (step, failure))
+            }
+            Message::Renew { step, segment, token, lease_us } => self
+                .home()
+                .renew_at_home(now, segment, token, LockOwner::Peer(node), lease_us)
+                .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
+                .map_err(|failure| (step, failure)),
+            Message::Release { step, principal, segment } => self
+                .home()
+                .release_named(now, Requester::Peer(node, step), principal, segment)
+                .map_err(|failure| (step, failure)),
+            Message::Found { step, info, window } => {
+                self.remote().handle_found(now, node, StepId::from_bits(step), info, window);
+                Ok(())
+            }
+            Message::Ended { step, outcome, version, timestamp, word } => {
+                let fields = ReplyFields { version, timestamp, word };
+                let new = self.remote().handle_ended(now, node, StepId::from_bits(step), outcome, fields);
+                self.create(now, new);
+                Ok(())
+            }
+            Message::Offer { .. }
+            | Message::OfferAnswer { .. }
+            | Message::Piece { .. }
+            | Message::Whole { .. }
+            | Message::Forward { .. }
+            | Message::ForwardPart { .. }
+            | Message::Replicated { .. } => {
+                self.home().replica_message(now, node, message, tail);
+                Ok(())
+            }
+            Message::Forget { segment } => {
+                self.remote().invalidate_cached(segment);
+                self.home().drop_replica_of(now, node, segment);
+                self.remote().handle_forget(node, segment);
+                Ok(())
+            }
+            Message::Forgotten { segment } => {
+                self.segments.forgotten(node, Some(segment));
+                self.home().reclaim();
+                Ok(())
+            }
+        };
+        if let Err((step, failure)) = asked {
+            let failure = self.replicas.explain_failure(message.segment(), failure);
+            self.output.answer(Requester::Peer(node, step), Outcome::Failed(failure), ReplyFields::default());
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! Requests for segments whose home is another node, apart from gets (`remote_get.rs`).
+//!
+//! A put writes its bytes into the staging memory that the home keeps for this node, and sends a message that commits
+//! them: one round trip, and the home's progress thread makes it atomic. Small puts travel inside that message.
+
+use crate::action::{Action, MessageBody, RangeSet};
+use crate::config::Now;
+use crate::ids::StepId;
+use crate::remote::handler::Remote;
+use crate::requester::{LocalCaller, NewSegment, ReplyFields, Requester};
+use crate::state::peers::{Peer, RemoteSegment};
+use crate::state::pending::{AskedPeers, Continuation, NameLookup, Pending, PendingReads, WaitState};
+use crate::state::remote_locks::RemoteLock;
+use crate::state::segments::check_range;
+use ddss_core::limits::{HISTORY_MAX, SEGMENT_BYTES_MAX};
+use ddss_core::{
+    Access, ArenaRange, Failure, Limit, ListPage, ListQuery, LockRequest, LockToken, Message, Name, NodeId, Operation,
+    Outcome, Payload, Placement, PutConditions, RemoteWindow, SegmentId, SegmentInfo,
+};
+
+impl Pending {
+    /// Returns true if only a message from `node` can end the operation.
+    pub(crate) fn is_on(&self, node: NodeId) -> bool {
+        match &self.wait {
+            // The lookup itself knows whether this peer's answer is outstanding.
+            WaitState::Lookup => true,
+            WaitState::Allocate { home } | WaitState::Release { home } | WaitState::Page { node: home, .. } => {
+                *home == node
+            }
+            WaitState::Fetch(_) => false,
+            _ => self.on == node,
+        }
+    }
+}
+
+impl Remote<'_> {
+    /// Looks up a name: here, else at every connected peer. Returns the segment to create here.
+    pub(crate) fn look_up(
+        &mut self,
+        caller: LocalCaller,
+        name: Name,
+        then: Continuation,
+    ) -> Result<Option<NewSegment>, Failure> {
+        self.segments.admits(&name)?;
+        if let Some(id) = self.segments.by_name(&name) {
+            let segment = self.segments.get(id)?;
+            if matches!(then, Continuation::Allocate(_)) {
+                return Err(Failure::AlreadyExists);
+            }
+            segment.permissions.allow(caller.principal, Access::Read)?;
+            let info = segment.info(id);
+            self.output.finish_opened(caller.channel, caller.request, &self.segments.opened(&info));
+            return Ok(None);
+        }
+        if matches!(then, Continuation::Allocate(_)) && self.segments.has_name(&name, self.replicas) {
+            return Err(Failure::AlreadyExists);
+        }
+        if self.directory.is_some() {
+            return self.look_up_in_directory(caller, name, then).map(|()| None);
+        }
+        let peers: Vec<_> = self.peers.iter().collect();
+        let (mut asked, mut unreachable_peers) = (AskedPeers::default(), 0);
+        for &(node, up) in &peers {
+            if up { asked.add(node) } else { unreachable_peers += 1 }
+        }
+        let step = self.begin(&caller, WaitState::Lookup)?;
+        self.lookups.insert(step, NameLookup { name, then, asked, unreachable_peers, confirmed: false });
+        for (node, _) in peers.into_iter().filter(|&(node, _)| asked.contains(node)) {
+            self.output.send(node, Message::Lookup { step: step.to_bits(), principal: caller.principal, name });
+        }
+        Ok(if asked.is_empty() { self.end_failed_lookup(step) } else { None })
+    }
+
+    /// Ends a lookup that no connected peer could answer. Returns the segment to create here.
+    fn end_failed_lookup(&mut self, step: StepId) -> Option<NewSegment> {
+        if self.confirm_with_cluster(step) {
+            return None;
+        }
+        let NameLookup { name, then, unreachable_peers, .. } = self.lookups.remove(&step)?;
+        let pending = self.operations.remove(step)?;
+        let outcome = match then {
+            Continuation::Open if unreachable_peers > 0 => Err(Failure::NodeDown),
+            Continuation::Open => Err(Failure::NotFound),
+            Continuation::Allocate(spec) if spec.placement == Placement::Node(self.node) => {
+                let (requester, principal) = (pending.caller().requester(), pending.principal);
+                return Some(NewSegment { requester, principal, name, spec });
+            }
+            Continuation::Allocate(spec) => self.allocate_remote(&pending.caller(), name, spec),
+        };
+        if let Err(failure) = outcome {
+            self.output.finish(&pending, Outcome::Failed(failure));
+        }
+        None
+    }
+
+    /// Asks the home of a new segment to create it.
+    pub(crate) fn allocate_remote(
+        &mut self,
+        caller: &LocalCaller,
+        name: Name,
+        spec: ddss_core::Spec,
+    ) -> Result<(), Failure> {
+        // An unknown node is treated like a node that is down.
+        let Placement::Node(home) = spec.placement else { return Err(Failure::Malformed) };
+        let home = self.reachable_home(SegmentId::new(home, 0, 0)).map_err(|_| Failure::NodeDown)?;
+        let step = self.begin(caller, WaitState::Allocate { home })?;
+        self.output.send(home, Message::Allocate { step: step.to_bits(), principal: caller.principal, spec, name });
+        Ok(())
+    }
+
+    fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
+        let home = self.reachable_home(segment)?;
+        let step = self.begin(&caller, WaitState::Release { home })?;
+        self.output.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
+        Ok(())
+    }
+
+    /// Puts bytes into a remote segment. On error the caller still owns the range table.
+    pub(crate) fn put_remote(
+        &mut self,
+        caller: LocalCaller,
+        segment: SegmentId,
+        parts: RangeSet,
+        from: Payload,
+        conditions: PutConditions,
+    ) -> Result<(), Failure> {
+        let home = self.reachable_home(segment)?;
+        if let Some(info) = self.known_segment(segment) {
+            // The home of a replicated segment may have changed, and its permissions with it.
+            if info.copies == 1 {
+                info.permissions.allow(caller.principal, Access::Write)?;
+            }
+            for range in &self.output.ranges_of(&parts) {
+                check_range(info.bytes, range.offset, range.bytes)?;
+            }
+            let depends_on_lock =
+                conditions.token.is_none() && info.model.put_waits_for_lock(conditions.requested_model);
+            self.check_own_lock(&caller, segment, depends_on_lock, self.output.first_offset(&parts))?;
+        }
+        let (client, length) = (caller.channel.client, from.length());
+        let (offset, ranges, table) = match parts {
+            RangeSet::One { offset, .. } => (offset, 0, None),
+            RangeSet::Many { table, .. } => (0, self.output.ranges_of(&parts).len() as u8, Some(table)),
+        };
+        let (principal, timeout_us) = (caller.principal, caller.timeout_us);
+        let put = |step: StepId, staged| {
+            let step = step.to_bits();
+            Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us }
+        };
+        match from {
+            Payload::Arena(range) if length as usize > Message::PUT_BYTES_MAX || table.is_some() => {
+                let peer = self.peers.reachable(home).ok_or(Failure::NodeDown)?;
+                let ticket = peer.staging.take(length).ok_or(Failure::Busy(Limit::Staging))?;
+                let begun = self.begin(&caller, WaitState::Put { segment, ticket: Some(ticket) });
+                let step = begun.inspect_err(|_| self.free_staging(home, Some(ticket)))?;
+                let message = put(step, ticket.at);
+                self.output.push(Action::Stage {
+                    node: home,
+                    step,
+                    at: ticket.at,
+                    client,
+                    from: range,
+                    message,
+                    table,
+                });
+                if let Some(table) = table {
+                    self.output.free_buffer(table);
+                }
+            }
+            _ => {
+                let step = self.begin(&caller, WaitState::Put { segment, ticket: None })?;
+                let message = put(step, Message::NOT_STAGED);
+                self.output.push(Action::Send { node: home, message, tail: MessageBody::Client(client, from) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a call that would wait for a lock of its own client, on the segment or on the row at `offset`: the home
+    /// knows only clients of its own node.
+    pub(crate) fn check_own_lock(
+        &mut self,
+        caller: &LocalCaller,
+        segment: SegmentId,
+        depends_on_lock: bool,
+        offset: u64,
+    ) -> Result<(), Failure> {
+        if !depends_on_lock || self.remote_locks.is_empty() {
+            return Ok(());
+        }
+        let layout = self.known_segment(segment).and_then(|info| info.layout());
+        let row_offset = layout.and_then(|layout| Some(layout.bounds(layout.row_of(offset, 0)?).0));
+        let is_held = self.remote_locks.is_held_by(caller.channel.client, segment, row_offset);
+        if is_held { Err(Failure::OwnLock) } else { Ok(()) }
+    }
+
+    pub(crate) fn free_staging(&mut self, home: NodeId, ticket: Option<crate::state::memory::staging::Ticket>) {
+        if let (Some(ticket), Some(peer)) = (ticket, self.peers.reachable(home)) {
+            peer.staging.give(ticket);
+        }
+    }
+
+    /// Handles the end of a write into staging memory. If it failed, the put behind it may still have happened: a
+    /// connection can end after both had arrived.
+    pub(crate) fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
+        let Err(failure) = result else { return };
+        let Some(pending) = self.end_pending(step) else {
+            self.counters.stale += 1;
+            return;
+        };
+        let mut outcome = Outcome::Indeterminate(failure);
+        match pending.wait {
+            WaitState::Put { ticket, .. } => self.free_staging(pending.on, ticket),
+            WaitState::Part { ticket, .. } => {
+                self.free_staging(pending.on, ticket);
+                outcome = Outcome::Failed(failure);
+            }
+            _ => {}
+        }
+        self.output.finish(&pending, outcome);
+    }
+
+    /// Ends an operation whose message was refused before it went out: it did nothing.
+    pub(crate) fn refused(&mut self, step: StepId, failure: Failure) {
+        let Some(pending) = self.operations.get_mut(step).copied() else { return };
+        match pending.wait {
+            WaitState::Put { ticket, .. } | WaitState::Part { ticket, .. } => self.free_staging(pending.on, ticket),
+            WaitState::Fetch(PendingReads { transfer, refresh, .. }) => {
+                self.read_ended(transfer.segment);
+                if refresh {
+                    self.drop_cache_fill(transfer.segment);
+                }
+            }
+            _ => {}
+        }
+        self.end_pending(step);
+        self.output.finish(&pending, Outcome::Failed(failure));
+    }
+
+    /// Handles a home's description of one of its segments.
+    pub(crate) fn handle_found(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        step: StepId,
+        info: SegmentInfo,
+        window: RemoteWindow,
+    ) {
+        let is_home = self.home_of(info.segment) == node;
+        if info.copies > 1 && !is_home {
+            // The segment was taken over, and one of the two nodes has yet to learn it.
+            let failed = Outcome::Failed(Failure::InProgress);
+            let created = self.handle_ended(now, node, step, failed, ReplyFields::default());
+            assert!(created.is_none(), "a segment is created only if no peer has its name");
+            return;
+        }
+        let wraps = window.base.checked_add(window.bytes).is_none();
+        let known = info.bytes <= SEGMENT_BYTES_MAX && info.history_len <= HISTORY_MAX;
+        // The size can be computed only from valid fields.
+        let takes = if known { info.pool_bytes() } else { u64::MAX };
+        let reaches = info.copies > 1 || !wraps && window.bytes >= takes;
+        if !known || !is_home && info.segment.home() != node || !reaches {
+            self.output.push(Action::Disconnect { node });
+            return;
+        }
+        let noted = self.record_segment(node, info, window);
+        let Some(pending) = self.operations.get_mut(step).copied().filter(|pending| pending.is_on(node)) else {
+            self.counters.stale += 1;
+            return;
+        };
+        match pending.wait {
+            WaitState::Allocate { .. } => {
+                self.operations.remove(step);
+                self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info));
+            }
+            WaitState::Lookup => {
+                let Some(lookup) = self.take_lookup(step, node) else { return };
+                self.operations.remove(step);
+                match lookup.then {
+                    Continuation::Open => {
+                        self.output.finish_opened(pending.channel, pending.request, &self.segments.opened(&info))
+                    }
+                    Continuation::Allocate(_) => self.output.finish(&pending, Outcome::Failed(Failure::AlreadyExists)),
+                }
+            }
+            WaitState::Info { transfer } => {
+                let failure = if !noted {
+                    Some(Failure::Busy(Limit::RemoteSegments))
+                } else if now.steady_us >= pending.deadline_us {
+                    Some(Failure::TimedOut)
+                } else {
+                    // The range table stays in use.
+                    self.operations.remove(step);
+                    self.get_remote(now, pending.caller(), transfer)
+                        .err()
+                        .inspect(|_| self.output.free_table(&transfer.parts))
+                };
+                if let Some(failure) = failure {
+                    self.end_pending(step);
+                    self.output.finish(&pending, Outcome::Failed(failure));
+                }
+            }
+            _ => self.counters.stale += 1,
+        }
+    }
+
+    /// Requests a page of the list of another node.
+    pub(crate) fn request_page(
+        &mut self,
+        caller: &LocalCaller,
+        node: NodeId,
+        into: ArenaRange,
+        query: &ListQuery,
+    ) -> Result<(), Failure> {
+        let step = self.begin(caller, WaitState::Page { node, into, list: true })?.to_bits();
+        let buffer = self.output.store(&query.encode());
+        let message = Message::List { step, principal: caller.principal };
+        self.output.push(Action::Send { node, message, tail: MessageBody::Buffer(buffer) });
+        self.output.free_buffer(buffer);
+        Ok(())
+    }
+
+    /// Handles a page that a peer sent.
+    pub(crate) fn handle_page(&mut self, node: NodeId, step: StepId, more: bool, page: &[u8]) {
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)).copied() else {
+            self.counters.stale += 1;
+            return;
+        };
+        let WaitState::Page { into, .. } = pending.wait else {
+            return self.output.push(Action::Disconnect { node });
+        };
+        self.end_pending(step);
+        self.output.reply_page(pending.channel, pending.request, into, page, (node, more));
+    }
+
+    /// Handles a change of permissions at a remote home.
+    pub(crate) fn handle_info_change(&mut self, node: NodeId, info: SegmentInfo) {
+        if self.home_of(info.segment) != node {
+            if info.copies > 1 {
+                // The sender is a former home.
+                return;
+            }
+            return self.output.push(Action::Disconnect { node });
+        }
+        if let Some(remote) = self.peers.reachable(node).and_then(|peer| peer.remotes.get_mut(&info.segment)) {
+            remote.info.permissions = info.permissions;
+        }
+    }
+
+    /// Removes a lookup if this node's answer is outstanding.
+    fn take_lookup(&mut self, step: StepId, node: NodeId) -> Option<NameLookup> {
+        self.lookups.get(&step).filter(|lookup| lookup.asked.contains(node))?;
+        self.lookups.remove(&step)
+    }
+
+    /// Records a home's description; `false` if the table is full.
+    fn record_segment(&mut self, node: NodeId, info: SegmentInfo, window: RemoteWindow) -> bool {
+        let Some(peer) = self.peers.reachable(node) else { return false };
+        if peer.remotes.len() == Peer::REMOTES_MAX && !peer.remotes.contains_key(&info.segment) {
+            return false;
+        }
+        let fresh = RemoteSegment { info, window, reads: 0, leaving: false };
+        let remote = peer.remotes.entry(info.segment).or_insert(fresh);
+        (remote.info, remote.window) = (info, window);
+        true
+    }
+
+    /// Drops the window over a segment that its home has released.
+    pub(crate) fn handle_forget(&mut self, node: NodeId, segment: SegmentId) {
+        let Some(peer) = self.peers.reachable(node) else { return };
+        match peer.remotes.get_mut(&segment) {
+            Some(remote) if remote.reads > 0 => remote.leaving = true,
+            _ => {
+                peer.remotes.remove(&segment);
+                self.output.send(node, Message::Forgotten { segment });
+            }
+        }
+    }
+
+    /// Handles the end of an operation at its home. Returns the segment to create here.
+    pub(crate) fn handle_ended(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        step: StepId,
+        outcome: Outcome,
+        fields: ReplyFields,
+    ) -> Option<NewSegment> {
+        self.clock.hear(fields.timestamp, now.wall_us);
+        let Some(pending) = self.operations.get_mut(step).filter(|pending| pending.is_on(node)) else {
+            self.counters.stale += 1;
+            return None;
+        };
+        let wait = pending.wait;
+        let is_no_end = match wait {
+            // These end well only with a description, bytes or a page.
+            WaitState::Lookup
+            | WaitState::Allocate { .. }
+            | WaitState::Info { .. }
+            | WaitState::Home(_)
+            | WaitState::Page { .. } => true,
+            WaitState::Version { above, .. } => fields.version <= above,
+            _ => false,
+        };
+        if is_no_end && outcome == Outcome::Done {
+            // A peer that says so breaks the protocol.
+            self.output.push(Action::Disconnect { node });
+            return None;
+        }
+        if let (WaitState::Lookup, Outcome::Failed(Failure::NotFound)) = (wait, outcome) {
+            return self.record_missing(step, node);
+        }
+        if wait == WaitState::Lookup && self.take_lookup(step, node).is_none() {
+            self.counters.stale += 1;
+            return None;
+        }
+        if let (WaitState::Home(_), Outcome::Failed(failure) | Outcome::Indeterminate(failure)) = (wait, outcome) {
+            self.served_get_refused(now, step, failure);
+            return None;
+        }
+        let pending = self.end_pending(step)?;
+        match pending.wait {
+            WaitState::Put { ticket, .. } | WaitState::Part { ticket, .. } => self.free_staging(pending.on, ticket),
+            WaitState::Lock { segment, lease_us, row_offset } if outcome == Outcome::Done => {
+                let token = LockToken(fields.word);
+                if !self.output.is_attached(pending.channel.client) {
+                    self.release_remote_lock(pending.on, segment, token);
+                    return None;
+                }
+                let until_us = now.steady_us.saturating_add(lease_us.into());
+                self.remote_locks.add(RemoteLock {
+                    segment,
+                    row_offset,
+                    home: node,
+                    token,
+                    client: pending.channel.client,
+                    until_us,
+                });
+            }
+            WaitState::Renew { segment, token, lease_us } => {
+                self.renewal_answered(now, segment, token, (lease_us, outcome));
+            }
+            WaitState::LateLock { segment } => {
+                if outcome == Outcome::Done {
+                    self.release_remote_lock(node, segment, LockToken(fields.word));
+                }
+                return None;
+            }
+            _ => {}
+        }
+        self.output.answer(Requester::Client(pending.channel, pending.request), outcome, fields);
+        None
+    }
+
+    /// Sends an operation without bytes to the home.
+    pub(crate) fn request_remote(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
+        let LocalCaller { principal, timeout_us, .. } = caller;
+        match *operation {
+            Operation::Atomic { segment, offset, change, token } => {
+                let home = self.reachable_home(segment)?;
+                self.check_own_lock(&caller, segment, token.is_none(), offset)?;
+                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
+                self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
+            }
+            Operation::Await { segment, offset, above } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Version { segment, above })?.to_bits();
+                self.output.send(home, Message::Await { step, principal, segment, offset, above, timeout_us });
+            }
+            Operation::Lock { segment, lock_request } => {
+                let home = self.reachable_home(segment)?;
+                if self.remote_locks.is_full() {
+                    return Err(Failure::Busy(Limit::RemoteLocks));
+                }
+                let LockRequest { lease_us, row_offset, .. } = lock_request;
+                let step = self.begin(&caller, WaitState::Lock { segment, lease_us, row_offset })?.to_bits();
+                self.output.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
+            }
+            Operation::Unlock { segment, token } => {
+                let home = self.reachable_home(segment)?;
+                if !self.remote_locks.contains(caller.channel.client, segment, token) {
+                    return Err(Failure::LockLost);
+                }
+                let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
+                self.output.send(home, Message::Unlock { step, segment, token });
+            }
+            Operation::Renew { segment, token, lease_us } => self.renew_remote(&caller, segment, token, lease_us)?,
+            Operation::Stat { segment, page } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Page { node: home, into: page, list: false })?.to_bits();
+                self.output.send(home, Message::Stat { step, principal, segment });
+            }
+            Operation::Permit { segment, update } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
+                self.output.send(home, Message::Permit { step, principal, segment, update });
+            }
+            Operation::Break { segment } => {
+                let home = self.reachable_home(segment)?;
+                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
+                self.output.send(home, Message::Break { step, principal, segment });
+            }
+            Operation::Release { segment } => self.release_remote(caller, segment)?,
+            _ => return Err(Failure::Unsupported),
+        }
+        Ok(())
+    }
+
+    /// Records that one peer does not have the name. Returns the segment to create here.
+    fn record_missing(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
+        let lookup = self.lookups.get_mut(&step)?;
+        lookup.asked.remove(node);
+        if lookup.asked.is_empty() { self.end_failed_lookup(step) } else { None }
+    }
+
+    /// Ends an operation whose node is gone. Returns the segment to create here.
+    pub(crate) fn handle_peer_loss(&mut self, step: StepId, node: NodeId) -> Option<NewSegment> {
+        if let Some(lookup) = self.lookups.get_mut(&step) {
+            if lookup.asked.contains(node) {
+                lookup.unreachable_peers += 1;
+                return self.record_missing(step, node);
+            }
+            return None;
+        }
+        let pending = self.end_pending(step)?;
+        let outcome = match pending.wait {
+            WaitState::LateLock { .. } => return None,
+            // A list continues with the next node.
+            WaitState::Page { node, list: true, .. } => {
+                self.output.complete_page(
+                    pending.channel,
+                    pending.request,
+                    ListPage { node, away: true, ..ListPage::default() },
+                );
+                return None;
+            }
+            WaitState::Info { .. }
+            | WaitState::Lookup
+            | WaitState::Fetch(_)
+            | WaitState::Home(_)
+            | WaitState::Page { .. }
+            | WaitState::Lock { .. }
+            | WaitState::Part { .. }
+            | WaitState::Version { .. } => Outcome::Failed(Failure::NodeDown),
+            WaitState::Allocate { .. }
+            | WaitState::Release { .. }
+            | WaitState::Put { .. }
+            | WaitState::Unlock { .. }
+            | WaitState::Renew { .. }
+            | WaitState::Answer { .. } => Outcome::Indeterminate(Failure::NodeDown),
+        };
+        self.output.finish(&pending, outcome);
+        None
+    }
+}
+
+impl Pending {
+    fn caller(&self) -> LocalCaller {
+        let Pending { channel, request, principal, deadline_us, timeout_us, .. } = *self;
+        LocalCaller { channel, request, principal, deadline_us, timeout_us }
+    }
+}

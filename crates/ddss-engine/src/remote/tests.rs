@@ -1,0 +1,214 @@
+//! Tests of the handler of calls at other nodes, without an engine around it.
+
+use super::handler::Remote;
+use crate::action::Action;
+use crate::config::{Counters, EngineConfig, Now};
+use crate::ids::StepId;
+use crate::requester::{LocalCaller, ReplyFields};
+use crate::state::output::Output;
+use crate::state::peers::Peers;
+use crate::state::pending::{Continuation, NameLookup, PendingOperations};
+use crate::state::read_cache::ReadCache;
+use crate::state::remote_locks::RemoteLocks;
+use crate::state::replication::Replicas;
+use crate::state::segments::Segments;
+use ddss_core::{
+    ArenaRange, AtomicOp, ChannelId, ClientId, Failure, HybridClock, ListPage, ListQuery, LockRequest, LockToken,
+    Message, Name, NodeId, Operation, Outcome, Placement, Principal, RequestId, SegmentId, Shard, Spec, Version,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+const NOW: Now = Now { steady_us: 1000, wall_us: 1000 };
+const HOME: NodeId = NodeId(2);
+const CLIENT: ClientId = ClientId { index: 1, generation: 1 };
+const USER: Principal = Principal { uid: 7, gid: 7 };
+
+struct Parts {
+    operations: PendingOperations,
+    lookups: BTreeMap<StepId, NameLookup>,
+    remote_locks: RemoteLocks,
+    remote_uploaders: BTreeSet<ClientId>,
+    read_cache: ReadCache,
+    replicas: Replicas,
+    segments: Segments,
+    peers: Peers,
+    clock: HybridClock,
+    counters: Counters,
+    output: Output,
+}
+
+impl Parts {
+    /// Makes the parts of a node with one client and one connected peer.
+    fn new() -> Self {
+        let (node, shard, pool_bytes) = (NodeId(1), Shard::ONLY, 1 << 20);
+        let config =
+            EngineConfig { node, shard, pool_bytes, peers: vec![HOME], first_generation: 1, reads_overlap: true };
+        let mut parts = Self {
+            operations: PendingOperations::new(),
+            lookups: BTreeMap::new(),
+            remote_locks: RemoteLocks::default(),
+            remote_uploaders: BTreeSet::new(),
+            read_cache: ReadCache::default(),
+            replicas: Replicas::default(),
+            segments: Segments::new(&config),
+            peers: Peers::default(),
+            clock: HybridClock::default(),
+            counters: Counters::default(),
+            output: Output::new(),
+        };
+        parts.peers.connect(HOME);
+        parts.output.attach(CLIENT, USER, 1 << 20);
+        parts
+    }
+
+    fn remote(&mut self) -> Remote<'_> {
+        Remote {
+            node: NodeId(1),
+            reads_overlap: true,
+            operations: &mut self.operations,
+            lookups: &mut self.lookups,
+            remote_locks: &mut self.remote_locks,
+            remote_uploaders: &mut self.remote_uploaders,
+            read_cache: &mut self.read_cache,
+            directory: None,
+            replicas: &self.replicas,
+            segments: &mut self.segments,
+            peers: &mut self.peers,
+            clock: &mut self.clock,
+            counters: &mut self.counters,
+            output: &mut self.output,
+        }
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.output.next_action()).collect()
+    }
+
+    /// Returns the outcomes of all replies.
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        let reply =
+            |action| if let Action::Reply { completion, .. } = action { Some(completion.outcome) } else { None };
+        self.actions().into_iter().filter_map(reply).collect()
+    }
+
+    fn only_step(&self) -> StepId {
+        self.operations.find(|_| true).first().copied().expect("one operation is pending")
+    }
+}
+
+fn caller() -> LocalCaller {
+    let channel = ChannelId { client: CLIENT, index: 0 };
+    LocalCaller { channel, request: RequestId(5), principal: USER, deadline_us: NOW.steady_us + 100, timeout_us: 100 }
+}
+
+fn segment() -> SegmentId {
+    SegmentId::new(HOME, 3, 1)
+}
+
+#[test]
+fn lost_home_leaves_a_change_in_doubt_and_fails_a_harmless_wait() {
+    // If this broke, a client would repeat a change that took effect, or wait for an answer that never comes.
+    let change = Operation::Atomic { segment: segment(), offset: 0, change: AtomicOp::Add(1), token: None };
+    let wait = Operation::Await { segment: segment(), offset: 0, above: Version(3) };
+    let (in_doubt, failed) = (Outcome::Indeterminate(Failure::NodeDown), Outcome::Failed(Failure::NodeDown));
+    for (operation, outcome) in [(change, in_doubt), (wait, failed)] {
+        let mut parts = Parts::new();
+        assert_eq!(parts.remote().request_remote(caller(), &operation), Ok(()));
+        assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, .. }]));
+        let step = parts.only_step();
+        parts.peers.disconnect(HOME);
+        assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
+        assert_eq!((parts.outcomes(), parts.operations.count()), (vec![outcome], 0));
+        assert_eq!(parts.remote().request_remote(caller(), &operation), Err(Failure::NodeDown));
+        assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0), "a refused call leaves nothing");
+    }
+}
+
+#[test]
+fn page_of_a_node_that_went_away_says_so() {
+    // If this broke, a watcher of names would take the names of a node that restarts for released.
+    let mut parts = Parts::new();
+    let (query, into) = (ListQuery::new("jobs/", "").unwrap(), ArenaRange { slot: 0, bytes: 0 });
+    assert_eq!(parts.remote().request_page(&caller(), HOME, into, &query), Ok(()));
+    parts.actions();
+    let step = parts.only_step();
+    parts.peers.disconnect(HOME);
+    assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
+    let page = parts.actions().into_iter().find_map(|action| match action {
+        Action::Reply { completion, .. } => Some(ListPage::decode(&completion.data)),
+        _ => None,
+    });
+    assert_eq!(page, Some(ListPage { node: HOME, bytes: 0, more: false, away: true }));
+}
+
+#[test]
+fn home_that_ends_a_wait_with_an_old_version_is_disconnected() {
+    // If this broke, a hostile home could make a watcher of a row act on a version that it has seen, or spin.
+    for version in [0, 2, 3] {
+        let mut parts = Parts::new();
+        let wait = Operation::Await { segment: segment(), offset: 72, above: Version(3) };
+        assert_eq!(parts.remote().request_remote(caller(), &wait), Ok(()));
+        parts.actions();
+        let step = parts.only_step();
+        let old = ReplyFields { version: Version(version), ..ReplyFields::default() };
+        assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, old).is_none());
+        assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }], "version {version}");
+        assert_eq!(parts.operations.count(), 1, "the wait ends with the connection");
+        parts.peers.disconnect(HOME);
+        assert!(parts.remote().handle_peer_loss(step, HOME).is_none());
+        assert_eq!(parts.outcomes(), [Outcome::Failed(Failure::NodeDown)]);
+    }
+    let mut parts = Parts::new();
+    let wait = Operation::Await { segment: segment(), offset: 72, above: Version(3) };
+    assert_eq!(parts.remote().request_remote(caller(), &wait), Ok(()));
+    parts.actions();
+    let (step, next) = (parts.only_step(), ReplyFields { version: Version(4), ..ReplyFields::default() });
+    assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, next).is_none());
+    assert_eq!(parts.outcomes(), [Outcome::Done]);
+}
+
+#[test]
+fn grant_for_a_client_that_is_gone_is_given_back() {
+    // If this broke, the lock of a dead client would hold until its lease ends.
+    let mut parts = Parts::new();
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1000, row_offset: None };
+    let lock = Operation::Lock { segment: segment(), lock_request };
+    assert_eq!(parts.remote().request_remote(caller(), &lock), Ok(()));
+    parts.actions();
+    let step = parts.only_step();
+    parts.output.detach(CLIENT);
+    let granted = ReplyFields { word: 9, ..ReplyFields::default() };
+    assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, granted).is_none());
+    let given_back = Message::Unlock { step: 0, segment: segment(), token: LockToken(9) };
+    assert!(matches!(parts.actions()[..], [Action::Send { node: HOME, message, .. }] if message == given_back));
+    assert!(!parts.remote_locks.contains(CLIENT, segment(), LockToken(9)));
+}
+
+#[test]
+fn name_that_no_peer_has_leads_to_one_new_segment_here() {
+    // If this broke, an allocation would hang after the last answer, or two segments would get one name.
+    let mut parts = Parts::new();
+    let name = Name::new("fresh").expect("it is short");
+    let spec = Spec { placement: Placement::Node(NodeId(1)), ..Spec::new(64) };
+    let asked = parts.remote().look_up(caller(), name, Continuation::Allocate(spec));
+    assert!(asked.expect("a peer is asked").is_none());
+    let step = parts.only_step();
+    let missing = Outcome::Failed(Failure::NotFound);
+    let new = parts.remote().handle_ended(NOW, HOME, step, missing, ReplyFields::default());
+    assert_eq!(new.map(|new| (new.name, new.spec, new.principal)), Some((name, spec, USER)));
+    let again = parts.remote().handle_ended(NOW, HOME, step, missing, ReplyFields::default());
+    assert!(again.is_none(), "a late answer creates nothing");
+    assert_eq!((parts.operations.count(), parts.counters.stale), (0, 1));
+}
+
+#[test]
+fn home_that_confirms_a_lookup_without_a_description_is_disconnected() {
+    // If this broke, a client would get a segment that no home described.
+    let mut parts = Parts::new();
+    let name = Name::new("described").expect("it is short");
+    assert!(parts.remote().look_up(caller(), name, Continuation::Open).expect("a peer is asked").is_none());
+    parts.actions();
+    let step = parts.only_step();
+    assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, ReplyFields::default()).is_none());
+    assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }]);
+}

@@ -1,0 +1,472 @@
+//! Puts of a replicated segment: prepared here, sent to the replica, committed and answered when the replica has them.
+//! One at a time for each segment; gets continue, and see the state before it.
+//!
+//! The bytes are copied aside first, since a client or peer could change them between the two copies. A lock grant is
+//! forwarded without bytes, so that a home that takes over gives only newer tokens.
+
+use crate::action::{Action, CommitSource, MessageBody, RangeSet};
+use crate::config::Now;
+use crate::fault_injection::planted;
+use crate::home::handler::Home;
+use crate::requester::{LockOwner, ReplyFields, Requester};
+use crate::role::ProposalKind;
+use crate::state::replication::{ForwardKind, PendingForward, Refused, Replicas, Role, RowCommit, SyncState};
+use ddss_core::limits::DEFERRED_UPDATES_MAX;
+use ddss_core::{
+    Failure, Limit, LockRequest, LockToken, Message, NodeId, Outcome, PermissionUpdate, Principal, Refusal, ReplicaAck,
+    SegmentId, Timestamp, Version,
+};
+
+/// Change to apply to a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentChange {
+    pub(crate) requester: Requester,
+    pub(crate) parts: RangeSet,
+    pub(crate) source: CommitSource,
+    /// The row of a table.
+    pub(crate) row: Option<RowCommit>,
+    /// Word of the answer besides the version.
+    pub(crate) word: u64,
+    pub(crate) deadline_us: u64,
+}
+
+/// Content of a forward: the place of a put and of its staged bytes.
+struct ForwardContent {
+    row_version: Version,
+    offset: u64,
+    length: u32,
+    staged: u64,
+    number: u64,
+    ranges: u8,
+}
+
+impl ForwardContent {
+    /// A token alone, without bytes.
+    const TOKEN: Self = Self {
+        row_version: Version(0),
+        offset: 0,
+        length: 0,
+        staged: Message::NOT_STAGED,
+        number: Message::NOT_STAGED,
+        ranges: 0,
+    };
+
+    /// Returns the message to the replica. The timestamp of a token alone is the token.
+    fn message(self, segment: SegmentId, epoch: u32, (version, timestamp): (Version, Timestamp)) -> Message {
+        let Self { row_version, offset, length, staged, number, ranges } = self;
+        Message::Forward { segment, epoch, version, row_version, timestamp, offset, length, staged, number, ranges }
+    }
+}
+
+impl Home<'_> {
+    /// Changes a segment that may have a replica. An error means that nothing happened.
+    pub(crate) fn change(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+        let SegmentChange { requester, parts, source, row, word, .. } = change;
+        let replication = self.segments.get(id)?.replication.as_deref();
+        if replication.is_some_and(|replication| replication.needs_acknowledgement()) {
+            return match self.is_large_change(&change) {
+                true => self.forward_large(now, id, change),
+                false => self.forward_put(now, id, change),
+            };
+        }
+        let is_replicated = replication.is_some();
+        if self.begin_large_commit(now, id, &change)? {
+            return Ok(());
+        }
+        let stamp = self.commit(now, id, (parts, row), source)?;
+        if is_replicated {
+            match row {
+                Some(row) => self.note_dirty_row(now, id, &row),
+                None => self.note_dirty(now, id, &parts),
+            }
+        }
+        self.output.free_table(&parts);
+        if let CommitSource::Pool(at) = source {
+            self.free_upload_at(at);
+        }
+        self.answer_change(Some(requester), id, row, stamp, word);
+        Ok(())
+    }
+
+    /// Answers the requester of a commit, and the watchers of what it has changed.
+    fn answer_change(
+        &mut self,
+        requester: Option<Requester>,
+        id: SegmentId,
+        row: Option<RowCommit>,
+        (version, timestamp): (Version, Timestamp),
+        word: u64,
+    ) {
+        let is_row = row.is_some();
+        let (row, version) = row.map_or((0, version), |commit| (commit.row, commit.version));
+        if let Some(requester) = requester {
+            self.output.answer(requester, Outcome::Done, ReplyFields { version, timestamp, word });
+        }
+        self.notify_watchers_of_row(id, row, version, timestamp);
+        if is_row && !planted!(self.segments, UntoldRowChange) {
+            self.notify_watchers_of_all_rows(id, row);
+        }
+    }
+
+    fn forward_put(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+        let SegmentChange { requester, parts, source, row, word, deadline_us } = change;
+        let segment = self.segments.get(id)?;
+        let version = Version(segment.version().0 + 1);
+        let Some(replication) = segment.replication.as_deref() else { return Err(Failure::NodeDown) };
+        let (node, goes_out) = (replication.node, !matches!(replication.role, Role::Home(SyncState::Parting)));
+        let bytes = parts.bytes();
+        let (offset, ranges) = match parts {
+            RangeSet::One { offset, .. } => (offset, 0),
+            RangeSet::Many { .. } if bytes == 0 => {
+                (row.map_or(0, |commit| commit.row * u64::from(segment.spec.row_bytes)), 0)
+            }
+            RangeSet::Many { .. } => (0, self.output.ranges_of(&parts).len() as u8),
+        };
+        let is_staged = goes_out && (ranges > 0 || bytes as usize > Message::PUT_BYTES_MAX);
+        let ticket = if is_staged {
+            let peer = self.peers.reachable(node).ok_or(Failure::NodeDown)?;
+            Some(peer.staging.take(bytes).ok_or(Failure::Busy(Limit::Staging))?)
+        } else {
+            None
+        };
+        let at = if bytes > 0 { self.segments.allocate_blocks(bytes.into()) } else { Some(0) };
+        let served_get = at.filter(|_| is_staged).and_then(|at| self.served_gets.insert(at, bytes.into(), 2));
+        let (Some(at), true) = (at, served_get.is_some() == is_staged) else {
+            if let Some(at) = at.filter(|_| bytes > 0) {
+                self.segments.free_blocks(at, bytes.into());
+            }
+            if let Some(ticket) = ticket {
+                self.free_staging_place(node, ticket.number());
+            }
+            return Err(Failure::Busy(Limit::Pool));
+        };
+        let timestamp = self.clock.next(now.wall_us);
+        self.output.push(Action::CopyAside { source, bytes, to: at });
+        if let CommitSource::Pool(upload) = source {
+            self.free_upload_at(upload);
+        }
+        let place = (bytes > 0).then_some((at, bytes.into()));
+        let what = ForwardKind::Put(parts, row);
+        let forward = PendingForward {
+            what,
+            requester: Some(requester),
+            version,
+            timestamp,
+            word,
+            place,
+            served_get,
+            deadline_us,
+        };
+        let (staged, number) = ticket.map_or((Message::NOT_STAGED, Message::NOT_STAGED), |t| (t.at, t.number()));
+        let epoch = self.begin_forward(now, id, forward);
+        let row_version = row.map_or(Version(0), |row| row.version);
+        let content = ForwardContent { row_version, offset, length: bytes, staged, number, ranges };
+        let message = content.message(id, epoch, (version, timestamp));
+        if let Some(served_get) = served_get {
+            let table = if let RangeSet::Many { table, .. } = parts { Some(table) } else { None };
+            self.output.push(Action::SendStaged { node, served_get, at: staged, from: at, bytes, message, table });
+        } else if goes_out {
+            self.output.push(Action::Send {
+                node,
+                message,
+                tail: MessageBody::Pool(at, RangeSet::One { offset: 0, bytes }),
+            });
+        }
+        if planted!(self.segments, EarlyAcknowledgement) {
+            self.acknowledge_early(now, id);
+        }
+        Ok(())
+    }
+
+    /// Records the operation that waits for the replica; returns the epoch.
+    pub(crate) fn begin_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) -> u32 {
+        let Some(replication) = self.replication_of(id) else { return 0 };
+        let epoch = replication.begin_forward(forward);
+        self.update_lock_gate(now, id);
+        self.segments.mark_busy(id);
+        epoch
+    }
+
+    /// Commits and answers before the replica has it: an injected bug.
+    fn acknowledge_early(&mut self, now: Now, id: SegmentId) {
+        let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward) else { return };
+        self.finish_forward(now, id, forward);
+        if let Some(replication) = self.replication_of(id) {
+            replication.forward = Some(PendingForward { what: ForwardKind::Done, requester: None, ..forward });
+        }
+    }
+
+    /// Forwards the token of a grant to the replica; `false` if that is not needed.
+    pub(crate) fn forward_grant(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        requester: Requester,
+        lock_request: LockRequest,
+        token: LockToken,
+    ) -> bool {
+        let Ok(segment) = self.segments.get(id) else { return false };
+        let Some(replication) =
+            segment.replication.as_deref().filter(|replication| replication.needs_acknowledgement())
+        else {
+            return false;
+        };
+        let (version, node, timestamp) = (segment.version(), replication.node, Timestamp(token.0));
+        let goes_out = !matches!(replication.role, Role::Home(SyncState::Parting));
+        let deadline_us = now.steady_us.saturating_add(lock_request.lease_us.into());
+        let (what, requester) = (ForwardKind::Grant(lock_request), Some(requester));
+        let forward =
+            PendingForward { what, requester, version, timestamp, word: 0, place: None, served_get: None, deadline_us };
+        let epoch = self.begin_forward(now, id, forward);
+        if goes_out {
+            self.send_floor(node, id, epoch, version, timestamp);
+        }
+        true
+    }
+
+    fn send_floor(&mut self, node: NodeId, id: SegmentId, epoch: u32, version: Version, timestamp: Timestamp) {
+        self.output.send(node, ForwardContent::TOKEN.message(id, epoch, (version, timestamp)));
+    }
+
+    /// Tells a complete replica of all tokens that were ever given; after its answer the cluster is told.
+    pub(crate) fn join(&mut self, now: Now, id: SegmentId) {
+        let floor = self.clock.last();
+        let Ok(segment) = self.segments.get_mut(id) else { return };
+        let version = segment.version();
+        let Some(replication) = segment.replication.as_deref_mut() else { return };
+        replication.set_sync(SyncState::Joining(floor));
+        let (node, epoch) = (replication.node, replication.epoch);
+        self.send_floor(node, id, epoch, version, floor);
+        self.update_lock_gate(now, id);
+    }
+
+    /// Handles an acknowledgement of the replica.
+    pub(crate) fn replica_acknowledged(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        id: SegmentId,
+        epoch: u32,
+        what: (ReplicaAck, Timestamp),
+    ) {
+        let Some(replication) = self.replication_of(id) else { return };
+        if replication.node != node || replication.epoch != epoch {
+            return;
+        }
+        let (ack, timestamp) = what;
+        match ack {
+            ReplicaAck::Piece if self.part_stored(now, id, timestamp) => return,
+            ReplicaAck::Piece => return self.piece_stored(now, id),
+            ReplicaAck::NoRoom | ReplicaAck::Busy => {
+                return self.part_refused(now, id, ack == ReplicaAck::NoRoom, timestamp);
+            }
+            ReplicaAck::Put => {}
+        }
+        let Some(replication) = self.replication_of(id) else { return };
+        match replication.role {
+            Role::Home(SyncState::Joining(floor)) if floor == timestamp => {
+                replication.set_sync(SyncState::Pairing);
+                replication.turn += 1;
+                self.replicas.begin_transition(id);
+                self.propose(now, id, ProposalKind::Pair(node));
+                self.update_lock_gate(now, id);
+            }
+            Role::Home(_) => {
+                if let Some(forward) = replication.forward.take_if(|forward| forward.timestamp == timestamp) {
+                    self.finish_forward(now, id, forward);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Executes the operation that waited for the replica.
+    fn finish_forward(&mut self, now: Now, id: SegmentId, forward: PendingForward) {
+        let PendingForward { what, requester, version, timestamp, word, .. } = forward;
+        match what {
+            ForwardKind::Put(parts, row) => {
+                let source = CommitSource::Pool(forward.place.map_or(0, |(at, _)| at));
+                if self.apply(id, (parts, row), source, (version, timestamp)).is_ok() {
+                    self.counters.commits += 1;
+                }
+                self.output.free_table(&parts);
+                self.answer_change(requester, id, row, (version, timestamp), word);
+            }
+            ForwardKind::Grant(lock_request) => {
+                if let Some(requester) = requester.filter(|&requester| self.is_requester_alive(requester)) {
+                    let granted = self.grant_now(now, id, requester, lock_request, LockToken(timestamp.0));
+                    if let Err(failure) = granted {
+                        self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+                    }
+                }
+            }
+            ForwardKind::PutLarge(upload) => self.commit_forwarded(id, &forward, upload),
+            ForwardKind::Done => {}
+        }
+        if !matches!(what, ForwardKind::Put(..)) || !planted!(self.segments, EarlyAcknowledgement) {
+            self.free_place(&forward);
+        }
+        self.update_lock_gate(now, id);
+        self.serve_lock_queue(now, id);
+    }
+
+    fn is_requester_alive(&mut self, requester: Requester) -> bool {
+        match requester.owner() {
+            LockOwner::Client(client) => self.output.is_attached(client),
+            LockOwner::Peer(node) => self.peers.reachable(node).is_some(),
+        }
+    }
+
+    fn free_place(&mut self, forward: &PendingForward) {
+        match (forward.served_get, forward.place) {
+            (Some(served_get), _) => self.served_get_sent(served_get),
+            (None, Some((at, bytes))) => self.segments.free_blocks(at, bytes),
+            (None, None) => {}
+        }
+    }
+
+    /// Abandons the operation that waited for the replica.
+    pub(crate) fn end_forward(&mut self, now: Now, id: SegmentId, outcome: Outcome, fields: ReplyFields) {
+        let Some(forward) = self.replication_of(id).and_then(|replication| replication.forward.take()) else { return };
+        self.free_place(&forward);
+        match forward.what {
+            ForwardKind::Put(parts, _) => self.output.free_table(&parts),
+            ForwardKind::PutLarge(upload) => self.abandon_forwarded(now, upload),
+            ForwardKind::Grant(_) | ForwardKind::Done => {}
+        }
+        if let Some(requester) = forward.requester {
+            self.output.answer(requester, outcome, fields);
+        }
+    }
+
+    /// Answers a requester that waited too long for the replica: outcome unknown.
+    pub(crate) fn expire_forward(&mut self, now: Now, id: SegmentId) {
+        let Some(replication) = self.replication_of(id) else { return };
+        let Some(forward) = replication.forward.as_mut().filter(|forward| forward.deadline_us <= now.steady_us) else {
+            return;
+        };
+        let failure = match forward.what {
+            ForwardKind::Grant(_) => Outcome::Failed(Failure::TimedOut),
+            // The replica keeps its version: the put fails.
+            ForwardKind::PutLarge(upload) if upload.refusal.is_some() && upload.in_flight == 0 => return,
+            _ => Outcome::Indeterminate(Failure::TimedOut),
+        };
+        if let Some(requester) = forward.requester.take() {
+            self.output.answer(requester, failure, ReplyFields::default());
+        }
+    }
+
+    /// Handles the loss of a node for all segments with a replica there.
+    pub(crate) fn replicas_lost(&mut self, now: Now, node: NodeId) {
+        if !self.replicas.has_cluster() {
+            return;
+        }
+        for id in self.segments.replicated() {
+            let replication = self.replication_of(id);
+            if replication
+                .is_some_and(|replication| replication.node == node && matches!(replication.role, Role::Home(_)))
+            {
+                self.lose_replica(now, id);
+            }
+        }
+    }
+
+    /// Drops a replica that is incomplete, or may be: the cluster has to know before this home continues without it.
+    pub(crate) fn lose_replica(&mut self, now: Now, id: SegmentId) {
+        let forgets = planted!(self.segments, UnpartedReplica);
+        let Some(replication) = self.replication_of(id) else { return };
+        match replication.role {
+            Role::Home(SyncState::Pairing | SyncState::Paired) if !forgets => {
+                replication.lost_us = now.steady_us;
+                replication.set_sync(SyncState::Parting);
+                replication.turn += 1;
+                self.replicas.begin_transition(id);
+                self.propose(now, id, ProposalKind::Part);
+                self.update_lock_gate(now, id);
+            }
+            Role::Home(SyncState::Alone | SyncState::Parting) => {}
+            Role::Home(_) => self.become_alone(now, id),
+            Role::Unconfirmed | Role::Replica => {}
+        }
+    }
+
+    /// Continues alone: the cluster knows that the replica may not take over.
+    pub(crate) fn parted(&mut self, now: Now, id: SegmentId) {
+        self.become_alone(now, id);
+    }
+
+    /// Handles a refusal: other nodes are asked before this one is asked again.
+    pub(crate) fn replica_refused(&mut self, now: Now, id: SegmentId, why: Refusal) {
+        self.record_refusal(now, id, why);
+        self.become_alone(now, id);
+    }
+
+    /// Records why the replica's node cannot be the replica now.
+    pub(crate) fn record_refusal(&mut self, now: Now, id: SegmentId, why: Refusal) {
+        let until_us = now.steady_us + self.replicas.pause_us(why);
+        if let Some(replication) = self.replication_of(id) {
+            replication.refusals.insert(replication.node, Refused { why, until_us });
+        }
+    }
+
+    /// Continues without a replica, and executes the operation that waited for it.
+    pub(crate) fn become_alone(&mut self, now: Now, id: SegmentId) {
+        let Some(replication) = self.replication_of(id) else { return };
+        replication.set_sync(SyncState::Alone);
+        replication.retry_us = now.steady_us;
+        let forward = replication.forward.take();
+        let deferred_updates = std::mem::take(&mut replication.deferred_updates);
+        self.replicas.begin_transition(id);
+        if let Some(forward) = forward {
+            self.finish_forward(now, id, forward);
+        }
+        for (principal, update, requester) in deferred_updates {
+            if let Err(failure) = self.update_permissions_at_home(now, principal, id, update, requester) {
+                self.output.answer(requester, Outcome::Failed(failure), ReplyFields::default());
+            }
+        }
+        self.update_lock_gate(now, id);
+        self.serve_lock_queue(now, id);
+    }
+
+    /// Defers a change of permissions until the home is alone, so that no replica takes over with the old ones; `true`
+    /// if deferred.
+    pub(crate) fn defer_update(
+        &mut self,
+        now: Now,
+        principal: Principal,
+        id: SegmentId,
+        update: PermissionUpdate,
+        requester: Requester,
+    ) -> Result<bool, Failure> {
+        let Some(replication) = self.replication_of(id) else { return Ok(false) };
+        match replication.role {
+            Role::Unconfirmed | Role::Replica => Err(Failure::NodeDown),
+            Role::Home(_) if replication.fenced => Err(Failure::NodeDown),
+            Role::Home(SyncState::Alone) => {
+                replication.retry_us = now.steady_us + Replicas::RETRY_US;
+                Ok(false)
+            }
+            _ if replication.deferred_updates.len() == DEFERRED_UPDATES_MAX => Err(Failure::Busy(Limit::Updates)),
+            _ => {
+                replication.deferred_updates.push((principal, update, requester));
+                self.lose_replica(now, id);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Answers everything that waits for the replica of a segment that is being released.
+    pub(crate) fn end_replication(&mut self, now: Now, id: SegmentId) {
+        self.end_forward(now, id, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+        self.drop_incoming(id);
+        let deferred_updates = self
+            .replication_of(id)
+            .map(|replication| std::mem::take(&mut replication.deferred_updates))
+            .unwrap_or_default();
+        for (_, _, requester) in deferred_updates {
+            self.output.answer(requester, Outcome::Failed(Failure::NotFound), ReplyFields::default());
+        }
+        self.replicas.forget(id);
+    }
+}

@@ -1,0 +1,346 @@
+//! Large puts of a replicated segment. The home sends the parts of a complete upload to the replica, which stores them
+//! beside its copy and commits all of them as one version. The home commits and answers after the replica.
+//!
+//! Until its commit has ended, the replica acknowledges only parts. So a home that dies before that is followed by a
+//! replica with the old value, or with the whole new one, which nobody was told of.
+
+use crate::action::{Action, CommitSource, MessageBody, RangeSet};
+use crate::config::Now;
+use crate::fault_injection::planted;
+use crate::home::handler::Home;
+use crate::replication::forward::SegmentChange;
+use crate::replication::replica::{ForwardedPart, ReplicaPiece};
+use crate::requester::ReplyFields;
+use crate::state::memory::areas::no_room;
+use crate::state::memory::uploads::{LargeCommit, UploadOwner};
+use crate::state::replication::{ForwardKind, ForwardedUpload, PendingForward, Replicas, Role, SyncState};
+use ddss_core::{
+    Failure, Message, NodeId, OfferReply, Outcome, Part, ReplicaAck, SegmentId, Storage, Timestamp, UploadId,
+};
+
+// The home's side.
+impl Home<'_> {
+    /// Sends a complete upload to the replica. The put is committed and answered when the replica has committed it.
+    pub(crate) fn forward_large(&mut self, now: Now, id: SegmentId, change: SegmentChange) -> Result<(), Failure> {
+        let SegmentChange { requester, parts, source, deadline_us, .. } = change;
+        let (CommitSource::Pool(from), RangeSet::One { offset, bytes }) = (source, parts) else {
+            return Err(Failure::Malformed);
+        };
+        let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
+        let what = ForwardKind::PutLarge(ForwardedUpload::new(offset, bytes, from));
+        let (requester, place, served_get) = (Some(requester), None, None);
+        let forward = PendingForward { what, requester, version, timestamp, word: 0, place, served_get, deadline_us };
+        self.begin_forward(now, id, forward);
+        self.continue_large_forward(now, id);
+        Ok(())
+    }
+
+    /// Sends as many parts of a large put as may be in flight.
+    pub(crate) fn continue_large_forward(&mut self, now: Now, id: SegmentId) {
+        if !self.is_accepted(now, id) {
+            return;
+        }
+        let part_bytes = self.replicas.piece_bytes();
+        while let Some(replication) = self.replication_of(id) {
+            let (segment, node, epoch) = (id, replication.node, replication.epoch);
+            if matches!(replication.role, Role::Home(SyncState::Parting)) {
+                return;
+            }
+            let Some(forward) = replication.forward.as_mut() else { return };
+            let (version, timestamp) = (forward.version, forward.timestamp);
+            let ForwardKind::PutLarge(upload) = &mut forward.what else { return };
+            let Some((at, length)) = upload.begin_part(part_bytes) else { return };
+            let (offset, total, from) = (upload.offset, upload.bytes, upload.from + u64::from(at));
+            let sent = self.send_pool_bytes(node, from, length, |staged, number| Message::ForwardPart {
+                segment,
+                epoch,
+                version,
+                timestamp,
+                offset,
+                at,
+                total,
+                length,
+                staged,
+                number,
+            });
+            if !sent {
+                if let Some(upload) = self.forwarded_upload(id, timestamp) {
+                    upload.return_part(length);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Decides about a large put that the replica has refused, once each part is answered: it begins again, or fails.
+    /// The replica keeps its version, and so does this home. Returns true if parts may go out.
+    fn is_accepted(&mut self, now: Now, id: SegmentId) -> bool {
+        let Some(replication) = self.replication_of(id) else { return false };
+        let node = replication.node;
+        let Some(forward) = replication.forward.as_mut() else { return false };
+        let (deadline_us, is_answered) = (forward.deadline_us, forward.requester.is_none());
+        let ForwardKind::PutLarge(upload) = &mut forward.what else { return false };
+        let Some(refusal) = upload.refusal else { return true };
+        if upload.in_flight > 0 {
+            return false;
+        }
+        if refusal.is_final || is_answered || now.steady_us >= deadline_us {
+            let fields = ReplyFields { word: node.0.into(), ..ReplyFields::default() };
+            self.end_forward(now, id, Outcome::Failed(Failure::NoSpace), fields);
+            self.update_lock_gate(now, id);
+            self.serve_lock_queue(now, id);
+            return false;
+        }
+        if now.steady_us < refusal.retry_us {
+            return false;
+        }
+        (upload.sent, upload.refusal) = (0, None);
+        true
+    }
+
+    /// Handles the refusal of a large put.
+    pub(crate) fn part_refused(&mut self, now: Now, id: SegmentId, is_final: bool, timestamp: Timestamp) {
+        if planted!(self.segments, AloneAfterRefusal) {
+            return self.lose_replica(now, id);
+        }
+        if let Some(upload) = self.forwarded_upload(id, timestamp) {
+            upload.refuse(is_final, now.steady_us + Replicas::RETRY_US);
+            self.continue_large_forward(now, id);
+        }
+    }
+
+    /// Sends bytes of the pool with a message, through the staging memory if they are many; `false` if there is no room
+    /// in flight.
+    pub(crate) fn send_pool_bytes(
+        &mut self,
+        node: NodeId,
+        from: u64,
+        bytes: u32,
+        message: impl FnOnce(u64, u64) -> Message,
+    ) -> bool {
+        if bytes as usize <= Message::PUT_BYTES_MAX {
+            let message = message(Message::NOT_STAGED, Message::NOT_STAGED);
+            let tail = MessageBody::Pool(from, RangeSet::One { offset: 0, bytes });
+            self.output.push(Action::Send { node, message, tail });
+            return true;
+        }
+        let Some(ticket) = self.peers.reachable(node).and_then(|peer| peer.staging.take(bytes)) else { return false };
+        let Some(served_get) = self.served_gets.insert(from, 0, 1) else {
+            self.free_staging_place(node, ticket.number());
+            return false;
+        };
+        let (at, message) = (ticket.at, message(ticket.at, ticket.number()));
+        self.output.push(Action::SendStaged { node, served_get, at, from, bytes, message, table: None });
+        true
+    }
+
+    fn forwarded_upload(&mut self, id: SegmentId, timestamp: Timestamp) -> Option<&mut ForwardedUpload> {
+        let forward = self.replication_of(id)?.forward.as_mut()?;
+        match &mut forward.what {
+            ForwardKind::PutLarge(upload) if forward.timestamp == timestamp => Some(upload),
+            _ => None,
+        }
+    }
+
+    /// Handles the acknowledgement of a part; `false` if no large put waits for it.
+    pub(crate) fn part_stored(&mut self, now: Now, id: SegmentId, timestamp: Timestamp) -> bool {
+        let Some(upload) = self.forwarded_upload(id, timestamp) else { return false };
+        upload.end_part();
+        self.continue_large_forward(now, id);
+        true
+    }
+
+    /// Writes the value of a large put into this home's segment: the replica has it, or there is none.
+    pub(crate) fn commit_forwarded(&mut self, id: SegmentId, forward: &PendingForward, upload: ForwardedUpload) {
+        let ForwardedUpload { offset, bytes, from, .. } = upload;
+        let PendingForward { requester, version, timestamp, .. } = *forward;
+        let commit = LargeCommit {
+            requester,
+            offset,
+            bytes,
+            from,
+            version,
+            timestamp,
+            acknowledges: None,
+            is_drop_deferred: false,
+        };
+        // The segment exists: this cannot fail.
+        let _ = self.start_large_commit(id, commit);
+    }
+
+    /// Frees the upload of a put that was abandoned. Parts that are still in flight read it for some time.
+    pub(crate) fn abandon_forwarded(&mut self, now: Now, upload: ForwardedUpload) {
+        if upload.in_flight == 0 {
+            self.free_upload_at(upload.from);
+        } else {
+            self.uploads.abandon(now.steady_us, upload.from);
+        }
+    }
+
+    /// Returns true while the daemon writes a large value into a segment. Until its end the bytes belong to no version,
+    /// so that no replica may count as complete.
+    pub(crate) fn is_being_written(&self, id: SegmentId) -> bool {
+        let is_written = self.segments.get(id).is_ok_and(|segment| segment.has_large_commit());
+        is_written && !planted!(self.segments, JoinDuringCommit)
+    }
+
+    /// Ends a large commit of a segment that has or is a replica.
+    pub(crate) fn replicated_large_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
+        let LargeCommit { requester, offset, bytes, version, timestamp, .. } = *commit;
+        let Ok(segment) = self.segments.get(id) else { return };
+        let storage = segment.spec.storage;
+        let Some(replication) = segment.replication.as_deref() else { return };
+        let (is_home, has_replica) = (replication.is_home(), replication.needs_acknowledgement());
+        let outcome = match made {
+            _ if !is_home => Outcome::Indeterminate(Failure::NodeDown),
+            true => Outcome::Done,
+            // The replica has the value, and may take over with it.
+            false if has_replica => Outcome::Indeterminate(no_room(storage)),
+            false => Outcome::Failed(no_room(storage)),
+        };
+        let fields = if made { ReplyFields { version, timestamp, word: 0 } } else { ReplyFields::default() };
+        if let Some(requester) = requester {
+            self.output.answer(requester, outcome, fields);
+        }
+        if !is_home {
+            return self.replica_committed(now, id, commit, made);
+        }
+        if made {
+            self.note_dirty(now, id, &RangeSet::One { offset, bytes });
+            self.notify_watchers(id, version, timestamp);
+        } else if has_replica {
+            self.lose_replica(now, id);
+        }
+        // A copy that was complete but for this value waited for it.
+        self.continue_resync(now, id);
+        self.serve_lock_queue(now, id);
+    }
+}
+
+// The replica's side.
+impl Home<'_> {
+    /// Handles a part of a large put. After the last one this replica commits the value.
+    pub(crate) fn handle_forwarded_part(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        sent: ReplicaPiece,
+        part: ForwardedPart,
+        (staged, tail): (u64, &[u8]),
+    ) {
+        let ForwardedPart { stamp, offset, at, total, length } = part;
+        self.clock.hear(stamp.1, now.wall_us);
+        if self.replica_for(node, &sent).is_none() {
+            return;
+        }
+        let Ok(segment) = self.segments.get(sent.id) else { return };
+        let is_inside = Part { upload: UploadId(1), at, total }.check(length).is_ok();
+        if !is_inside
+            || segment.check_range(offset, total).is_err()
+            || segment.has_history()
+            || segment.spec.layout().is_some()
+        {
+            return self.output.push(Action::Disconnect { node });
+        }
+        if !segment.is_whole() || !segment.is_followed_by(stamp) {
+            self.drop_incoming(sent.id);
+            return self.refuse_piece(node, &sent, OfferReply::Empty);
+        }
+        match self.place_of_part(now, node, sent.id, &part) {
+            Ok((upload, to)) => {
+                let source = self.source_of(node, staged, tail);
+                self.output.push(Action::CopyAside { source, bytes: length, to });
+                self.acknowledge(node, &sent, ReplicaAck::Piece, stamp);
+                if at + length == total {
+                    self.commit_parts(node, &sent, upload, &part);
+                }
+            }
+            Err(refusal) => {
+                self.drop_incoming(sent.id);
+                self.acknowledge(node, &sent, refusal, stamp);
+            }
+        }
+    }
+
+    /// Returns the upload of a part, and the pool offset for its bytes. The first part begins the upload; the home learns
+    /// from its refusal whether the room may come by itself.
+    fn place_of_part(
+        &mut self,
+        now: Now,
+        node: NodeId,
+        id: SegmentId,
+        part: &ForwardedPart,
+    ) -> Result<(UploadId, u64), ReplicaAck> {
+        let owner = UploadOwner::of_home(node);
+        let ForwardedPart { stamp: (_, timestamp), at, total, length, .. } = *part;
+        if at == 0 {
+            self.drop_incoming(id);
+            let place = if self.uploads.has_room(total) { self.segments.allocate_blocks(total.into()) } else { None };
+            let free = self.segments.free_bytes(Storage::Memory);
+            let may_come = self.uploads.may_leave_room(total, free);
+            let place = place.ok_or(if may_come { ReplicaAck::Busy } else { ReplicaAck::NoRoom })?;
+            let upload = self.uploads.begin(now.steady_us, owner, id, (place, total));
+            if let Some(replication) = self.replication_of(id) {
+                replication.incoming = Some((timestamp, upload));
+            }
+        }
+        let incoming = self.replication_of(id).and_then(|replication| replication.incoming);
+        let (_, upload) = incoming.filter(|&(known, _)| known == timestamp).ok_or(ReplicaAck::Busy)?;
+        let to = self.uploads.append(now.steady_us, upload, (owner, id), (at, length));
+        to.map(|to| (upload, to)).map_err(|_| ReplicaAck::Busy)
+    }
+
+    /// Commits a large put whose parts are all here, and acknowledges it at the end.
+    fn commit_parts(&mut self, node: NodeId, sent: &ReplicaPiece, upload: UploadId, part: &ForwardedPart) {
+        let (id, (version, timestamp)) = (sent.id, part.stamp);
+        if let Some(replication) = self.replication_of(id) {
+            replication.incoming = None;
+            replication.floor = replication.floor.max(timestamp);
+        }
+        let Ok((from, bytes)) = self.uploads.commit(upload, UploadOwner::of_home(node), id) else { return };
+        if planted!(self.segments, UncommittedParts) {
+            self.free_upload_at(from);
+            return self.acknowledge(node, sent, ReplicaAck::Put, part.stamp);
+        }
+        let commit = LargeCommit {
+            requester: None,
+            offset: part.offset,
+            bytes,
+            from,
+            version,
+            timestamp,
+            acknowledges: Some((node, sent.epoch)),
+            is_drop_deferred: false,
+        };
+        // The replica exists: this cannot fail.
+        let _ = self.start_large_commit(id, commit);
+    }
+
+    /// Acknowledges a large put that this replica has committed, or reports that it has no room for it.
+    fn replica_committed(&mut self, now: Now, id: SegmentId, commit: &LargeCommit, made: bool) {
+        let Some(replication) = self.replication_of(id) else { return };
+        let home = (replication.node, replication.epoch);
+        let number = Message::NOT_STAGED;
+        match commit.acknowledges {
+            Some((node, epoch)) if home == (node, epoch) => {
+                let ack = if made { ReplicaAck::Put } else { ReplicaAck::NoRoom };
+                let sent = ReplicaPiece { id, epoch, number };
+                self.acknowledge(node, &sent, ack, (commit.version, commit.timestamp));
+            }
+            _ => {}
+        }
+        if commit.is_drop_deferred {
+            self.drop_replica(now, id);
+        }
+    }
+
+    /// Drops the parts of a large put that will not be completed.
+    pub(crate) fn drop_incoming(&mut self, id: SegmentId) {
+        let Some((_, upload)) = self.replication_of(id).and_then(|replication| replication.incoming.take()) else {
+            return;
+        };
+        if let Some(upload) = self.uploads.take_first(|known, _| known == upload) {
+            self.segments.free_blocks(upload.at, upload.bytes.into());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Results of actions: the daemon reports what became of those that have one.
+
+use crate::config::Now;
+use crate::engine::Engine;
+use crate::ids::{ClaimId, ServedGetId, StepId};
+use ddss_core::{BucketSearch, Failure, Header, Message, NodeId, SegmentId, Timestamp};
+
+impl Engine {
+    /// Completes the creation of a segment: its memory is there, or cannot be had.
+    pub fn formatted(&mut self, now: Now, at: SegmentId, made: bool) {
+        self.home().formatted(now, at, made);
+    }
+
+    /// Completes a move.
+    pub fn moved(&mut self, now: Now, at: SegmentId, made: bool) {
+        self.home().moved(now, at, made);
+    }
+
+    /// Completes a large commit; without memory for its undo log nothing has happened.
+    pub fn large_committed(&mut self, now: Now, segment: SegmentId, made: bool) {
+        self.home().large_committed(now, segment, made);
+    }
+
+    /// Returns memory to the allocator after [`Action::ZeroFill`](super::Action::ZeroFill). Returns the pages of its first
+    /// and last byte that no segment uses any more; they are to be cleared as a whole before the next call of the engine.
+    pub fn cleared(&mut self, at: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        self.segments.cleared(at, bytes)
+    }
+
+    /// Completes an atomic with the word that [`Action::ReadWord`](super::Action::ReadWord) asked for.
+    pub fn word_read(&mut self, word: u64) {
+        self.home().word_read(word);
+    }
+
+    /// Completes an operation on a record with what [`Action::ReadRecord`](super::Action::ReadRecord) found: the record's
+    /// state word and timestamp, and the word that was asked for, or 0.
+    pub fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {
+        self.home().record_read(state, timestamp, word);
+    }
+
+    /// Completes the change of an entry with what [`Action::FindEntry`](super::Action::FindEntry) found: the record's
+    /// state word and timestamp, and the result of the search; `None` if its source begins with no word of an entry. The
+    /// expiry of an entry is compared with `now`.
+    pub fn entry_found(&mut self, now: Now, state: u64, timestamp: Timestamp, found: Option<BucketSearch>) {
+        self.home().entry_found(now, state, timestamp, found);
+    }
+
+    /// Handles the result of a claim.
+    pub fn claimed(&mut self, now: Now, claim: ClaimId, result: Result<(), Failure>) {
+        self.home().claimed(now, claim, result);
+    }
+
+    /// Handles the return of a name: done, or queued until the cluster is reachable. With an error the name stays taken
+    /// until then.
+    pub fn disclaimed(&mut self, claim: ClaimId, result: Result<(), Failure>) {
+        self.home().disclaimed(claim, result);
+    }
+
+    /// Handles the cluster's answer about the home of a name.
+    pub fn confirmed(&mut self, step: StepId, result: Result<Option<NodeId>, Failure>) {
+        self.remote().confirmed(step, result);
+    }
+
+    /// Frees bytes that the fabric has taken, or never will.
+    pub fn served_get_sent(&mut self, served_get: ServedGetId) {
+        self.home().served_get_sent(served_get);
+    }
+
+    /// Handles bytes that could not be sent: the requester is told that there was no room.
+    pub fn served_get_failed(&mut self, node: NodeId, served_get: ServedGetId, message: &Message) {
+        self.home().served_get_failed(node, served_get, message);
+    }
+
+    /// Handles the end of a fetch: the header before the bytes and the state word after them, or a failure.
+    pub fn fetched(&mut self, now: Now, step: StepId, result: Result<(Header, u64), Failure>) {
+        self.remote().fetched(now, step, result);
+    }
+
+    /// Handles the end of a write into staging memory. If it failed, the put behind it may still have happened: a
+    /// connection can end after both had arrived.
+    pub fn staged(&mut self, step: StepId, result: Result<(), Failure>) {
+        self.remote().staged(step, result);
+    }
+
+    /// Ends an operation whose message was refused before it went out: it did nothing.
+    pub fn refused(&mut self, step: StepId, failure: Failure) {
+        self.remote().refused(step, failure);
+    }
+}

@@ -1,0 +1,90 @@
+//! Segments that need attention on a tick: those with lock holders, waiters, watchers or blocks.
+//!
+//! A tick visits the segments that are due. The rest cost it nothing, however many they are.
+
+use crate::state::segments::Segments;
+use ddss_core::SegmentId;
+use std::cmp::Reverse;
+
+impl Segments {
+    /// Entries of the schedule that a clean-up is worth, beside half of the busy segments.
+    const CLEAN_UP_MIN: usize = 64;
+
+    /// Adds a segment to those that need attention. The next tick finds out when.
+    pub(crate) fn mark_busy(&mut self, id: SegmentId) {
+        if let Some(watched) = self.watched(id) {
+            let is_listed = std::mem::replace(watched.is_marked_busy, true);
+            let is_due = std::mem::replace(watched.due_us, 0) == 0;
+            if !is_listed {
+                self.busy.push(id);
+            }
+            if !is_due {
+                self.due.push(Reverse((0, id)));
+                self.scheduled += 1;
+            }
+        }
+    }
+
+    /// Returns the segment at that index; the list may grow during an iteration. Some may be idle again.
+    pub(crate) fn busy(&self, index: usize) -> Option<SegmentId> {
+        self.busy.get(index).copied()
+    }
+
+    /// Begins a tick: finds the segments that are due.
+    pub(crate) fn find_due(&mut self, now_us: u64) {
+        self.visited.clear();
+        while let Some(&Reverse((due_us, id))) = self.due.peek().filter(|Reverse((due_us, _))| *due_us <= now_us) {
+            self.due.pop();
+            if let Some(watched) = self.watched(id)
+                && *watched.due_us == due_us
+            {
+                *watched.due_us = u64::MAX;
+                self.visited.push(id);
+            }
+        }
+    }
+
+    /// Returns the due segment at that index.
+    pub(crate) fn due(&self, index: usize) -> Option<SegmentId> {
+        self.visited.get(index).copied()
+    }
+
+    /// Ends the visit of a due segment: schedules its next one.
+    pub(crate) fn schedule(&mut self, id: SegmentId) {
+        let Some(watched) = self.watched(id) else { return };
+        // The right to act as the home of a replicated segment changes with time.
+        let due_us = match watched.is_replicated {
+            _ if watched.lock_queue.is_idle() => u64::MAX,
+            true => 0,
+            false => watched.lock_queue.due_us(),
+        };
+        if due_us < *watched.due_us {
+            *watched.due_us = due_us;
+            self.due.push(Reverse((due_us, id)));
+            self.scheduled += 1;
+        }
+    }
+
+    /// Drops the segments that need no attention any more, and outdated entries of the schedule.
+    pub(crate) fn forget_idle(&mut self) {
+        if self.scheduled < self.busy.len() / 2 + Self::CLEAN_UP_MIN {
+            return;
+        }
+        let (mut busy, mut due) = (std::mem::take(&mut self.busy), std::mem::take(&mut self.due));
+        due.clear();
+        busy.retain(|&id| {
+            let Some(watched) = self.watched(id) else { return false };
+            *watched.is_marked_busy = *watched.due_us != u64::MAX || !watched.lock_queue.is_idle();
+            if *watched.due_us != u64::MAX {
+                due.push(Reverse((*watched.due_us, id)));
+            }
+            *watched.is_marked_busy
+        });
+        (self.busy, self.due, self.scheduled) = (busy, due, 0);
+    }
+
+    /// Returns when the next of these segments needs attention, on the steady clock.
+    pub(crate) fn due_us(&self) -> u64 {
+        self.due.peek().map_or(u64::MAX, |&Reverse((due_us, _))| due_us)
+    }
+}

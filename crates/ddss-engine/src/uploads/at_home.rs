@@ -1,0 +1,210 @@
+//! Large puts at their home: parts are copied aside as they arrive, and one commit makes them a version.
+//!
+//! The commit of a large value takes milliseconds, so the daemon does it in slices ([`Action::CommitLarge`]). Until it
+//! ends, every operation on the segment waits in the lock queue. The version advances at the end: a commit for which
+//! the daemon finds no memory has had no effect.
+
+use crate::action::{Action, CommitSource, RangeSet};
+use crate::config::Now;
+use crate::home::handler::Home;
+use crate::replication::forward::SegmentChange;
+use crate::requester::{LockOwner, ReplyFields, Requester};
+use crate::state::lock_queue::{PendingOp, Waiter};
+use crate::state::memory::areas::no_room;
+use crate::state::memory::uploads::{LargeCommit, UploadOwner};
+use crate::state::segments::check_range;
+use ddss_core::{Access, ClientId, Failure, Outcome, Part, Principal, PutConditions, SegmentId, UploadId};
+
+/// Requester of an operation on an upload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Uploader {
+    pub(crate) requester: Requester,
+    pub(crate) principal: Principal,
+    pub(crate) client: ClientId,
+    pub(crate) deadline_us: u64,
+}
+
+impl Home<'_> {
+    fn owner_of(&self, uploader: &Uploader) -> UploadOwner {
+        let node = match uploader.requester {
+            Requester::Client(..) => self.node,
+            Requester::Peer(node, _) => node,
+        };
+        UploadOwner { node, client: uploader.client }
+    }
+
+    /// Stores a part of a large put and answers with the number of the upload. On error the caller still owns a buffer
+    /// of the source.
+    pub(crate) fn store_part(
+        &mut self,
+        now: Now,
+        uploader: &Uploader,
+        id: SegmentId,
+        part: Part,
+        (source, length): (CommitSource, u32),
+    ) -> Result<(), Failure> {
+        part.check(length)?;
+        let owner = self.owner_of(uploader);
+        let upload = if part.upload == UploadId(0) {
+            self.begin_upload(now, uploader, owner, id, part.total)?
+        } else {
+            part.upload
+        };
+        let to = self.uploads.append(now.steady_us, upload, (owner, id), (part.at, length))?;
+        self.output.push(Action::CopyAside { source, bytes: length, to });
+        let fields = ReplyFields { word: upload.0.into(), ..ReplyFields::default() };
+        self.output.answer(uploader.requester, Outcome::Done, fields);
+        Ok(())
+    }
+
+    fn begin_upload(
+        &mut self,
+        now: Now,
+        uploader: &Uploader,
+        owner: UploadOwner,
+        id: SegmentId,
+        total: u32,
+    ) -> Result<UploadId, Failure> {
+        if self.segments.get(id)?.replication.is_some() {
+            self.update_lock_gate(now, id);
+        }
+        let segment = self.segments.get(id)?;
+        if segment.is_replica() {
+            return Err(Failure::NodeDown);
+        }
+        let allowed = segment.permissions.allow(uploader.principal, Access::Write);
+        allowed.map_err(|failure| self.mask_denial_in_doubt(id, failure))?;
+        check_range(segment.spec.bytes, 0, total)?;
+        if segment.has_history() || segment.spec.layout().is_some() {
+            // The history gets each version in one copy.
+            return Err(Failure::TooLarge);
+        }
+        self.uploads.admit(owner, total)?;
+        let at = self.segments.allocate_blocks(total.into()).ok_or(Failure::NoSpace)?;
+        Ok(self.uploads.begin(now.steady_us, owner, id, (at, total)))
+    }
+
+    /// Commits a complete upload like a put of its bytes.
+    pub(crate) fn commit_upload(
+        &mut self,
+        now: Now,
+        uploader: &Uploader,
+        id: SegmentId,
+        (offset, upload): (u64, UploadId),
+        conditions: PutConditions,
+    ) -> Result<(), Failure> {
+        let owner = self.owner_of(uploader);
+        let (at, bytes) = self.uploads.commit(upload, owner, id)?;
+        let (parts, source) = (RangeSet::One { offset, bytes }, CommitSource::Pool(at));
+        let Uploader { requester, principal, deadline_us, .. } = *uploader;
+        let op = PendingOp::Put { parts, source, conditions };
+        let submitted = self.submit_op(now, id, Waiter { requester, principal, op, deadline_us });
+        submitted.inspect_err(|_| self.free_op_buffers(&op))
+    }
+
+    /// Drops one upload of a client, or with a number of zero all.
+    pub(crate) fn drop_upload(&mut self, owner: UploadOwner, which: UploadId) {
+        let is_named = |id: UploadId| which == UploadId(0) || id == which;
+        while let Some(upload) = self.uploads.take_first(|id, upload| upload.owner == owner && is_named(id)) {
+            self.segments.free_blocks(upload.at, upload.bytes.into());
+        }
+    }
+
+    /// Drops the uploads of a client or a peer that is gone.
+    pub(crate) fn drop_uploads_of(&mut self, owner: LockOwner) {
+        let home = self.node;
+        let is_of = |upload: &UploadOwner| match owner {
+            LockOwner::Client(client) => *upload == UploadOwner { node: home, client },
+            LockOwner::Peer(node) => upload.node == node,
+        };
+        while let Some(upload) = self.uploads.take_first(|_, upload| is_of(&upload.owner)) {
+            self.segments.free_blocks(upload.at, upload.bytes.into());
+        }
+    }
+
+    /// Drops the uploads without a new part for too long.
+    pub(crate) fn expire_uploads(&mut self, now: Now) {
+        while let Some(upload) = self.uploads.take_expired(now.steady_us) {
+            self.segments.free_blocks(upload.at, upload.bytes.into());
+        }
+    }
+
+    /// Frees the bytes of an upload whose put has ended.
+    pub(crate) fn free_upload_at(&mut self, at: u64) {
+        if let Some(bytes) = self.uploads.remove_at(at) {
+            self.segments.free_blocks(at, bytes.into());
+        }
+    }
+
+    /// Returns true if a change is written in slices.
+    pub(crate) fn is_large_change(&self, change: &SegmentChange) -> bool {
+        matches!(change.source, CommitSource::Pool(_)) && change.parts.bytes() > self.uploads.at_once_max
+    }
+
+    /// Begins the commit of an upload; `false` if it is small enough for an ordinary commit.
+    pub(crate) fn begin_large_commit(
+        &mut self,
+        now: Now,
+        id: SegmentId,
+        change: &SegmentChange,
+    ) -> Result<bool, Failure> {
+        if !self.is_large_change(change) {
+            return Ok(false);
+        }
+        let (requester, acknowledges) = (Some(change.requester), None);
+        let (CommitSource::Pool(from), RangeSet::One { offset, bytes }) = (change.source, change.parts) else {
+            return Err(Failure::Malformed);
+        };
+        let (version, timestamp) = self.segments.get(id)?.next_stamp(self.clock, now.wall_us);
+        let is_drop_deferred = false;
+        let commit = LargeCommit { requester, offset, bytes, from, version, timestamp, acknowledges, is_drop_deferred };
+        self.start_large_commit(id, commit)?;
+        Ok(true)
+    }
+
+    /// Starts a commit in slices: until its end all other operations on the segment wait.
+    pub(crate) fn start_large_commit(&mut self, id: SegmentId, commit: LargeCommit) -> Result<(), Failure> {
+        let LargeCommit { offset, bytes, from, version, timestamp, .. } = commit;
+        let segment = self.segments.get_mut(id)?;
+        let at = segment.at;
+        segment.lock_queue.begin_commit();
+        segment.set_large_commit(commit);
+        self.segments.mark_busy(id);
+        self.output.push(Action::CommitLarge { segment: id, at, offset, bytes, from, version, timestamp });
+        Ok(())
+    }
+
+    /// Returns true if a segment is dropped at the end of its large commit.
+    pub(crate) fn is_drop_deferred(&self, id: SegmentId) -> bool {
+        self.segments.get(id).is_ok_and(|segment| segment.is_drop_deferred())
+    }
+
+    /// Ends a large commit: its bytes are in the segment, or there was no memory to undo it after a crash, and nothing
+    /// has happened.
+    pub(crate) fn large_committed(&mut self, now: Now, id: SegmentId, made: bool) {
+        let Ok(segment) = self.segments.get_mut(id) else { return };
+        let Some(commit) = segment.take_large_commit() else { return };
+        segment.lock_queue.end_commit();
+        let (storage, is_replicated) = (segment.spec.storage, segment.replication.is_some());
+        let LargeCommit { requester, from, version, timestamp, .. } = commit;
+        if made {
+            segment.advance((version, timestamp));
+            self.counters.commits += 1;
+        }
+        self.free_upload_at(from);
+        if is_replicated {
+            return self.replicated_large_committed(now, id, &commit, made);
+        }
+        let (outcome, fields) = match made {
+            true => (Outcome::Done, ReplyFields { version, timestamp, word: 0 }),
+            false => (Outcome::Failed(no_room(storage)), ReplyFields::default()),
+        };
+        if let Some(requester) = requester {
+            self.output.answer(requester, outcome, fields);
+        }
+        if made {
+            self.notify_watchers(id, version, timestamp);
+        }
+        self.serve_lock_queue(now, id);
+    }
+}

@@ -1,0 +1,84 @@
+//! A node that has just started: it hears old decisions of the cluster behind the newer calls of its clients.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss_core::{
+    ChannelId, ClientId, LockRequest, LockToken, Message, NodeId, Operation, Outcome, Principal, Request, RequestId,
+    SegmentId, Shard, Timestamp, Version,
+};
+use ddss_engine::{Action, Engine, EngineConfig, Now, RoleAssignment};
+
+const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
+const CHANNEL: ChannelId = ChannelId { client: CLIENT, index: 0 };
+const PRINCIPAL: Principal = Principal { uid: 1, gid: 1 };
+const NOW: Now = Now { steady_us: 1, wall_us: 1 };
+const FIRST: NodeId = NodeId(1);
+const SECOND: NodeId = NodeId(3);
+const TOKEN: LockToken = LockToken(77);
+
+/// Node 2, which has started and is connected with two others.
+fn started_node() -> Engine {
+    let (peers, shard) = (vec![FIRST, SECOND], Shard::ONLY);
+    let config =
+        EngineConfig { node: NodeId(2), shard, pool_bytes: 1 << 20, peers, first_generation: 0, reads_overlap: true };
+    let mut engine = Engine::new(&config);
+    engine.enable_replication();
+    engine.attach(CLIENT, PRINCIPAL, 1 << 20);
+    engine.peer_up(FIRST);
+    engine.peer_up(SECOND);
+    actions(&mut engine);
+    engine
+}
+
+fn actions(engine: &mut Engine) -> Vec<Action> {
+    std::iter::from_fn(|| engine.next_action()).collect()
+}
+
+fn ask(engine: &mut Engine, operation: Operation) -> Vec<Action> {
+    engine.request(NOW, CHANNEL, &Request::new(RequestId(1), operation), &[]);
+    actions(engine)
+}
+
+/// Takes the lock of a segment whose present home is the first node.
+fn lock(engine: &mut Engine, segment: SegmentId) {
+    let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
+    let asked = ask(engine, Operation::Lock { segment, lock_request });
+    let [Action::Send { node: FIRST, message: Message::Lock { step, .. }, .. }] = asked[..] else {
+        panic!("the home is asked: {asked:?}")
+    };
+    let (outcome, version, timestamp) = (Outcome::Done, Version(1), Timestamp(1));
+    let granted = Message::Ended { step, outcome, version, timestamp, word: TOKEN.0 };
+    engine.message(NOW, FIRST, Timestamp(1), &granted, &[]);
+    assert!(matches!(actions(engine)[..], [Action::Reply { .. }]));
+}
+
+fn take_over(engine: &mut Engine, segment: SegmentId, home: NodeId, epoch: u32) {
+    let replica = if home == FIRST { SECOND } else { FIRST };
+    let assignment = RoleAssignment { segment, home, replica, epoch, turn: 0, paired: false, vacant: false };
+    engine.assign_role(NOW, &assignment);
+}
+
+/// Returns true if the engine counts on the lock: it asks the home to end it.
+fn holds_lock(engine: &mut Engine, segment: SegmentId) -> bool {
+    let asked = ask(engine, Operation::Unlock { segment, token: TOKEN });
+    matches!(asked[..], [Action::Send { message: Message::Unlock { token: TOKEN, .. }, .. }])
+}
+
+// If this failed, clients of a restarted node would lose their locks to takeovers that came long before.
+#[test]
+fn old_takeovers_that_a_started_node_hears_late_leave_newer_locks() {
+    let (mut engine, segment) = (started_node(), SegmentId::new(FIRST, 4, 1));
+    lock(&mut engine, segment);
+    take_over(&mut engine, segment, SECOND, 2);
+    take_over(&mut engine, segment, FIRST, 3);
+    assert!(holds_lock(&mut engine, segment));
+}
+
+// If this failed, a client would count on a lock that a takeover broke. A node that is no home has one lease, its first.
+#[test]
+fn takeover_after_the_first_lease_breaks_locks_although_that_lease_has_ended() {
+    let (mut engine, segment) = (started_node(), SegmentId::new(FIRST, 4, 1));
+    engine.lease(NOW, NOW.steady_us);
+    lock(&mut engine, segment);
+    take_over(&mut engine, segment, SECOND, 2);
+    assert!(!holds_lock(&mut engine, segment));
+}
