@@ -147,7 +147,7 @@ fn touch(page: u32, access: Access) -> Request {
     Request::Touch { pages: PageRange::one(PageId(page)), access }
 }
 
-// If this failed, a peer could let a rank take another for the home of a page, which no rank of the space is.
+// If this failed, a peer could name as home of a page a rank that the space does not have.
 #[test]
 fn home_word_of_no_rank_ends_the_space() {
     for flags in 0..4 {

@@ -65,14 +65,14 @@ pub(crate) struct IdleConstants {
     /// Attempts to hand the core to a client whose result is ready.
     pub(crate) hand_overs_max: u32,
     /// Consecutive unused yields after which a core counts as uncontended. Another daemon on the core may just be
-    /// asleep: forgetting it at once would keep it out for a whole spin when it wakes, its client would sleep
-    /// meanwhile, and so on in turn.
+    /// asleep. If this thread forgot it immediately, that daemon would wait for a whole spin when it wakes, its client
+    /// would sleep, and then the same would happen to this daemon.
     pub(crate) unused_yields_min: u32,
     /// Interval of early yields.
     pub(crate) early_yield_interval: Duration,
     /// Duration of a yield from which the other thread counts as compute-bound. Another daemon, which spins and does
-    /// some work in its turn, takes less: two daemons that mistook each other would keep each other waiting all the
-    /// time.
+    /// some work in its turn, needs less: two daemons that mistook each other for compute-bound would always keep each
+    /// other waiting.
     pub(crate) occupied_min: Duration,
     /// Multiple of that yield's duration without another early yield.
     pub(crate) occupied_backoff: u32,

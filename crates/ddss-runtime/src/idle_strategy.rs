@@ -114,7 +114,7 @@ impl IdleStrategy {
     }
 
     /// Records the end of a sleep by its timeout. Without work there is nothing to spin for. Otherwise a thread that
-    /// checks its deadlines every millisecond, while a call waits for a node that is gone, would spin all the time.
+    /// checks its deadlines every millisecond, while a call waits for a lost node, would spin all the time.
     pub(crate) fn record_timeout(&mut self) {
         self.record_wakeup();
         self.is_timer_wakeup = true;

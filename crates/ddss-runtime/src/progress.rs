@@ -235,7 +235,7 @@ fn drive<W: ProgressTask>(task: &mut W, config: IdleConfig, stopper: &StopHandle
 /// Hands the core to a waiting client, unless another thread kept the core for long recently.
 fn hand_over(strategy: &mut IdleStrategy) {
     let mut began = Instant::now();
-    // The scheduler may run this thread again all the same.
+    // The scheduler may run this thread again anyway.
     for _ in 0..IDLE.hand_overs_max {
         if strategy.is_core_occupied(began) {
             return;

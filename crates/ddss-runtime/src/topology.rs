@@ -1,7 +1,7 @@
 //! NUMA topology: the cores of each memory node.
 //!
 //! A machine with several sockets has several *memory nodes* (NUMA): a core reaches the memory of its own node faster
-//! than that of another. The kernel lists them under `/sys/devices/system/node`, one folder for each node.
+//! than that of another. The kernel lists them under `/sys/devices/system/node`, one directory for each node.
 
 use std::io;
 use std::path::Path;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn topology_is_read_from_sysfs_format() {
-        // If this broke, a machine with two sockets would count as one, or a file beside the nodes as a node.
+        // If this broke, a machine with two sockets would count as one, or a file next to the nodes as a node.
         let folder = std::env::temp_dir().join(format!("ddss-topology-{}", std::process::id()));
         for (name, cores) in [("node1", "4-7\n"), ("node0", "0-3\n"), ("node10", "\n"), ("power", "0\n")] {
             std::fs::create_dir_all(folder.join(name)).unwrap();

@@ -11,7 +11,7 @@
 //! - [`CopyLedger`] counts the bytes that user code copies: two a stream byte on each side for basic over a fabric in
 //!   software, one for enhanced.
 //!
-//! Only FreeBSD speaks the protocol today, over InfiniBand. An implementation over iWARP to talk to is not known.
+//! Only FreeBSD speaks the protocol today, over InfiniBand. No other implementation over iWARP is known.
 //!
 //! Limits of this implementation: the pipelined mode is never offered, memory to write to is never advertised and such
 //! advertisements of the peer are ignored, and a request to suspend the connection is an error. What a peer sent before

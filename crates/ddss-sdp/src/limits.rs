@@ -32,7 +32,7 @@ pub const FRAME_PAYLOAD_MAX: usize = 63 << 10;
 /// Bytes in front of the open frame from which it is left open. A socket rarely takes more at once, and a frame that is
 /// sealed for each try would be summed for each try.
 pub const SEAL_AHEAD_BYTES: u64 = 64 << 10;
-/// Bytes of writes that wait for an acknowledgement, from which on the stream looks whether it has arrived.
+/// Bytes of held writes from which on the stream checks whether the acknowledgement has arrived.
 pub const HELD_LOOK_BYTES: usize = 4 << 10;
 /// Private data of a connection request at most (MPA).
 pub const PRIVATE_DATA_MAX: usize = 512;

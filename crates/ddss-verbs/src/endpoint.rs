@@ -17,7 +17,7 @@ use crate::work::{PostError, PostErrorKind, SendMode, Work};
 
 /// No peer: a fabric issues no such handle.
 const NO_PEER: PeerId = PeerId::from_bits(u64::MAX);
-/// Reason that a peer gets that asks for a second connection.
+/// Reason of the reject of a second connection.
 const TAKEN: &[u8] = b"this endpoint has its one connection";
 
 /// One connection of a fabric. The calling thread drives it and sleeps in between; each call has a maximum time.
@@ -91,7 +91,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Connects with a fabric that has no other peer. Returns the connection, and what the peer answered to `hello`.
     ///
     /// # Errors
-    /// The peer is not there, rejects the connection, or does not answer in time.
+    /// The peer is unreachable, rejects the connection, or does not answer in time.
     pub fn connect(
         mut fabric: F,
         address: SocketAddr,
@@ -160,7 +160,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Sends a message, after every write before it, and waits until it has left.
     ///
     /// # Errors
-    /// The message is too long, the connection ended, or its queue stays full for so long.
+    /// The message is too long, the connection ended, or its queue stays full for the maximum time.
     pub fn send(&mut self, message: &[u8], max: Duration) -> Result<(), EndpointError> {
         let mode = SendMode { solicited: true, invalidate: None };
         // Until it is done the message is with the fabric, and lost if the caller drops the endpoint.
@@ -170,7 +170,7 @@ impl<F: Fabric> Endpoint<F> {
     /// Receives a message.
     ///
     /// # Errors
-    /// None came in time, or the connection ended and all messages were received.
+    /// No message came in time, or the connection ended and all messages were received.
     pub fn receive(&mut self, max: Duration) -> Result<Vec<u8>, EndpointError> {
         self.wait(Instant::now() + max, |endpoint| Ok(endpoint.messages.pop_front()))
     }

@@ -82,8 +82,8 @@ const _: () = assert!(
     "the count bounds short messages, and one of any length has room"
 );
 
-/// Returns true if a fabric can be configured for messages of so many bytes: a power of two from [`MESSAGE_BYTES_DEFAULT`] to
-/// [`MESSAGE_BYTES_MAX`], so that a peer can be told the limit in a few bits.
+/// Returns true if a fabric can be configured for messages of this many bytes: a power of two from
+/// [`MESSAGE_BYTES_DEFAULT`] to [`MESSAGE_BYTES_MAX`], so that a few bits carry the limit to a peer.
 #[must_use]
 pub const fn is_message_limit(bytes: usize) -> bool {
     bytes.is_power_of_two() && bytes >= MESSAGE_BYTES_DEFAULT && bytes <= MESSAGE_BYTES_MAX

@@ -347,10 +347,10 @@ fn closed_connect_request_is_not_accepted() {
     }
     println!("longest poll after giving up: {longest:?}");
     if is_iwarp() {
-        // Soft-iWARP tells the other side after ten seconds.
+        // Soft-iWARP notifies the other side after ten seconds.
         return;
     }
-    // The end of `a` is on its way meanwhile.
+    // The end of `a` is on its way in the meantime.
     std::thread::sleep(Duration::from_millis(100));
     // The manager knows the end by now and reports "invalid argument".
     let _ = pair.b.fabric.accept(here, b"from b");

@@ -42,7 +42,8 @@ pub enum LocalPlace {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Payload(Range<usize>);
 
-/// One thing to do. Actions for one peer are posted in their order; see the crate's page for what the fabric promises.
+/// A step that the driver executes. Actions for one peer are posted in their order; the crate's front page says what
+/// the fabric promises.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Sends a message.

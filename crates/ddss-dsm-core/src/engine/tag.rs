@@ -30,7 +30,7 @@ impl Tag {
         }
     }
 
-    /// Returns the tag of a number: `None` if it is no tag's.
+    /// Returns the tag of a number: `None` if no tag has this number.
     #[must_use]
     pub fn from_bits(bits: u64) -> Option<Self> {
         let slot = bits as u16;

@@ -61,7 +61,7 @@ impl Codec {
         (self.message_bytes - STAMP_HEADER_BYTES) / RANGE_BYTES
     }
 
-    /// Returns true if a message of so many bytes can be sent.
+    /// Returns true if a message of this many bytes can be sent.
     pub(crate) const fn fits(&self, bytes: usize) -> bool {
         bytes <= self.message_bytes
     }

@@ -62,7 +62,7 @@ pub enum Stamps {
 pub enum Homes {
     /// The first rank that asks.
     FirstTouch,
-    /// Blocks of so many pages, dealt to the ranks in turn.
+    /// Blocks of this many pages, dealt to the ranks in turn.
     Blocks(u32),
     /// One rank.
     Rank(Rank),

@@ -41,14 +41,14 @@ impl PageRange {
         (self.first.0..self.first.0 + self.pages).map(PageId)
     }
 
-    /// Returns true if the range has a page and lies in a space of so many pages.
+    /// Returns true if the range has a page and lies in a space of this many pages.
     #[must_use]
     pub const fn is_within(self, pages: u32) -> bool {
         self.pages > 0 && self.end() <= pages as u64
     }
 
-    /// Returns true if these can be the pages of an interval: sorted ranges without a common page in a space of so many pages,
-    /// and no more pages than a rank has twins.
+    /// Returns true if these can be the pages of an interval: sorted ranges without a common page in a space of this
+    /// many pages, and no more pages than a rank has twins.
     pub(crate) fn are_of_interval(ranges: &[Self], pages: u32) -> bool {
         let count: u64 = ranges.iter().map(|range| u64::from(range.pages)).sum();
         ranges.iter().all(|range| range.is_within(pages))

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 fn count_cores(service: Option<usize>) -> u64 {
     let mut cores = CpuSet::new();
     service.into_iter().for_each(|core| cores.set(core));
-    // A pinned thread says less about its process than the first thread does.
+    // The affinity of a pinned thread says less about its process than that of the first thread.
     for thread in [None, Some(rustix::process::getpid())] {
         let Ok(allowed) = sched_getaffinity(thread) else { continue };
         (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).for_each(|core| cores.set(core));

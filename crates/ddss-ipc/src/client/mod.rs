@@ -1,9 +1,8 @@
 //! The client's side: attach, channels, calls in flight.
 //!
-//! `attachment` performs the handshake and hands out the `channel`s, of which `free_channels` has the rest; all share one
-//! `connection`. `call_table` tracks
-//! asynchronous calls that many tasks make over one channel. `hangup_monitor` and `thread_tag` support `connection` and
-//! the transports.
+//! `attachment` performs the handshake and hands out the `channel`s; `free_channels` has those that no thread holds.
+//! All share one `connection`. `call_table` tracks asynchronous calls that many tasks make over one channel.
+//! `hangup_monitor` and `thread_tag` support `connection` and the transports.
 
 #[cfg(not(loom))]
 pub(crate) mod attachment;

@@ -32,7 +32,7 @@ use crate::socket;
 use crate::sys::{InheritedSocket, SharedMemory, credentials_of};
 use crate::transport::sysv_journal::{OwnedQueue, QueueJournal, QueueRole};
 
-/// Handshakes in progress at the same time. The oldest one of the user with the most makes room.
+/// Handshakes in progress at the same time. When there are more, the oldest of the user with the most is dropped.
 const HANDSHAKES_MAX: usize = 64;
 /// Backlog of the listening socket.
 const BACKLOG: i32 = 512;

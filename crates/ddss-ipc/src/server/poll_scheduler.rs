@@ -31,12 +31,12 @@ const ROUND_MAX: usize = 256;
 /// Part of a budget that hot channels leave to others, so that an occasional caller is found beside clients that never
 /// stop.
 const RESERVED_FOR_COLD: usize = 32;
-/// Polls of hot channels without a request of one of them, after which that one becomes cold. Counted in polls and not
-/// in sweeps, so that it takes some 3 microseconds however many are hot. Of many threads that take turns, only the
-/// running one stays hot, and its calls do not wait for polls of the others.
+/// Polls of hot channels after which one of them without a request becomes cold. Counted in polls and not in sweeps, so
+/// that it takes some 3 microseconds however many are hot. Of many threads that take turns, only the running one stays
+/// hot, and its calls do not wait for polls of the others.
 const HOT_POLLS: u32 = 512;
-/// Cold channels polled in a sweep, beside half as many as there are hot ones. A poll takes as long as the rest of a
-/// sweep, and a client that calls again at once waits for it.
+/// Cold channels polled in a sweep, in addition to half as many as there are hot channels. A poll takes as long as the
+/// rest of a sweep, and a client that calls again at once waits for it.
 const COLD_SLICE: usize = 1;
 /// Sweeps in a row without a request after which no client calls again at once.
 const IDLE_SWEEPS_SHORT: u32 = 16;
@@ -352,7 +352,7 @@ impl PollScheduler {
         }
     }
 
-    /// Does the follow-up of a visit that took requests.
+    /// Does the follow-up work of a visit that took requests.
     #[inline(always)]
     fn finish_visit(&mut self, key: u32) {
         let Some(channel) = self.channels[key as usize].as_mut() else { return };

@@ -19,7 +19,7 @@
 //!
 //! No index is shared. Entry `p` (a count that wraps at 2^31) lives in slot `p % RING_SLOTS` and is published under
 //! position `p + 1`, so that zeroed memory holds nothing. A reader looks only for the one sequence that it expects
-//! next. Any other sequence in the slot (old, torn from the future, or false) means "not yet".
+//! next. Any other sequence in the slot (old, future, or false) means "not yet".
 //!
 //! Completion `p` (the one published as number `p`, whichever request it answers) takes the slot of request `p`. With
 //! one call in flight that is the line which the service has just read, so that a round trip takes three transfers
@@ -33,7 +33,7 @@
 //! *Request `p` over completion `p - RING_SLOTS`:* the client keeps `submitted - reaped <= RING_SLOTS`, so before it
 //! submits `p` it has copied completion `p - RING_SLOTS` out.
 //!
-//! In between there is one Release and one Acquire on word 0 in each direction. The service takes no more than
+//! Between the two there is one Release and one Acquire on word 0 in each direction. The service takes no more than
 //! `RING_SLOTS` requests beyond those it answered, counted in private memory. A client with a false count overwrites
 //! its own requests and loses its own completions.
 //!
@@ -127,8 +127,8 @@ impl Slot {
     fn copy(&self) -> Entry {
         let line = self.words.as_ptr().cast::<Line>();
         // SAFETY: one line, aligned, readable as long as `self` is. A correct producer does not write the slot before
-        // this read ends (see the module's page). What a byzantine client writes meanwhile is read once, here, and
-        // mixes at most two of its own requests.
+        // this read ends (see the module's documentation). Bytes that a byzantine client writes during the read are
+        // read once, here, and mix at most two of its own requests.
         let line = unsafe { line.read_volatile() };
         // SAFETY: both types have 64 bytes, and any bit pattern is valid.
         unsafe { std::mem::transmute::<Line, Entry>(line) }
@@ -146,7 +146,7 @@ pub(crate) trait Slots {
     fn slot(&self, position: u32) -> &Slot;
 }
 
-/// Publishes entries of one kind. The caller ensures that the next slot is free (see the module's page).
+/// Publishes entries of one kind. The caller ensures that the next slot is free (see the module's documentation).
 pub(crate) struct Producer<S> {
     slots: S,
     kind: Kind,

@@ -54,7 +54,7 @@ pub struct Combiner<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the thread that has set BUSY accesses the value (see the module's page).
+// SAFETY: only the thread that has set BUSY accesses the value (see the module's documentation).
 unsafe impl<T: Send> Sync for Combiner<T> {}
 
 impl<T> std::fmt::Debug for Combiner<T> {

@@ -22,13 +22,13 @@ const _: () = assert!(SIZE == 48);
 fn attributes() -> io::Result<Attributes> {
     let mut attributes = Attributes::default();
     let (this_thread, no_flags) = (0, 0);
-    // SAFETY: the kernel writes at most the `SIZE` bytes that it is told of, all of which are plain numbers.
+    // SAFETY: the kernel writes at most the `SIZE` bytes of the argument, all of which are plain numbers.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, this_thread, &raw mut attributes, SIZE, no_flags) };
     if done == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Returns the slice of the calling thread; zero is the system's default. `None` for a thread with another scheduling
-/// policy, or if the kernel does not say.
+/// policy, or if the kernel does not report it.
 pub(crate) fn slice_ns() -> Option<u64> {
     let attributes = attributes().ok()?;
     (attributes.policy == libc::SCHED_OTHER as u32).then_some(attributes.runtime_ns)

@@ -109,7 +109,7 @@ impl Queue {
 
     fn put(self, message: &Message, bytes: usize) -> Result<(), Errno> {
         let pointer = std::ptr::from_ref(message).cast();
-        // SAFETY: the message is a type traced by at least `bytes` bytes.
+        // SAFETY: the message is a type followed by at least `bytes` bytes.
         answer(unsafe { libc::msgsnd(self.0, pointer, bytes, libc::IPC_NOWAIT) }).map(drop)
     }
 

@@ -37,7 +37,8 @@ struct PoolSlot<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached through a `PoolGuard`, of which there is one at a time (see the module's page).
+// SAFETY: the value is only reached through a `PoolGuard`, of which there is one at a time (see the module's
+// documentation).
 unsafe impl<T: Send> Sync for PoolSlot<T> {}
 
 /// A pool of values with exclusive owners.

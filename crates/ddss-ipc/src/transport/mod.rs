@@ -1,8 +1,8 @@
 //! Transports of a channel's entries: rings in shared memory, System V queues, or both.
 //!
-//! `channel_transport` is the interface. `ring_transport` implements `Rcq` and `Auto` on `ring_ends`, `sysv`
-//! implements `Mq` and
-//! `Rmq`. System V queues lack time-outs, which `sysv_timeout` adds, and outlive a crash, which `sysv_journal` repairs.
+//! `channel_transport` is the interface. `ring_transport` implements `Rcq` and `Auto` on `ring_ends`, `sysv` implements
+//! `Mq` and `Rmq`. System V queues lack time-outs, which `sysv_timeout` adds, and outlive a crash, which `sysv_journal`
+//! repairs.
 
 #[cfg(not(loom))]
 pub(crate) mod channel_transport;

@@ -43,7 +43,7 @@ struct ReplyQueue {
     timeout_slots: Arc<TimeoutSlots>,
     queue: Queue,
     channel: u8,
-    /// Received and not yet taken.
+    /// Entry that was received and not yet taken.
     next: Option<Entry>,
     received: u32,
     /// Copy of `received` for the service, which keeps no more messages of a channel in the queue than its share.

@@ -94,8 +94,8 @@ pub(crate) fn announce_awake(control: &AtomicU64) {
     control.store(AWAKE, Ordering::Relaxed);
 }
 
-/// Returns mode and awaited sequence of a channel's sleeper, if the entries up to sequence `published` include the
-/// awaited one. Call after [`order::before_wake`].
+/// Returns the mode and the awaited sequence of a channel's sleeper, if the entries up to sequence `published` include
+/// the awaited one. Call after [`order::before_wake`].
 pub(crate) fn find_sleeper(control: &AtomicU64, published: u32) -> Option<(SleepMode, u32)> {
     let word = control.load(Ordering::Relaxed);
     if word == AWAKE {

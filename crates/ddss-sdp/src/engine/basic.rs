@@ -1,4 +1,4 @@
-//! Basic stream: private buffers and credits, as the specification has it.
+//! Basic stream: private buffers and credits, as in the specification.
 
 use crate::codec::{Advertisement, Body, Flags, HEADER_BYTES, Header, SOURCE_BYTES};
 use crate::engine::control::Control;
@@ -119,7 +119,7 @@ impl BasicStream {
         Ok(!self.control.zero_copy.blocks_data() && self.send.append_message(&[byte], entry))
     }
 
-    /// Reads bytes; `Some(0)` is the end of the stream, `None` that there is nothing yet.
+    /// Reads bytes; `Some(0)` means the end of the stream, `None` that nothing has arrived yet.
     ///
     /// Advertised memory at this place of the stream is requested through the buffers; call [`source`](Self::source)
     /// before to read it in place.
@@ -256,7 +256,8 @@ impl BasicStream {
         self.send.clear();
     }
 
-    /// Returns true if both sides have closed, or the stream was reset: the connection can go once nothing waits.
+    /// Returns true if both sides have closed, or the stream was reset: the connection can be closed once nothing
+    /// waits.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.control.is_finished()
@@ -288,7 +289,7 @@ impl BasicStream {
         Ok(())
     }
 
-    /// Withdraws the advertisement of this side. An outcome follows all the same.
+    /// Withdraws the advertisement of this side. An outcome still follows.
     pub fn withdraw(&mut self) {
         self.control.pending.source_cancel |= self.control.zero_copy.blocks_data();
     }

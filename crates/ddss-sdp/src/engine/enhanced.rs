@@ -36,7 +36,7 @@ pub struct EnhancedStream {
     failed: Option<SdpError>,
 }
 
-/// Small writes that wait for an acknowledgement, as the specification has it.
+/// Small writes that wait for an acknowledgement, as in the specification.
 struct Hold {
     is_allowed: bool,
     /// Bytes written since the caller last looked for an acknowledgement.
@@ -117,7 +117,7 @@ impl EnhancedStream {
         Ok(true)
     }
 
-    /// Reads bytes; `Some(0)` is the end of the stream, `None` that there is nothing yet.
+    /// Reads bytes; `Some(0)` means the end of the stream, `None` that nothing has arrived yet.
     ///
     /// # Errors
     /// The stream was reset, or the peer broke the protocol.
@@ -182,7 +182,7 @@ impl EnhancedStream {
             && self.control.pending.peek(false, false).is_none()
     }
 
-    /// Returns true if an acknowledgement may have arrived for enough held bytes to be worth a look at the socket.
+    /// Returns true if an acknowledgement may have arrived for enough held bytes to be worth a read of the socket.
     pub fn take_look(&mut self) -> bool {
         let is_due = self.hold.unlooked >= HELD_LOOK_BYTES && self.is_holding();
         if is_due {
@@ -242,7 +242,8 @@ impl EnhancedStream {
         self.control.abort();
     }
 
-    /// Returns true if both sides have closed, or the stream was reset: the connection can go once nothing waits.
+    /// Returns true if both sides have closed, or the stream was reset: the connection can be closed once nothing
+    /// waits.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.control.is_finished()

@@ -6,7 +6,7 @@ use crate::codec::Body;
 #[derive(Default)]
 pub(crate) struct PendingMessages {
     pub(crate) abort: bool,
-    /// Bytes of completed reads that the peer has not been told of.
+    /// Bytes of completed reads of which the peer has not been notified.
     pub(crate) read_completed: u32,
     pub(crate) send_sm: bool,
     pub(crate) source_cancel: bool,

@@ -95,7 +95,7 @@ impl ZeroCopy {
         Some(ZeroCopyOutcome { sent: ours.sent, rest: ours.len - ours.sent })
     }
 
-    /// Handles SendSm. One for an earlier advertisement has no effect.
+    /// Handles SendSm. A refusal of an earlier advertisement has no effect.
     pub(crate) fn refused(&mut self, mseq_ack: u32) {
         if let Some(ours) = &mut self.ours
             && ours.is_covered_by(mseq_ack)
@@ -104,7 +104,7 @@ impl ZeroCopy {
         }
     }
 
-    /// Handles RdmaRdCompl. One for an earlier advertisement has no effect.
+    /// Handles RdmaRdCompl. A completion of an earlier advertisement has no effect.
     pub(crate) fn completed(&mut self, bytes: u32, mseq_ack: u32) -> Result<(), SdpError> {
         let Some(ours) = &mut self.ours else { return Ok(()) };
         if ours.is_covered_by(mseq_ack) {
@@ -126,7 +126,7 @@ impl ZeroCopy {
         if memory.len == 0 || inline > memory.len || memory.vaddr.checked_add(u64::from(memory.len)).is_none() {
             return Err(SdpError::AdvertisedBytes(memory.len));
         }
-        // Crossing advertisements: this side has noticed it.
+        // The advertisements cross, and this side has noticed.
         pending.source_cancel |= self.ours.is_some();
         if inline < memory.len {
             let vaddr = memory.vaddr + u64::from(inline);

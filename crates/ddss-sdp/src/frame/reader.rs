@@ -139,7 +139,7 @@ impl FrameReader {
         (queue == [1] && self.copy_message(frame, 0, &mut body) == body.len()).then(|| ReadRequest::decode(&body))
     }
 
-    /// Returns the bytes that complete the head of the next frame, or the frame if its head is there. A caller that
+    /// Returns the bytes that complete the head of the next frame, or the frame if its head has arrived. A caller that
     /// receives no more than this finds the payload of a read response in the socket.
     #[must_use]
     pub fn missing(&self) -> usize {
@@ -187,7 +187,7 @@ impl FrameReader {
         self.framing
     }
 
-    /// Returns the first bytes of the next frame, markers not counted, once they are there.
+    /// Returns the first bytes of the next frame, markers not counted, once they have arrived.
     pub(crate) fn head_of_next(&self) -> Option<[u8; HEAD_BYTES]> {
         let mut head = [0; HEAD_BYTES];
         let is_there = self.framing.within(self.checked, HEAD_BYTES - 1) < self.tail;
@@ -197,7 +197,7 @@ impl FrameReader {
         })
     }
 
-    /// Returns the start of the next frame and the bytes that are there, markers counted.
+    /// Returns the start of the next frame and the bytes that have arrived, markers counted.
     pub(crate) fn unchecked(&self) -> (u64, usize) {
         (self.checked, (self.tail - self.checked) as usize)
     }

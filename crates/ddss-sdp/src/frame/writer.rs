@@ -158,7 +158,7 @@ impl FrameWriter {
         layout::slices(&self.ring, self.head, (end - self.head) as usize)
     }
 
-    /// Removes bytes that the socket has taken. Nothing can be appended to a frame whose first byte is gone.
+    /// Removes bytes that the socket has taken. Nothing can be appended to a frame whose first byte has left.
     ///
     /// # Panics
     /// The socket took more than [`parts`](Self::parts) returned.

@@ -1,4 +1,4 @@
-//! Two streams whose input the bytes describe: random calls, and a peer that sends anything. For the fuzzer and the
+//! Drives two streams by the bytes of an input: random calls, and a peer that sends anything. For the fuzzer and the
 //! tests.
 #![allow(clippy::unwrap_used, reason = "the driver of a fuzzer")]
 

@@ -163,7 +163,7 @@ impl Network {
 fn play(seed: u64, config: &StreamConfig, plan: Plan) -> Network {
     let mut random = Random::new(seed);
     let mut network = Network::new(config, plan);
-    // Some sides read seldom: the peer runs out of credits.
+    // Some sides read rarely: the peer runs out of credits.
     let slow = [random.below(6), random.below(6)];
     for _ in 0..2000 {
         let side = random.below(2);

@@ -94,7 +94,7 @@ fn hello_has_the_bytes_of_the_specification() {
 
 #[test]
 fn bodies_with_a_wrong_length_are_refused() {
-    // If this failed, a message could be cut short, or bytes behind it would be lost without a word.
+    // If this failed, a message could be cut short, or bytes behind it would be lost silently.
     for kind in MessageKind::ALL {
         let Some(body) = body(*kind, 7, 0) else { continue };
         let (fixed, bytes) = body.encode_fixed();

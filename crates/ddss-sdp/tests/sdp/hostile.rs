@@ -78,7 +78,7 @@ fn acknowledgement_is_never_taken_back() {
 
 #[test]
 fn wrong_order_of_messages_is_refused() {
-    // If this failed, a peer could send after its end, or complete what nobody advertised.
+    // If this failed, a peer could send after its end, or complete reads of memory that was not advertised.
     let unexpected = SdpError::UnexpectedMessage;
     refused(&[message(mid::DIS_CONN, 1, &[]), message(mid::DATA, 2, b"x")], SdpError::DataAfterClose);
     refused(&[message(mid::DIS_CONN, 1, &[]), message(mid::DIS_CONN, 2, &[])], unexpected(mid::DIS_CONN));

@@ -12,7 +12,7 @@ use crate::basic_simulation::Network;
 use crate::common::{SMALL, addresses, zero_copy_plan};
 use crate::enhanced_simulation::Sockets;
 
-/// Folder that ends with the test.
+/// Directory that is removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -78,7 +78,7 @@ impl Iwarp {
     /// Creates a fabric without peers.
     ///
     /// # Errors
-    /// No epoll descriptor is available, or the limit of messages is not one.
+    /// No epoll descriptor is available, or the limit of messages is not permitted.
     pub fn new(config: IwarpConfig) -> io::Result<Self> {
         if !is_message_limit(config.message_bytes_max) {
             return Err(message_limit_error(config.message_bytes_max));
@@ -128,7 +128,7 @@ impl Iwarp {
     }
 }
 
-/// Error of a configuration with a limit of messages that no fabric has.
+/// Error of a configuration whose limit of messages is not permitted.
 fn message_limit_error(bytes: usize) -> io::Error {
     let why = format!("message_bytes_max of {bytes} is no power of two from 512 to 65536");
     io::Error::new(io::ErrorKind::InvalidInput, why)

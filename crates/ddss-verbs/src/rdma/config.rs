@@ -32,8 +32,8 @@ pub struct RdmaConfig {
     pub atomics: AtomicScope,
     /// Message format for peers.
     pub framing: Framing,
-    /// Bytes of the longest message: a power of two from 512 to 65,536, the same on both sides. Each peer has that much locked memory
-    /// for each of 64 to 256 messages in each direction.
+    /// Bytes of the longest message: a power of two from 512 to 65,536, the same on both sides. Each peer uses that
+    /// much locked memory for each of 64 to 256 messages in each direction.
     pub message_bytes_max: usize,
     /// Reads and atomics in flight in each direction of a connection; the adapter's own limit applies as well.
     pub reads_outstanding_max: u8,

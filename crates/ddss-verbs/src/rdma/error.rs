@@ -34,7 +34,7 @@ pub enum RdmaError {
     /// The device exists, but its link is down.
     #[error("the link of rdma device {0} is down")]
     LinkDown(String),
-    /// The configuration has a limit of messages that no fabric has.
+    /// The limit of messages in the configuration is not permitted.
     #[error("message_bytes_max of {0} is no power of two from 512 to 65536")]
     MessageLimit(usize),
     /// The adapter has no atomics, but the configuration needs them.

@@ -17,7 +17,8 @@
 //! first.
 //!
 //! The private data of a connection begins with `0xDD`, the version, flags and the length of the hello, because
-//! InfiniBand's manager pads it. The upper four bits of the flags are the limit of messages: 512 bytes, doubled so often. Its request has no room for that: there the 56 bytes are the hello, or, with *flow
+//! InfiniBand's manager pads it. The upper four bits of the flags are the limit of messages: how often 512 bytes are
+//! doubled. A request over InfiniBand has no room for this preamble: there the 56 bytes are the hello, or, with *flow
 //! control* set (a bit that is carried and means nothing to the adapter), a shorter hello and its length at the end.
 
 use crate::limits::MESSAGE_BYTES_DEFAULT;
@@ -158,7 +159,7 @@ pub(super) fn decode(bytes: &[u8], message_bytes_max: usize) -> Option<(Frame<'_
     Some((frame, credits))
 }
 
-/// Facts that a side states while it connects.
+/// Parameters that a side states while it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preamble {
     /// The side leaves atomics on its words to its adapter.

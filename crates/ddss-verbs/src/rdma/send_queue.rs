@@ -146,13 +146,13 @@ impl SendQueue {
         }
     }
 
-    /// Returns true if the peer's thread can be asked for an atomic now: the peer keeps so many answers, however late its
-    /// adapter sends them.
+    /// Returns true if the peer's thread can be asked for an atomic now. The peer stores a limited number of answers,
+    /// however late its adapter sends them.
     fn can_ask(&self) -> bool {
         self.credits > 0 && self.reads == 0 && self.asked.len() < self.layout.count()
     }
 
-    /// Records that the peer's thread is asked for an atomic; returns the number of the question.
+    /// Records that the peer's thread is asked for an atomic; returns the number of the request.
     fn ask(&mut self, tag: u64) -> u32 {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.wrapping_add(1);
@@ -281,7 +281,7 @@ impl SendQueue {
         !self.backlog.is_empty() || !self.answers.is_empty() || self.owes_credits()
     }
 
-    /// Returns true if so many credits are due that they are returned even if no other frame carries them.
+    /// Returns true if enough credits are due to be returned in a frame of their own.
     fn owes_credits(&self) -> bool {
         self.returned_slots >= self.layout.count() as u32 / 2
     }

@@ -14,7 +14,7 @@ use super::{Memory, WAIT_MAX};
 /// Environment variable that marks the helper process and carries its task.
 const TASK: &str = "DDSS_TEST_TASK";
 
-/// A helper process. It ends with this value, stopped or not.
+/// A helper process. It is killed when this value is dropped, stopped or not.
 pub(crate) struct HelperProcess {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -39,7 +39,7 @@ impl HelperProcess {
         assert!(self.lines.by_ref().map(Result::unwrap).any(|line| line.contains(word)), "it ended without: {word}");
     }
 
-    /// Returns what stands behind these words, in the first line that has them.
+    /// Returns the text behind these words, in the first line that has them.
     pub(crate) fn wait_for_rest_of_line(&mut self, words: &str) -> String {
         let rest = |line: String| line.split_once(words).map(|(_, rest)| rest.to_owned());
         self.lines.by_ref().map(Result::unwrap).find_map(rest).unwrap_or_else(|| panic!("it ended without: {words}"))

@@ -17,7 +17,7 @@ fn endpoint_carries_messages_and_borrowed_memory_over_iwarp() {
     endpoint_carries_messages_and_borrowed_memory(fabric(), fabric(), "127.0.0.1:0".parse().unwrap());
 }
 
-// If this failed, a call to a peer that says nothing would never return.
+// If this failed, a call to a silent peer would never return.
 #[test]
 fn silent_peer_ends_the_call_in_time() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -30,7 +30,7 @@ fn silent_peer_ends_the_call_in_time() {
     assert!(matches!(ended, EndpointError::TimedOut), "{ended}");
 }
 
-// If this failed, a rejected peer would not learn it.
+// If this failed, a rejected peer would not learn of the rejection.
 #[test]
 fn rejected_peer_ends_with_a_reason() {
     let mut listening = fabric();

@@ -1,4 +1,4 @@
-//! Limits of messages: who checks them, and what long messages may queue.
+//! Limits of messages: which side checks them, and how many long messages may queue.
 
 use ddss_verbs::limits::{BACKLOG_MESSAGE_BYTES_MAX, MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, SEND_QUEUE_BYTES};
 use ddss_verbs::{CloseReason, Fabric, Iwarp, IwarpConfig, PeerId, PostErrorKind, SendMode, TerminateCode, Work};
@@ -52,7 +52,8 @@ fn message_beyond_the_receivers_limit_ends_the_connection_at_both_ends() {
     }
 }
 
-// If this failed, a limit that no peer can be told would be taken, and buffers would have another length than messages.
+// If this failed, a limit that cannot be sent to a peer would be accepted, and buffers would have another length than
+// messages.
 #[test]
 fn limits_that_no_fabric_has_are_refused() {
     for bytes in [0, 1, MESSAGE_BYTES_DEFAULT / 2, MESSAGE_BYTES_DEFAULT + 1, 2 * MESSAGE_BYTES_MAX, usize::MAX] {

@@ -36,7 +36,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A running `foreign_peer`, which answers each command with a line. It ends with this value, or with its input.
+/// A running `foreign_peer`, which answers each command with a line. It ends when this value is dropped, or with its
+/// input.
 pub(super) struct ForeignPeer {
     process: Child,
     input: ChildStdin,
@@ -55,13 +56,13 @@ impl ForeignPeer {
         Self { process, input, lines }
     }
 
-    /// Starts one that connects from `source`.
+    /// Starts a program that connects from `source`.
     pub(super) fn connect(source: IpAddr, address: SocketAddr) -> Self {
         let words = [source.to_string(), address.ip().to_string(), address.port().to_string()];
         Self::start(&[&["connect".to_owned()][..], &words].concat())
     }
 
-    /// Starts one that listens; returns its port.
+    /// Starts a program that listens; returns its port.
     pub(super) fn listen(address: IpAddr, node: &mut Node<Rdma>) -> (Self, u16) {
         let mut peer = Self::start(&["listen".to_owned(), address.to_string()]);
         let line = peer.line(node);
@@ -77,7 +78,7 @@ impl ForeignPeer {
         Window { key: key.parse().unwrap(), base: address.parse().unwrap(), bytes: bytes.parse().unwrap() }
     }
 
-    /// Returns the answer to a command. The fabric is polled meanwhile.
+    /// Returns the answer to a command. The fabric is polled until it arrives.
     pub(super) fn ask(&mut self, node: &mut Node<Rdma>, command: &str) -> String {
         writeln!(self.input, "{command}").unwrap();
         self.line(node)

@@ -78,7 +78,7 @@ fn pass_on(end: &mut TcpStream, mut bytes: &[u8]) {
 
 /// Posts one of every kind of work, and a violation at the end, so that there is a terminate as well.
 fn one_of_everything(config: IwarpConfig) -> Packets {
-    // Large answers are summed in place; writes of up to 32 KiB are copied all the same.
+    // Large answers are summed in place; writes of up to 32 KiB are copied anyway.
     let mut pair = Pair::new(Loopback::of(config).exclusive());
     let relay = Relay::to(pair.address);
     pair.address = relay.address;

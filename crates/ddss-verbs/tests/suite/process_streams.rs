@@ -13,7 +13,7 @@ const STREAM_BYTES: usize = 2 << 20;
 const TURNS: usize = 64;
 /// Processes that are killed.
 const KILLS: u64 = 6;
-/// Begin of the line with the address of the helper process.
+/// Beginning of the line with the address of the helper process.
 const LISTENS: &str = "listens at ";
 
 /// Sends back what arrives, in the helper process.

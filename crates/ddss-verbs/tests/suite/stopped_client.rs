@@ -1,4 +1,4 @@
-//! Clients with stopped processes: their memory is read and written all the same.
+//! Clients with stopped processes: their memory is still read and written.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! Independent implementation of the RFCs, written without a look at the crate's: encodes and decodes byte by byte,
+//! Independent implementation of the RFCs, written without reading that of the crate: encodes and decodes byte by byte,
 //! slowly and plainly. It shares no code with the crate.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]

@@ -105,7 +105,7 @@ fn find_home(ctx: &mut Context<'_>, slot: u16, page: PageId) -> Option<Rank> {
         let home = if found == 0 { Some(default) } else { Rank::of_home_word(found, ctx.state.config.ranks) };
         match home {
             Some(home) => ctx.state.pages.table.set_home(page, home),
-            // As each peer reports that reads this word.
+            // Every peer that reads this word reports the same.
             None => ctx.state.violation = Some(Failure::Protocol(default)),
         }
         return home;

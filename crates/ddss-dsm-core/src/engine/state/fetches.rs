@@ -10,7 +10,7 @@ pub(crate) enum Stage {
     Blocked,
     /// A swap of the home word is in flight.
     Claiming,
-    /// So many reads are in flight.
+    /// This many reads are in flight.
     Reading(u8),
     /// Reads again at this time in microseconds.
     BackingOff(u64),

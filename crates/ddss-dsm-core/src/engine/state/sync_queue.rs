@@ -42,7 +42,7 @@ pub(crate) struct Acquire {
     pub(crate) asked: (RankSet, u64),
 }
 
-/// One step.
+/// A step of the queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Closes the interval, and completes a call that waits for no more than that. A call that completed before could open

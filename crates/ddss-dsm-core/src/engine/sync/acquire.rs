@@ -99,8 +99,8 @@ fn collect(ctx: &mut Context<'_>, acquire: &Acquire) -> Changes {
     changes
 }
 
-/// Leaves each page in the last of the changes behind `first` that names it. They are one rank's, which may name all pages in
-/// each interval; a copy needs the last stamp only.
+/// Keeps only the last of the changes from `first` on that names each page. The changes are those of one rank, which
+/// may name all pages in each interval; a copy needs only the last stamp.
 fn keep_last(changes: &mut Vec<(Rank, u32, PageRange)>, first: usize) {
     let (mut seen, all) = (PageSet::default(), changes.split_off(first));
     for (rank, interval, range) in all.into_iter().rev() {

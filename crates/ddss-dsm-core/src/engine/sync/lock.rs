@@ -36,8 +36,8 @@ pub(super) fn released(ctx: &mut Context<'_>, index: u32) {
     settle(ctx, index);
 }
 
-/// Gives the lock to the first waiter: its notices are applied. A waiter of this rank comes before the rank that has asked
-/// meanwhile, or two ranks could hand the token to and fro for ever.
+/// Gives the lock to the first waiter: its notices are applied. A waiter of this rank comes before a rank that has
+/// asked in the meantime. Otherwise two ranks could pass the token back and forth for ever.
 pub(super) fn acquired(ctx: &mut Context<'_>, index: u32) {
     let lock = ctx.state.sync.locks.entry(index, false);
     lock.token = Token::Here;

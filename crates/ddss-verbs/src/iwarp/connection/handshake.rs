@@ -54,7 +54,7 @@ impl Connection {
         self.send_queue.begin(terms.crc, terms.markers_out);
         self.terms = terms;
         self.stage = Stage::AwaitFirstFrame;
-        // Without a ready-to-receive message nothing tells when the peer is there, so it counts as connected now.
+        // Without a ready-to-receive message nothing shows when the peer is connected, so it counts as connected now.
         self.has_unreported_connect = terms.ready.is_none();
         Ok(true)
     }
