@@ -203,7 +203,7 @@ pub(crate) struct RemoveOptions {
     /// Node number
     #[arg(value_parser = node)]
     pub(crate) node: NodeId,
-    /// Also if the node is alive: it ends, and segments that are only there go with it
+    /// Remove the node even if it is alive: its daemon ends, and segments that exist only there are lost
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -261,7 +261,7 @@ pub(crate) struct AllocateOptions {
     /// Home of the segment: local (this node), a node number, round-robin, or hash (by name)
     #[arg(long, default_value = "local", value_name = "WHERE", value_parser = placement)]
     pub(crate) home: Placement,
-    /// Makes a table of rows with that many bytes each, a multiple of 8: each row has its own version
+    /// Make a table of rows of this many bytes each, a multiple of 8; each row has its own version
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(8..))]
     pub(crate) row: Option<u32>,
     /// Old versions in the history, at most 1024

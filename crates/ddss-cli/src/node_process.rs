@@ -125,7 +125,7 @@ impl Drop for NodeProcess {
     }
 }
 
-/// Returns the last words of an ended node in one line.
+/// Returns the last output of an ended node in one line.
 fn exit_reason(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(mut errors) = child.stderr.take() {

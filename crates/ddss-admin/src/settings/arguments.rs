@@ -29,10 +29,10 @@ pub struct Arguments {
     /// A TOML file with settings, named as the flags are [default: ddssd.conf in the daemon's folder, if it is there]
     #[arg(long, env = "DDSS_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Show every setting as it would be used, as a TOML file, and end
+    /// Show every setting as it would be used, as a TOML file, and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Look whether the daemon could start with these settings, and end
+    /// Check whether the daemon could start with these settings, and exit
     #[arg(long, conflicts_with = "print_config")]
     pub check_config: bool,
     /// All settings.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// No segments can be read in the folder.
+/// Error: the directory holds no readable segments.
 #[derive(Debug, thiserror::Error)]
 #[error("no segments of a daemon in {}", path.display())]
 pub struct OfflineError {

@@ -7,9 +7,9 @@
 //!  +-------+---------+------+-------------+--------+---------------------+--------+-----------------------
 //! ```
 //!
-//! A rewritten record goes to the *intent* slot first, so that a crash in between leaves the old record or the new
-//! one. Only the progress thread writes. A record is live when its first word says so, and that word is written last;
-//! so a crash at any instruction leaves each record live and whole, or free.
+//! A rewritten record goes to the *intent* slot first, so that a crash in between leaves the old record or the new one.
+//! Only the progress thread writes. A record is live when its first word says so, and that word is written last; so a
+//! crash at any instruction leaves each record live and complete, or free.
 
 use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use ddss_core::{NodeId, Record, SegmentId, Timestamp};

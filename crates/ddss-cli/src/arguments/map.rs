@@ -94,7 +94,7 @@ pub(crate) struct MapPutOptions {
 pub(crate) struct MapListOptions {
     #[command(flatten)]
     pub(crate) map: MapOptions,
-    /// List only keys that begin with it
+    /// List only keys that begin with this prefix
     #[arg(long, value_name = "KEY")]
     pub(crate) prefix: Option<String>,
 }

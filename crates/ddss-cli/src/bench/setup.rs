@@ -78,7 +78,7 @@ impl BenchSetup {
         self.other
     }
 
-    /// Allocates a segment, which is released with this value.
+    /// Allocates a segment, which is released when this value is dropped.
     pub(super) fn segment(&mut self, client: &Client, home: Placement) -> Result<Segment, CommandError> {
         let name = format!("ddss-bench/{}/{}", std::process::id(), self.segments.len());
         let begin = Instant::now();

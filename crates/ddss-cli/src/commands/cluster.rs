@@ -216,7 +216,8 @@ impl StateOptions {
         made.map_err(CommandError::file("create the state folder", &folder))
     }
 
-    /// Gives a file to the owner of its folder: root creates it, but the daemon runs as that owner and must read it.
+    /// Changes the owner of a file to that of its folder: root creates it, but the daemon runs as that owner and must
+    /// read it.
     fn give_to_folder_owner(&self, path: &Path) -> Result<(), CommandError> {
         let given = std::fs::metadata(self.folder()).and_then(|folder| {
             let has_same_owner = std::fs::symlink_metadata(path)?.uid() == folder.uid();

@@ -115,7 +115,7 @@ const HISTORY_BYTES: u64 = 16;
 pub(crate) fn history(options: &HistoryOptions, json: bool) -> Result<(), CommandError> {
     let segment = open(&options.named)?;
     let length = resolve_length(&segment, 0, options.length, HISTORY_BYTES)?;
-    // Other clients may put meanwhile: the first get defines the newest version.
+    // Other clients may put in the meantime: the first get defines the newest version.
     let mut found = vec![segment.get(0..length)?];
     while let Some(before) = found.last().and_then(|value| value.version().0.checked_sub(1)) {
         match segment.get_at(Version(before), 0..length) {

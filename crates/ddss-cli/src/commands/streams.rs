@@ -22,7 +22,7 @@ const PUMP_IDLE_MAX: Duration = Duration::from_secs(30);
 /// Variable with the libraries that the loader loads first.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Replaces this process by the program, which the loader gives the preload library.
+/// Replaces this process by the program, into which the loader loads the preload library.
 pub(crate) fn run(options: &RunOptions) -> Result<(), CommandError> {
     let library = library(options.library.as_deref())?;
     let mut preload = OsString::from(&library);
@@ -86,7 +86,7 @@ pub(crate) fn pump(options: &PumpOptions) -> Result<(), CommandError> {
     pump.run(PUMP_IDLE_MAX).map_err(CommandError::system("carry streams on the wire"))
 }
 
-/// Starts the pump below this process, which ends at once: the program gets no child that it does not know.
+/// Starts the pump as a child of this process, which then exits: the program gets no child that it does not know.
 fn detach_pump() -> Result<(), CommandError> {
     let own = std::env::current_exe().map_err(CommandError::system("find this program"))?;
     let mut pump = Command::new(own)

@@ -12,7 +12,7 @@ use ddss_core::status::{Location, SampleRow, Step};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Number of calls: the daemon samples the first calls of a channel all.
+/// Number of calls: the daemon samples each of the first calls of a channel.
 const CALLS: usize = 8;
 /// Maximum time until the status page shows the samples.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(2);

@@ -29,7 +29,7 @@ pub(super) struct DemoCluster {
 }
 
 impl DemoCluster {
-    /// Starts the nodes. Another process may take a free port meanwhile, so the start is retried.
+    /// Starts the nodes. Another process may bind a free port in the meantime, so the start is retried.
     pub(super) fn start_nodes() -> Result<Self, CommandError> {
         let folder = DemoFolder::make()?;
         ClusterKey::generate()?.write(&folder.0.join(KEY_FILE))?;

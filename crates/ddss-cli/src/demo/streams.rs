@@ -273,7 +273,7 @@ fn run_client(
     }
 }
 
-/// A program of the demonstration, which ends with this value.
+/// A program of the demonstration, which is killed when this value is dropped.
 struct Running(Child);
 
 impl Running {

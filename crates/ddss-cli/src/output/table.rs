@@ -6,10 +6,10 @@ use super::terminal_text::{char_width, columns, print_note, width, wrapped};
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
-    /// Right-aligned columns.
+    /// Columns that are aligned to the right.
     align_right: Vec<usize>,
     /// Columns that a narrow terminal omits, in this order.
-    set_optional: Vec<usize>,
+    optional: Vec<usize>,
     /// True if the last column is a sentence, which wraps into the next line.
     wrap_last: bool,
 }
@@ -20,7 +20,7 @@ const COLUMN_MIN: usize = 8;
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
         let head = head.iter().map(|&word| word.to_owned()).collect();
-        Self { rows: vec![head], align_right: Vec::new(), set_optional: Vec::new(), wrap_last: false }
+        Self { rows: vec![head], align_right: Vec::new(), optional: Vec::new(), wrap_last: false }
     }
 
     /// Aligns these columns to the right.
@@ -30,7 +30,7 @@ impl Table {
 
     /// Lets a narrow terminal omit these columns, in this order.
     pub(crate) fn set_optional(&mut self, columns: &[usize]) {
-        self.set_optional.extend_from_slice(columns);
+        self.optional.extend_from_slice(columns);
     }
 
     /// Wraps the last column into the next line.
@@ -62,7 +62,7 @@ impl Table {
             let seen = widths.iter().filter(|width| **width > 0);
             seen.clone().sum::<usize>() + 2 * seen.count().saturating_sub(1)
         };
-        for &column in &self.set_optional {
+        for &column in &self.optional {
             let least: Vec<usize> = widths.iter().map(|&width| width.min(COLUMN_MIN)).collect();
             if taken(&least) > most {
                 widths[column] = 0;

@@ -1,5 +1,5 @@
 //! Sentences on standard output and standard error. A terminal gets them wrapped at word boundaries, without control
-//! characters. A pipe or a file gets each sentence as one line, so that scripts find it whole.
+//! characters. A pipe or a file gets each sentence as one line, so that scripts find it complete.
 
 use crate::error::WRITE_STDOUT;
 use rustix::termios::tcgetwinsize;

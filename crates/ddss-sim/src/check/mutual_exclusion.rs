@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_a_lock_excludes_is_found_and_nothing_else() {
-        // Otherwise a lock that excludes nobody would pass every run.
+        // Otherwise a lock that excludes no call would pass every run.
         let section =
             CriticalSection { segment: 1, row: None, holder: (0, 0), shared: false, began_us: 10, ended_us: 20 };
         let run = |section: CriticalSection, put, model, times| {

@@ -55,7 +55,7 @@ impl Simulator {
             Some(access) => permissions.allow(principal, access).is_err(),
             None => !can_read(permissions, principal),
         };
-        // A name does not tell which segment had it at that time.
+        // A name does not identify the segment that had it at that time.
         matches!(asked.kind, Kind::Open(_)) || self.permissions_oracle.ever(asked.target.id, times, is)
     }
 

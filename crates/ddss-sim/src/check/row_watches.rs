@@ -1,7 +1,8 @@
-//! Checks of watches of all rows of a table: a watcher learns of each change, or that it missed some.
+//! Checks of watches of all rows of a table: a watcher is notified of each change, or that it missed some.
 //!
-//! A watcher notes the versions of the rows of which it is told, as a program does that reads them again. When the faults are
-//! over, it asks until nothing more comes. Then it knows the newest version of each row, and the next change wakes it.
+//! A watcher records the versions of the rows of which it is notified, as a program does that reads them again. When
+//! the faults have ended, it waits again until no notification is left. Then it knows the newest version of each row,
+//! and the next change wakes it.
 
 use crate::cluster::simulator::Simulator;
 use crate::load::calls::{Content, Kind, PendingCall, RowWatch, Target};
@@ -13,7 +14,7 @@ impl Simulator {
     const LAST_WAIT_US: u32 = 300_000;
     const WAKE_TIME_MAX_US: u64 = 100_000;
 
-    /// Records that a watcher was told of a change of a row, or that it missed changes.
+    /// Records that a watcher was notified of a change of a row, or that it missed changes.
     pub(crate) fn note_row_change(&mut self, node: usize, index: usize, asked: &PendingCall, completion: &Completion) {
         let (Kind::AwaitAnyRow(above), number) = (asked.kind, completion.version.0) else { return };
         let row = completion.timestamp.0.checked_sub(1);
@@ -31,7 +32,7 @@ impl Simulator {
         self.nodes[node].clients[index].watch = Some(RowWatch { target: asked.target, number, known });
     }
 
-    /// Lets each watcher ask until nothing more comes, and then checks what it knows.
+    /// Lets each watcher wait until no notification is left, and then checks the versions that it knows.
     pub(crate) fn check_row_watches(&mut self) {
         for node in 0..self.plan.nodes {
             for index in 0..self.plan.clients {
@@ -80,7 +81,7 @@ impl Simulator {
         self.violation(format!("a watcher is told of changes without end: {target:?}"));
     }
 
-    /// Changes a row, and checks that the waiting watcher is told.
+    /// Changes a row, and checks that the waiting watcher is notified.
     fn check_wake(&mut self, node: usize, index: usize, target: Target) {
         let others = (0..self.plan.nodes).flat_map(|node| (0..self.plan.clients).map(move |index| (node, index)));
         let mut others = others.filter(|&other| other != (node, index));

@@ -194,7 +194,7 @@ impl Newest {
         Self::of_ends(seen.filter_map(|seen| Some((seen.ended_us, seen.version?))).collect())
     }
 
-    /// Takes the end and the version of each operation.
+    /// Builds the list from the end and the version of each operation.
     pub(super) fn of_ends(mut ends: Vec<(u64, u64)>) -> Self {
         ends.sort_unstable();
         let mut newest = 0;

@@ -210,7 +210,7 @@ impl Simulator {
         }
     }
 
-    /// Writes a slice of a large commit, or finds no memory to undo it.
+    /// Writes a slice of a large commit, or fails it because its undo log gets no memory.
     pub(crate) fn commit_slice(&mut self, node: usize, life: u64) {
         if self.nodes[node].life != life {
             return;
@@ -232,7 +232,7 @@ impl Simulator {
             self.nodes[node].engine.large_committed(now, segment, made);
             self.perform(node);
         } else {
-            // A gigabyte takes long: the segment is copied, and its home dies, in the middle of it.
+            // A gigabyte needs long: in the middle of the commit the segment is copied, or its home dies.
             let longest = if self.random.one_in(16) { 5000 } else { 30 };
             let pause = 1 + self.random.below(longest);
             self.network.at(self.now_us + pause, Event::CommitSlice { node, life });

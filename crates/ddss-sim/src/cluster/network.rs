@@ -135,7 +135,7 @@ impl Event {
 struct Link {
     life: u64,
     up: bool,
-    /// ClientEvent time of the last message from the lower to the higher node, and back.
+    /// Arrival time of the last message from the lower to the higher node, and of the last one back.
     busy_until: [u64; 2],
 }
 
@@ -157,8 +157,8 @@ impl Network {
         self.queue.pop_first()
     }
 
-    /// Takes the next piece of a remote read of the segment or record with that header, if it may arrive now: no earlier message on its connection is
-    /// still in flight. Returns the reader and the piece.
+    /// Takes the next piece of a remote read of the segment or record with that header. It may arrive now only if no
+    /// earlier message on its connection is in flight. Returns the reader and the piece.
     pub(crate) fn take_read(&mut self, node: usize, header: u64) -> Option<(usize, u64, Box<Fetch>, usize)> {
         let mut behind = BTreeSet::new();
         let key = self.queue.iter().find_map(|(key, event)| match event {

@@ -155,7 +155,7 @@ impl Node {
         area[offset_of(at) as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Copies a whole segment to another place.
+    /// Copies a segment to another place.
     pub(crate) fn relocate(&mut self, from: u64, to: u64, count: usize) {
         let bytes = self.bytes(from, count);
         self.write(to, &bytes);

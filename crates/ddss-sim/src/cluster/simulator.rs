@@ -101,7 +101,7 @@ impl Simulator {
     const DRAIN_TIME_MAX_US: u64 = 10_000_000;
     /// First id of the requests that allocate the permanent segments.
     pub(crate) const FIRST_SETUP_REQUEST: u64 = 1 << 60;
-    /// Request that offers a place for the completion of a parked wait.
+    /// Request that offers a slot for the completion of a parked wait.
     pub(crate) const COLLECT_REQUEST: RequestId = RequestId(u64::MAX);
 
     /// Creates the nodes and segments; the nodes are about to connect.
@@ -322,7 +322,7 @@ impl Simulator {
         self.header_locations.get(&id).map_or(0, |&(node, at)| self.nodes[node].header(at).state >> 1)
     }
 
-    /// Returns true if a segment may be gone.
+    /// Returns true if a segment may be lost or released.
     pub(crate) fn is_gone(&self, id: SegmentId) -> bool {
         self.erased.contains(&id) || self.lost.contains_key(&id)
     }

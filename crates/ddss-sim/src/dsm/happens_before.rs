@@ -48,8 +48,8 @@ struct SemaphoreHistory {
 }
 
 impl SemaphoreHistory {
-    /// Returns the clocks of the posts of which at least `least` ended a wait or came before: of each thread the first ones, as
-    /// many as are left if all posts of other threads came before too.
+    /// Returns the clocks of the posts that certainly happened before, if at least `least` posts did. Of each thread
+    /// these are the first posts: as many as remain if all posts of the other threads happened before.
     fn certain_posts(&self, least: usize) -> Vec<Clock> {
         let mut certain = Vec::new();
         for thread in self.posts.iter().map(|(thread, _)| *thread).collect::<BTreeSet<_>>() {

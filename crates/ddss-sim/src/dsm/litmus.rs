@@ -57,7 +57,7 @@ fn program(threads: &[&[Op]]) -> Program {
     Program { ranks: (0..threads.len()).collect(), threads, has_no_race: false }
 }
 
-/// Hash of all that decides how a run goes on, and of what the checker knows.
+/// Returns a hash of everything that determines the rest of a run, and of the state of the checker.
 fn fingerprint(world: &World) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{:?}{:?}{:?}{:?}", world.nodes, world.threads, world.connections, world.model).hash(&mut hasher);
@@ -166,7 +166,7 @@ fn explore_all(threads: &[&[Op]]) -> BTreeSet<Outcome> {
     all
 }
 
-/// Values that a thread read.
+/// Returns the values that a thread read.
 fn values(outcome: &Outcome, thread: usize) -> Vec<u8> {
     outcome.iter().filter(|(reader, ..)| *reader == thread).map(|(.., value)| *value).collect()
 }

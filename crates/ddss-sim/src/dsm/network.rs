@@ -57,7 +57,7 @@ pub(crate) struct Response {
     pub(crate) landing: Option<(LocalPlace, Vec<u8>)>,
 }
 
-/// Kind of the next thing that happens on a connection.
+/// Kind of the next event on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Write,

@@ -55,7 +55,7 @@ pub(crate) struct Shape {
     pub(crate) values: u64,
 }
 
-/// Right to a byte in a phase.
+/// Owner of a byte in a phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     Thread(usize),
@@ -69,7 +69,7 @@ enum Owner {
     },
 }
 
-/// A generator at work.
+/// State of a generator while it makes a program.
 struct Generator<'a> {
     random: &'a mut Random,
     shape: Shape,

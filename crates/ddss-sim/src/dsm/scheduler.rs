@@ -1,4 +1,4 @@
-//! Chooses what happens next, at random. Some connections stand still for a while, so that others overtake them.
+//! Chooses the next event at random. Some connections pause for a while, so that others overtake them.
 
 use super::network::Kind;
 use super::program::{Program, Shape, with_races, without_races};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Steps after which a run is taken for one that never ends.
 const STEPS_MAX: u64 = 400_000;
 
-/// Something that can happen.
+/// An event that can happen next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Choice {
     Thread(usize),
@@ -29,7 +29,7 @@ pub(crate) enum Choice {
     },
 }
 
-/// Returns everything that can happen now.
+/// Returns all events that can happen now.
 pub(crate) fn choices(world: &World, into: &mut Vec<Choice>) {
     into.clear();
     let ready = |(_, thread): &(usize, &super::thread::Thread)| thread.state == ThreadState::Ready;
@@ -42,7 +42,7 @@ pub(crate) fn choices(world: &World, into: &mut Vec<Choice>) {
     into.extend(alive.filter(|node| is_due(*node)).map(Choice::Tick));
 }
 
-/// Lets something happen.
+/// Executes a choice.
 pub(crate) fn execute(world: &mut World, choice: Choice, random: &mut Random) {
     match choice {
         Choice::Thread(index) => world.run_thread(index, random),
@@ -113,11 +113,11 @@ fn random_program(config: &Config, has_long_phases: bool, random: &mut Random) -
     if random.one_in(4) { with_races(shape, random) } else { without_races(shape, random) }
 }
 
-/// A run at work.
+/// A run in progress.
 struct Run {
     world: World,
     random: Random,
-    /// Things that stand still, and the step until which they do.
+    /// Choices that are paused, and the step until which they are.
     frozen: BTreeMap<Choice, u64>,
     death: Option<Death>,
     trace: u64,
@@ -164,7 +164,7 @@ impl Run {
         self.world.model.violations.push(format!("{what}: {}", open.join(", ")));
     }
 
-    /// Chooses one of the possible things that do not stand still.
+    /// Chooses one of the possible events that is not paused.
     fn choose(&mut self, possible: &[Choice]) -> Option<Choice> {
         if possible.is_empty() {
             return None;

@@ -271,7 +271,7 @@ impl World {
         !self.nodes[node].calls.contains_key(&call)
     }
 
-    /// Reports an access to the checker, which the memory has executed.
+    /// Reports an access that the memory has executed to the checker.
     fn record_access(&mut self, index: usize) {
         let thread = &mut self.threads[index];
         let Some(op) = thread.step().cloned() else { return };
@@ -291,7 +291,7 @@ impl World {
         thread.advance();
     }
 
-    /// Lets the next thing of a kind happen on a connection.
+    /// Executes the next event of a kind on a connection.
     pub(crate) fn deliver(&mut self, from: usize, to: usize, kind: Kind, random: &mut Random) {
         match kind {
             Kind::Write => self.place_piece(from, to, random),

@@ -82,12 +82,12 @@ pub(crate) struct Target {
 impl Target {
     /// Number of rows of each table, below 32.
     pub(crate) const ROWS: u64 = 4;
-    /// Layout of all maps.
+    /// Returns the layout of all maps.
     pub(crate) fn bucket_layout() -> BucketLayout {
         BucketLayout::new(8, 8).expect("sizes of a map")
     }
 
-    /// Returns the number that stands for it in histories. The upper bits of an id are those of the shard, which is 0.
+    /// Returns the number of the target in histories. The upper bits of an id are those of the shard, which is 0.
     pub(crate) fn key(&self) -> u64 {
         self.id.to_bits() | self.row.unwrap_or(0) << 59
     }
@@ -148,9 +148,9 @@ impl Upload {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RowWatch {
     pub(crate) target: Target,
-    /// Number of the newest change that the client was told of.
+    /// Number of the newest change of which the client was notified.
     pub(crate) number: u64,
-    /// Newest version of each row when the client was told of that row.
+    /// Newest version of each row when the client was notified of that row.
     pub(crate) known: [u64; Target::ROWS as usize],
 }
 

@@ -113,7 +113,7 @@ impl Simulator {
         }
     }
 
-    /// Offers a place for the completion of a wait that is parked now.
+    /// Offers a slot for the completion of a wait that is parked now.
     fn collect_parked(&mut self, node: usize, client: ClientId) {
         self.report.parked += 1;
         let (now, channel) = (self.now(node), ChannelId { client, index: 0 });

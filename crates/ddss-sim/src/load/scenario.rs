@@ -47,7 +47,7 @@ pub struct Scenario {
     pub reads_overlap: Option<bool>,
     /// Bytes of a node's pool.
     pub pool_bytes: usize,
-    /// Clients change permissions, for which homes part from their replicas.
+    /// True if clients change permissions, which makes homes part from their replicas.
     pub changes_permissions: bool,
     /// Path of the calls that can take the fast path.
     pub engine_path: EnginePath,
@@ -108,13 +108,13 @@ pub struct Report {
     pub survived: u64,
     /// Node pauses.
     pub pauses: u64,
-    /// Waits that gave their place back.
+    /// Waits that parked and returned their slot.
     pub parked: u64,
     /// Pieces that were read in the middle of a commit.
     pub half_seen: u64,
     /// Remote reads that overlapped a put.
     pub torn_fetches: u64,
-    /// Served gets, which a home executed for another node.
+    /// Served gets: a home executed them for another node.
     pub handed: u64,
     /// Gets that were answered from the read cache.
     pub copied: u64,
@@ -138,7 +138,7 @@ pub struct Report {
     pub large_puts_with_copies: u64,
     /// Large puts that a replica refused for lack of room.
     pub large_puts_refused: u64,
-    /// Puts of which both nodes were seen to have them when they were acknowledged.
+    /// Acknowledged puts that were found on both nodes.
     pub copies_checked: u64,
     /// Large puts that a crash interrupted and the next daemon undid.
     pub large_puts_undone: u64,
@@ -148,11 +148,11 @@ pub struct Report {
     pub row_sections: u64,
     /// Calls of rows of tables, and changes of entries of maps.
     pub row_calls: u64,
-    /// Changes of entries of maps that were made.
+    /// Changes of entries of maps that took effect.
     pub entry_changes: u64,
-    /// Changes of rows of which watchers of all rows were told.
+    /// Changes of rows of which watchers of all rows were notified.
     pub row_changes_seen: u64,
-    /// Times that such a watcher was told that it missed changes.
+    /// Notifications of such a watcher that it missed changes.
     pub row_changes_missed: u64,
     /// Windows of a history that the linearizability checker searched.
     pub searched: u64,

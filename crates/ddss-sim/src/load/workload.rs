@@ -40,7 +40,7 @@ impl Simulator {
         }
         let (kind, target) = self.choose(node, index);
         let timeout_us = match kind {
-            // A watcher that hears nothing makes other calls.
+            // A watcher without a notification makes other calls.
             Kind::AwaitAnyRow(_) => 60 + self.random.below(20_000) as u32,
             _ if self.random.one_in(40) => 60,
             _ => 200_000,
@@ -269,7 +269,7 @@ impl Simulator {
             // As the client library does.
             *from = inline;
         }
-        // A part of the waits gives its place back.
+        // Some waits park and return their slot.
         let parks = operation.can_park() && request.is_multiple_of(2);
         let wanted = Request { timeout_us, parks, ..Request::new(RequestId(request), operation) };
         let deadline_us = self.now_us + u64::from(timeout_us);
