@@ -1,4 +1,4 @@
-//! Example of the cache: a slow page is rendered once for all processes of all nodes. Run several at once, on several
+//! Example of the cache: a slow page is rendered once for all processes of all nodes. Run several together, on several
 //! nodes.
 
 use std::error::Error;

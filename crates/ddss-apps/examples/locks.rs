@@ -1,4 +1,4 @@
-//! Example of the lock manager: transfers between two accounts, each under both locks. Run several at once: a process
+//! Example of the lock manager: transfers between two accounts, each under both locks. Run several together: a process
 //! that holds both locks never sees half of a transfer.
 
 use std::error::Error;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (alice, bob) = (alice?, bob?);
     let locks = LockManager::new(&client, "example");
     for _ in 0..1000 {
-        // Whoever names them the other way round gets them in the same order.
+        // A process that names them in the opposite order gets them in the same order.
         let held = locks.acquire_all(&["alice", "bob"])?;
         alice.update(|balance| *balance -= 1)?;
         bob.update(|balance| *balance += 1)?;

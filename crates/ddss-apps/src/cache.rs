@@ -1,8 +1,8 @@
 //! A read-through cache that the processes of all nodes share, with a bound on the age of its values.
 //!
 //! Entries lie in slots of a few segments, each key in the slot that its hash names: a later key takes the place of an
-//! earlier one. A slot is written as a whole, so no reader sees a torn entry, and no lock is needed: two clients that miss
-//! at the same time both load, and one entry remains.
+//! earlier one. A slot is written atomically, so no reader sees a torn entry, and no lock is needed: two clients that
+//! miss at the same time both load, and one entry remains.
 //!
 //! The age counts from the call of the loader, on the clock of its node. A difference between the clocks of two nodes
 //! shifts the bound; an entry from the future counts as old.
@@ -67,7 +67,7 @@ pub(crate) fn open_or_allocate(client: &Client, name: &str, spec: Spec) -> Resul
             ended => return Ok(ended?),
         }
         match client.allocate(name, spec) {
-            // Another client has allocated it meanwhile.
+            // Another client has allocated it in the meantime.
             Err(error) if error.failure() == Some(Failure::AlreadyExists) => {}
             ended => return Ok(ended?),
         }

@@ -1,4 +1,4 @@
-//! Real programs on DDSS, with and without it side by side. Each is small enough to learn from.
+//! Real programs on DDSS, next to the same programs without it. Each is small enough to learn from.
 //!
 //! The programs use only the client crate `ddss`, and [`filters`] only streams.
 //!

@@ -1,8 +1,8 @@
 //! A lock manager: named locks for the processes of all nodes, which end with their holder.
 //!
-//! Each lock is the lock of a segment. It has a *token* that is greater than those of all holders before. The lease of a slow
-//! holder can end while the holder believes to have the lock. So a resource outside of DDSS should remember the greatest
-//! token that it has seen, and refuse requests with a smaller one.
+//! Each lock is the lock of a segment. It has a *token* that is greater than those of all holders before. The lease of
+//! a slow holder can end while the holder still believes that it has the lock. So a resource outside of DDSS should
+//! remember the greatest token that it has seen, and refuse requests with a smaller one.
 //!
 //! Locks are spread over the nodes by their names. A lock lives as long as its home; segments of locks are small, and stay.
 //!
@@ -54,7 +54,7 @@ impl LockManager {
         self.acquire_with(name, LockOptions::new())
     }
 
-    /// Takes a lock as the options say.
+    /// Takes a lock with these options.
     pub fn acquire_with(&self, name: &str, options: LockOptions) -> Result<LockGuard, Error> {
         Ok(self.segment(name)?.lock_with(options)?)
     }
@@ -67,8 +67,8 @@ impl LockManager {
         }
     }
 
-    /// Takes several locks, one for each different name. The order of the names prevents deadlocks between callers. On
-    /// an error none is held.
+    /// Takes several locks, one for each different name. The order of the names prevents deadlocks between callers.
+    /// After an error the caller holds none of them.
     pub fn acquire_all(&self, names: &[&str]) -> Result<Vec<LockGuard>, Error> {
         let mut names = names.to_vec();
         names.sort_unstable();

@@ -24,7 +24,7 @@ fn run(place: Where, processes: usize) {
     assert!(reported.conflicts > 0 && reported.restarts > reported.conflicts, "too little happened: {reported:?}");
 }
 
-// Otherwise a process that restarts on its node could go on from a state that nobody committed.
+// Otherwise a process that restarts on its node could continue from a state that no process committed.
 #[test]
 fn every_restart_on_one_node_is_from_a_commit() {
     run(Where::OneNode, 6);

@@ -40,7 +40,7 @@ fn answers_equal_the_direct_computation_on_every_link() {
     }
 }
 
-// If this failed, a user would wait for an answer that nobody computes, or look for the dead filter.
+// If this failed, a user would wait for an answer that no filter computes, or search for the dead filter.
 #[test]
 fn killed_filter_is_named_and_its_neighbours_end() {
     for link in LinkKind::ALL {
@@ -57,7 +57,7 @@ fn killed_filter_is_named_and_its_neighbours_end() {
     }
 }
 
-// If this failed, a wrong query would end the filters without a word.
+// If this failed, a wrong query would end the filters without a reason.
 #[test]
 fn view_outside_the_slide_is_refused_with_its_reason() {
     let folder = TempNode::new().unwrap();

@@ -31,7 +31,7 @@ fn pair() -> ([Daemon; 2], [Client; 2]) {
     (daemons, clients)
 }
 
-// Otherwise two nodes would load the same twice, or somebody would get a value that is too old or another key's.
+// Otherwise two nodes would load the same value twice, or a client would get an outdated value or that of another key.
 #[test]
 fn cache_is_shared_and_respects_its_maximum_age() {
     let (_daemons, [here, there]) = pair();
@@ -47,16 +47,16 @@ fn cache_is_shared_and_respects_its_maximum_age() {
     assert_eq!((loads.get(), theirs.get(b"other").unwrap()), (1, None));
     theirs.remove(b"key").unwrap();
     assert_eq!(mine.get(b"key").unwrap(), None);
-    // Too old at once.
+    // Too old immediately.
     let hasty = Cache::open(&here, "cache", CacheOptions { age_max: Duration::ZERO, ..options }).unwrap();
     mine.put(b"key", b"three").unwrap();
     thread::sleep(Duration::from_millis(2));
     assert_eq!(hasty.get_or_load(b"key", || load("four")).unwrap(), b"four");
     assert_eq!(mine.get(b"key").unwrap().unwrap(), b"four");
-    // What is too long is loaded each time, and disturbs nobody.
+    // A value that is too long is loaded each time, and displaces no entry.
     assert_eq!(mine.get_or_load(&[7; 101], || load("long")).unwrap(), b"long");
     assert_eq!(mine.get(&[7; 101]).unwrap(), None);
-    // More keys than slots: some are gone, none is another one's.
+    // More keys than slots: some have no entry, and none has the value of another key.
     for key in 0..100u32 {
         mine.put(&key.to_le_bytes(), &key.to_be_bytes()).unwrap();
     }
@@ -94,7 +94,7 @@ fn named_lock_has_one_holder_and_growing_tokens() {
     assert_eq!(mine.acquire_all(&["x", "x"]).unwrap().len(), 1);
 }
 
-// Otherwise somebody would decide by counters that are older than allowed, or not see that a service is silent.
+// Otherwise a client would decide by counters that are older than allowed, or not see that a service is silent.
 #[test]
 fn counters_of_all_nodes_respect_their_maximum_age() {
     let (_daemons, [here, there]) = pair();
@@ -124,7 +124,7 @@ fn counters_of_all_nodes_respect_their_maximum_age() {
     assert_eq!(served(&mut watcher, Duration::ZERO), [9, 2]);
 }
 
-// Otherwise one node that hangs would keep a service from the counters of all others, or have it decide by old ones.
+// Otherwise one hung node would keep a client from the counters of all others, or make it decide by old ones.
 #[test]
 fn hung_node_does_not_delay_counters_of_other_nodes() {
     const TIMEOUT: Duration = Duration::from_millis(400);
@@ -139,11 +139,11 @@ fn hung_node_does_not_delay_counters_of_other_nodes() {
     let begin = Instant::now();
     let readings = watcher.read(Duration::ZERO).unwrap().to_vec();
     let of = |name: &str| readings.iter().find(|reading| reading.instance == name).unwrap();
-    // Who answers was asked again when it was known who does not.
+    // The responsive instance was read again after the other one had timed out.
     assert_eq!(of("one").value.served, 7);
     assert!(of("two").age() > begin.elapsed(), "{readings:?}");
     assert!(of("one").age() + TIMEOUT / 2 < of("two").age(), "{readings:?}");
-    // From then on it is left alone for a while: nobody waits for it again.
+    // From then on it is skipped for a while: no read waits for it again.
     let two = of("two").asked_at();
     one.publish(&Load { active: 0, served: 8 }).unwrap();
     let readings = watcher.read(Duration::ZERO).unwrap().to_vec();
@@ -157,7 +157,7 @@ fn hung_node_does_not_delay_counters_of_other_nodes() {
     }
 }
 
-// Otherwise nobody could start from the examples.
+// Otherwise no user could start from the examples.
 #[test]
 fn examples_verify_their_results() {
     let daemon = Daemon::start(1).unwrap();
@@ -170,12 +170,12 @@ fn examples_verify_their_results() {
     }
 }
 
-// Otherwise the farm would measure a proxy that does not look at the loads, or that uses one server only.
+// Otherwise the farm would measure a proxy that ignores the loads, or that uses one server only.
 #[test]
 fn web_farm_serves_requests_and_proxy_reads_loads() {
     let options = FarmOptions { servers: 3, progress: Progress::Shared, proxy_core: 0, other_core: 0 };
     let farm = Farm::start(options).unwrap();
-    // On a busy machine little happens in this time: once more.
+    // On a busy machine little happens in this time: try again.
     let end = Instant::now() + DEADLINE;
     loop {
         let watched = farm.watch(2, Some(Duration::from_millis(5)), Duration::from_millis(400)).unwrap();

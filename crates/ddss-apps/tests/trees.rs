@@ -30,7 +30,7 @@ fn pair() -> [Daemon; 2] {
     [a.start().unwrap(), b.start().unwrap()]
 }
 
-/// Opens a segment of another node, as soon as the nodes are connected.
+/// Repeats an open of a segment of another node until the nodes are connected.
 fn patiently<T>(mut open: impl FnMut() -> Result<T, Error>) -> T {
     let begin = std::time::Instant::now();
     loop {
@@ -71,7 +71,7 @@ fn answers_are_those_of_a_scan(names: impl PageStore, positions: impl PageStore,
     }
 }
 
-// Otherwise a query over pages of another node would leave out places, or find some that are not there.
+// Otherwise a query over pages of another node would leave out places, or find some that do not exist.
 #[test]
 fn trees_in_ddss_return_the_results_of_a_full_scan() {
     let daemons = pair();
@@ -104,7 +104,7 @@ fn trees_over_nfs_and_redis_return_the_results_of_a_full_scan() {
         Ok(network) => network,
         Err(error) => return skipped("trees over nfs", &error.to_string()),
     };
-    // The thread that reads is on one island, the server on the other.
+    // The reading thread is in one namespace, the server in another.
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| {
             peer_servers::enter(&network.inside(1))?;
@@ -122,7 +122,7 @@ fn trees_over_nfs_and_redis_return_the_results_of_a_full_scan() {
     });
 }
 
-/// More than are under way at once, some written and some not, and the one that was written last is in the middle.
+/// Reads more pages than can be in flight, some written and some not; the one that was written last is in the middle.
 fn pages_come_together(mut store: NfsPages) {
     let mut page = new_page();
     let written = |id: u32| id % 3 == 1;
@@ -144,7 +144,7 @@ fn pages_come_together(mut store: NfsPages) {
     assert_eq!(ran, 2, "what shall run meanwhile runs once");
 }
 
-// Otherwise the trees would lose or invent entries after some thousand changes, and only then.
+// Otherwise the trees would lose or invent entries, but only after some thousand changes.
 #[test]
 fn tree_equals_a_map_after_random_changes() {
     let daemon = Daemon::start(1).unwrap();
@@ -169,7 +169,7 @@ fn tree_equals_a_map_after_random_changes() {
         assert_eq!(tree.check().unwrap().items, map.len() as u64);
     }
     assert!(tree.range(Bound::Unbounded, Bound::Unbounded).unwrap().into_iter().eq(map.clone()));
-    // Down to the last one: the tree is one empty leaf then, and all other pages are free.
+    // Down to the last key: the tree is then one empty leaf, and all other pages are free.
     tree.write(|tree| map.keys().try_for_each(|key| tree.remove(key).map(drop))).unwrap();
     let census = tree.check().unwrap();
     assert_eq!((census.items, census.leaves, census.inner, census.height), (0, 1, 0, 0));
@@ -195,7 +195,7 @@ fn tree_stays_in_order_when_keys_arrive_backwards() {
     assert_eq!(tree.range(Bound::Unbounded, Bound::Unbounded).unwrap(), all);
 }
 
-// Otherwise a change that failed in the middle would be there in part, or a full store would break its tree.
+// Otherwise a change that failed midway would be committed in part, or a full store would break its tree.
 #[test]
 fn failed_change_has_no_effect_and_full_store_stays_valid() {
     let daemon = Daemon::start(1).unwrap();
@@ -223,7 +223,7 @@ fn failed_change_has_no_effect_and_full_store_stays_valid() {
     };
     assert!(matches!(full, Error::Full { pages: 12 }), "{full}");
     assert_eq!((tree.check().unwrap().items, count(&mut tree), kept > 500), (kept, kept as usize, true));
-    // Who does not mind the failure of a part does not get the rest committed.
+    // A caller that ignores the failure of a part does not get the rest committed.
     let careless = tree.write(|tree| {
         let at = |index: u64| Rect::point([index as f64, 0.0]);
         drop((0..5000).try_for_each(|index| tree.insert(at(index), index)));
@@ -231,11 +231,11 @@ fn failed_change_has_no_effect_and_full_store_stays_valid() {
     });
     assert!(matches!(careless, Err(Error::Inconsistent(_))), "{careless:?}");
     assert_eq!(tree.check().unwrap().items, kept);
-    // The lock was given back.
+    // The lock was released.
     assert!(tree.store_mut().segment().lock_with(LockOptions::new().no_wait()).is_ok());
 }
 
-/// A store that tells which of its reads had something to do meanwhile, and how many pages they read.
+/// A store that records which of its reads ran work in the meantime, and how many pages they read.
 struct Watched<S> {
     store: S,
     reads: Vec<(usize, bool)>,
@@ -270,7 +270,7 @@ impl<S: PageStore> PageStore for Watched<S> {
     }
 }
 
-// Otherwise a query would wait for each page although it has others to look at, or look at none while it waits.
+// Otherwise a query would wait for each page although it has others to process, or process none while it waits.
 #[test]
 fn query_prefetches_pages_while_it_processes_others() {
     let daemon = Daemon::start(1).unwrap();
@@ -284,10 +284,10 @@ fn query_prefetches_pages_while_it_processes_others() {
         tree.store_mut().reads.clear();
         answers.push(tree.range(Bound::Unbounded, Bound::Unbounded).unwrap());
         let reads = std::mem::take(&mut tree.store_mut().reads);
-        // The head with the root, or one after the other; then the leaves.
+        // The head with the root, or the head and then the root; then the leaves.
         let leaves = &reads[if together == 1 { 2 } else { 1 }..];
         let count: usize = leaves.iter().map(|(pages, _)| pages).sum();
-        // Half of what is to be read is enough to look at while the other half comes.
+        // Half of the pages are processed while the other half arrives.
         let chunk = half.min(count.div_ceil(2));
         assert_eq!(leaves.len(), count.div_ceil(chunk), "{reads:?}");
         let first = leaves[0];
@@ -310,7 +310,7 @@ fn writer_without_its_lock_is_refused() {
     let refused = late.write(|late| {
         // On a busy machine its lease has ended already.
         let inserted = late.insert(b"late", b"1");
-        // It waits for the lease of the other one to run out.
+        // It waits until the lease of the other writer expires.
         next.write(|next| next.insert(b"next", b"2"))?;
         inserted
     });
@@ -328,7 +328,7 @@ fn writer(folder: &Path, name: &str, sort: &str, seed: u64, round: u32) -> Proce
 /// Returns the last step that a writer acknowledged.
 fn said(writer: &Process) -> u64 {
     let words = writer.stdout();
-    // What stands behind the last end of a line was cut off.
+    // Text behind the last line end was cut off.
     words.rsplit_once('\n').and_then(|(whole, _)| whole.lines().last()?.parse().ok()).unwrap_or(0)
 }
 
@@ -375,7 +375,7 @@ fn kill_writers(sort: &str, check: impl Fn(&Client, u64) -> Result<u64, Error> +
     assert!(steps > 700, "the trees never shrank: {steps} steps, {kills_in_the_middle} not acknowledged");
 }
 
-// Otherwise a writer's death could leave a tree with half of a change, or stop all writers after it.
+// Otherwise a writer's death could leave a tree with half a change, or stop all later writers.
 #[test]
 fn b_tree_is_consistent_after_its_writer_is_killed() {
     kill_writers("btree", |client, seed| {

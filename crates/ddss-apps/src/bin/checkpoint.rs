@@ -16,8 +16,8 @@ usage: checkpoint [--commits N] [--kills N] [--processes N] [--together N] [--pl
 
 Starts nodes and processes that commit checkpoints, kills a process every so often, and checks that each restart is from a
 state that somebody committed. Prints what happened; the exit status is 1 if any was not.";
-/// Commits between two reports. What is no commit is reported at once: a process far from its state is killed long before it
-/// has done so much.
+/// Commits between two reports. Anything but a commit is reported immediately: a process far from its state is killed
+/// long before it has made this many commits.
 const REPORT_EVERY: u64 = 64;
 /// Maximum working time of a process before it commits.
 const WORK: Duration = Duration::from_micros(20);

@@ -44,7 +44,7 @@ const RESERVOIR_SIDES: [u32; 3] = [250, 250, 100];
 /// Maximum time until the next unit of an answer.
 const UNIT_MAX: Duration = Duration::from_secs(60);
 
-/// Columns of the rows: those of every bench of `ddss-benches`, then our own.
+/// Columns of the rows: those of every bench of `ddss-benches`, then those of this program.
 const COLUMNS: &str = "name,op,size,mode,outstanding,p50_us,p99_us,ops_per_s,of_basic,of_limit,runs,notes";
 
 fn main() -> ExitCode {

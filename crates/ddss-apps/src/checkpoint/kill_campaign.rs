@@ -107,7 +107,7 @@ impl Campaign {
         let folders: Vec<PathBuf> = daemons.iter().map(|daemon| daemon.folder().to_path_buf()).collect();
         let (client, scratch) = (patient(&folders[0])?, TempNode::new()?);
         let applications = self.applications(&client)?;
-        // Nodes that are not met yet would turn the first processes away.
+        // Nodes that are not connected yet would refuse the first processes.
         folders.iter().try_for_each(|folder| meet(folder, applications.len()))?;
         let mut outcome = Outcome::default();
         let mut started = 0;
@@ -215,7 +215,7 @@ fn commits(applications: &[Segment]) -> Result<u64, Error> {
 fn end(worker: &mut Worker) -> Result<CommitCounts, Error> {
     worker.process.kill()?;
     let words = worker.process.stdout();
-    // What stands behind the last end of a line was cut off.
+    // Text behind the last line end was cut off.
     let line = words.rsplit_once('\n').and_then(|(whole, _)| whole.lines().last()).unwrap_or_default();
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     Ok(match numbers[..] {

@@ -5,8 +5,9 @@
 //! there is a newer one. So a commit needs no lock, no process waits for a dead one, and no partial state is visible.
 //!
 //! * [`State`] proves itself: it carries its own version, a checksum, and a number that follows from all commits before.
-//! * [`Member`] is one process: it works, commits, fails now and then, and restarts from what is there.
-//! * [`Campaign`] starts many of them and kills them all along; any that finds a state that nobody committed says so.
+//! * [`Member`] is one process: it works, commits, fails now and then, and restarts from the last commit.
+//! * [`Campaign`] starts many processes and kills them at random; a process that finds a state that no process
+//!   committed reports it.
 
 mod kill_campaign;
 mod state;

@@ -8,7 +8,7 @@ use ddss_testkit::Random;
 use super::state::{STATE_BYTES_MIN, State};
 use crate::Error;
 
-/// Probability that a process fails in one turn, as in the paper.
+/// Probability that a process fails in one round, as in the paper.
 const FAILURE_PROBABILITY: f64 = 0.001;
 /// Versions before the newest one that are kept to restart from.
 const HISTORY: u16 = 2;
@@ -106,7 +106,7 @@ impl Member {
                 self.tally.conflicts += 1;
                 self.restart()
             }
-            // It may have happened: what is there tells.
+            // It may have taken effect: the segment's content shows it.
             Err(error) if error.is_indeterminate() => self.restart(),
             Err(error) => Err(error.into()),
         }

@@ -26,7 +26,7 @@ pub fn run_filter(filter: &mut dyn Filter, from: impl Read, to: impl Write) -> R
     let mut has_query = false;
     loop {
         if from.may_wait() {
-            // The next filter may have nothing else to do than what waits here.
+            // The next filter may have no other work than the units that wait here.
             to.flush().map_err(Error::system("writing to the next filter"))?;
         }
         let frame = from.read().map_err(Error::system("reading from the filter before"))?;
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(output, frames(&expected));
     }
 
-    // If this failed, a filter whose neighbour died would report a whole answer.
+    // If this failed, a filter whose neighbour died would report a complete answer.
     #[test]
     fn frames_out_of_order_and_a_cut_input_are_errors() {
         let inputs = [

@@ -1,4 +1,4 @@
-//! Frames between filters: the begin of a query, its units of work, its end.
+//! Frames between filters: the beginning of a query, its units of work, its end.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -7,7 +7,7 @@ pub const FRAME_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes before the body: kind, three zeros, and the bytes of the body (little-endian).
 const HEADER_BYTES: usize = 8;
-/// Bytes that a reader takes from its stream at once.
+/// Bytes that a reader takes from its stream in one read.
 const READ_BYTES: usize = 64 << 10;
 
 const BEGIN: u8 = 1;
@@ -64,7 +64,7 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
-    /// Sends what waits in a buffer of this process.
+    /// Sends the bytes in the buffer of this process.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(reader.read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
-    // If this failed, bytes of a stranger would make a filter allocate without bound.
+    // If this failed, bytes of an unauthenticated peer would make a filter allocate without bound.
     #[test]
     fn bytes_that_are_no_frame_are_refused() {
         let refused = [

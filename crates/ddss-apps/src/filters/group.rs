@@ -41,7 +41,7 @@ pub struct GroupConfig {
     pub unit_max: Duration,
 }
 
-/// Answer to one query.
+/// An answer to one query.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// Bytes of the units that the last filter sent, in order.
@@ -50,7 +50,7 @@ pub struct Answer {
     pub elapsed: Duration,
 }
 
-/// Running filters. They end with this value.
+/// Running filters. They are killed when this value is dropped.
 #[derive(Debug)]
 pub struct FilterGroup {
     processes: Vec<(&'static str, Process)>,
@@ -59,7 +59,7 @@ pub struct FilterGroup {
 }
 
 impl FilterGroup {
-    /// Starts the filters, the last one first: each is told the address of the next.
+    /// Starts the filters, the last one first: each gets the address of the next.
     pub fn start(config: &GroupConfig) -> Result<Self, Error> {
         let socket = config.folder.join("answers.sock");
         let listener = UnixListener::bind(&socket).map_err(Error::system("listening for answers"))?;
@@ -103,7 +103,7 @@ impl FilterGroup {
         Ok(answer)
     }
 
-    /// Lets the filters end. Returns the last line of each: what it sent.
+    /// Lets the filters end. Returns the last line of each: the number of units and bytes that it sent.
     pub fn finish(mut self) -> Result<Vec<(&'static str, String)>, Error> {
         let closed = self.to_first.write(Frame::Close).and_then(|()| match self.from_last.read()? {
             Frame::Close => Ok(()),

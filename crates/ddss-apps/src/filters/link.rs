@@ -27,7 +27,7 @@ pub enum LinkKind {
     Unix,
     /// `ddss-stream`: shared memory between processes of one node.
     SameNode,
-    /// The Sockets Direct Protocol on TCP, as its specification has it: private buffers and credits.
+    /// The Sockets Direct Protocol on TCP, as in its specification: private buffers and credits.
     Basic,
     /// The Sockets Direct Protocol on TCP without redundant copies, messages and credits.
     Enhanced,
@@ -85,7 +85,7 @@ enum Listener {
 }
 
 impl StageInput {
-    /// Listens. A Unix socket is made in `folder`, under `name`.
+    /// Listens. A Unix socket is created in `folder`, under `name`.
     pub fn listen(kind: LinkKind, folder: &Path, name: &str) -> Result<Self, Error> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let made = || -> io::Result<Self> {

@@ -75,7 +75,7 @@ pub struct Farm {
     client: Client,
 }
 
-/// Time of a reply since the begin of the measurement, and its latency.
+/// Time of a reply since the start of the measurement, and its latency.
 #[derive(Debug, Clone, Copy)]
 pub struct Response {
     /// Time of the reply.
@@ -180,7 +180,7 @@ impl Farm {
         let here: IpAddr = Ipv4Addr::LOCALHOST.into();
         let proxy = on_core(self.options.proxy_core, || Proxy::start(here, &self.client, &named, every))?;
         let address = proxy.address();
-        // Connections and threads are made before anybody looks at the time.
+        // Connections and threads are created before the measurement starts.
         let warm_up = time / 4;
         let (begin, core) = (Instant::now(), self.options.web_core());
         let (mut responses, cpu) = thread::scope(|scope| {
@@ -210,7 +210,7 @@ impl Farm {
         self.daemons.iter().map(|daemon| cpu_time(daemon.pid())).collect()
     }
 
-    /// Requests that each server answered.
+    /// Returns the number of requests that each server answered.
     pub fn served(&self) -> Vec<u64> {
         self.servers.iter().map(|(_, server)| server.served()).collect()
     }

@@ -2,9 +2,9 @@
 //!
 //! # For a service
 //!
-//! [`Publisher`] keeps one struct of counters in a segment at home on the service's own node: to publish is to write memory
-//! of one's own. [`Watcher`] reads those of all instances, each by a one-sided get, all in one submission. The service's
-//! process takes no part in it, however many watch.
+//! [`Publisher`] keeps one struct of counters in a segment at home on the service's own node: publishing is a write to
+//! the node's own memory. [`Watcher`] reads those of all instances, each by a one-sided get, all in one submission. The
+//! service's process takes no part in it, however many watchers there are.
 //!
 //! ```
 //! # let folder = std::env::temp_dir().join(format!("ddss-apps-monitor-{}", std::process::id()));
@@ -31,8 +31,9 @@
 //!
 //! # The web farm
 //!
-//! [`Farm`] is the paper's: web servers with a file of 16 KiB, each on a node of its own, and a proxy that sends each request
-//! to the server with the least load, which it reads every few milliseconds. What is measured is how long clients wait.
+//! [`Farm`] is the paper's: web servers with a file of 16 KiB, each on a node of its own, and a proxy that sends each
+//! request to the server with the least load, which it reads every few milliseconds. The measurement is the time that
+//! clients wait.
 
 mod farm;
 mod proxy;

@@ -91,7 +91,7 @@ impl Proxy {
 fn watch(watcher: &mut Watcher<Load>, servers: &Servers, names: &[String], every: Duration) {
     while !servers.over.load(Ordering::Acquire) {
         let begin = Instant::now();
-        // If the node does not answer, the loads are those that were known.
+        // If the node does not answer, the last known loads stay.
         for reading in watcher.read(Duration::ZERO).unwrap_or_default() {
             if let Some(index) = names.iter().position(|name| *name == reading.instance) {
                 servers.all[index].active.store(reading.value.active, Ordering::Relaxed);

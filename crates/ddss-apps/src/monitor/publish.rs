@@ -21,7 +21,7 @@ pub struct Publisher<T> {
 impl<T: FromBytes + IntoBytes + Immutable> Publisher<T> {
     /// Publishes the first counters of an instance. A restarted instance continues its segment.
     pub fn start(client: &Client, service: &str, instance: &str, first: &T) -> Result<Publisher<T>, Error> {
-        // A reader takes the newest and waits for nobody; others may read.
+        // A reader gets the newest version and waits for no client; other users may read.
         let spec = Spec { model: Model::Write, mode: 0o644, ..Spec::new(size_of::<T>() as u64) };
         let segment = open_or_allocate(client, &(prefix(service) + instance), spec)?;
         let publisher = Publisher { counters: Shared::new(segment, 0)? };
@@ -112,7 +112,7 @@ impl<T: FromBytes> Watcher<T> {
         if !is_young && !self.segments.is_empty() {
             let begin = Instant::now();
             if !self.read_anew()? && begin.elapsed() >= age_max {
-                // What the others said has grown old while somebody did not answer.
+                // The readings of the other instances have aged while one did not answer.
                 self.read_anew()?;
             }
         }

@@ -17,14 +17,14 @@ use crate::Error;
 pub const FILE_BYTES: usize = 16 << 10;
 /// Timeout of either side.
 const WORD_MAX: Duration = Duration::from_secs(20);
-/// Bytes of a request or of the front of an answer, at the most.
+/// Maximum bytes of a request or of the head of an answer.
 const FRONT_BYTES_MAX: u64 = 4096;
 
 /// Load that a web server publishes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Load {
-    /// Requests under way.
+    /// Requests in flight.
     pub active: u64,
     /// Requests that were answered.
     pub served: u64,
@@ -37,7 +37,7 @@ struct Counters {
     over: AtomicBool,
 }
 
-/// A thread that takes connections, and ends when this is dropped.
+/// A thread that accepts connections, and ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) address: SocketAddr,
@@ -46,7 +46,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Gives each connection that comes in to a thread of its own.
+    /// Starts a thread for each accepted connection.
     pub(crate) fn open(
         address: IpAddr,
         serve: impl Fn(TcpStream) -> io::Result<()> + Clone + Send + 'static,
@@ -63,7 +63,8 @@ impl Door {
                         break;
                     }
                     let serve = serve.clone();
-                    // Such a thread ends with its connection; whoever breaks off is the only one who misses something.
+                    // Such a thread ends with its connection; an error concerns only the client that broke the
+                    // connection.
                     thread::spawn(move || drop(serve(stream)));
                 }
             }
@@ -77,7 +78,7 @@ impl Drop for Door {
         self.over.store(true, Ordering::Release);
         let woken = TcpStream::connect_timeout(&self.address, WORD_MAX);
         if let (Some(thread), true) = (self.thread.take(), woken.is_ok()) {
-            // A thread that panicked has said so.
+            // The panic hook has reported a panic of the thread.
             drop(thread.join());
         }
     }
@@ -92,7 +93,7 @@ pub struct WebServer {
 }
 
 impl WebServer {
-    /// Starts one that publishes its load every so often, as a client of its own node.
+    /// Starts a web server that publishes its load at an interval, as a client of its own node.
     pub fn start(address: IpAddr, client: &Client, instance: &str, every: Duration) -> Result<WebServer, Error> {
         let counters = Arc::new(Counters::default());
         let publisher = Publisher::start(client, "web", instance, &Load::default())?;
@@ -104,7 +105,7 @@ impl WebServer {
                         active: counters.active.load(Ordering::Relaxed),
                         served: counters.served.load(Ordering::Relaxed),
                     };
-                    // The node may be gone: then nobody reads it either.
+                    // The node may have ended: then no client reads the load either.
                     drop(publisher.publish(&load));
                     thread::sleep(every);
                 }
@@ -123,7 +124,7 @@ impl WebServer {
         self.door.address
     }
 
-    /// Requests that it answered.
+    /// Returns the number of requests that it answered.
     pub fn served(&self) -> u64 {
         self.counters.served.load(Ordering::Relaxed)
     }
@@ -138,7 +139,7 @@ impl Drop for WebServer {
     }
 }
 
-/// Takes a request, or the front of an answer, off a connection; `None` at its end.
+/// Reads a request, or the head of an answer, from a connection; `None` at its end.
 pub(crate) fn take_front(stream: &mut BufReader<TcpStream>) -> io::Result<Option<String>> {
     let mut front = String::new();
     let mut limited = stream.take(FRONT_BYTES_MAX);
@@ -170,7 +171,7 @@ fn serve(stream: TcpStream, file: &[u8], counters: &Counters) -> io::Result<()> 
     Ok(())
 }
 
-/// Asks for the file over a connection that stays; puts it into `body`.
+/// Requests the file over a persistent connection, and stores it in `body`.
 pub fn get(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
     stream.get_mut().write_all(b"GET /file HTTP/1.1\r\nHost: farm\r\n\r\n")?;
     let front = take_front(stream)?.ok_or(ErrorKind::UnexpectedEof)?;

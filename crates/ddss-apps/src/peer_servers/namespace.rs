@@ -8,7 +8,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Error;
 
-/// Moves the calling thread into the network namespace called `name`, for good. What it starts from now on begins there.
+/// Moves the calling thread into the network namespace called `name`, permanently. Processes that it starts from now on
+/// begin there.
 pub fn enter(name: &str) -> Result<(), Error> {
     let path = Path::new("/run/netns").join(name);
     let moved = File::open(&path)

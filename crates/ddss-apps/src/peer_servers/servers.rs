@@ -10,26 +10,26 @@ use ddss_testkit::{Process, TempNode, free_tcp_port};
 use crate::Error;
 use crate::storage::{NfsPages, RedisClient};
 
-/// Folder that an [`NfsServer`] exports.
+/// Directory that an [`NfsServer`] exports.
 pub const NFS_EXPORT: &str = "/pages";
 /// Maximum time until a server is ready.
 const READY_MAX: Duration = Duration::from_secs(20);
-/// Pages that the file has with which a server is tried.
+/// Pages of the file with which a server is probed.
 const PAGES: u32 = 1;
 
 /// Location of a server.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Its network namespace; `None` is where this process is.
+    /// Its network namespace; `None` is that of this process.
     pub namespace: Option<String>,
     /// Its address there.
     pub address: IpAddr,
-    /// Its core, if it shall have one only.
+    /// Its core, if it is pinned to one.
     pub core: Option<usize>,
 }
 
 impl Site {
-    /// A command that runs there.
+    /// Returns a command that runs there.
     fn command(&self, program: &str) -> Command {
         let mut words: Vec<String> = Vec::new();
         if let Some(namespace) = &self.namespace {
@@ -56,17 +56,18 @@ fn is_installed(what: &'static str, programs: &[&str]) -> Result<(), Error> {
     }
 }
 
-/// An NFS server (nfs-ganesha, version 3 of the protocol) with a folder in memory. Gone when this is dropped.
+/// An NFS server (nfs-ganesha, version 3 of the protocol) with a directory in memory. It is removed when this is
+/// dropped.
 #[derive(Debug)]
 pub struct NfsServer {
-    // The process ends before its folder goes.
+    // The process ends before its directory is removed.
     process: Process,
     _folder: TempNode,
     host: String,
 }
 
 impl NfsServer {
-    /// Starts one in a network namespace: the ports of NFS are fixed, and the whole machine has them once.
+    /// Starts the server in a network namespace: the ports of NFS are fixed, and exist once in each network.
     pub fn start(site: &Site) -> Result<NfsServer, Error> {
         let what = "nfs-ganesha";
         is_installed(what, &["ganesha.nfsd", "rpcbind", "unshare", "ip"])?;
@@ -88,7 +89,7 @@ impl NfsServer {
         let path = folder.join("ganesha.conf");
         let written = fs::create_dir(&export).and_then(|()| fs::write(&path, config));
         written.map_err(Error::system(format!("writing {}", path.display())))?;
-        // The port mapper has a socket and a lock in /run: these two get a /run of their own, and one end.
+        // The port mapper has a socket and a lock in /run: these two processes get a private /run, and end together.
         let script = format!(
             "mount -t tmpfs none /run && {{ rpcbind -f & }} && sleep 0.2 && \
              exec ganesha.nfsd -F -f '{}' -L '{}' -p '{}'",
@@ -102,12 +103,12 @@ impl NfsServer {
         Ok(NfsServer { process, _folder: folder, host })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Opens a file of pages, from a thread that is where the server can be reached; waits until it serves.
+    /// Opens a file of pages, from a thread in a namespace that reaches the server; waits until it serves.
     pub fn pages(&mut self, path: &str, pages: u32) -> Result<NfsPages, Error> {
         let host = self.host.clone();
         let serves = |_: &Process| NfsPages::open(&host, NFS_EXPORT, "/ready", PAGES).is_ok();
@@ -118,12 +119,12 @@ impl NfsServer {
 
 impl Drop for NfsServer {
     fn drop(&mut self) {
-        // `unshare` does not listen while its child runs. With it end all whom it started.
+        // `unshare` handles no signal while its child runs. Its end ends all processes that it started.
         drop(self.process.kill());
     }
 }
 
-/// A Redis server that keeps everything in memory. Gone when this is dropped.
+/// A Redis server that keeps everything in memory. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     process: Process,
@@ -132,7 +133,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one.
+    /// Starts the server.
     pub fn start(site: &Site) -> Result<RedisServer, Error> {
         is_installed("redis", &["redis-server"])?;
         let folder = TempNode::new()?;
@@ -145,7 +146,7 @@ impl RedisServer {
         Ok(RedisServer { process, _folder: folder, address: SocketAddr::new(site.address, port) })
     }
 
-    /// Connects, from a thread that is where the server can be reached; waits until it serves.
+    /// Connects, from a thread in a namespace that reaches the server; waits until it serves.
     pub fn client(&mut self) -> Result<RedisClient, Error> {
         let address = self.address;
         self.process.wait_until(READY_MAX, |_| TcpStream::connect(address).is_ok())?;

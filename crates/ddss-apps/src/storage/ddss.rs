@@ -1,9 +1,9 @@
 //! Page store in one segment.
 //!
-//! The version is one for the whole tree and not one for each page: a segment for each page would cost an open and a
-//! window each, and nothing could be committed over two of them. With one, up to 16 pages are read in one call and of
-//! one version, a commit of up to 16 pages is one put that is there whole or not at all, and the writers' lock is that
-//! segment's. What it costs: a reader far away whose page comes while another page is committed reads it once more.
+//! The whole tree has one version, not one for each page: a segment for each page would need an open and a window each,
+//! and no commit could span two of them. In one segment, up to 16 pages are read in one call and of one version, a
+//! commit of up to 16 pages is one atomic put, and the writers' lock is that of the segment. The price: a reader on
+//! another node repeats a read if another page was committed during it.
 //!
 //! The model is `Write`: a get takes the newest commit and no lock, so no reader waits for a writer.
 
@@ -18,7 +18,7 @@ use crate::storage::page::{PAGE_BYTES, Page, PageId};
 pub struct DdssPages {
     segment: Segment,
     options: LockOptions,
-    /// The writers' lock, while this is the writer. What is put under it is refused when it was lost.
+    /// The writers' lock, while this is the writer. Puts under it are refused after it was lost.
     held: Option<LockGuard>,
 }
 
@@ -34,7 +34,7 @@ impl DdssPages {
         Ok(DdssPages::of(client.allocate(name, spec)?))
     }
 
-    /// Finds one by its name.
+    /// Opens an existing store by its name.
     pub fn open(client: &Client, name: &str) -> Result<DdssPages, Error> {
         Ok(DdssPages::of(client.open(name)?))
     }
@@ -50,7 +50,7 @@ impl DdssPages {
         self
     }
 
-    /// The segment.
+    /// Returns the segment.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
@@ -95,7 +95,7 @@ impl PageStore for DdssPages {
     }
 
     fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
-        // All that fits goes with the last page, as one version; what does not has to be there before.
+        // Pages that fit are put together with the last page, as one version; the others have to be written before.
         let before = fresh.len().saturating_sub(Segment::RANGES_MAX - 1).next_multiple_of(Segment::RANGES_MAX);
         let (before, with) = fresh.split_at(before.min(fresh.len()));
         for some in before.chunks(Segment::RANGES_MAX) {
@@ -106,7 +106,7 @@ impl PageStore for DdssPages {
     }
 
     fn begin_write(&mut self) -> Result<(), Error> {
-        // Another session of this same store would wait for itself.
+        // A second session of the same store would wait for the first one.
         debug_assert!(self.held.is_none(), "a session of this store is open");
         self.held = Some(self.segment.lock_with(self.options)?);
         Ok(())
@@ -121,7 +121,7 @@ impl PageStore for DdssPages {
 fn parts<'a>(pages: &[PageId], into: &'a mut [Page]) -> Vec<(u64, &'a mut [u8])> {
     let mut parts: Vec<(u64, &mut [u8])> =
         pages.iter().zip(into).map(|(page, into)| (page.offset(), &mut into[..])).collect();
-    // Pages that lie one behind the other come as one read.
+    // Adjacent pages become one read.
     parts.sort_unstable_by_key(|(offset, _)| *offset);
     parts
 }

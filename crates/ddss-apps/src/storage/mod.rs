@@ -1,7 +1,7 @@
 //! Page stores: numbered pages of 8 KiB behind one trait, through which an index reads and writes.
 //!
 //! [`DdssPages`] keeps them in one segment, [`NfsPages`] in one file on a network file system, [`RedisPages`] under one
-//! key each. An index that is written against [`PageStore`] does not know which.
+//! key each. An index that is written against [`PageStore`] works on each of them.
 
 mod ddss;
 mod nfs;

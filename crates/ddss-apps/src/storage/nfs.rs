@@ -1,8 +1,8 @@
 //! Page store in one file on NFS: the alternative without DDSS.
 //!
-//! The file is read and written through libnfs (NFS version 3), which keeps no copies: each page is one call to the server,
-//! several of which can be under way, so that readers on all nodes see what the writer wrote. The protocol does not promise that a read sees all of a write
-//! or nothing of it, so each page carries a checksum, and one that does not fit is read again.
+//! The file is read and written through libnfs (NFS version 3), which keeps no copies: each page is one call to the
+//! server, several of which can be in flight, so that readers on all nodes see the writer's pages. The protocol does
+//! not promise that writes are atomic, so each page carries a checksum, and a page with a wrong checksum is read again.
 
 use std::thread;
 use std::time::Duration;
@@ -25,21 +25,21 @@ pub struct NfsPages {
 }
 
 impl NfsPages {
-    /// Opens the file at `path` of what the server at `host` exports as `export`; makes it if it is not there. A page that
-    /// was never written is one of zeros.
+    /// Opens the file at `path` of the directory that the server at `host` exports as `export`; creates it if it does
+    /// not exist. A page that was never written is zero.
     pub fn open(host: &str, export: &str, path: &str, pages: u32) -> Result<NfsPages, Error> {
         Ok(NfsPages { file: NfsFile::open(host, export, path)?, pages })
     }
 }
 
-/// Does that page carry its checksum, or was it never written?
+/// Returns true if the page has the right checksum, or was never written.
 fn is_whole(page: &Page) -> bool {
     page[CHECK] == checksum(page) || page.iter().all(|&byte| byte == 0)
 }
 
 fn checksum(page: &Page) -> [u8; 4] {
     let check = crc32c::crc32c_append(crc32c::crc32c(&page[..CHECK.start]), &page[CHECK.end..]);
-    // Never zero: that is a page without one.
+    // Never zero, which marks a page without a checksum.
     check.max(1).to_le_bytes()
 }
 

@@ -25,8 +25,8 @@ impl PageId {
     }
 }
 
-/// A page of zeros.
+/// Returns a page of zeros.
 pub fn new_page() -> Box<Page> {
-    // Not `Box::new([0; ..])`, which a debug build makes on the stack first.
+    // Not `Box::new([0; ..])`, which a debug build first builds on the stack.
     vec![0; PAGE_BYTES].into_boxed_slice().try_into().expect("it has the bytes of a page")
 }

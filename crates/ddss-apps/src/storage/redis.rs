@@ -1,4 +1,4 @@
-//! Page store in Redis, one key for each page, with the part of its protocol that this needs.
+//! Page store in Redis, one key for each page, with the required part of its protocol.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ impl RedisClient {
         Ok(RedisClient { stream: BufReader::with_capacity(64 << 10, stream), command: Vec::new() })
     }
 
-    /// Notes a command; [`send`](Self::send) sends all that were noted.
+    /// Queues a command; [`send`](Self::send) sends all queued commands.
     fn note(&mut self, words: &[&[u8]]) {
         let bulk = |command: &mut Vec<u8>, mark: u8, number: usize| {
             command.push(mark);
@@ -54,7 +54,7 @@ impl RedisClient {
         sent
     }
 
-    /// The next line of an answer, without its end.
+    /// Returns the next line of an answer, without its end.
     fn line(&mut self) -> Result<String, Error> {
         let mut line = String::new();
         self.stream.read_line(&mut line).map_err(Error::system("reading what redis answered"))?;
@@ -71,7 +71,7 @@ impl RedisClient {
         }
     }
 
-    /// Reads a bulk string into `into`; says whether there was one. One of another length is an error.
+    /// Reads a bulk string into `into`; returns whether there was one. A bulk string of another length is an error.
     fn expect_bulk(&mut self, into: &mut [u8]) -> Result<bool, Error> {
         let line = self.line()?;
         if line == "$-1" {
@@ -86,14 +86,15 @@ impl RedisClient {
         Ok(true)
     }
 
-    /// Reads the value of a key, which has as many bytes as `into`; says whether there is one.
+    /// Reads the value of a key, which has as many bytes as `into`; returns whether it exists.
     pub fn get(&mut self, key: &[u8], into: &mut [u8]) -> Result<bool, Error> {
         self.note(&[b"GET", key]);
         self.send()?;
         self.expect_bulk(into)
     }
 
-    /// Reads the values of keys by commands that are sent together, each into `into`; returns how many there are.
+    /// Reads the values of keys by commands that are sent together, one after the other into `into`; returns how many
+    /// exist.
     pub fn get_many<K: AsRef<[u8]>>(&mut self, keys: &[K], into: &mut [u8]) -> Result<usize, Error> {
         keys.iter().for_each(|key| self.note(&[b"GET", key.as_ref()]));
         self.send()?;
@@ -121,7 +122,7 @@ pub struct RedisPages {
 }
 
 impl RedisPages {
-    /// Pages whose keys begin with `name`. A page that was never written is one of zeros.
+    /// Creates a store of pages whose keys begin with `name`. A page that was never written is zero.
     pub fn new(client: RedisClient, name: &str, pages: u32) -> RedisPages {
         RedisPages { client, name: name.to_owned(), pages }
     }
@@ -179,7 +180,7 @@ impl PageStore for RedisPages {
     }
 
     fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
-        // Redis carries out the commands of one connection in their order.
+        // Redis executes the commands of one connection in order.
         for some in fresh.chunks(WINDOW) {
             for (page, bytes) in some {
                 let key = self.key(*page);

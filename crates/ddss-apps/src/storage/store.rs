@@ -3,12 +3,12 @@
 use super::page::{Page, PageId};
 use crate::Error;
 
-/// A page that is to be written.
+/// A page to write.
 pub type Change = (PageId, Box<Page>);
 
 /// A store of pages.
 ///
-/// A page comes whole: all its bytes are of one write. Pages are independent of each other, but for
+/// A read of a page is untorn: all its bytes are of one write. Pages are independent of each other, except in
 /// [`commit`](Self::commit). Bytes 8 to 12 of a page belong to the store; it may keep a checksum there.
 pub trait PageStore {
     /// Returns the number of pages.
@@ -20,12 +20,12 @@ pub trait PageStore {
     /// Writes a page.
     fn write_page(&mut self, page: PageId, bytes: &Page) -> Result<(), Error>;
 
-    /// Reads several pages, in the fewest trips that the store can do.
+    /// Reads several pages, in the fewest round trips that the store needs.
     fn read_pages(&mut self, pages: &[PageId], into: &mut [Page]) -> Result<(), Error> {
         self.read_pages_while(pages, into, &mut || ())
     }
 
-    /// Reads several pages, and `meanwhile` runs, once: while they are on their way, if the store can do that.
+    /// Reads several pages and runs `meanwhile` once: while the pages are in flight, if the store can do that.
     fn read_pages_while(
         &mut self,
         pages: &[PageId],
@@ -36,13 +36,14 @@ pub trait PageStore {
         pages.iter().zip(into).try_for_each(|(&page, into)| self.read_page(page, into))
     }
 
-    /// Writes pages to which nothing points, and then the one that points to them: who sees the last one sees all.
+    /// Writes pages to which nothing points, and then the page that points to them: a reader that sees the last page
+    /// sees all.
     fn commit(&mut self, fresh: &[Change], last: (PageId, &Page)) -> Result<(), Error> {
         fresh.iter().try_for_each(|(page, bytes)| self.write_page(*page, bytes))?;
         self.write_page(last.0, last.1)
     }
 
-    /// Becomes the only writer, if the store can see to that. One that cannot trusts its callers to be only one.
+    /// Becomes the only writer, if the store can ensure that. Otherwise the store relies on its callers.
     fn begin_write(&mut self) -> Result<(), Error> {
         Ok(())
     }

@@ -15,7 +15,7 @@ pub struct Timed<S> {
 }
 
 impl<S> Timed<S> {
-    /// Nothing was read yet.
+    /// Wraps a store.
     pub fn new(store: S) -> Timed<S> {
         Timed { store, took: Duration::ZERO, pages: 0 }
     }

@@ -4,10 +4,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::datasets::geonames::Place;
 
-/// Chunks of a data set, however many records it has.
+/// Number of chunks of a data set, independent of the number of records.
 pub const CHUNKS: usize = 128;
 
-/// A record: something that was seen somewhere.
+/// A record: an observation at a position.
 #[derive(Debug, Clone, Copy, PartialEq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Record {
@@ -46,9 +46,9 @@ pub struct Chunk {
     pub segment: u32,
     /// Number of records.
     pub records: u32,
-    /// The least longitude of them.
+    /// Least longitude of the records.
     pub west: f32,
-    /// The greatest.
+    /// Greatest longitude of the records.
     pub east: f32,
 }
 

@@ -27,7 +27,7 @@ pub struct SharedDirectory {
 }
 
 impl SharedDirectory {
-    /// Makes one.
+    /// Creates a directory.
     pub fn create(
         client: &Client,
         name: &str,
@@ -56,7 +56,7 @@ impl Directory for SharedDirectory {
     }
 }
 
-/// A directory in Redis, one key a chunk, over one connection that stays.
+/// A directory in Redis, one key for each chunk, over one persistent connection.
 #[derive(Debug)]
 pub struct RedisDirectory {
     client: RedisClient,
@@ -64,7 +64,7 @@ pub struct RedisDirectory {
 }
 
 impl RedisDirectory {
-    /// Writes what is known to Redis.
+    /// Writes the entries to Redis.
     pub fn create(mut client: RedisClient, name: &str, chunks: &[Chunk]) -> Result<RedisDirectory, Error> {
         for (index, chunk) in chunks.iter().enumerate() {
             client.set(format!("{name}:{index}").as_bytes(), chunk.as_bytes())?;

@@ -21,7 +21,7 @@ pub struct Found {
     pub records: u64,
     /// The sum of their values.
     pub values: f64,
-    /// Kilometres from a place to all of them together.
+    /// Sum of the distances from one place to all records, in kilometres.
     pub kilometres: f64,
 }
 
@@ -53,7 +53,8 @@ fn name(name: &str, part: usize) -> String {
 }
 
 impl Storm {
-    /// Spreads records over nodes, in chunks; returns what the directory has to know. It can be called again if it failed.
+    /// Spreads records over nodes, in chunks; returns the entries for the directory. It can be called again if it
+    /// failed.
     pub fn create(client: &Client, set: &str, nodes: &[NodeId], records: &[Record]) -> Result<Vec<Chunk>, Error> {
         let per_chunk = records.len().div_ceil(CHUNKS).max(1);
         let part_bytes = (per_chunk * CHUNKS.div_ceil(nodes.len()) * size_of::<Record>()) as u64;
@@ -68,7 +69,7 @@ impl Storm {
             if !records.is_empty() {
                 data[segment].put(offset, records.as_bytes())?;
             }
-            // A chunk without records has nothing that anybody wants.
+            // No selection reads a chunk without records.
             let ends = records.first().zip(records.last());
             let (west, east) = ends.map_or((f32::MAX, f32::MIN), |(first, last)| (first.longitude, last.longitude));
             Ok(Chunk { offset, segment: segment as u32, records: records.len() as u32, west, east })
@@ -82,7 +83,8 @@ impl Storm {
         Ok(Storm { data, bytes: Vec::new() })
     }
 
-    /// Finds all records between two longitudes; tells how long the directory took, for each chunk by itself.
+    /// Finds all records between two longitudes; returns the time that the directory needed, with one request for each
+    /// chunk.
     pub fn select(&mut self, directory: &mut dyn Directory, west: f32, east: f32) -> Result<(Found, Duration), Error> {
         let begin = Instant::now();
         let chunks = (0..CHUNKS).map(|index| directory.chunk(index)).collect::<Result<Vec<_>, _>>()?;

@@ -16,7 +16,7 @@ use crate::Error;
 /// Timeout of either side.
 const WORD_MAX: Duration = Duration::from_secs(20);
 
-/// A directory server, on a thread of its own. It ends when this is dropped.
+/// A directory server, on its own thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct DirectoryServer {
     address: SocketAddr,
@@ -25,7 +25,7 @@ pub struct DirectoryServer {
 }
 
 impl DirectoryServer {
-    /// Starts one at an address; `enter` brings its thread to where it shall run, before anything else.
+    /// Starts a server at an address. Its thread first calls `enter`, which moves it to its namespace or core.
     pub fn start(
         address: IpAddr,
         chunks: Vec<Chunk>,
@@ -40,7 +40,7 @@ impl DirectoryServer {
                 let listening = enter().and_then(|()| TcpListener::bind((address, 0)).map_err(Error::system(what)));
                 let listener = match listening {
                     Ok(listener) => listener,
-                    // Who started it gets the error; if nobody is there, nobody misses it.
+                    // The caller gets the error; if it has gone, no thread needs it.
                     Err(error) => return drop(tell.send(Err(error))),
                 };
                 let own = listener.local_addr().map_err(Error::system("asking for an own address"));
@@ -53,19 +53,19 @@ impl DirectoryServer {
         Ok(DirectoryServer { address, over, thread: Some(thread) })
     }
 
-    /// One that asks it.
+    /// Returns a client of this server.
     pub fn client(&self) -> TcpDirectory {
         TcpDirectory { server: self.address }
     }
 }
 
 fn serve(listener: &TcpListener, chunks: &[Chunk], over: &AtomicBool) {
-    // It sleeps in `accept`; who wants it to end connects once more.
+    // The thread sleeps in `accept`; a last connection wakes it to end.
     while let Ok((stream, _)) = listener.accept() {
         if over.load(Ordering::Acquire) {
             break;
         }
-        // A client that breaks off is its own loss.
+        // A broken connection concerns only its client.
         drop(answer(stream, chunks));
     }
 }
@@ -85,13 +85,13 @@ impl Drop for DirectoryServer {
         self.over.store(true, Ordering::Release);
         let woken = TcpStream::connect_timeout(&self.address, WORD_MAX);
         if let (Some(thread), true) = (self.thread.take(), woken.is_ok()) {
-            // A server that panicked has said so.
+            // The panic hook has reported a panic of the server.
             drop(thread.join());
         }
     }
 }
 
-/// Asks a [`DirectoryServer`].
+/// Client of a [`DirectoryServer`].
 #[derive(Debug, Clone, Copy)]
 pub struct TcpDirectory {
     server: SocketAddr,

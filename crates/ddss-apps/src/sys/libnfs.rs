@@ -1,10 +1,9 @@
 //! One file on an NFS server, through libnfs.
 //!
 //! The library is opened at run time and never closed. A context and the files opened in it belong to one thread at a
-//! time, which `&mut self` sees to.
+//! time, which `&mut self` ensures.
 //!
-//! The library has two ways: a call that returns when it is over, and one that names a function which is called then.
-//! Several reads are under way by the second.
+//! The library has blocking calls, and calls with a callback. The callbacks allow several reads in flight.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -26,7 +25,7 @@ const OPEN_READ_WRITE: c_int = 2;
 const MODE: c_int = 0o644;
 /// Timeout of a reply.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Reads that are under way at the same time, at the most.
+/// Maximum number of reads in flight.
 pub(crate) const WINDOW: usize = 64;
 
 macro_rules! table {
@@ -75,10 +74,10 @@ table! {
     nfs_service: fn(*mut c_void, c_int) -> c_int;
 }
 
-/// Status, context, data, and what was given with the call.
+/// Arguments: status, context, data, and the pointer that was passed with the call.
 type OnAnswer = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_void);
 
-/// A read that is under way.
+/// A read in flight.
 struct Pending {
     /// Destination of the bytes; null if no caller waits for them any more.
     into: Cell<*mut u8>,
@@ -110,8 +109,8 @@ unsafe extern "C" fn take_answer(status: c_int, _: *mut c_void, data: *mut c_voi
         return pending.answer.set(Some(-libc::EPROTO));
     }
     if !into.is_null() {
-        // SAFETY: `data` is as many bytes as the status says, and `into` has room for them: who asked waits for the answer,
-        // or has set it to null.
+        // SAFETY: `data` is as many bytes as the status says, and `into` has room for them: the caller waits for the
+        // answer, or has set it to null.
         unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), into, bytes) };
     }
     pending.answer.set(Some(status));
@@ -125,15 +124,15 @@ impl Library {
     }
 }
 
-/// An open file on an NFS server. The connection is its own, and ends with it.
+/// An open file on an NFS server, with its own connection.
 pub(crate) struct NfsFile {
     library: &'static Library,
     context: NonNull<c_void>,
     /// Null until the file is open.
     file: *mut c_void,
-    /// Libnfs has their addresses while reads are under way.
+    /// Libnfs has their addresses while reads are in flight.
     pending: Rc<[Pending; WINDOW]>,
-    /// Reads were left under way: nothing more is asked of this connection.
+    /// Reads were left in flight: this connection is not used any more.
     broken: bool,
 }
 
@@ -148,7 +147,7 @@ impl std::fmt::Debug for NfsFile {
 }
 
 impl NfsFile {
-    /// Connects, and opens the file, which is made if it is not there.
+    /// Connects, and opens the file; creates it if it does not exist.
     pub(crate) fn open(host: &str, export: &str, path: &str) -> Result<NfsFile, Error> {
         let library = Library::get()?;
         // SAFETY: it takes nothing, and gives a context or null.
@@ -186,7 +185,7 @@ impl NfsFile {
         self.outcome(created, &format!("creating {path}")).map(drop)
     }
 
-    /// Reads as many bytes as there are, up to those of `into`.
+    /// Reads bytes into `into`, up to the end of the file.
     pub(crate) fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, Error> {
         let (context, count, to) = (self.context.as_ptr(), into.len() as u64, into.as_mut_ptr().cast());
         // SAFETY: the context is alive and the file open in it; libnfs writes at most `count` bytes, which `into` has, and
@@ -195,8 +194,8 @@ impl NfsFile {
         self.outcome(answer, &format!("reading {count} bytes at {offset}"))
     }
 
-    /// Reads at several places, all at once, and `meanwhile` runs while the answers are on their way. What a read has no
-    /// bytes for is filled with zeros.
+    /// Reads at several offsets together, and runs `meanwhile` while the answers are in flight. Bytes behind the end of
+    /// the file are zero.
     ///
     /// # Panics
     ///
@@ -217,7 +216,7 @@ impl NfsFile {
         meanwhile();
         let read = asked.and_then(|()| self.wait_for(pending));
         if read.is_err() {
-            // What comes now is for nobody.
+            // No caller waits for later answers.
             self.broken = true;
             pending.iter().for_each(|pending| pending.into.set(std::ptr::null_mut()));
             return read;
@@ -242,12 +241,12 @@ impl NfsFile {
         }
         for (pending, offset) in pending.iter().zip(offsets) {
             let to = std::ptr::from_ref(pending).cast_mut().cast();
-            // SAFETY: the context is alive and the file open in it; the function has the type that the header asks for, and
-            // what it is given lives until the context is gone.
+            // SAFETY: the context is alive and the file open in it; the function has the type that the header asks for,
+            // and its arguments live until the context is destroyed.
             let asked = unsafe { (self.library.nfs_pread_async)(context, self.file, offset, bytes, take_answer, to) };
             self.outcome(asked, &format!("asking for {bytes} bytes at {offset}"))?;
         }
-        // All are in one queue now; this sends what the socket takes.
+        // All requests are in one queue; this sends as much as the socket accepts.
         self.serve(libc::POLLOUT.into())
     }
 
@@ -285,7 +284,7 @@ impl NfsFile {
         self.outcome(answer, "serving the connection").map(drop)
     }
 
-    /// Writes bytes; says how many.
+    /// Writes bytes; returns how many were written.
     pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, Error> {
         let (context, count, from) = (self.context.as_ptr(), bytes.len() as u64, bytes.as_ptr().cast());
         // SAFETY: as for reading; libnfs reads the `count` bytes of `bytes` until the call returns.
@@ -293,7 +292,7 @@ impl NfsFile {
         self.outcome(answer, &format!("writing {count} bytes at {offset}"))
     }
 
-    /// A negative answer is an errno, and the context has words for it.
+    /// Converts an answer: a negative one is an errno, for which the context has a text.
     fn outcome(&self, answer: c_int, what: &str) -> Result<usize, Error> {
         if let Ok(done) = usize::try_from(answer) {
             return Ok(done);

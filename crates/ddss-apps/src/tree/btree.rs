@@ -77,7 +77,7 @@ impl Shape for ByKey {
     }
 
     fn child(item: &Cell) -> PageId {
-        // No tree has this page: what follows it says that the tree is broken.
+        // No tree has this page: following it reports a broken tree.
         page_of(&item.value).unwrap_or(PageId(0))
     }
 
@@ -107,7 +107,7 @@ impl Shape for ByKey {
         if level > 0
             && let Some(first) = right.first_mut()
         {
-            // It is the first no more, so its key counts from now on.
+            // It is no longer the first child, so its key counts from now on.
             first.key.clone_from(&pointer.key);
         }
         left.append(&mut right);
@@ -203,7 +203,7 @@ impl<S: PageStore> BTree<S> {
         Ok(before)
     }
 
-    /// `None` if there was nothing to do.
+    /// Edits the subtree below a page; `None` if there was nothing to change.
     fn edit(
         &mut self,
         page: PageId,
@@ -243,7 +243,7 @@ impl<S: PageStore> BTree<S> {
 fn verify<S: PageStore>(pages: &mut Pages<S>) -> Result<Census, Error> {
     let is_sorted = |items: &[Cell]| items.windows(2).all(|two| two[0].key < two[1].key);
     let fits = |child: &[Cell], pointer: &Cell, before: Option<&Cell>, behind: Option<&Cell>| {
-        // The first child has all that is less than what the second one begins with.
+        // The first child has all keys below the first key of the second child.
         let least = before.is_none() || child.first().is_some_and(|first| first.key >= pointer.key);
         let last = behind.is_none_or(|next| child.last().is_some_and(|last| last.key < next.key));
         least && last && child.windows(2).all(|two| two[0].key < two[1].key)
@@ -281,7 +281,7 @@ fn pick(page: &Page, from: Bound<&[u8]>, to: Bound<&[u8]>, below: &mut Vec<PageI
         if below.len() > first && is_behind(key, to) {
             break;
         }
-        // The child before this one has only keys that are less.
+        // The child before this one has only smaller keys.
         if matches!(from, Bound::Included(from) | Bound::Excluded(from) if key <= from) {
             below.truncate(first);
         }

@@ -1,7 +1,7 @@
 //! Reproducible changes of a tree, for tests with killed writers and concurrent readers.
 //!
-//! Step `n` of a seed is always the same change, and each step writes its own number into the tree, in the same commit. So
-//! what a tree must have is known from that number alone.
+//! Step `n` of a seed is always the same change, and each step writes its own number into the tree, in the same commit.
+//! So the expected content of a tree follows from that number alone.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use super::{BTree, RTree, Rect};
 use crate::Error;
 use crate::storage::PageStore;
 
-/// Keys that are used: few, so that they come and go.
+/// Number of keys: few, so that each is inserted and removed often.
 const KEYS: u64 = 600;
 /// The key of the number of steps.
 const STEPS_KEY: &[u8] = b"!steps";
@@ -25,7 +25,7 @@ pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 fn change(seed: u64, step: u64) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut random = Random::new(seed.wrapping_add(step.wrapping_mul(7919)));
     let key = format!("key {:04}", random.below(KEYS)).into_bytes();
-    // Times of growth and times of shrinking: nodes are split, and joined again.
+    // Phases of growth and of shrinking alternate: nodes are split, and joined again.
     let grows = if (step / 400).is_multiple_of(2) { 80 } else { 20 };
     if random.below(100) < grows {
         let length = random.below(400) as usize;
@@ -56,7 +56,7 @@ fn steps_of(value: Option<&[u8]>) -> Result<u64, Error> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Does the next step, as one commit; returns how many there are now.
+/// Does the next step, as one commit; returns the number of steps.
 pub fn step<S: PageStore>(tree: &mut BTree<S>, seed: u64) -> Result<u64, Error> {
     tree.write(|tree| {
         let steps = steps_of(tree.get(STEPS_KEY)?.as_deref())?;
@@ -69,7 +69,7 @@ pub fn step<S: PageStore>(tree: &mut BTree<S>, seed: u64) -> Result<u64, Error> 
     })
 }
 
-/// Reads all of a tree, and checks that it is what some steps made of it; returns how many.
+/// Reads a complete tree, and checks that it is the result of a number of steps; returns that number.
 pub fn check<S: PageStore>(tree: &mut BTree<S>, seed: u64) -> Result<u64, Error> {
     let all: Content = tree.range(Bound::Unbounded, Bound::Unbounded)?.into_iter().collect();
     let steps = steps_of(all.get(STEPS_KEY).map(Vec::as_slice))?;
@@ -102,7 +102,7 @@ fn steps_there<S: PageStore>(tree: &mut RTree<S>) -> Result<u64, Error> {
     Ok(tree.search(Rect::point(STEPS_PLACE))?.first().map_or(0, |(_, steps)| *steps))
 }
 
-/// Does the next step of an R-tree, as one commit; returns how many there are now.
+/// Does the next step of an R-tree, as one commit; returns the number of steps.
 pub fn step_in_place<S: PageStore>(tree: &mut RTree<S>, seed: u64) -> Result<u64, Error> {
     tree.write(|tree| {
         let steps = steps_there(tree)?;
@@ -122,7 +122,7 @@ pub fn step_in_place<S: PageStore>(tree: &mut RTree<S>, seed: u64) -> Result<u64
     })
 }
 
-/// Reads all of an R-tree, and checks that it is what some steps made of it; returns how many.
+/// Reads a complete R-tree, and checks that it is the result of a number of steps; returns that number.
 pub fn check_places<S: PageStore>(tree: &mut RTree<S>, seed: u64) -> Result<u64, Error> {
     let mut all = tree.search(Rect::new([-1.0, -1.0], [1e4, 1e4]))?;
     let at = all.iter().position(|(rect, _)| *rect == Rect::point(STEPS_PLACE));

@@ -7,7 +7,7 @@ use crate::storage::{PAGE_BYTES, Page, PageId};
 
 /// Page number of the head.
 pub(crate) const HEAD: PageId = PageId(0);
-/// Free pages that the head names at the most; more than these are forgotten until a writer counts all pages again.
+/// Maximum number of free pages that the head names; further ones are leaked until a writer counts all pages again.
 pub(crate) const FREE_MAX: usize = (PAGE_BYTES - FREE_AT) / 8;
 /// Number of commits before a freed page is reused, so that readers of older versions can finish.
 const REST_COMMITS: u32 = 32;
@@ -89,7 +89,7 @@ pub(crate) fn start(page: &mut Page, born: u64, kind: Kind, count: usize) {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// +1 with each commit.
+    /// Number of commits.
     pub(crate) generation: u64,
     pub(crate) root: PageId,
     /// Levels above the leaves.
@@ -102,11 +102,11 @@ pub(crate) struct Head {
     pub(crate) leaked: u32,
     /// Kind of the tree.
     pub(crate) of: u32,
-    /// Pages that were given back, and in which commit, the oldest first.
+    /// Freed pages, each with the commit that freed it, the oldest first.
     pub(crate) free: VecDeque<(PageId, u32)>,
 }
 
-/// More levels than a tree of all pages could have.
+/// Maximum height, which no tree over all pages reaches.
 pub(crate) const HEIGHT_MAX: u32 = 16;
 
 impl Head {

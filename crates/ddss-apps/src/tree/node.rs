@@ -9,44 +9,43 @@ const BYTES_MIN: usize = PAGE_BYTES / 4;
 
 /// Kind of a tree: the format of its entries, and its rules for splits and merges.
 pub(crate) trait Shape {
-    /// An entry of a node: of a leaf, or what points to a child.
+    /// An entry of a node: a value in a leaf, or the pointer to a child.
     type Item: Clone;
 
-    /// The number of this sort, in the head.
+    /// Number of this kind of tree, in the head.
     const SORT: u32;
 
     /// Reads the entries of a page.
     fn decode(page: &Page) -> Result<Vec<Self::Item>, &'static str>;
-    /// Writes them. They fit.
+    /// Writes the entries, which fit into the page.
     fn encode(items: &[Self::Item], page: &mut Page);
-    /// Bytes of a page with these entries.
+    /// Returns the bytes of a page with these entries.
     fn bytes(items: &[Self::Item]) -> usize;
-    /// The child that an entry of an inner node points to.
+    /// Returns the child that an entry of an inner node points to.
     fn child(item: &Self::Item) -> PageId;
     /// Returns the parent entry of a node with these entries; `old` is its previous entry, if there was one.
     fn point_to(page: PageId, items: &[Self::Item], old: Option<&Self::Item>) -> Self::Item;
-    /// Parts entries that do not fit into one node, so that each part fits and neither is empty.
+    /// Splits entries that do not fit into one node, so that each part fits and neither is empty.
     fn split(items: Vec<Self::Item>) -> (Vec<Self::Item>, Vec<Self::Item>);
     /// Returns the sibling with which a node is merged.
     fn neighbour(items: &[Self::Item], index: usize) -> usize;
-    /// The entries of two neighbours as one node's; `right` pointed to the second one.
+    /// Joins the entries of two neighbours into one node; `pointer` pointed to the second one.
     fn join(left: Vec<Self::Item>, right: Vec<Self::Item>, pointer: &Self::Item, level: u32) -> Vec<Self::Item>;
 }
 
-/// The children that an inner page names; none if it is broken.
+/// Returns the children that an inner page names; none if it is broken.
 pub(crate) fn children<K: Shape>(page: &Page) -> Vec<PageId> {
     K::decode(page).map_or(Vec::new(), |items| items.iter().map(K::child).collect())
 }
 
 impl<S: PageStore> Pages<S> {
-    /// The entries of a node.
+    /// Returns the entries of a node.
     pub(crate) fn node<K: Shape>(&mut self, page: PageId, level: u32) -> Result<Vec<K::Item>, Error> {
         let bytes = self.fetch(page, level)?;
         K::decode(&bytes).map_err(|why| Error::Broken { page, why })
     }
 
-    /// Writes a node that was changed; returns what points to it now: two entries if it had to be split, none if nothing
-    /// is left of it.
+    /// Writes a changed node; returns the entries that point to it: two if it was split, none if it is empty.
     pub(crate) fn put_node<K: Shape>(
         &mut self,
         old: PageId,

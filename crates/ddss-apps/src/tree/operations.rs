@@ -53,8 +53,8 @@ impl<K: Shape, S: PageStore> Tree<K, S> {
         self.len() == 0
     }
 
-    /// Becomes the only writer, does what `change` says, and makes all of it visible at once; nothing of it if `change`
-    /// fails. What `change` reads is the newest version with its own changes.
+    /// Becomes the only writer, runs `change`, and commits all its changes atomically; none of them if `change` fails.
+    /// `change` reads the newest version with its own changes.
     pub fn write<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.pages.begin(children::<K>)?;
         match change(self) {

@@ -25,7 +25,7 @@ pub(crate) struct Pages<S> {
     session: Option<Session>,
     batch: usize,
     buffer: Vec<Page>,
-    /// For the pages that come while those in `buffer` are looked at.
+    /// Buffer for pages that arrive while those in `buffer` are processed.
     next: Vec<Page>,
     /// The root of the version that is read, if it came along with the head.
     root: Option<Box<Page>>,
@@ -34,19 +34,19 @@ pub(crate) struct Pages<S> {
 #[derive(Debug, Default)]
 struct Session {
     fresh: BTreeMap<PageId, Box<Page>>,
-    /// Fresh pages that are not needed after all.
+    /// Fresh pages that are no longer needed.
     spare: Vec<PageId>,
     /// True after a failed change: nothing here may be committed.
     spoiled: bool,
 }
 
-/// A reader saw a page of a later version.
+/// Returns the error of a reader that saw a page of a later version.
 fn stale() -> Error {
     Error::Restless { tries: 1 }
 }
 
 impl<S: PageStore> Pages<S> {
-    /// Makes an empty tree of that sort.
+    /// Creates an empty tree of that kind.
     pub(crate) fn create(mut store: S, of: u32) -> Result<Self, Error> {
         let head = Head::new(of);
         let (mut root, mut first) = (new_page(), new_page());
@@ -110,7 +110,7 @@ impl<S: PageStore> Pages<S> {
         Ok(())
     }
 
-    /// Reads one version of the tree, anew if one of its pages was used again meanwhile.
+    /// Reads one version of the tree; starts again if one of its pages was reused in the meantime.
     pub(crate) fn read<T>(&mut self, mut look: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.session.is_some() {
             return look(self);
@@ -248,7 +248,7 @@ impl<S: PageStore> Pages<S> {
         if let Some(bad) = ids.iter().find(|id| id.0 == 0 || id.0 >= self.head.next) {
             return Err(Error::Broken { page: *bad, why: "the tree has no such page" });
         }
-        // Only the store itself has something to wait for.
+        // Only the store itself waits for anything.
         let is_root = self.root.is_some() && ids == [self.head.root];
         let ready = ids.is_empty() || is_root || self.session.is_some() || self.batch == 1;
         let meanwhile = match meanwhile {
@@ -278,7 +278,7 @@ impl<S: PageStore> Pages<S> {
         ids.iter().zip(into).try_for_each(|(&id, page)| self.check(id, page, level))
     }
 
-    /// Writes a node of the next version: over `old` if that is fresh, else to a free page, and `old` is free then.
+    /// Writes a node of the next version: over `old` if that is fresh, else to a free page, after which `old` is free.
     pub(crate) fn put(
         &mut self,
         old: Option<PageId>,
@@ -305,7 +305,7 @@ impl<S: PageStore> Pages<S> {
         Ok(id)
     }
 
-    /// The next version does not reach that page.
+    /// Records that the next version does not reach a page.
     pub(crate) fn drop_page(&mut self, page: PageId) {
         let session = self.session.as_mut().expect("a session was begun");
         match session.fresh.remove(&page) {

@@ -23,7 +23,7 @@ pub struct Rect {
 }
 
 impl Rect {
-    /// The rectangle between two corners.
+    /// Returns the rectangle between two corners.
     pub fn new(a: [f64; 2], b: [f64; 2]) -> Rect {
         Rect { min: [a[0].min(b[0]), a[1].min(b[1])], max: [a[0].max(b[0]), a[1].max(b[1])] }
     }
@@ -62,7 +62,7 @@ impl Rect {
     }
 }
 
-/// A value with its place; in an inner node, a child's page with what holds all of it.
+/// A value with its position; in an inner node, a child's page with its bounding rectangle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) rect: Rect,
@@ -117,7 +117,7 @@ impl Shape for ByPlace {
         Entry { rect: around(items), value: page.0.into() }
     }
 
-    /// Along the axis on which they lie wider apart, in the middle.
+    /// Splits in the middle, along the axis on which the entries are farther apart.
     fn split(mut items: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
         let all = around(&items);
         let axis = usize::from(all.max[1] - all.min[1] > all.max[0] - all.min[0]);

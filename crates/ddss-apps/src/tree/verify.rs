@@ -32,7 +32,8 @@ struct Walk<'a, S, K: Shape> {
     fits: Fits<K::Item>,
 }
 
-/// A child's entries, what points to it, what points to the child before it and to the one behind it.
+/// Arguments: a child's entries, the entry that points to it, and the entries of the child before and the child behind
+/// it.
 type Fits<I> = fn(&[I], &I, Option<&I>, Option<&I>) -> bool;
 
 impl<S: PageStore, K: Shape> Walk<'_, S, K> {
@@ -83,7 +84,7 @@ pub(super) fn walk<S: PageStore, K: Shape>(
             return broken(page, "it is free and in use, or free twice");
         }
     }
-    // The head, what is reached and what is free are all pages that were ever used.
+    // The head, the reached pages and the free pages are all pages that were ever used.
     let known = 1 + seen.len() + free.len() + head.leaked as usize;
     if known != head.next as usize {
         return broken(head.root, "some pages are neither used nor free");

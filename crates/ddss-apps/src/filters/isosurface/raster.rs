@@ -81,7 +81,7 @@ impl Camera {
     }
 }
 
-/// Brightness of a flat triangle under a light beside the viewer.
+/// Returns the brightness of a flat triangle under a light next to the viewer.
 fn shade(corners: &[[f32; 3]; 3]) -> u8 {
     let [u, v] = [1, 2].map(|n| std::array::from_fn::<f32, 3, _>(|axis| corners[n][axis] - corners[0][axis]));
     let normal = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]];
@@ -94,12 +94,12 @@ fn shade(corners: &[[f32; 3]; 3]) -> u8 {
     40 + (light.abs() * 215.0) as u8
 }
 
-/// Twice the signed area of a triangle in the image.
+/// Returns twice the signed area of a triangle in the image.
 fn edge(a: [f32; 3], b: [f32; 3], c: [f32; 3]) -> f32 {
     (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 }
 
-/// Bits of a number that sort as the number does.
+/// Returns bits that sort as the number does.
 fn sortable(number: f32) -> u32 {
     let bits = number.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }

@@ -17,7 +17,7 @@ pub const STAGES: [&str; 4] = ["read", "extract", "rasterise", "merge"];
 const TRIANGLE_BYTES: usize = 36;
 /// Bytes of a fragment in a unit: pixel, depth, shade in four bytes.
 const FRAGMENT_BYTES: usize = 12;
-/// Bytes after which a filter sends what it has.
+/// Bytes after which a filter sends its unit.
 const UNIT_BYTES: usize = BLOCK_BYTES;
 
 type Emit<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;

@@ -10,7 +10,7 @@ use crate::filters::query::{numbers, refused};
 
 /// Samples of a block in the three directions. Neighbours share their outer samples.
 pub const BLOCK_SIDES: [u32; 3] = [32, 16, 16];
-/// Bytes of a whole block.
+/// Bytes of a full block.
 pub const BLOCK_BYTES: usize = (BLOCK_SIDES[0] * BLOCK_SIDES[1] * BLOCK_SIDES[2]) as usize;
 
 const MAGIC: [u8; 8] = *b"ddssvol1";
