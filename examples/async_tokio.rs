@@ -32,7 +32,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     give_up(&here).await
 }
 
-/// Each task has a slot of its own, and reads its left neighbour's, which may be there already or not.
+/// Each task has a slot of its own, and reads its left neighbour's, which may exist already or not.
 async fn many_at_once(client: &AsyncClient) -> Result<(), Failed> {
     let board = client.allocate("examples/board", Spec::new(TASKS * SLOT_BYTES)).await?;
     let mut tasks = JoinSet::new();
@@ -84,8 +84,8 @@ async fn follower(price: AsyncSegment) -> Result<u64, Failed> {
     Ok(seen)
 }
 
-/// A cancelled call: after a drop of the future, its memory returns when the daemon is done with it. A lock that is no
-/// longer wanted goes to the next waiter.
+/// A cancelled call: after a drop of the future, its memory is free when the daemon has finished with it. An abandoned
+/// lock goes to the next waiter.
 async fn give_up(client: &AsyncClient) -> Result<(), Failed> {
     let door = client.allocate("examples/door", Spec::new(8)).await?;
     let held = door.lock().await?;

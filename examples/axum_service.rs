@@ -40,13 +40,13 @@ fn http_error(error: ddss::Error) -> (StatusCode, String) {
     (status, error.to_string())
 }
 
-/// POST: one more visit. The home adds, so no two are taken for one.
+/// POST: one more visit. The home adds, so no visit is lost.
 async fn visit(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
     let changed = visits.fetch_add(page.saturating_mul(8), 1).await.map_err(http_error)?;
     Ok(format!("{}\n", changed.before + 1))
 }
 
-/// GET: how many there were.
+/// GET: the number of visits.
 async fn page_visits(State(visits): State<AsyncSegment>, Path(page): Path<u64>) -> Answer {
     let place = page.saturating_mul(8);
     let value = visits.get(place..place.saturating_add(8)).await.map_err(http_error)?;
@@ -122,7 +122,7 @@ async fn request(service: SocketAddr, method: &str, page: u64) -> Result<String,
     Ok(body.to_owned())
 }
 
-/// Opens the segment as soon as its name has come to this node.
+/// Opens the segment as soon as its name has reached this node.
 async fn open_soon(client: &AsyncClient) -> Result<AsyncSegment, Failed> {
     let open = async {
         loop {

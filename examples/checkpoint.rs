@@ -15,9 +15,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const NAME: &str = "examples/checkpoint";
 const STEPS: u64 = 3_000;
-/// A checkpoint is written after so many steps.
+/// Steps between two checkpoints.
 const STEPS_EACH: u64 = 10;
-/// After these the worker is killed.
+/// Steps after which the worker is killed.
 const KILLS: [u64; 3] = [500, 1_000, 2_000];
 
 /// Complete state of the computation: 32 KiB.
@@ -50,7 +50,7 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// The worker: reads the last checkpoint, and goes on from there.
+/// The worker: reads the last checkpoint, and continues from there.
 fn compute(task: &Task) -> Result<(), Failed> {
     let client = task.client()?;
     let checkpoint: Shared<State> = Shared::new(open_soon(&client, NAME)?, 0)?;

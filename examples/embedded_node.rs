@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const VISITS: u64 = 500;
 
-/// The application: it knows nothing of the node but its folder, which is `DDSS_DIR` in production.
+/// The application: it knows only the node's directory, which is `DDSS_DIR` in production.
 struct Visits {
     client: Client,
 }

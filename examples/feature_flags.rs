@@ -4,9 +4,9 @@
 //! cargo run --example feature_flags
 //! ```
 //!
-//! One typed value holds all flags, so a service never sees half of a change. A reader looks at the flags whenever it
-//! needs one; a thread that has to act on a change waits for a newer version, for a bounded time. Two operators may
-//! change flags at once: `update` repeats the change of the slower one on the newer value.
+//! One typed value holds all flags, so a service never sees half of a change. A reader gets the flags whenever it needs
+//! one; a thread that has to act on a change waits for a newer version, for a bounded time. Two operators may change
+//! flags at the same time: `update` repeats the change of the slower one on the newer value.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Failure, Shared, Spec};
@@ -18,7 +18,7 @@ const NAME: &str = "examples/flags";
 const SERVICES: usize = 6;
 const CHANGES: u64 = 40;
 
-/// The flags. Each change sets both fields, so a reader can tell a value in halves.
+/// The flags. Each change sets both fields, so a reader can detect a torn value.
 #[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, Debug)]
 #[repr(C)]
 struct Flags {

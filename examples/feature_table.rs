@@ -64,7 +64,7 @@ fn read(client: &Client) -> Result<(), Failed> {
         for (user, seen) in seen.iter_mut().enumerate() {
             let row = table.get(user)?.value;
             gets += 1;
-            // Whole, and never older than an earlier read.
+            // Untorn, and never older than an earlier read.
             let whole = row.round == 0 || row == Row::new(user, row.round);
             check(whole && row.round >= *seen, || format!("a reader got {row:?} after round {seen}"))?;
             *seen = row.round;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The leader holds a lock with a short lease, and its client renews that lease while the guard lives
-//! (`LockOptions::keep_alive`). The lock of a dead process is free at once. The lock of a process that hangs is free
-//! when its lease ends: once the process runs again, `lease_left` is zero, and its writes are refused.
+//! (`LockOptions::keep_alive`). The lock of a dead process is free immediately. The lock of a process that hangs is
+//! free when its lease ends: once the process runs again, `lease_left` is zero, and its writes are refused.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{LockGuard, LockOptions, Model, Segment, Shared, Spec};
@@ -38,7 +38,7 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// A candidate waits in line for the lock, leads while it has it, and then stands again.
+/// A candidate waits in the lock queue, leads while it has the lock, and then becomes a candidate again.
 fn stand(task: &Task) -> Result<(), Failed> {
     let client = task.client()?;
     let (segment, resigned) = (open_soon(&client, NAME)?, open_soon(&client, RESIGNED)?);

@@ -32,7 +32,7 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// A candidate waits in line for the lock, and leads as long as it lives.
+/// A candidate waits in the lock queue, and leads as long as it lives.
 fn stand(task: &Task) -> Result<(), Failed> {
     let segment = open_soon(&task.client()?, NAME)?;
     // A holder that is silent for longer than that (a stopped machine) is no longer the leader.
@@ -84,7 +84,7 @@ fn watch() -> Result<(), Failed> {
 fn fence(nodes: &Nodes) -> Result<String, Failed> {
     let (slow, next) = (open_soon(&nodes.client(0)?, NAME)?, open_soon(&nodes.client(1)?, NAME)?);
     let late = slow.lock_with(LockOptions::new().lease(Duration::from_millis(20)))?;
-    // This one waits in line until the lease has ended.
+    // This client waits in the lock queue until the lease has ended.
     let held = next.lock()?;
     check(held.token() > late.token(), || "a later grant has a smaller token".to_owned())?;
     match late.put(0, &[0; 16]) {

@@ -5,7 +5,7 @@
 //! cargo run --example session_cache
 //! ```
 //!
-//! A session that both services begin at once is begun once, and no request is lost.
+//! If both services begin a session at the same time, it is created once, and no request is lost.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Client, SharedMap, Table};

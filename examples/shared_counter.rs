@@ -53,7 +53,7 @@ fn count() -> Result<(), Failed> {
     let value = counter.get(0..8)?;
     let total = u64::from_le_bytes(value[..].try_into()?);
     let version = value.version().0;
-    // Not `?` yet: the segment goes whatever the result is.
+    // Not `?` yet: the segment is released whatever the result is.
     let holds = check(total == WORKERS as u64 * ADDITIONS && version == total, || {
         format!("{WORKERS} processes added {ADDITIONS} times each, and the counter says {total}, version {version}")
     });

@@ -4,10 +4,10 @@
 //! cargo run --release --example shared_matrix
 //! ```
 //!
-//! The factors are typed slices of more than 1 MiB: each worker reads them whole, under one version. The product is a
-//! table with one row of the matrix in each row, so workers never disturb each other. A worker takes the next block with
-//! `fetch_add`, so that a fast one takes more. One worker is killed; the block that it had taken is found by
-//! the versions of its rows, and computed by another process.
+//! The factors are typed slices of more than 1 MiB: each worker reads each of them under one version. The product is a
+//! table with one row of the matrix in each row, so workers never disturb each other. A worker takes the next block
+//! with `fetch_add`, so that a fast one takes more. One worker is killed; the block that it had taken is found by the
+//! versions of its rows, and computed by another process.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Client, SharedSlice, Spec, TypedTable, Version};

@@ -1,12 +1,13 @@
-//! **Ten thousand tasks.** One client serves ten thousand tasks: they wait at one gate, then change shared state at once.
+//! **Ten thousand tasks.** One client serves ten thousand tasks: they wait at one gate, then change shared state
+//! together.
 //!
 //! ```sh
 //! cargo run --release --example ten_thousand_tasks
 //! ```
 //!
-//! Tasks that wait take no room from calls, so the client makes calls beside all of them. When the gate opens, all tasks
-//! call at the same time; the client queues what does not fit, and no task fails. Some of them want one lock, and get it
-//! in turn; some give up, and leave nothing behind.
+//! Waiting tasks use no room of calls, so the client makes calls next to all of them. When the gate opens, all tasks
+//! call at the same time; the client queues what does not fit, and no task fails. Some of them request one lock, and
+//! get it in turn; some give up, and leave nothing behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{AsyncClient, AsyncSegment, Failure, SharedMap, Spec, Table, Version};
@@ -21,7 +22,7 @@ const JOBS: &str = "examples/tasks/jobs";
 const TASKS: u64 = 10_000;
 /// Number of jobs. Each is wanted by five tasks, and one of them gets it.
 const JOB_COUNT: u64 = TASKS / 5;
-/// Each so many tasks, one takes the lock of the gate.
+/// One task of this many takes the lock of the gate.
 const LOCK_EVERY: u64 = 100;
 
 type Jobs = SharedMap<u64, u64, AsyncSegment>;
@@ -53,7 +54,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
     for task in 0..TASKS {
         tasks.spawn(serve(shared.clone(), task));
     }
-    // Every task has arrived at the gate, and the client makes calls beside them.
+    // Every task has arrived at the gate, and the client makes calls next to them.
     wait_for_arrivals(&other.to_async()?, TASKS).await?;
     let beside = shared.gate.stat().await?;
     check(beside.version == Version(TASKS), || format!("the gate has {}", beside.version))?;
@@ -99,7 +100,7 @@ async fn serve(shared: Shared, task: u64) -> Result<bool, Failed> {
     if task.is_multiple_of(LOCK_EVERY) {
         gate.with_timeout(4 * PATIENCE).lock().await?.unlock().await?;
     } else if task % LOCK_EVERY == 1 {
-        // This task has no patience. Dropping the future takes it out of the line.
+        // This task gives up quickly. Dropping the future removes it from the lock queue.
         match timeout(Duration::from_millis(1), gate.lock()).await {
             Ok(held) => held?.unlock().await?,
             Err(_) => return Ok(has_job),

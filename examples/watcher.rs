@@ -4,9 +4,9 @@
 //! cargo run --release --example watcher
 //! ```
 //!
-//! A stream that waits takes no room from calls, so one client is enough for any number of streams. A version that is
-//! there already is reported at once. Versions that follow each other quickly may be merged; the last one never is.
-//! Each wait is bounded by the timeout of its handle, and a stream asks again after it.
+//! A waiting stream uses no room of calls, so one client is enough for any number of streams. An existing newer version
+//! is reported immediately. Versions that follow each other quickly may be merged; the last one never is. Each wait is
+//! bounded by the timeout of its handle, and a stream repeats the request after it.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{AsyncSegment, Failure, Segment, Spec, Version};
@@ -43,7 +43,7 @@ async fn run(nodes: &Nodes) -> Result<(), Failed> {
         for topic in &topics {
             AsyncSegment::from(topic).put(0, &event.to_le_bytes()).await?;
         }
-        // The subscriber's client makes calls beside its waiting streams.
+        // The subscriber's client makes calls next to its waiting streams.
         let topic = AsyncSegment::from(&open_soon(&subscriber, &name(event % TOPICS))?);
         let stamp = topic.get(0..8).await?.stamp();
         check(stamp.version == Version(event), || format!("event {event} has {}", stamp.version))?;

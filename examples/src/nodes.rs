@@ -6,17 +6,17 @@ use ddssd::{ClusterKey, Config, Node};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Some nodes of one cluster. Those that this process started end with this value.
+/// Some nodes of one cluster. Nodes that this process started end when this value is dropped.
 #[derive(Debug)]
 pub struct Nodes {
     folders: Vec<PathBuf>,
-    // The order counts: the nodes end before their folder goes.
+    // The order counts: the nodes end before their directory is removed.
     services: Vec<Node>,
     _folder: Option<TempDir>,
 }
 
 impl Nodes {
-    /// The daemons whose directories are on the command line, or else `count` new nodes in this process.
+    /// Uses the daemons whose directories are on the command line, or else starts `count` nodes in this process.
     pub fn take(count: usize) -> Result<Self, Failed> {
         let folders: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
         match folders.len() {
@@ -26,7 +26,7 @@ impl Nodes {
         }
     }
 
-    /// New nodes in this process, whatever stands on the command line.
+    /// Starts nodes in this process, whatever the command line says.
     pub fn start(count: usize) -> Result<Self, Failed> {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -50,17 +50,17 @@ impl Nodes {
         Ok(Self { folders, services, _folder: Some(folder) })
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn count(&self) -> usize {
         self.folders.len()
     }
 
-    /// Directory for clients of a node.
+    /// Returns the directory for clients of a node.
     pub fn folder(&self, index: usize) -> &Path {
         &self.folders[index % self.folders.len()]
     }
 
-    /// A client on one of them. A machine that does other things may be slow: here no call is in a hurry.
+    /// Connects a client to one of the nodes. Its timeout is long, because a loaded machine may be slow.
     pub fn client(&self, index: usize) -> Result<Client, Failed> {
         Ok(Client::builder().folder(self.folder(index)).timeout(PATIENCE).connect()?)
     }
@@ -73,7 +73,7 @@ impl Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        // The last one first: the first one leads them.
+        // The last node first: the first one is the leader.
         while let Some(service) = self.services.pop() {
             // The example has its result by now; a failed shutdown is in the node's log.
             drop(service);

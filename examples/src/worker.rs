@@ -13,19 +13,19 @@ const MARK: &str = "--as-worker";
 pub struct Task {
     /// Name of the task.
     pub name: String,
-    /// The folder of its node.
+    /// Directory of its node.
     pub folder: PathBuf,
 }
 
 impl Task {
-    /// The task of this process, if it is a worker.
+    /// Returns the task of this process, if it is a worker.
     pub fn given() -> Option<Self> {
         let mut words = std::env::args_os().skip(1);
         (words.next()? == MARK).then_some(())?;
         Some(Self { name: words.next()?.into_string().ok()?, folder: words.next()?.into() })
     }
 
-    /// A client on the task's node.
+    /// Connects a client to the task's node.
     pub fn client(&self) -> Result<Client, Failed> {
         Ok(Client::builder().folder(&self.folder).timeout(PATIENCE).connect()?)
     }
@@ -42,7 +42,7 @@ impl Worker {
         Ok(Self(command.spawn()?))
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -53,7 +53,7 @@ impl Worker {
         crate::check(status.success(), || format!("a worker process failed: {status}"))
     }
 
-    /// Kills it as `kill -9` does: it can tidy up nothing.
+    /// Kills it as `kill -9` does: it cannot clean up.
     pub fn kill(mut self) -> Result<(), Failed> {
         self.0.kill()?;
         self.0.wait()?;
@@ -63,7 +63,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended needs no end.
+        // Fails if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -17,7 +17,7 @@ pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 /// Longest time of an example.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Each transport, with the policy that chooses it.
+/// Returns each transport, with the policy that chooses it.
 #[must_use]
 pub fn transports() -> [(Transport, TransportPolicy); 4] {
     [
@@ -28,7 +28,7 @@ pub fn transports() -> [(Transport, TransportPolicy); 4] {
     ]
 }
 
-/// A free port of the loopback address.
+/// Returns a free port of the loopback address.
 #[must_use]
 pub fn any() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()

@@ -21,7 +21,7 @@ impl axum::serve::Listener for Streams {
         loop {
             match self.0.accept().await {
                 Ok(accepted) => return accepted,
-                // As axum does for TCP: without a descriptor left, later may be better.
+                // As axum does for TCP: without a free descriptor, a later attempt may succeed.
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
             }
         }

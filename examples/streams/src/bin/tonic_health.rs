@@ -18,7 +18,7 @@ use tonic_health::pb::health_client::HealthClient;
 /// Calls over one stream.
 const CALLS: usize = 200;
 
-/// A stream for the server; it also notes the transport of its last bytes.
+/// A stream for the server; it also records the transport of its last bytes.
 struct Served(AsyncStream, Arc<Mutex<Transport>>);
 
 impl Connected for Served {
