@@ -1,7 +1,7 @@
 //! An application with a node of its own: in its process, as in a test of a service. No daemon runs.
 //!
-//! The service counts visitors for each page. The test starts a node, gives two services its folder, and checks that they
-//! count together, that they see each other's pages come and go, and that nothing is left behind.
+//! The service counts visitors for each page. The test starts a node, gives two services its directory, and checks that they count
+//! together, that they see each other's pages come and go, and that nothing is left behind.
 #![allow(clippy::print_stdout, reason = "an example prints to its user")]
 
 use ddss::{Client, Error, NameEvent, Spec};

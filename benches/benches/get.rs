@@ -22,7 +22,7 @@ fn main() {
     bench.finish();
 }
 
-/// Cost of a measurement that takes a second.
+/// Returns the sizes of the measured gets and puts; a quick run has no large ones.
 fn sizes(bench: &Bench) -> Vec<usize> {
     let mut sizes = vec![8, 4096, 65536];
     if !bench.options.quick {
@@ -91,7 +91,7 @@ fn remote(bench: &mut Bench) {
     }
 }
 
-/// The fastest placement for a get of that size, for each strategy, with a note.
+/// Returns the fastest placement for a get of this size, for each strategy, with a note.
 fn choose(bench: &mut Bench, clusters: &[Rc<Cluster>; 3], size_bytes: usize) -> [(usize, String); 4] {
     let placements = PLACEMENTS(bench.cores);
     Strategy::ALL.map(|strategy| {

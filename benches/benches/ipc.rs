@@ -28,13 +28,13 @@ fn main() {
     let mut bench = Bench::start("ipc", std::env::args_os().skip(1));
     let (cluster, station) = (Cluster::single(bench.cores), Echo::start(bench.cores));
 
-    // One operation that does nothing, under way at a time.
+    // One null call in flight at a time.
     let nulls = Strategy::ALL.map(|strategy| ping(&cluster, strategy));
     let echoes = Strategy::ALL.map(|strategy| echo(&station, strategy, 1));
     let policies = echo_by_policy(&station);
     bench.family(line_ping_pong(bench.cores), nulls.into_iter().chain(echoes).chain(policies).collect());
 
-    // As many a second as one ring takes. The limit goes one way only.
+    // The maximum rate of one ring. The limit measures one direction only.
     for batch in [8, 32] {
         let rings = [Strategy::Rcq, Strategy::Auto];
         let nulls = rings.map(|strategy| pipeline(&cluster, Task::Null, "shm", strategy, batch));
@@ -82,7 +82,7 @@ fn several(bench: &mut Bench, cluster: &Cluster) {
     let (mut limit, cores, time) = (line_ping_pong(bench.cores), bench.cores, time(bench, 400));
     for count in [1, 2, 4, 8] {
         for strategy in Strategy::ALL {
-            // One alone has a core, like everything that is measured one at a time.
+            // A single client has a core of its own, as in every measurement of one operation at a time.
             let crowd = Crowd { clients: count, strategy, reserved: count == 1 };
             let label = format!("ddss,null,8,shm-threads/{strategy}/t{count},1");
             bench.by_itself(&mut limit, &label, time, |time| run_crowd(cluster, cores, crowd, time));

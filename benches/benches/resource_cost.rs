@@ -154,7 +154,7 @@ fn counted(
     let before = cable.bytes().expect("the cable is there");
     let mut alone = run_tasks(cluster, cores, true, vec![task], time);
     let moved = cable.bytes().expect("the cable is there") - before;
-    // Warm-up and all: the bytes on the cable are of those as well.
+    // The calls of the warm-up count as well, because the bytes on the cable include theirs.
     let calls = count.load(std::sync::atomic::Ordering::Relaxed).max(1);
     alone.more.wire_bytes = Some(moved as f64 / calls as f64);
     alone.notes.push("bytes on the wire with all headers, both ways".to_owned());

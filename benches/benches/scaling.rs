@@ -24,7 +24,7 @@ fn main() {
         (true, true) => (if bench.options.only.is_some() { 512 } else { 64 }, Duration::from_millis(120)),
         (true, false) => (512, Duration::from_millis(500)),
     };
-    // In a large crowd a turn comes rarely.
+    // With many clients, the turns of each client are rare.
     let time_for = |clients| if clients < LARGE { time } else { 4 * time };
     let cores = bench.cores;
     let cluster = Cluster::single(cores);

@@ -58,7 +58,7 @@ fn near(bench: &mut Bench) {
     for &size_bytes in sizes(bench) {
         let segment = cluster.segment(&client, &format!("near-{size_bytes}"), size_bytes);
         let mut figures = vec![near_get(&cluster, &segment)];
-        // It reads whole words.
+        // The seqlock reads words of 8 bytes.
         if size_bytes.is_multiple_of(8) {
             figures.push(seqlock_copy(size_bytes));
         }

@@ -3,7 +3,7 @@
 //! - `record`, `map`: a get of one record of a table, and of one key of a map, in place (`near`) and from another node
 //!   (`tcp-lo`), beside Redis on the same node. `outstanding` above 1 is one call with that many keys, or that many
 //!   commands sent together.
-//! - `map-insert`: a key of a map is written, which its home executes in one round trip, beside a set of Redis.
+//! - `map-insert`: an insert into a map, which its home executes in one round trip, beside a set of Redis.
 //! - `get`, `put` of 1 MiB and 64 MiB from another node: the larger one is sent in parts and committed once.
 //! - `put` with `waits`: beside a client with that many parked waits.
 //! - `ping` with `tasks`: calls of that many tasks of one client.
@@ -50,7 +50,7 @@ type Map = SharedMap<[u8; 16], [u8; VALUE_BYTES]>;
 fn main() {
     let mut bench = Bench::start("values", std::env::args_os().skip(1));
     for (words, measure) in PARTS {
-        // Its preparation takes longer than a row.
+        // A part that is not selected is not prepared, because its preparation takes longer than a row.
         let only = bench.options.only.as_deref();
         if only.is_none_or(|only| words.iter().any(|word| only.contains(word))) {
             measure(&mut bench);
@@ -70,7 +70,7 @@ const PARTS: [Part; 5] = [
     (&["tasks"], tasks),
 ];
 
-/// Something that is repeated while the daemons of a cluster run.
+/// An operation that is repeated while the daemons of a cluster run.
 struct Repeated<F> {
     cluster: Option<Rc<Cluster>>,
     operations: u64,
@@ -165,7 +165,7 @@ fn map_get_many(cluster: &Rc<Cluster>, map: &Map, path: &str) -> Figure {
     Figure::new("ddss", "map", VALUE_BYTES, path, trip).outstanding(WINDOW)
 }
 
-/// The same keys in Redis, one command at a time and many together. Nothing if Redis is not installed.
+/// Gets of the same keys from Redis, one command at a time and many together. Empty if Redis is not installed.
 fn redis_gets(bench: &Bench) -> Vec<Figure> {
     let site = Site { namespace: None, address: IpAddr::V4(Ipv4Addr::LOCALHOST), core: Some(bench.cores.service) };
     let server = match RedisServer::start(&site) {
@@ -209,7 +209,7 @@ fn redis_get(server: &Rc<RefCell<RedisServer>>, mut client: RedisClient, togethe
     Figure::new("redis", "map", VALUE_BYTES, "tcp-lo/block/t1", trip).outstanding(together)
 }
 
-/// Records and keys at home on the own node, read in place.
+/// Measures records and keys whose home is the client's node, read in place.
 fn near_records(bench: &mut Bench) {
     let cluster = Cluster::single(bench.cores);
     let client = cluster.near_client();
@@ -221,7 +221,7 @@ fn near_records(bench: &mut Bench) {
     bench.family(seqlock_copy(VALUE_BYTES), figures);
 }
 
-/// Records and keys at home on another node.
+/// Measures records and keys whose home is another node.
 fn far_records(bench: &mut Bench) {
     let placements = PLACEMENTS(bench.cores);
     let filled = placements.map(|placement| {

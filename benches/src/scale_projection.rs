@@ -1,5 +1,5 @@
-//! Projection beyond two cores: one home against spread data on up to a hundred nodes, in `ddss-sim`, with step costs
-//! measured here.
+//! Projection beyond two cores: one home against spread data on up to a hundred nodes, simulated by `ddss-sim` with
+//! step costs measured here.
 
 use std::fmt::Write as _;
 
@@ -16,11 +16,11 @@ const CLIENTS: usize = 4;
 const GETS: u64 = 100;
 const SEED: u64 = 1;
 
-/// Step costs from these rows, with a description. `None` if a row is missing.
+/// Computes step costs from these rows, with a description. `None` if a row is missing.
 pub fn calibrated(rows: &Rows) -> Option<(Costs, String)> {
     let null = rows.one("ipc", "ddss", "null", 8, "shm/auto/t1")?.p50_us;
     let bare = rows.one("fabric", "raw", "pingpong", 8, "tcp-lo/spin/t1")?.p50_us;
-    // The last of these rows is of the placement in which own daemon and home share a core, which is full.
+    // This row is of the placement in which own daemon and home share a core, which is saturated.
     let many = rows
         .of("get")
         .find(|entry| (&*entry.op, entry.size, &*entry.mode, entry.outstanding) == ("get", 8, "tcp-lo/rcq/t1", 32));
@@ -51,7 +51,7 @@ pub fn simulate(rows: &Rows) -> Option<String> {
             };
             let (all, rate, busiest) = ((nodes - 1) * CLIENTS, scaled.gets_per_s, scaled.busiest);
             let label = format!("ddss,{op},8,simulated-n{nodes}/auto/t{all},1");
-            // Writing into a text does not fail.
+            // Writing into a `String` does not fail.
             let _infallible = writeln!(
                 text,
                 "{label},{:.4},{:.4},{rate:.0},{busiest:.4},{}",

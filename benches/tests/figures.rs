@@ -1,4 +1,4 @@
-//! The committed figures: drawn from the committed data, and seen through two renderers.
+//! Tests of the committed figures: they are drawn from the committed data, and several renderers show them alike.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test ends where something is not as it should be")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,11 +82,11 @@ fn labels_do_not_overlap() {
     }
 }
 
-/// Curves of a panel, at most: more are a tangle.
+/// Maximum number of curves in a panel, so that it stays readable.
 const CURVES_MAX: usize = 6;
 
-// If this failed, two curves would be one for a reader, in a panel or in the legend of a picture, or a panel would be a
-// tangle. Lines and marks are those of style and dashes.
+// If this failed, a reader could not distinguish two curves in a panel or in a legend, or a panel would have too many
+// curves. Style and dashes define lines and marks.
 #[test]
 fn curves_of_a_picture_look_different() {
     let data: Value = serde_json::from_str(&fs::read_to_string(notes().join("figures.json")).unwrap()).unwrap();
@@ -130,7 +130,7 @@ fn numbers_of_the_paper_are_hollow_marks() {
         let document = Document::parse(&svg).unwrap();
         let is_hollow =
             |node: &Node<'_, '_>| node.tag_name().name() == "polygon" && node.attribute("fill") == Some("#FFFFFF");
-        // One more explains them in the legend.
+        // The legend has one more, as an explanation.
         assert_eq!(document.descendants().filter(is_hollow).count(), marks + papers + 1, "{name}");
         read += marks + papers;
     }
@@ -145,7 +145,7 @@ const RENDERERS: [(&str, &[&str]); 4] = [
     ("cairosvg", &["-f", "png", "FILE"]),
 ];
 
-/// A picture of pixels.
+/// A rendered picture.
 struct Pixels {
     width: usize,
     colours: Vec<[u8; 3]>,
@@ -178,7 +178,7 @@ fn is_like(a: [u8; 3], b: [u8; 3]) -> bool {
     a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= 12)
 }
 
-/// Colours that a picture asks for.
+/// Returns the colours that a picture names.
 fn colours_of(svg: &str) -> BTreeSet<[u8; 3]> {
     let document = Document::parse(svg).unwrap();
     let attributes = document.descendants().flat_map(|node| node.attributes());

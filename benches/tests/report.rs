@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use ddss_benches::report::{Drawn, Panel};
 use roxmltree::{Document, ParsingOptions};
 
-/// Rows of every bench, few and as they were written by one.
+/// Directory with a few recorded rows of every bench.
 fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded")
 }
@@ -31,12 +31,12 @@ static RENDERED: LazyLock<PathBuf> = LazyLock::new(|| {
     out
 });
 
-/// Parsed, which fails where it is not well formed.
+/// Parses a document; panics if it is not well-formed.
 fn parsed(text: &str) -> Document<'_> {
     Document::parse_with_options(text, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() }).unwrap()
 }
 
-/// Plain shapes and text: no scripts, no styles, no references, nothing that only browsers understand.
+/// Checks that a picture has only plain shapes and text: no scripts, no styles, no references.
 fn is_plain(document: &Document<'_>) {
     const TAGS: [&str; 10] = ["svg", "title", "desc", "rect", "text", "line", "polyline", "polygon", "circle", "path"];
     for node in document.descendants().filter(roxmltree::Node::is_element) {
@@ -98,7 +98,7 @@ fn every_figure_with_rows_is_drawn_with_plain_shapes() {
     }
 }
 
-// If this failed, a panel would show a crowd of lines, and the paper's numbers somewhere else or nowhere.
+// If this failed, a panel would have too many lines, or the paper's numbers at a wrong place or nowhere.
 #[test]
 fn panels_have_few_series_and_the_paper_values() {
     let drawn = Drawn::parse(&fs::read_to_string(RENDERED.join("figures.json")).unwrap()).unwrap();
@@ -148,7 +148,7 @@ fn figures_page_shows_every_picture_with_its_command() {
     }
 }
 
-/// The text of a file of a folder.
+/// The text of a file of a directory.
 fn text_of(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }

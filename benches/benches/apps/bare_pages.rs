@@ -154,7 +154,7 @@ impl PageStore for BarePages {
         }
         let mut socket = self.client.borrow_mut();
         let failed = Error::system("asking over a bare socket");
-        // So few bytes always find room: all answers of the last time are here.
+        // The socket always has room for so few bytes, because all earlier answers have arrived.
         let sent = socket.write_all(questions[..pages.len()].as_flattened());
         meanwhile();
         sent.and_then(|()| read_exact(&mut socket, into[..pages.len()].as_flattened_mut())).map_err(failed)

@@ -24,7 +24,7 @@ use ddss_benches::harness::Bench;
 
 use testbed::Rounds;
 
-/// Number of repetitions of each part.
+/// Operations of each part.
 const PARTS: [&[&str]; 4] = [&["page", "get", "rtree", "btree"], &["storm"], &["checkpoint"], &["monitor"]];
 
 /// Returns true if a part must run: with `--only`, unless that names an operation of another part.

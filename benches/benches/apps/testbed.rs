@@ -43,12 +43,12 @@ pub(crate) struct Testbed {
     pub(crate) path: &'static str,
     /// Placement of the threads on cores.
     pub(crate) cores: Cores,
-    /// Available alternatives to DDSS.
+    /// The NFS server, if NFS is available.
     pub(crate) nfs: Option<RefCell<NfsServer>>,
-    /// The same.
+    /// The Redis server, if Redis is available.
     pub(crate) redis: Option<RefCell<RedisServer>>,
     ports: Cell<u16>,
-    // The namespaces go last.
+    // The order of fields matters: the namespaces must be dropped last.
     network: Option<NetworkNamespaces>,
 }
 
@@ -139,8 +139,8 @@ impl Testbed {
 /// Workload for the choice of a placement.
 #[derive(Clone, Copy)]
 pub(crate) enum Rounds {
-    /// A page, and sixteen at once, with processing between them. Meanwhile the server begins to sleep, or competes for
-    /// a core.
+    /// A page, then sixteen pages together, with processing between them, in which the server begins to sleep or
+    /// competes for a core.
     Pages,
     /// A few bytes in a closed loop.
     Records,
@@ -201,7 +201,7 @@ impl Rounds {
             Rounds::Pages => {
                 let one = timed(|| segment.get_into(0, &mut into[..PAGE_BYTES]));
                 work();
-                // Not one behind the other, as a tree has them.
+                // The pages are not adjacent, as in a tree.
                 let at = (0_u64..).step_by(APART * PAGE_BYTES);
                 let mut parts: Vec<(u64, &mut [u8])> = at.zip(into.chunks_exact_mut(PAGE_BYTES)).collect();
                 let many = timed(|| segment.get_many_into(&mut parts));

@@ -173,13 +173,13 @@ fn read(store: &mut Store, ids: &[PageId], into: &mut [[u8; PAGE_BYTES]]) -> Too
     Took { whole, data: store.take().0, operations: ids.len() as u64 }
 }
 
-/// One page, sixteen pages at once, and for DDSS the bare get.
+/// Measures one page, sixteen pages together, and for DDSS the bare get.
 fn pages(bench: &mut Bench, store_variants: &[StoreVariant<'_>]) {
     let mut ways = Vec::new();
     for variant in store_variants {
         for count in [1, BATCH] {
             let (mut store, mut into) = (variant.store("rtree"), vec![[0; PAGE_BYTES]; count]);
-            // As a prefetch has them: not one behind the other.
+            // The pages are not adjacent, as in a prefetch.
             let ids: Vec<PageId> = (1..).step_by(3).take(count).map(PageId).collect();
             ways.push(variant.way(count, move || read(&mut store, &ids, &mut into)));
         }
@@ -222,7 +222,7 @@ fn pages(bench: &mut Bench, store_variants: &[StoreVariant<'_>]) {
     }
 }
 
-/// Result of a query over records: their number, and the sum of their distances from a point.
+/// Adds a record to the result of a query: the number of records, and the sum of their distances from a point.
 fn work(sum: &mut (u64, f64), at: [f64; 2]) {
     const FROM: [f64; 2] = [7.44744, 46.94809];
     sum.0 += 1;
@@ -274,7 +274,7 @@ fn by_name(bench: &mut Bench, store_variants: &[StoreVariant<'_>], set: &[Place]
     in_turns(bench, "btree", PAGE_BYTES, &format!("q{percent}"), &mut ways)
 }
 
-/// Returns the distance from the target.
+/// Reports the times of the strategies, and how they compare with the other stores.
 fn judge(what: &str, results: &[Result]) {
     let find = |name: &str, wait: &str, outstanding: usize| {
         let this = |result: &&Result| (result.name, result.wait(), result.outstanding) == (name, wait, outstanding);

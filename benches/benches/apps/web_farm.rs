@@ -82,7 +82,7 @@ fn one_farm(bench: &mut Bench, farm: &Farm, options: FarmOptions, rounds: usize,
             seen.watched.push(farm.watch(CLIENTS, every, time).expect("the farm serves"));
         }
     }
-    // Difference of two runs under equal conditions.
+    // Ratio of two runs under equal conditions.
     let noise = second.sample().quantile_us(0.99) / first.sample().quantile_us(0.99);
     let without = Seen { watched: first.watched.into_iter().chain(second.watched).collect() };
     let (word, servers) = (options.progress.word(), options.servers);

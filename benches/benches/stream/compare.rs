@@ -4,7 +4,7 @@ use std::io;
 
 use ddss_benches::harness::Cores;
 
-/// Rounds if nothing else is said.
+/// Default number of rounds.
 const ROUNDS: usize = 9;
 
 /// Amount of measurement.
@@ -47,7 +47,7 @@ pub(crate) struct Sample {
     pub(crate) client_us: f64,
 }
 
-/// A transport that takes its turn.
+/// A transport to measure, with the name of its row.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<K> {
     pub(crate) kind: K,
@@ -61,7 +61,8 @@ pub(crate) fn print_head() {
     );
 }
 
-/// Lets all transports take turns and prints a row for each. The first row is TCP, the second one is the Unix socket if `has_unix`.
+/// Measures all transports in turns and prints a row for each. The first row is TCP, the second one is the Unix socket
+/// if `has_unix`.
 pub(crate) fn compare<K: Copy>(
     options: &Options,
     what: &str,

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use ddss_benches::harness::{Cores, pin};
 
-/// Longest time until a server answers.
+/// Time limit for the start of a server.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Interval between two looks at a process.
+/// Interval between two checks of a process.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A process that ends with its owner.
+/// A process that is killed when this value is dropped.
 pub(crate) struct MeasuredProcess(pub(crate) Child);
 
 impl MeasuredProcess {
@@ -36,7 +36,8 @@ impl MeasuredProcess {
         Ok(nanoseconds as f64 / 1e9)
     }
 
-    /// Waits until the process has the memory of a stream. An error says that it stayed on TCP until `client` ended.
+    /// Waits until the process has mapped the memory of a stream. Returns an error if it stayed on TCP until `client`
+    /// ended.
     pub(crate) fn wait_for_shared_memory(&self, client: &mut Self) -> io::Result<()> {
         loop {
             let has_ended = client.0.try_wait()?.is_some();
@@ -58,7 +59,7 @@ impl Drop for MeasuredProcess {
     }
 }
 
-/// A busy process for each of the two cores, while it lives.
+/// Starts a busy process on each of the two cores.
 pub(crate) fn busy_cores(cores: Cores) -> io::Result<[MeasuredProcess; 2]> {
     let start = |core| MeasuredProcess::start(Command::new(std::env::current_exe()?).arg("busy"), cores, core);
     Ok([start(cores.client)?, start(cores.service)?])

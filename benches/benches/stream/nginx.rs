@@ -16,7 +16,7 @@ const CONNECTIONS: &str = "16";
 const FILES: [(&str, usize, &str); 2] =
     [("small", 300, "nginx, 16 connections, 300 B"), ("large", 1 << 20, "nginx, 16 connections, 1 MiB")];
 
-/// The way from the client to the server.
+/// Transport between client and server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tcp,

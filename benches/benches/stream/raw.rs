@@ -20,14 +20,14 @@ const LARGE_BYTES: usize = 64 << 10;
 const WARM_TRIPS: usize = 2000;
 /// Round trips where both sides sleep between two messages.
 const TRIPS: usize = 20_000;
-/// As many times more round trips where both sides are awake.
+/// Factor of round trips if both sides stay awake.
 const AWAKE: usize = 10;
-/// The spin limit of the library, which the rows without spin change.
+/// Spin limit of the library; the rows without spin replace it.
 const SPIN_NS: u64 = 20_000;
 /// Bytes of a stream.
 const STREAM_BYTES: usize = 2 << 30;
 
-/// Transport and the way to wait.
+/// Transport, and how its ends wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tcp { spins: bool },
@@ -44,7 +44,7 @@ const ROWS: [Row<Kind>; 6] = [
     Row { kind: Kind::Shared { spins: true }, name: "shared memory, awake" },
 ];
 
-/// The same rows with those first that are awake.
+/// The rows in which both sides stay awake.
 const AWAKE_ROWS: [Row<Kind>; 3] = [ROWS[3], ROWS[4], ROWS[5]];
 const SLEEPING_ROWS: [Row<Kind>; 3] = [ROWS[0], ROWS[1], ROWS[2]];
 

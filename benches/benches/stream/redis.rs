@@ -9,7 +9,7 @@ use ddss_benches::harness::Cores;
 use crate::compare::{Options, Row, Sample, compare};
 use crate::measured_process::{MeasuredProcess, busy_cores, free_port, is_installed, run_client, wait_for_port};
 
-/// The way from the client to the server.
+/// Transport between client and server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tcp,
@@ -29,7 +29,7 @@ struct Workload {
     name: &'static str,
     connections: usize,
     value_bytes: usize,
-    /// Requests of each command, by the kernel and in shared memory: turns of about half a second.
+    /// Requests of each command, over the kernel and over shared memory, so that a turn takes about half a second.
     requests: [usize; 2],
     has_busy_cores: bool,
 }
@@ -65,7 +65,7 @@ const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// A server, and the way to it.
+/// A server, with the transport to it.
 struct Server {
     process: MeasuredProcess,
     port: u16,

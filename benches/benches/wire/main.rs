@@ -4,9 +4,9 @@
 //! cargo bench -p ddss-benches --bench wire -- [--rounds N] [--quick] [--csv FILE]
 //! ```
 //!
-//! In each round every stream takes its turn, in an order that rotates; a ratio is the median of the rounds' ratios. So load that comes and
-//! goes falls on all of them. The processor time of both ends together is the steadier figure on a machine that does other work. Each end
-//! has a core.
+//! In each round every stream takes its turn, in an order that rotates; a ratio is the median of the rounds' ratios. So
+//! temporary load affects all of them. On a machine that does other work, the processor time of both ends together
+//! varies less. Each end has a core.
 //!
 //! `name` is `tcp` (the limit), `basic`, `basic-batched` (one system call for all messages of a call), `enhanced`, or
 //! `enhanced-holding` (small writes wait for an acknowledgement); WAIT is `framed` with
@@ -40,7 +40,7 @@ const SMALL_BYTES: usize = 64;
 const PAUSE: Duration = Duration::from_micros(200);
 /// Bytes that the slow receiver reads at a time.
 const SLOW_READ_BYTES: usize = 1 << 10;
-/// Rounds if nothing else is said, and of a quick run.
+/// Number of rounds by default, and in a quick run.
 const ROUNDS: usize = 21;
 const QUICK_ROUNDS: usize = 3;
 
@@ -129,7 +129,8 @@ impl Plan {
         Ok(elapsed)
     }
 
-    /// Measures all kinds in rotating order, and writes a row for each. `measure` returns the time of so many operations.
+    /// Measures all kinds in rotating order, and writes a row for each. `measure` returns the time of `operations`
+    /// operations.
     fn compare(
         &self,
         rows: &mut Rows,
@@ -165,7 +166,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Counts what does not depend on time: copies and the modelled cache traffic of a byte, messages of a small write.
+    /// Counts quantities that do not depend on time: copies and modelled cache traffic for each byte, and messages for
+    /// each small write.
     fn count(&self, rows: &mut Rows, writes: usize) -> io::Result<()> {
         print_head_of_counts();
         for kind in Kind::ALL {

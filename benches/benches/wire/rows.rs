@@ -73,7 +73,7 @@ impl Rows {
         self.line(op, size, kind, &format!("{median_us:.4},{p99_us:.4},{rate:.0},{},,,,,,{notes}", extra.join(",")))
     }
 
-    /// Writes what is counted of writes of `size` bytes and of small ones.
+    /// Writes the counts of writes of `size` bytes and of small writes.
     pub(crate) fn counts(&mut self, size: usize, kind: Kind, counts: &Counts) -> io::Result<()> {
         let Counts { copies: [send, receive], cache: [send_cache, receive_cache], messages } = counts;
         println!(

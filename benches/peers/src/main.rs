@@ -4,8 +4,8 @@
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --bench [--quick] [--csv FILE]
 //! ```
 //!
-//! iceoryx2's two ends are two threads of this process, which costs it nothing: its queues lie in shared memory all the
-//! same. DDSS's daemon is another process.
+//! The two ends of iceoryx2 are two threads of this process. That gives it no advantage, because its queues are in
+//! shared memory anyway. The daemon of DDSS is another process.
 #![forbid(unsafe_code)]
 
 mod queues;
@@ -21,7 +21,7 @@ use iceoryx2::prelude::{NodeBuilder, ServiceName, ipc_threadsafe};
 /// Polls of the answering side in one turn.
 const LOOKS_PER_TURN: u32 = 1024;
 
-/// A way out and a way in, on one thread.
+/// The sending and the receiving end of one thread.
 struct Ends {
     publisher: Publisher<ipc_threadsafe::Service, u64, ()>,
     subscriber: Subscriber<ipc_threadsafe::Service, u64, ()>,
@@ -50,7 +50,7 @@ struct Trip {
 fn iceoryx2(cores: Cores) -> Figure {
     let [there, back] = ["there", "back"].map(|way| format!("ddss-bench-{}-{way}", std::process::id()));
     let ends = Ends::open(&there, &back);
-    // Both ends are there before the first question: it would be lost otherwise.
+    // Both ends must exist before the first request, which would be lost otherwise.
     let theirs = Ends::open(&back, &there);
     let service = Service::start(cores, move || {
         for _ in 0..LOOKS_PER_TURN {

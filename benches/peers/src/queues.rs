@@ -1,5 +1,5 @@
-//! Queues of other crates between two threads of one process: `crossbeam`'s `ArrayQueue`, which any number of threads may
-//! use, and `rtrb`, which has one of each side as our rings have. Neither works between two processes.
+//! Queues of other crates between two threads of one process: `crossbeam`'s `ArrayQueue`, which any number of threads
+//! may use, and `rtrb`, which has one producer and one consumer like our rings. Neither works between two processes.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ const OFFERS_PER_TURN: u32 = 64;
 /// The longest sleep, in case a wake-up gets lost.
 const SLEEP_MAX: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Waiting method of the client while the thread on its core works.
+/// How the client waits while the thread on its core works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandOver {
     /// Both yield to each other.
@@ -58,7 +58,7 @@ struct Hop {
     counts: Arc<Counts>,
     asked: u32,
     hand_over: HandOver,
-    // The thread between ends first: it may be waiting for the other one.
+    // The order of fields matters: the forwarding thread must end first, because it may be waiting for the home.
     relay: Service,
     home: Service,
 }
@@ -96,7 +96,7 @@ impl Relay {
         Turn::Again
     }
 
-    /// `None`: not connected.
+    /// Forwards a request to the home and waits for the reply. Returns `None` if the connection has ended.
     fn ask_home(&mut self) -> Option<()> {
         write_all(&self.home, &[1; QUESTION_BYTES], false).ok()?;
         let mut have = 0;

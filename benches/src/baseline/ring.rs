@@ -13,8 +13,8 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Spinner, Turn};
 const SLOTS: u64 = 64;
 /// Words of one entry.
 const ENTRY_WORDS: usize = 8;
-/// Entries that the consumer takes before it frees their slots. All at once, and the producer waits too long;
-/// a few, and the line with the index moves too often.
+/// Entries that the consumer takes before it frees their slots. With more, the producer waits too long; with fewer, the
+/// cache line of the index moves too often.
 const CONSUMED_MAX: u64 = 16;
 /// Polls of the consumer in one turn.
 const LOOKS_PER_TURN: u32 = 1024;

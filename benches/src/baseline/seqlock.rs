@@ -1,7 +1,7 @@
 //! A consistent read of shared memory by a seqlock: the minimal cost of a local read.
 //!
-//! The words are read one by one, as atomics, because another process may write them meanwhile. For large values a
-//! plain copy of unshared memory is faster. No writer competes here.
+//! The words are read one by one, as atomics, because another process may write them at the same time. For large values
+//! a plain copy of unshared memory is faster. No writer competes here.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

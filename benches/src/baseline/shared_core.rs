@@ -14,7 +14,7 @@ use crate::system::{Repeated, run_threads};
 
 /// Lines of each thread, one after the other, as in a ring.
 const LINES: u64 = 128;
-/// Polls the line of the last requester before all others, as the most likely next one.
+/// Polls of the last requester's line before all other lines, because it is the most likely next requester.
 const LOOKS_AT_THE_LAST: u32 = 512;
 /// Polls of the service in one turn.
 const LOOKS_PER_TURN: u32 = 64;
@@ -51,7 +51,7 @@ impl Answerer {
         Turn::Again
     }
 
-    /// Answers the next request of that thread, if there is one.
+    /// Answers the next request of this thread, if there is one, and returns true then.
     fn answers(&mut self, one: usize) -> bool {
         let (line, question) = question(&self.all[one], self.trips[one]);
         let asked = line.load(Ordering::Acquire) == question;

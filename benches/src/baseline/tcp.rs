@@ -14,7 +14,7 @@ use crate::system::VethPair;
 
 /// Bytes of one request.
 pub(super) const QUESTION_BYTES: usize = 8;
-/// Maximum number of requests that the service takes at once.
+/// Maximum number of requests that the service reads in one system call.
 const QUESTIONS_MAX: usize = 512;
 /// Polls of the service in one turn.
 const LOOKS_PER_TURN: u32 = 64;
@@ -22,7 +22,7 @@ const LOOKS_PER_TURN: u32 = 64;
 /// Time limit of a blocking client.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Waiting method of both sides.
+/// How both sides wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Polls the socket.
@@ -66,7 +66,7 @@ impl Over<'_> {
         }
     }
 
-    /// The client's end and the server's.
+    /// Connects, and returns the client's end and the server's.
     fn ends(self) -> io::Result<(TcpStream, TcpStream)> {
         let listen = |ip| TcpListener::bind((ip, 0));
         let (listener, client) = match self {
@@ -137,7 +137,7 @@ impl RoundTrip for PingPong {
 
 impl Drop for PingPong {
     fn drop(&mut self) {
-        // Ends the service, which may be blocked in the kernel. A socket that is closed already is as good.
+        // Ends the service, which may be blocked in the kernel. An error means that the socket is already closed.
         drop(self.client.shutdown(Shutdown::Both));
     }
 }
@@ -166,7 +166,8 @@ impl Answerer {
                 Ok(count) => {
                     let bytes = self.rest_bytes + count;
                     self.rest_bytes = bytes % QUESTION_BYTES;
-                    // No more answers than the client has questions out: it asks again when it has them all.
+                    // The client never has more requests outstanding, because it waits for all replies before it sends
+                    // again.
                     let answers = &self.answers[..bytes / QUESTION_BYTES * self.size_bytes];
                     if write_all(&self.socket, answers, self.yields).is_err() {
                         return Turn::Over;
@@ -224,7 +225,7 @@ impl RoundTrip for Stream {
     }
 }
 
-/// Two ends of a connection that send each write at once.
+/// Returns the two ends of a connection without Nagle's delay.
 pub(super) fn connected(over: Over<'_>, wait: Wait) -> io::Result<(TcpStream, TcpStream)> {
     let (client, server) = over.ends()?;
     for socket in [&client, &server] {

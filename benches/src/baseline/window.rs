@@ -39,7 +39,7 @@ impl Window {
         self.asked - self.came_bytes / self.size_bytes
     }
 
-    /// Most requests outstanding.
+    /// Sends requests until `outstanding` of them are in flight.
     fn ask(&mut self) {
         let more = self.outstanding - self.under_way();
         write_all(&self.client, &self.questions[..QUESTION_BYTES * more], self.yields).expect("the service is there");
@@ -85,7 +85,7 @@ impl RoundTrip for Window {
         while self.under_way() > 0 {
             self.take();
         }
-        // Bytes that arrive here belong to no lap.
+        // The bytes that arrived here belong to no lap.
         self.goal_bytes = self.came_bytes;
         self.service.rest();
     }
@@ -93,7 +93,7 @@ impl RoundTrip for Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // Ends the service. A socket that is closed already is as good.
+        // Ends the service. An error means that the socket is already closed.
         drop(self.client.shutdown(Shutdown::Both));
     }
 }

@@ -1,7 +1,8 @@
 //! Segments and keys that a node holds: `cargo run --release -p ddss-benches --bin capacity`.
 //!
-//! Allocates segments by one client, in a node and in a cluster of three, one by one and many at a time, and says how
-//! much memory each of them takes beside its data. Then fills a map, and says how many bytes a key takes.
+//! One client allocates segments in a node and in a cluster of three nodes, one by one and many at a time. The program
+//! reports how much memory each segment takes beside its data. Then it fills a map, and reports how many bytes a key
+//! takes.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command prints to its user")]
 

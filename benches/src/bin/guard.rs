@@ -18,9 +18,10 @@ use ddss_benches::regression::{
 
 /// Argument before a workload and its rounds: valgrind runs this program again with it.
 const LOAD: &str = "--load";
-/// Instructions are the same to a thousandth from run to run; this much a change may cost without being asked why.
+/// Permitted increase of an instruction count without an explanation. Counts differ by less than a thousandth between
+/// runs.
 const INSTRUCTIONS_TOLERANCE: f64 = 0.05;
-/// Ratios to a limit that is measured beside them still vary by the machine's neighbours.
+/// Permitted increase of a ratio. Ratios to a limit still vary with the load of the host.
 const RATIOS_TOLERANCE: f64 = 0.35;
 /// Recorded ratios: bench, row, and column.
 #[cfg(feature = "measurements")]

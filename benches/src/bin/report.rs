@@ -116,7 +116,7 @@ fn make(wishes: &Wishes) -> io::Result<bool> {
     Ok(ran.iter().all(|ran| ran.passed))
 }
 
-/// The figures of these files of rows alone.
+/// Returns the figures that can be drawn from these files of rows alone.
 fn replacements(files: &[PathBuf]) -> io::Result<Vec<Picture>> {
     let mut rows = Rows::default();
     for file in files {
@@ -138,7 +138,7 @@ fn with(file: &Path) -> io::Result<Rows> {
     Rows::parse(&name, &fs::read_to_string(file)?).map_err(io::Error::other)
 }
 
-/// Further results beside the rows.
+/// Reads further results beside the rows.
 fn said(folder: &Path) -> io::Result<ReadmeInputs> {
     let read = |name: &str| match fs::read_to_string(folder.join(name)) {
         Ok(text) => Ok(Some(text)),
@@ -151,7 +151,7 @@ fn said(folder: &Path) -> io::Result<ReadmeInputs> {
 
 /// Writes the pages of the figures, their data, and their pictures.
 fn write_figures(drawn: &Drawn, folder: &Path) -> io::Result<()> {
-    // Reading a number may change its last digit; one that was read stays as it is.
+    // Reading a number may change its last digit; reading it again does not.
     let drawn = &Drawn::parse(&drawn.to_text()?)?;
     let figures = folder.join("figures");
     fs::create_dir_all(&figures)?;
@@ -171,7 +171,7 @@ fn measured(wishes: &Wishes) -> io::Result<(Machine, Vec<BenchRun>, Rows)> {
     Ok((Machine::here().seen_in(&rows), ran, rows))
 }
 
-/// Results of an earlier run: its rows, and its machine.
+/// Reads the results of an earlier run: its machine, its benches and its rows.
 fn recorded(from: &Path) -> io::Result<(Machine, Vec<BenchRun>, Rows)> {
     let rows = Rows::read(from).map_err(io::Error::other)?;
     let text = fs::read_to_string(from.join("results.json")).unwrap_or_default();

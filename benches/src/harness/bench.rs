@@ -94,14 +94,14 @@ impl Bench {
         ddss_testkit::skipped(what, why);
     }
 
-    /// The same bench with another amount of measuring from here on.
+    /// Sets the amount of measurement from here on.
     pub fn set_plan(&mut self, plan: Plan) {
         if self.options.bench {
             self.plan = plan;
         }
     }
 
-    /// Returns the candidate with the lowest median beside `limit`, and a note. The measurement is short: a later
+    /// Returns the candidate with the lowest median beside `limit`, and a note. The measurement is short, so a later
     /// candidate wins only by more than noise.
     pub fn quickest(&mut self, mut limit: Figure, candidates: Vec<(&str, Figure)>) -> (usize, String) {
         let (names, mut figures): (Vec<&str>, Vec<Figure>) = candidates.into_iter().unzip();
@@ -147,7 +147,7 @@ impl Bench {
         }
     }
 
-    /// Prints a row that was measured elsewhere, with the core distance meanwhile.
+    /// Prints a row that was measured elsewhere, with the core distance during its measurement.
     fn report(&mut self, mut row: Row) {
         if let Some(beside) = self.distance.beside(&row.label) {
             row.more.line_us = Some(beside.median_us);

@@ -17,7 +17,7 @@ const DRIFT_MAX: f64 = 1.4;
 pub struct Plan {
     /// Slices of each figure that count.
     pub rounds: usize,
-    /// Rounds after which it is over, however few slices counted.
+    /// Maximum number of rounds, however few slices counted.
     pub rounds_max: usize,
     /// Duration of a slice.
     pub slice: Duration,
@@ -34,7 +34,7 @@ impl Plan {
     pub const QUICK_CURVE: Plan = Plan::of(2, Duration::from_millis(6), Duration::from_millis(3));
     /// For figures, with `--quick`.
     pub const QUICK: Plan = Plan::of(5, Duration::from_millis(20), Duration::from_millis(8));
-    /// To see that everything runs; the numbers mean nothing.
+    /// For a test that everything runs; the numbers mean nothing.
     pub const SMOKE: Plan = Plan::of(1, Duration::from_micros(500), Duration::from_micros(200));
 
     const fn of(rounds: usize, slice: Duration, probe: Duration) -> Plan {
@@ -57,7 +57,7 @@ pub struct Compared {
     pub limit: Sample,
     /// Slices that counted.
     pub kept: usize,
-    /// Slices that were thrown away.
+    /// Slices that were discarded.
     pub thrown: usize,
     /// Slices that were measured at the wrong core distance.
     unwanted: usize,
@@ -68,19 +68,19 @@ impl Compared {
         Compared { figure: Sample::empty(), limit: Sample::empty(), kept: 0, thrown: 0, unwanted: 0 }
     }
 
-    /// One slice between two probes.
+    /// Compares one slice with the probes before and after it.
     pub(crate) fn of(before: Sample, slice: Sample, after: &Sample) -> Compared {
         let mut one = Compared::none();
         one.take(&before, &slice, after, true);
         one
     }
 
-    /// True if no slice counted, for another reason than the core distance.
+    /// Returns true if no slice counted, for another reason than the core distance.
     pub fn is_noisy(&self) -> bool {
         self.is_empty() && self.thrown > self.unwanted
     }
 
-    /// True if no slice counted, so that the numbers are those of the last discarded one.
+    /// Returns true if no slice counted, so that the numbers are those of the last discarded slice.
     fn is_empty(&self) -> bool {
         self.kept == 0
     }
@@ -180,7 +180,7 @@ mod tests {
 
     const PLAN: Plan = Plan::of(2, Duration::from_millis(2), Duration::from_millis(1));
 
-    // If this failed, A could be measured in a quiet minute and B in a busy one, and A would win.
+    // If this failed, A could win only because it was measured in a quiet minute and B in a busy one.
     #[test]
     fn measurements_alternate_between_limit_probes() {
         let mut order = String::new();

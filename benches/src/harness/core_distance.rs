@@ -15,7 +15,7 @@ use crate::baseline::line_ping_pong;
 const PROBE_TIME: Duration = Duration::from_micros(200);
 /// Ratio of two probes of one figure above which the core distance has changed.
 const DISTANCE_RATIO_MAX: f64 = 1.8;
-/// Total time in which a run continues at the wrong distance. It measures and discards meanwhile instead of waiting: an
+/// Total time for which a run continues at the wrong distance. It measures and discards instead of waiting, because an
 /// idle harness would let the compared threads go to sleep.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -39,7 +39,7 @@ pub(crate) struct DistanceRange {
 }
 
 impl Distance {
-    /// For these cores; measurements are unwanted while a line takes less than `min_us`.
+    /// Probes between these cores. Measurements are unwanted while a line takes less than `min_us`.
     pub(crate) fn between(cores: Cores, min_us: Option<f64>) -> Distance {
         Distance { line: line_ping_pong(cores), meter: Meter::with_readings(4096), min_us, seen: BTreeMap::new() }
     }
@@ -67,7 +67,7 @@ impl Distance {
         self.remember(label, &[took_us]);
     }
 
-    /// Probes before and after; also returns true if the distance was as requested.
+    /// Runs `run` between two probes; also returns true if the distance was as requested.
     pub(crate) fn around<T>(&mut self, label: Option<&str>, run: impl FnOnce() -> T) -> (T, bool) {
         let before_us = self.took_us();
         let done = run();
@@ -79,7 +79,7 @@ impl Distance {
         (done, self.is_wanted(before_us.min(after_us)))
     }
 
-    /// Unwanted distances count only while there are no others.
+    /// Records distances. Unwanted distances count only while there are no others.
     fn remember(&mut self, label: &str, looks_us: &[f64]) {
         let are_wanted = looks_us.iter().all(|&us| self.is_wanted(us));
         let (min_us, seen) = (self.min_us.unwrap_or(0.0), self.seen.entry(label.to_owned()).or_default());
@@ -97,7 +97,7 @@ impl Distance {
         DistanceRange::of(self.seen.remove(label)?)
     }
 
-    /// The note about it, if it is needed.
+    /// Returns the note about this range, if it is needed.
     pub(crate) fn note(&self, beside: DistanceRange) -> Option<String> {
         let DistanceRange { least_us, most_us, .. } = beside;
         if self.min_us.is_some_and(|min_us| least_us < min_us) {

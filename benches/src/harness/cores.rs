@@ -20,7 +20,7 @@ impl Cores {
         Cores::first_two((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)))
     }
 
-    /// True if client and service share one core, so that neither may only spin.
+    /// Returns true if client and service share one core, so that neither may only spin.
     pub fn is_shared(self) -> bool {
         self.client == self.service
     }

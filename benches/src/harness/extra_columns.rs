@@ -41,7 +41,7 @@ pub struct ExtraColumns {
     pub home_calls: Option<f64>,
     /// Bytes on the wire, both ways, for each operation.
     pub wire_bytes: Option<f64>,
-    /// Round trip of a bare cache line meanwhile: it shows if these were two cores or two threads of one.
+    /// Round trip of a bare cache line during the measurement: it shows if these were two cores or two threads of one.
     pub line_us: Option<f64>,
 }
 

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 /// A measurable round trip.
 ///
-/// Between [`wake`](RoundTrip::wake) and [`rest`](RoundTrip::rest) it may have polling threads and processes; outside
-/// it may not, because the next measurement needs the other core. A daemon that never parks can be stopped in `rest`
-/// and continued in `wake`.
+/// It may have polling threads and processes between [`wake`](RoundTrip::wake) and [`rest`](RoundTrip::rest) only,
+/// because the next measurement needs the other core. A daemon that never parks can be stopped in `rest` and continued
+/// in `wake`.
 pub trait RoundTrip {
-    /// One round trip, from the request to the whole answer.
+    /// Makes one round trip, from the request to the complete answer.
     fn once(&mut self);
 
-    /// Duration of the last `once`, if a part of it does not count.
+    /// Returns the duration of the last `once`, if a part of it does not count.
     fn took(&self) -> Option<Duration> {
         None
     }
 
-    /// Operations that one `once` does: more than one where they travel together.
+    /// Returns the number of operations of one `once`: more than one if they travel together.
     fn operations(&self) -> u64 {
         1
     }
 
-    /// Wakes the service side before the measurement.
+    /// Wakes the service before the measurement.
     fn wake(&mut self) {}
 
-    /// Puts the service side to sleep, and returns when it is off its core.
+    /// Puts the service to sleep, and returns when it is off its core.
     fn rest(&mut self) {}
 }
 
@@ -44,7 +44,7 @@ pub struct Figure {
     pub trip: Box<dyn RoundTrip>,
     /// Notes for its row.
     pub notes: Vec<String>,
-    /// Round trips between two readings of the clock; 0 until it is known.
+    /// Round trips between two readings of the clock; 0 until the number is known.
     pub(crate) laps_per_reading: u32,
 }
 

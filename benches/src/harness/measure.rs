@@ -71,7 +71,7 @@ impl Sample {
         self.laps_ps.value_at_quantile(quantile) as f64 / 1e6
     }
 
-    /// Operations a second; none if nothing was done.
+    /// Operations a second; 0 if there was no operation.
     pub fn operations_per_s(&self) -> f64 {
         if self.operations == 0 || self.elapsed.is_zero() {
             0.0
@@ -133,7 +133,7 @@ fn warm_up(figure: &mut Figure, time: Duration) -> Duration {
     let begin = Instant::now();
     let mut laps = 0;
     loop {
-        // Enough laps between two looks at the clock to see a lap of a nanosecond; few enough to end in time.
+        // A burst is long enough to time laps of a nanosecond, and short enough to end in time.
         let burst = if laps == 0 { 1 } else { 64 };
         for _ in 0..burst {
             figure.trip.once();

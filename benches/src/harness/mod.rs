@@ -1,4 +1,4 @@
-//! The measurement harness: pinned, warmed up, interleaved, and compared with a limit that is measured beside.
+//! The measurement harness: pinned, warmed up, interleaved, and compared with a limit from the same time.
 //!
 //! `bench` runs one bench with its `options`; `compare` interleaves its figures; `measure` has clock and histogram;
 //! `report` prints rows.

@@ -60,8 +60,8 @@ impl Options {
 
     /// The file for the rows of the bench called `name`.
     ///
-    /// Cargo runs a bench in the folder of its package; a path that does not start at the root starts at the
-    /// workspace instead, where the command was typed. A folder gets one file for each bench.
+    /// Cargo runs a bench in the directory of its package; a path that does not start at the root starts at the
+    /// workspace instead, where the command was typed. A directory gets one file for each bench.
     pub fn csv_file(&self, name: &str) -> Option<PathBuf> {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is a folder of it");
         let path = workspace.join(self.csv.as_ref()?);

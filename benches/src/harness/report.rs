@@ -98,8 +98,8 @@ impl Row {
     }
 }
 
-/// Output of rows: each at once to standard output and into the file, all at the end as a table to standard error.
-/// Standard output holds only rows.
+/// Output of rows. Each row goes immediately to standard output and into the file; all rows go at the end as a table to
+/// standard error. Standard output holds only rows.
 pub(crate) struct Report {
     file: Option<(PathBuf, File)>,
     rows: Vec<Row>,

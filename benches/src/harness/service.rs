@@ -9,9 +9,9 @@ use super::{Cores, Spinner, pin};
 /// Result of one turn of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Another turn.
+    /// The service needs another turn.
     Again,
-    /// Ended: the client is gone.
+    /// The client has disconnected.
     Over,
 }
 
@@ -23,12 +23,12 @@ pub struct Service {
     yields: bool,
 }
 
-/// Commands are numbered: an odd one means run, an even one sleep.
+/// State shared with the thread. Orders are numbered: an odd number means run, an even one sleep.
 #[derive(Debug, Default)]
 struct State {
     /// The newest order. Only the owner of the service stores it.
     order: AtomicU64,
-    /// The newest order to sleep that was followed. Only the thread stores it.
+    /// The newest executed order to sleep. Only the thread stores it.
     followed: AtomicU64,
     over: AtomicBool,
 }
@@ -39,7 +39,7 @@ impl Service {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let thread = thread::spawn(move || {
-            // Also when a turn panics: otherwise the caller would wait for a dead thread.
+            // This also runs if a turn panics, so that the caller does not wait for a dead thread.
             let _followed = FollowsAll(&shared.followed);
             pin(cores.service).expect("the core is one of those that this process may use");
             while !shared.over.load(Ordering::Acquire) {
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    // If this failed, a bench would hang at its end after the other side has gone.
+    // If this failed, a bench would hang at its end after the other side has disconnected.
     #[test]
     fn finished_service_can_sleep_and_be_dropped() {
         let service = Service::start(Cores::of_this_machine(), || Turn::Over);

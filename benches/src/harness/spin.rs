@@ -8,7 +8,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Polls between two readings of the clock.
 const LOOKS_PER_READING: u32 = 1 << 16;
 
-/// A bounded wait. It panics without an answer, because a figure without answers is worthless.
+/// A bounded wait. It panics at its time limit, because a figure without answers is worthless.
 #[derive(Debug)]
 pub struct Spinner {
     yields: bool,
@@ -17,8 +17,8 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// Creates a wait that yields its core between two polls if `yields`: where both sides share one core, the other
-    /// side can only answer then.
+    /// Creates a wait. If `yields`, it yields its core between two polls: if both sides share one core, the other side
+    /// can only answer then.
     pub fn new(yields: bool) -> Spinner {
         Spinner { yields, looks: 0, since: None }
     }

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 /// Rounds of the shorter and of the longer run: both contain the program's start and end.
 const ROUNDS: [u64; 2] = [200, 1200];
 
-/// Why nothing was counted.
+/// Reason why nothing was counted.
 #[derive(Debug)]
 pub enum CountError {
-    /// valgrind is not to be had here: a reason to skip.
+    /// valgrind cannot be started here, so the test is skipped.
     NoValgrind(io::Error),
-    /// The program, or valgrind, ended otherwise than it should.
+    /// The program or valgrind failed.
     Failed(String),
 }
 
@@ -48,7 +48,7 @@ fn collected(program: &Path, words: &[&str], options: &[&str], rounds: u64) -> R
     parse(&said).ok_or_else(|| CountError::Failed(format!("valgrind said nothing of a sum: {said}")))
 }
 
-/// The total at the end of callgrind's output: `==7== Collected : 12345`.
+/// Parses the total at the end of callgrind's output: `==7== Collected : 12345`.
 fn parse(said: &str) -> Option<u64> {
     let line = said.lines().find_map(|line| line.split_once("Collected : "))?;
     line.1.split_whitespace().next()?.parse().ok()

@@ -43,11 +43,11 @@ impl Recorded {
 /// Result of one comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Equal or better, by this fraction.
+    /// No considerable change; the change as a fraction.
     Fine(f64),
-    /// An improvement beyond the tolerance: the recorded value is obsolete and should be recorded again.
+    /// An improvement beyond twice the tolerance: the value should be recorded again.
     Better(f64),
-    /// Worse by more than is tolerated.
+    /// Worse by more than the tolerance.
     Worse(f64),
     /// Without a recorded value.
     New,
@@ -74,7 +74,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Each value with its recorded one.
+/// Compares each value with its recorded one.
 pub fn compare(kept: &Recorded, measured: &BTreeMap<String, f64>) -> Vec<(String, Verdict)> {
     let of = |name: &String| match (kept.numbers.get(name), measured.get(name)) {
         (Some(was), Some(is)) => {

@@ -57,7 +57,7 @@ pub fn callgrind_options(name: &str) -> &'static [&'static str] {
 /// Runs that many rounds of the workload.
 pub type Workload = Box<dyn FnMut(u64)>;
 
-/// Sets a load up; `None` if there is no such one.
+/// Prepares the workload of this name; `None` if there is none.
 pub fn workload(name: &str) -> Option<Workload> {
     let engines = |node: usize, operation: fn(SegmentId) -> Operation| -> Workload {
         let mut engines = Engines::new();
@@ -101,7 +101,7 @@ pub fn workload(name: &str) -> Option<Workload> {
     })
 }
 
-/// Sets a load up and does so many rounds of it; `false` if there is no such load.
+/// Prepares a workload and runs `rounds` rounds of it. Returns false if there is no workload of this name.
 pub fn run_workload(name: &str, rounds: u64) -> bool {
     workload(name).map(|mut run| run(rounds)).is_some()
 }
@@ -122,7 +122,7 @@ fn codec(round: u64) {
     assert_eq!(Completion::decode(black_box(&completion.encode())).request, RequestId(round));
 }
 
-/// Two engines that are connected only by this, without memory: it counts the engine alone.
+/// Two engines that are connected directly, without memory, so that only the engine is counted.
 struct Engines {
     engines: [Engine; 2],
     now: Now,
@@ -234,7 +234,7 @@ fn rings() -> Workload {
     let client = adopt(&mut station);
     engines.engines[0].attach(client, Principal { uid: 7, gid: 7 }, 1 << 20);
     Box::new(move |rounds| {
-        // They exist as long as the client.
+        // The server's objects must live as long as the client.
         let _kept = (&folder, &reception, &attachment);
         for round in 0..rounds {
             question(&mut station, &mut engines, &mut channel, round);
@@ -257,10 +257,10 @@ fn question(station: &mut IpcServer, engines: &mut Engines, channel: &mut Channe
     let request = Request::new(RequestId(round), Operation::Null);
     channel.submit(request.encode()).expect("one fits");
     channel.ring_doorbell();
-    // A channel that was idle for a while is polled only now and then.
+    // A channel that was idle for a while is polled only rarely.
     let served = (0..LOOKS_MAX).any(|_| {
         let served = station.serve(16, &mut |_: ChannelId, entry: &Entry, _: Option<TracedRequest>| {
-            // As daemons answer it.
+            // The server answers as a daemon does.
             assert!(Request::is_null(entry));
             engines.engines[0].note_null();
             Some(Completion::bare(RequestId(entry[1]), Outcome::Done).encode())

@@ -9,7 +9,8 @@ use super::rows::{Entry, Rows};
 use super::run::BenchRun;
 use crate::harness::{CONTRACT, EXTRA_COLUMNS};
 
-/// All rows of all benches in one file; the last column is the bench. Columns that only one bench has stand before the notes.
+/// Formats all rows of all benches as one file. The last column is the bench. Columns of one bench only are before the
+/// notes.
 pub fn to_csv(rows: &Rows) -> String {
     let known = &EXTRA_COLUMNS[..EXTRA_COLUMNS.len() - 1];
     let further = rows.0.iter().flat_map(|entry| entry.more.keys().map(String::as_str));
@@ -28,7 +29,7 @@ pub fn to_csv(rows: &Rows) -> String {
     std::iter::once(header).chain(rows.0.iter().map(line)).collect()
 }
 
-/// The machine, the runs, and all rows.
+/// Converts the machine, the runs and all rows to JSON.
 pub fn to_json(machine: &Machine, ran: &[BenchRun], rows: &Rows) -> Value {
     let row = |entry: &Entry| {
         let mut row = Map::new();

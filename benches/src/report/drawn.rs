@@ -1,10 +1,10 @@
-//! The drawn figures as a file: all that the pictures and their page show, to draw them again without measuring.
+//! The drawn figures as a file: all data of the pictures and their page, to draw them again without measuring.
 
 use serde::{Deserialize, Serialize};
 
 use super::picture::Picture;
 
-/// Figures with the machine that they were measured on.
+/// Figures, with the machine on which they were measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drawn {
     /// Description of the machine.
@@ -14,7 +14,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// JSON with a line for each figure.
+    /// Formats JSON with a line for each figure.
     ///
     /// # Errors
     /// A number is not finite.
@@ -24,7 +24,7 @@ impl Drawn {
         Ok(format!("{{\"machine\":{machine},\"pictures\":[\n{}\n]}}\n", pictures?.join(",\n")))
     }
 
-    /// Replaces the figures that are among `others`, and adds those that are not there.
+    /// Replaces figures by those of the same id in `others`, and adds the rest of `others`.
     #[must_use]
     pub fn with(mut self, others: Vec<Picture>) -> Drawn {
         for other in others {

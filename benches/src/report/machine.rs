@@ -25,7 +25,7 @@ pub struct Machine {
     pub memory_mib: u64,
     /// The compiler.
     pub compiler: String,
-    /// The commit that was measured, and whether something was changed in its files.
+    /// The measured commit, with a mark if its files were changed.
     pub commit: String,
     /// Time, in UTC.
     pub date: String,
@@ -34,7 +34,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one, now.
+    /// Describes this machine now.
     pub fn here() -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
@@ -76,7 +76,7 @@ impl Machine {
         let Machine { processor, cores, kernel, memory_mib, compiler, commit, date, governor, .. } = self;
         let kind = if self.is_virtual { " (virtual)" } else { "" };
         let line = match self.line_us {
-            // A factor of two between runs is not noise, but other cores.
+            // A factor of two between runs is not noise, but a change of the core distance.
             Some((least, most)) if most > 2.0 * least => format!(
                 ", of which the host at times makes two threads of one (a line takes {} there and back, at times {})",
                 units::time(least),

@@ -20,7 +20,7 @@ pub enum Scale {
     Number,
     /// Microseconds from 0 on.
     TimeFromZero,
-    /// Microseconds as parts of a whole: of bars only, which are all as long as each other.
+    /// Microseconds as parts of a total: only for bars, which then all have the same length.
     TimeShare,
     /// Percent from 0 on.
     Percent,
@@ -203,7 +203,7 @@ pub struct Picture {
     pub title: String,
     /// Summary in one sentence.
     pub says: String,
-    /// The drawings; none if nothing of it was measured.
+    /// The drawings; empty if nothing was measured for the figure.
     pub panels: Vec<Panel>,
     /// The paper's numbers and ours.
     pub paper_values: Vec<PaperValue>,
@@ -218,7 +218,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Picture {
-    /// A figure of [`Paper::Ddss`] of which nothing was measured in this run.
+    /// Creates a figure of [`Paper::Ddss`] for which nothing was measured in this run.
     pub fn missing(id: &str, number: &str, title: &str, command: &str) -> Picture {
         Picture {
             paper: Paper::Ddss,

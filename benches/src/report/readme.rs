@@ -15,11 +15,11 @@ use crate::harness::SAME_CORE_NOTE;
 enum Says {
     /// The median in multiples of the limit.
     Multiple,
-    /// The same, and the median itself.
+    /// The median in multiples of the limit, and the median itself.
     MultipleAndTime,
     /// The rate.
     Rate,
-    /// The rate in multiples of the limit's, and itself.
+    /// The rate in multiples of the limit's, and the rate itself.
     MultipleOfRate,
     /// Ratio of this row's time to the first one's.
     Beside(&'static str),
@@ -243,7 +243,7 @@ fn find<'a>(rows: &'a Rows, place: &str) -> Option<&'a Entry> {
     })
 }
 
-/// All of them, or nothing: a line with a gap is no line.
+/// Joins the words of all entries; `None` if one of them is missing.
 fn joined(entries: &[&Entry], words: impl Fn(&Entry) -> Option<String>) -> Option<String> {
     Some(entries.iter().map(|entry| words(entry)).collect::<Option<Vec<_>>>()?.join(" / "))
 }
@@ -279,7 +279,7 @@ impl Line {
     }
 }
 
-/// The table of figures, with the machine that it was measured on. Nothing if none of its lines was measured.
+/// Formats the table of figures, with the machine on which it was measured. `None` if none of its lines was measured.
 fn table(machine: &Machine, rows: &Rows) -> Option<String> {
     let mut text = format!("On {}:\n\n{}", machine.words(), written(LINES, rows)?);
     if let Some(get) = find(rows, "get:ddss,get,8,tcp-lo/rcq/t1,1") {
@@ -302,13 +302,13 @@ fn readme_table(machine: &Machine, rows: &Rows) -> Option<String> {
 
 const HEAD: &str = "| what | raw limit of the run | multiple |\n| --- | --- | --- |\n";
 
-/// The lines that were measured, below their head. Nothing if none was.
+/// Formats the measured lines below their head. `None` if none was measured.
 fn written(lines: &[Line], rows: &Rows) -> Option<String> {
     let lines: String = lines.iter().filter_map(|line| line.words(rows)).collect();
     (!lines.is_empty()).then(|| format!("{HEAD}{lines}"))
 }
 
-/// The table of two cores, of rows only that were measured on two all the time.
+/// Formats the table for two cores, from rows that were measured on two cores all the time.
 fn rows_of_separate_cores(rows: &Rows) -> Option<String> {
     let rows_of_separate_cores = rows.0.iter().filter(|entry| !entry.notes.contains(SAME_CORE_NOTE)).cloned();
     written(APART, &Rows(rows_of_separate_cores.collect()))
@@ -349,7 +349,7 @@ pub struct ReadmeInputs {
     pub chaos: Option<Value>,
 }
 
-/// Fills the places that the page has. An error says that the page has none, so a misspelt mark is noticed.
+/// Fills the marked sections of the page. Returns an error if the page has none, so that a misspelt mark is noticed.
 pub fn readme(page: &str, machine: &Machine, rows: &Rows, said: &ReadmeInputs) -> Result<String, String> {
     let mut page = page.to_owned();
     let places = [

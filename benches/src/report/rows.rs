@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::CONTRACT;
 
-/// Bytes of the longest file that is read.
+/// Maximum length of a file of rows.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// One row.
@@ -26,7 +26,7 @@ pub struct Entry {
     pub size: u64,
     /// PATH/WAIT/tCLIENTS as it was written.
     pub mode: String,
-    /// Operations under way at the same time.
+    /// Operations in flight at the same time.
     pub outstanding: u64,
     /// The median, in microseconds.
     pub p50_us: f64,
@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-/// Why a file is not one of rows.
+/// Reason why a file cannot be read as rows.
 #[derive(Debug)]
 pub enum RowError {
     /// The file cannot be read.
@@ -88,7 +88,7 @@ impl std::error::Error for RowError {}
 pub struct Rows(pub Vec<Entry>);
 
 impl Rows {
-    /// Reads the rows of one bench. A row that stands there twice counts as it stood last.
+    /// Reads the rows of one bench. The last one of two equal rows counts.
     pub fn parse(bench: &str, text: &str) -> Result<Rows, RowError> {
         let wrong = |line: usize, what: &str| RowError::Line(bench.to_owned(), line + 1, what.to_owned());
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -106,7 +106,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Reads every `.csv` of a folder, in the order of their names.
+    /// Reads every `.csv` of a directory, in the order of their names.
     pub fn read(folder: &Path) -> Result<Rows, RowError> {
         let unreadable = |path: &Path| {
             let path = path.to_path_buf();
@@ -133,7 +133,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Merges other rows; of two equal rows the other one wins.
+    /// Merges `others`; an equal row of `others` replaces the old one.
     pub fn add(&mut self, others: Rows) {
         others.0.into_iter().for_each(|entry| self.take(entry));
     }
@@ -155,7 +155,7 @@ impl Rows {
         self.0.iter().filter(move |entry| entry.bench == bench)
     }
 
-    /// The row of a bench with these columns and one operation under way.
+    /// Returns the row of a bench with these columns and one operation in flight.
     pub fn one(&self, bench: &str, name: &str, op: &str, size: u64, mode: &str) -> Option<&Entry> {
         let is_it = |entry: &&Entry| {
             (&*entry.name, &*entry.op, entry.size, &*entry.mode) == (name, op, size, mode) && entry.outstanding == 1

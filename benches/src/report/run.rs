@@ -18,7 +18,7 @@ pub const BENCHES: [&str; 10] =
 pub struct BenchRun {
     /// Its name.
     pub bench: String,
-    /// The command that does the same.
+    /// The command that repeats the run.
     pub command: String,
     /// Duration.
     pub seconds: f64,
@@ -34,7 +34,7 @@ impl BenchRun {
         json!({ "bench": bench, "command": command, "seconds": seconds, "skipped": skipped, "passed": passed })
     }
 
-    /// Back from data.
+    /// Parses the JSON of a run.
     pub fn of(value: &Value) -> BenchRun {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let skipped = value["skipped"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -52,7 +52,7 @@ impl BenchRun {
 pub fn run(only: &[String], quick: bool, out: &Path, mut tell: impl FnMut(&str)) -> io::Result<Vec<BenchRun>> {
     tell("building the benches");
     let programs = build()?;
-    // Applications take their time: a look has them only if it is asked for them.
+    // Applications take long, so a quick run contains them only on request.
     let usual = |bench: &&&str| !(quick && **bench == "apps");
     let asked = |bench: &&&str| only.iter().any(|name| name == **bench);
     let wanted = BENCHES.iter().filter(|bench| if only.is_empty() { usual(bench) } else { asked(bench) });
@@ -105,7 +105,7 @@ fn is_left_out(line: &str) -> bool {
     line.starts_with("skipped: ") || line.starts_with("# left out: ")
 }
 
-/// The programs of the benches, as cargo names them.
+/// Builds the benches, and returns their programs by name.
 fn build() -> io::Result<HashMap<String, PathBuf>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// A number with as many digits as mean something, and no more.
+/// Formats a number with its significant digits only.
 fn short(number: f64) -> String {
     let digits = match number.abs() {
         value if value >= 100.0 => 0,
@@ -12,7 +12,7 @@ fn short(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A time of so many microseconds.
+/// Formats a time, given in microseconds.
 pub(crate) fn time(us: f64) -> String {
     match us {
         0.0 => "0".to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// Formats a bandwidth of so many bytes a second, in powers of ten.
+/// Formats a bandwidth, given in bytes a second, in powers of ten.
 pub(crate) fn bandwidth(bytes_per_s: f64) -> String {
     match bytes_per_s {
         rate if rate < 999_500.0 => format!("{} kB/s", short(rate / 1e3)),
@@ -51,7 +51,7 @@ pub(crate) fn bandwidth(bytes_per_s: f64) -> String {
     }
 }
 
-/// A number of things.
+/// Formats a count.
 pub(crate) fn count(number: f64) -> String {
     match number {
         number if number < 999.5 => short(number),
@@ -60,7 +60,7 @@ pub(crate) fn count(number: f64) -> String {
     }
 }
 
-/// A bare number.
+/// Formats a number without a unit.
 pub(crate) fn plain(number: f64) -> String {
     short(number)
 }

@@ -41,7 +41,7 @@ impl Member {
     pub(super) fn start(folder: &Path, cores: Cores, members: &Members<'_>) -> io::Result<Member> {
         let mut command = Command::new(env::current_exe()?);
         command.arg(FLAG).arg(folder).arg(members.strategy.to_string()).arg(members.segment.unwrap_or("-"));
-        // It inherits the core of its parent and could not find the other cores.
+        // The process inherits the core of its parent, so it needs the numbers of the other cores.
         let other = if members.count == 1 { cores.client } else { cores.service };
         command.args([cores.client, other].map(|core| core.to_string()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -72,7 +72,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // An ended process needs no end; another failure cannot be reported any more.
+        // The process may have ended already; another failure cannot be reported here.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -171,7 +171,7 @@ fn call_times(task: &mut dyn FnMut(), count: u64) -> Share {
     share
 }
 
-/// A share as one line: processor time, longest call, and each time with how often it came.
+/// Formats a share as one line: processor time, longest call, and each latency with its count.
 fn words(share: &Share) -> String {
     let laps =
         share.laps_ns.iter_recorded().map(|laps| format!("{}:{}", laps.value_iterated_to(), laps.count_at_value()));

@@ -18,7 +18,7 @@ use crate::harness::{Cores, Figure, RoundTrip, Service, Turn};
 
 /// Polls of the server in one turn.
 const LOOKS_PER_TURN: u32 = 256;
-/// Requests taken at once.
+/// Maximum number of requests taken together.
 const BATCH: usize = 256;
 /// Time limit for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Starts it, asleep.
+    /// Starts the server, asleep.
     pub fn start(cores: Cores) -> Rc<Echo> {
         let folder = tempfile::tempdir().expect("a folder for a socket is to be had");
         let socket = folder.path().join("socket");
@@ -82,7 +82,7 @@ pub fn echo(service: &Rc<Echo>, strategy: Strategy, outstanding: usize) -> Figur
     echo_by(service, strategy, WaitMode::ByCores, &strategy.to_string(), outstanding)
 }
 
-/// The same under `auto`, by each of the two wait policies.
+/// Entries there and back under `auto`, with each of the two wait policies.
 pub fn echo_by_policy(service: &Rc<Echo>) -> [Figure; 2] {
     [(WaitMode::SpinThenPark, "auto-spin"), (WaitMode::Adaptive, "auto-adaptive")]
         .map(|(wait, name)| echo_by(service, Strategy::Auto, wait, name, 1))

@@ -48,7 +48,7 @@ pub struct FabricPair {
 }
 
 impl FabricPair {
-    /// Two ends that are connected; the home sleeps.
+    /// Creates two connected ends; the home sleeps.
     pub fn connect(cores: Cores, crc: bool) -> Rc<RefCell<FabricPair>> {
         let fabric = move |trust| {
             let mut config = IwarpConfig::default();
@@ -99,7 +99,7 @@ impl FabricPair {
         last
     }
 
-    /// Polls until operations have ended well: how many, and the last one's outcome.
+    /// Polls until some operations have succeeded; returns their number and the outcome of the last one.
     pub(super) fn some(&mut self) -> (usize, u64) {
         let mut spinner = Spinner::new(self.yields);
         while self.fabric.poll(&mut self.events) == 0 {

@@ -79,7 +79,7 @@ pub fn paced(cluster: &Cluster, strategy: Strategy, every: Duration, time: Durat
 pub fn idle(cluster: &Cluster, strategy: Strategy, time: Duration) -> StandaloneResult {
     let client = cluster.client(strategy);
     client.ping().expect("the daemon answers");
-    // It spins for a while before it sleeps.
+    // The daemon spins for a while before it sleeps.
     thread::sleep(SETTLE.min(time));
     let before = (Instant::now(), cluster.cpu_times()[0], switches(cluster.own().pid()));
     thread::sleep(time);

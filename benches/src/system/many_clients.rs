@@ -39,7 +39,7 @@ pub struct Crowd {
     pub clients: usize,
     /// IPC strategy.
     pub strategy: Strategy,
-    /// True if they keep off the daemon's core.
+    /// True if the clients keep off the daemon's core.
     pub reserved: bool,
 }
 

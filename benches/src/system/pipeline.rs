@@ -51,7 +51,7 @@ pub fn pipeline(cluster: &Rc<Cluster>, task: Task, path: &str, strategy: Strateg
     Figure::new("ddss", op, size_bytes, format!("{path}/{strategy}/t1"), trip).outstanding(outstanding)
 }
 
-/// Each has slots of the arena of its own.
+/// Creates the request with this index; each request has arena slots of its own.
 fn request(task: Task, index: usize) -> Request {
     let operation = match task {
         Task::Null => Operation::Null,

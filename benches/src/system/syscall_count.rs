@@ -50,7 +50,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// All calls that it saw, and the names of the most frequent ones.
+    /// Ends the tracer; returns the number of calls that it saw, and the names of the most frequent ones.
     fn finish(mut self) -> io::Result<(u64, String)> {
         kill_process(Pid::from_child(&self.child), Signal::INT)?;
         self.child.wait()?;
@@ -60,7 +60,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // After `finish` there is nothing left to end.
+        // After `finish` the tracer has already ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

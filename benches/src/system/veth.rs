@@ -83,7 +83,7 @@ fn ip(words: &[&str]) -> io::Result<()> {
 impl Drop for VethPair {
     fn drop(&mut self) {
         for end in [1, 2] {
-            // One that was never made has nothing to take away.
+            // An error means that the namespace was never created.
             drop(ip(&["netns", "del", &self.inside(end)]));
         }
     }

@@ -28,7 +28,7 @@ pub fn read_window(pair: &Rc<RefCell<FabricPair>>, path: &str, size_bytes: usize
 }
 
 impl Window {
-    /// Most reads in flight.
+    /// Posts reads until the maximum number is in flight.
     fn post(&mut self, pair: &mut FabricPair) {
         self.batch.clear();
         while self.under_way < self.outstanding {
@@ -68,7 +68,7 @@ impl RoundTrip for Window {
         let mut pair = self.pair.borrow_mut();
         pair.finish(self.under_way);
         self.under_way = 0;
-        // Reads that end here belong to no lap.
+        // The reads that ended here belong to no lap.
         self.goal = self.ended;
         pair.service.rest();
     }

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// File name of the socket in the daemon's folder.
+/// File name of the socket in the daemon's directory.
 pub const ADMIN_SOCKET_NAME: &str = "ddssd.admin";
 
 /// A request of the operator.

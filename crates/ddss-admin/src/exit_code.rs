@@ -11,9 +11,9 @@ pub enum ExitReason {
     Failure = 1,
     /// The settings are invalid.
     Settings = 2,
-    /// Another daemon works in the folder.
+    /// Another daemon works in the directory.
     InUse = 3,
-    /// Folder, memory, state or disk is unusable.
+    /// Directory, memory, state or disk is unusable.
     Storage = 4,
     /// The cluster key is missing or unusable.
     Key = 5,
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn help_and_operations_page_list_every_exit_code() {
-        // If this broke, a script would meet an undocumented exit code.
+        // If this failed, a script would meet an undocumented exit code.
         // Read, not included: the page is no part of the published package, whose tests still have to compile.
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/src/reference/exit-codes.md");
         let page = std::fs::read_to_string(path).expect("the repository has the page; the package does not");

@@ -71,7 +71,7 @@ pub struct ClusterKey([u8; Self::BYTES]);
 impl ClusterKey {
     /// Bytes of a key.
     pub const BYTES: usize = 32;
-    /// Name of the key file in the state folder.
+    /// Name of the key file in the state directory.
     pub const FILE_NAME: &str = "cluster.key";
     /// Size limit of a key file; a longer file is not a key.
     const FILE_BYTES_MAX: u64 = 256;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn key_is_never_overwritten_and_exposed_file_is_refused() {
-        // If this broke, a second init could lose a cluster's secret, or a publicly readable key would be used.
+        // If this failed, a second init could lose a cluster's secret, or a publicly readable key would be used.
         let folder = std::env::temp_dir().join(format!("ddss-admin-key-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(ClusterKey::FILE_NAME);

@@ -67,7 +67,7 @@ fn cache_is_shared_and_respects_its_maximum_age() {
     assert!(matches!(other, Err(Error::Inconsistent(_))), "{other:?}");
 }
 
-// Otherwise two nodes could hold one lock, or two processes would wait for each other for ever.
+// Otherwise two nodes could hold one lock, or two processes would wait for each other forever.
 #[test]
 fn named_lock_has_one_holder_and_growing_tokens() {
     let (_daemons, [here, there]) = pair();

@@ -6,7 +6,7 @@ use ddss::{Client, Segment, Spec};
 use serde_json::json;
 use std::time::Instant;
 
-/// Connects to the daemon in the folder that the arguments name.
+/// Connects to the daemon in the directory that the arguments name.
 pub(crate) fn connect(place: &DaemonOptions) -> Result<Client, CommandError> {
     let builder = match &place.dir {
         Some(folder) => Client::builder().folder(folder),

@@ -61,7 +61,7 @@ impl CommandError {
         move |source| Self::Io { tried, source }
     }
 
-    /// Returns a constructor of errors about a file or a folder.
+    /// Returns a constructor of errors about a file or a directory.
     pub(crate) fn file(tried: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File { tried, path: path.to_owned(), source }
     }

@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn frames_round_trip() {
-        // If this broke, no client could attach, or a client would map its memory wrongly.
+        // If this failed, no client could attach, or a client would map its memory wrongly.
         let hello = Hello { strategy: Strategy::Rmq, channels: 3, arena_bytes: 1 << 40 };
         for asked in [HandshakeRequest::Attach(hello), HandshakeRequest::MapArea { area: 7 }] {
             assert_eq!(HandshakeRequest::decode(&asked.encode()), Ok(asked));
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn other_version_is_reported_at_any_length() {
-        // If this broke, a client of another build would see "malformed" instead of the two versions.
+        // If this failed, a client of another build would see "malformed" instead of the two versions.
         for bytes in [16, 64, 100, 256] {
             let mut frame = vec![0; bytes];
             frame[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn garbage_of_any_length_is_rejected() {
-        // If this broke, one packet from any local process would kill the daemon.
+        // If this failed, one packet from any local process would kill the daemon.
         for bytes in 0..300 {
             for fill in [0, 1, 0xff] {
                 assert!(HandshakeRequest::decode(&vec![fill; bytes]).is_err());

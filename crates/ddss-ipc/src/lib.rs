@@ -17,7 +17,7 @@
 //!                      service page: daemon writes, clients only read
 //! ```
 //!
-//! | folder | contents |
+//! | directory | contents |
 //! | --- | --- |
 //! | `client` | [`Attachment`], [`Channel`] |
 //! | `server` | [`IpcServer`], [`Acceptor`], the poll scheduler |

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-/// Environment variable that names the daemon's folder.
+/// Environment variable that names the daemon's directory.
 pub const FOLDER_VARIABLE: &str = "DDSS_DIR";
 
-/// Name of the client socket in the daemon's folder.
+/// Name of the client socket in the daemon's directory.
 pub const SOCKET_NAME: &str = "ddssd.sock";
 
-/// Name of the status page in the daemon's folder: a link to the file.
+/// Name of the status page in the daemon's directory: a link to the file.
 pub const STATUS_NAME: &str = "ddssd.status";
 
 /// Returns the socket name of a shard. The first shard's name is that of the daemon.
@@ -30,10 +30,10 @@ fn name_of(shard: u8, kind: &str) -> String {
     if shard == 0 { format!("ddssd.{kind}") } else { format!("ddssd-{shard}.{kind}") }
 }
 
-/// Folder of a system-wide daemon, as the packages install it.
+/// Directory of a system-wide daemon, as the packages install it.
 const SYSTEM_FOLDER: &str = "/run/ddss";
 
-/// Inputs that decide the default folder.
+/// Inputs that decide the default directory.
 struct Environment {
     named: Option<PathBuf>,
     runtime: Option<PathBuf>,
@@ -47,7 +47,7 @@ impl Environment {
         Self { named: variable(FOLDER_VARIABLE), runtime: variable("XDG_RUNTIME_DIR"), uid }
     }
 
-    /// Returns the folder of this user's daemon when none is named. Root uses the system folder in each of its
+    /// Returns the directory of this user's daemon when none is named. Root uses the system directory in each of its
     /// sessions.
     fn default_folder(&self) -> PathBuf {
         match (&self.named, self.uid, &self.runtime) {
@@ -58,7 +58,7 @@ impl Environment {
         }
     }
 
-    /// Lists the folders in which a client looks for a daemon, in order. Each belongs to the user or to root.
+    /// Lists the directories in which a client looks for a daemon, in order. Each belongs to the user or to root.
     fn candidates(&self) -> Vec<PathBuf> {
         let mut candidates = vec![self.default_folder()];
         if self.named.is_none() {
@@ -71,22 +71,22 @@ impl Environment {
         candidates
     }
 
-    /// Returns the first folder with traces of a daemon, or else the first folder.
+    /// Returns the first directory with traces of a daemon, or else the first directory.
     fn find(&self, is_there: impl Fn(&Path) -> bool) -> PathBuf {
         let candidates = self.candidates();
         candidates.into_iter().find(|place| is_there(place)).unwrap_or_else(|| self.default_folder())
     }
 }
 
-/// Returns the folder of a daemon that this user starts.
+/// Returns the directory of a daemon that this user starts.
 ///
-/// This is `DDSS_DIR` if set, `/run/ddss` for root, `$XDG_RUNTIME_DIR/ddss` for other users, or else a folder of the
+/// This is `DDSS_DIR` if set, `/run/ddss` for root, `$XDG_RUNTIME_DIR/ddss` for other users, or else a directory of the
 /// user under `/tmp`.
 pub fn default_folder() -> PathBuf {
     Environment::here().default_folder()
 }
 
-/// Returns the folder in which a client looks for its daemon.
+/// Returns the directory in which a client looks for its daemon.
 ///
 /// This is [`default_folder`] if a daemon runs or ran there, or else `/run/ddss` of the packaged daemon. If `DDSS_DIR`
 /// is set, it is the only candidate.
@@ -94,7 +94,7 @@ pub fn client_folder() -> PathBuf {
     Environment::here().find(is_used)
 }
 
-/// Returns true if a daemon has its socket or status page in the folder, or if this user may not look.
+/// Returns true if a daemon has its socket or status page in the directory, or if this user may not look.
 fn is_used(folder: &Path) -> bool {
     let is_there = |name: &str| match std::fs::symlink_metadata(folder.join(name)) {
         Ok(_) => true,
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn client_prefers_daemon_of_its_user_over_system_daemon() {
-        // If this broke, a client would miss the packaged daemon, or use the system daemon instead of its user's.
+        // If this failed, a client would miss the packaged daemon, or use the system daemon instead of its user's.
         let (session, nobody) = (Some("/run/user/7"), |_: &Path| false);
         let only = |place: &'static str| move |path: &Path| path == Path::new(place);
         let root = of(None, Some("/run/user/0"), 0);

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn strategy_round_trips_through_name_and_code() {
-        // If this broke, a client would get another strategy than requested.
+        // If this failed, a client would get another strategy than requested.
         for strategy in Strategy::ALL {
             assert_eq!(strategy.to_string().parse(), Ok(strategy));
             assert_eq!(Strategy::from_code(strategy.code()), Some(strategy));

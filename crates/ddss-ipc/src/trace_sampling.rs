@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn stamp_is_decoded_for_its_own_request_only() {
-        // If this broke, the time in the ring would be that of another request, or an hour.
+        // If this failed, the time in the ring would be that of another request, or an hour.
         let now = 7 << 32 | 100;
         assert_eq!(decode_stamp(encode_stamp(128, now - 300), 128, now).submitted_ns, Some(now - 300), "across a wrap");
         assert_eq!(decode_stamp(encode_stamp(u32::MAX, now), u32::MAX, now).submitted_ns, Some(now));

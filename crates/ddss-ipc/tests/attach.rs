@@ -11,7 +11,7 @@ use support::{Echo, attach, call, role};
 
 #[test]
 fn attach_error_states_the_reason() {
-    // If this broke, users would search for the daemon's fault in their own program.
+    // If this failed, users would search for the daemon's fault in their own program.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let mut options = AttachOptions::default();
@@ -30,7 +30,7 @@ fn attach_error_states_the_reason() {
 
 #[test]
 fn second_daemon_is_refused_while_first_serves() {
-    // If this broke, a daemon started by mistake would disconnect every client of the running one.
+    // If this failed, a daemon started by mistake would disconnect every client of the running one.
     let echo = Echo::start();
     let server = IpcServer::open(ddss_core::NodeId(8)).unwrap();
     let second = Acceptor::start(&echo.path, AcceptorConfig::new(&server), server.inbox().sink()).unwrap_err();
@@ -75,7 +75,7 @@ fn child_scarce() {
 
 #[test]
 fn refusal_names_exhausted_queue_limit() {
-    // If this broke, the hundredth client under Mq would fail with an unexplained error number.
+    // If this failed, the hundredth client under Mq would fail with an unexplained error number.
     let output = std::process::Command::new("unshare")
         .args(["--ipc", "--"])
         .arg(std::env::current_exe().unwrap())

@@ -14,7 +14,7 @@ use support::{Echo, NEVER, NOW, TIMEOUT, attach, call};
 
 #[test]
 fn version_mismatch_names_both_versions() {
-    // If this broke, a client of another build would map the memory wrongly instead of being refused.
+    // If this failed, a client of another build would map the memory wrongly instead of being refused.
     let echo = Echo::start();
     let socket = connect(&echo.path);
     send(&socket, &hello(77, 3, 1, 4096));
@@ -24,7 +24,7 @@ fn version_mismatch_names_both_versions() {
 
 #[test]
 fn malformed_hello_is_refused_and_closed() {
-    // If this broke, any local process could kill the daemon or exhaust its memory.
+    // If this failed, any local process could kill the daemon or exhaust its memory.
     let echo = Echo::start();
     let mut garbage = vec![
         vec![0xff; 64],
@@ -55,7 +55,7 @@ fn malformed_hello_is_refused_and_closed() {
 
 #[test]
 fn hello_split_into_bytes_is_refused() {
-    // If this broke, a client could keep a handshake open byte by byte.
+    // If this failed, a client could keep a handshake open byte by byte.
     let echo = Echo::start();
     let socket = connect(&echo.path);
     for byte in hello(LAYOUT_VERSION, 3, 1, 4096) {
@@ -70,7 +70,7 @@ fn hello_split_into_bytes_is_refused() {
 
 #[test]
 fn silent_connections_do_not_block_attach() {
-    // If this broke, one process with silent connections would keep all clients out.
+    // If this failed, one process with silent connections would keep all clients out.
     let echo = Echo::with(|config| config.handshake_timeout = Duration::from_millis(300));
     let silent: Vec<_> = (0..200).map(|_| connect(&echo.path)).collect();
     call(&mut attach(&echo.path, |_| {}).take_channel().unwrap(), WaitClass::Polling, 1);
@@ -81,7 +81,7 @@ fn silent_connections_do_not_block_attach() {
 
 #[test]
 fn client_with_invalid_sequence_is_disconnected() {
-    // If this broke, a client could make the daemon run requests twice, or ones that it never sent.
+    // If this failed, a client could make the daemon run requests twice, or ones that it never sent.
     let echo = Echo::start();
     let honest = attach(&echo.path, |_| {});
     let mut channel = honest.take_channel().unwrap();
@@ -109,7 +109,7 @@ fn client_with_invalid_sequence_is_disconnected() {
 
 #[test]
 fn slot_changed_after_publish_is_ignored() {
-    // If this broke, a client could pass a check with one request and run another.
+    // If this failed, a client could pass a check with one request and run another.
     let echo = Echo::start();
     let attacker = ByzantineClient::attach(&echo.path);
     for round in 0..2000_u32 {
@@ -131,7 +131,7 @@ fn slot_changed_after_publish_is_ignored() {
 
 #[test]
 fn invalid_control_words_do_not_affect_other_clients() {
-    // If this broke, a client could make the daemon wait, or wake other clients.
+    // If this failed, a client could make the daemon wait, or wake other clients.
     let echo = Echo::start();
     let attacker = ByzantineClient::attach(&echo.path);
     let honest = attach(&echo.path, |_| {});
@@ -156,7 +156,7 @@ fn invalid_control_words_do_not_affect_other_clients() {
 
 #[test]
 fn client_that_never_reaps_is_bounded_and_starves_no_client() {
-    // If this broke, one client could fill the daemon's memory with replies.
+    // If this failed, one client could fill the daemon's memory with replies.
     for strategy in Strategy::ALL {
         let echo = Echo::start();
         let glutton = attach(&echo.path, |options| options.strategy = strategy);
@@ -190,7 +190,7 @@ fn client_that_never_reaps_is_bounded_and_starves_no_client() {
 
 #[test]
 fn client_that_removes_its_queue_is_disconnected() {
-    // If this broke, a client could make the daemon retry a removed queue for ever.
+    // If this failed, a client could make the daemon retry a removed queue forever.
     if std::process::Command::new("ipcrm").arg("--version").output().is_err() {
         println!("skipped: no ipcrm to remove a message queue with");
         return;
@@ -211,7 +211,7 @@ fn client_that_removes_its_queue_is_disconnected() {
 
 #[test]
 fn client_that_announces_missing_messages_is_disconnected() {
-    // If this broke, a client could make the daemon ask the kernel in vain in each of its rounds.
+    // If this failed, a client could make the daemon ask the kernel in vain in each of its rounds.
     let echo = Echo::start();
     let mq = 1;
     let (attacker, _) = ByzantineClient::attach_as(&echo.path, mq);

@@ -144,7 +144,7 @@ fn wait(channel: &mut Channel) -> u64 {
 }
 
 fn another_process_calls_and_detaches(way: Way) {
-    // If this broke, no client could communicate with the daemon at all.
+    // If this failed, no client could communicate with the daemon at all.
     let echo = Echo::start();
     let child = spawn("child_client", &format!("{} {:?} {}", way.strategy, way.wait, echo.path.display()));
     let output = child.wait_with_output().unwrap();
@@ -154,7 +154,7 @@ fn another_process_calls_and_detaches(way: Way) {
 }
 
 fn full_window_is_refused_and_drains(way: Way) {
-    // If this broke, a client with many calls in flight would overwrite its own requests.
+    // If this failed, a client with many calls in flight would overwrite its own requests.
     let (_echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     for round in 0..50_u64 {
@@ -171,7 +171,7 @@ fn full_window_is_refused_and_drains(way: Way) {
 }
 
 fn all_channels_full_lose_no_entry(way: Way) {
-    // If this broke, requests or replies would vanish when a message queue (256 entries by default) is full.
+    // If this failed, requests or replies would vanish when a message queue (256 entries by default) is full.
     let (_echo, attachment) = with(way, 16);
     let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
     assert_eq!(channels.len(), 16);
@@ -193,7 +193,7 @@ fn all_channels_full_lose_no_entry(way: Way) {
 }
 
 fn replies_in_any_order_reach_their_channel(way: Way) {
-    // If this broke, a fast operation could not overtake a slow one, or its reply would go to another thread.
+    // If this failed, a fast operation could not overtake a slow one, or its reply would go to another thread.
     let (echo, attachment) = with(way, 2);
     let (mut first, mut second) = (attachment.take_channel().unwrap(), attachment.take_channel().unwrap());
     for value in 0..40 {
@@ -214,7 +214,7 @@ fn replies_in_any_order_reach_their_channel(way: Way) {
 }
 
 fn payloads_travel_in_the_arena(way: Way) {
-    // If this broke, payloads longer than an entry would arrive damaged, or at another client.
+    // If this failed, payloads longer than an entry would arrive damaged, or at another client.
     let (_echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     for (offset, bytes) in [(0, 1), (4096, 4096), (100, 8192), (0, 1 << 16)] {
@@ -230,7 +230,7 @@ fn payloads_travel_in_the_arena(way: Way) {
 }
 
 fn channel_has_one_owner_and_is_reusable(way: Way) {
-    // If this broke, two threads would write one ring, or a new holder would get an old holder's reply.
+    // If this failed, two threads would write one ring, or a new holder would get an old holder's reply.
     let (_echo, attachment) = with(way, 2);
     let (mut first, second) = (attachment.take_channel().unwrap(), attachment.take_channel().unwrap());
     assert_ne!(first.index(), second.index());
@@ -255,7 +255,7 @@ fn channel_has_one_owner_and_is_reusable(way: Way) {
 }
 
 fn wait_ends_at_its_deadline(way: Way) {
-    // If this broke, a call would hang for ever on an operation that hangs.
+    // If this failed, a call would hang forever on an operation that hangs.
     let (_echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     channel.submit([0, 1, 0, NEVER, 0, 0, 0, 0]).unwrap();
@@ -273,7 +273,7 @@ fn wait_ends_at_its_deadline(way: Way) {
 }
 
 fn wait_ends_when_daemon_is_killed(way: Way) {
-    // If this broke, every client of a crashed daemon would hang until its deadline, or for ever.
+    // If this failed, every client of a crashed daemon would hang until its deadline, or forever.
     let mut daemon = spawn("child_daemon", "serve");
     let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
     let path = loop {
@@ -303,7 +303,7 @@ fn wait_ends_when_daemon_is_killed(way: Way) {
 }
 
 fn completion_makes_descriptor_readable(way: Way) {
-    // If this broke, a future would never resolve, or an executor would spin.
+    // If this failed, a future would never resolve, or an executor would spin.
     let (echo, attachment) = with(way, 2);
     let mut channels: Vec<Channel> = std::iter::from_fn(|| attachment.take_channel()).collect();
     let deadline = Instant::now() + TIMEOUT;
@@ -337,7 +337,7 @@ fn completion_makes_descriptor_readable(way: Way) {
 }
 
 fn sleeping_service_is_woken(way: Way) {
-    // If this broke, the first call after an idle minute would wait for its deadline.
+    // If this failed, the first call after an idle minute would wait for its deadline.
     let (echo, attachment) = with(way, 1);
     let mut channel = attachment.take_channel().unwrap();
     for value in 0..20 {

@@ -80,7 +80,7 @@ fn child_caller() {
 
 #[test]
 fn thousand_clients_leave_no_resources() {
-    // If this broke, a daemon would run out of descriptors, memory or queues after some days.
+    // If this failed, a daemon would run out of descriptors, memory or queues after some days.
     let _alone = serial();
     for strategy in Strategy::ALL {
         let echo = Echo::start();
@@ -100,7 +100,7 @@ fn thousand_clients_leave_no_resources() {
 
 #[test]
 fn frequent_attaches_are_delayed_not_refused() {
-    // If this broke, a user with many short processes would be refused, or its handshakes would time out.
+    // If this failed, a user with many short processes would be refused, or its handshakes would time out.
     let _alone = serial();
     let echo = Echo::start();
     drop(attach(&echo.path, |_| {}));
@@ -122,7 +122,7 @@ fn frequent_attaches_are_delayed_not_refused() {
 
 #[test]
 fn thousand_killed_clients_leave_no_resources() {
-    // If this broke, a crash of a client would cost the daemon memory, or another client a reply.
+    // If this failed, a crash of a client would cost the daemon memory, or another client a reply.
     let _alone = serial();
     let echo = Echo::start();
     for strategy in [Strategy::Mq, Strategy::Auto] {
@@ -153,7 +153,7 @@ fn thousand_killed_clients_leave_no_resources() {
 
 #[test]
 fn stopped_client_does_not_block_others_and_resumes() {
-    // If this broke, one client under a debugger would hang its whole node.
+    // If this failed, one client under a debugger would hang its whole node.
     let _alone = serial();
     for strategy in Strategy::ALL {
         let echo = Echo::start();
@@ -180,7 +180,7 @@ fn stopped_client_does_not_block_others_and_resumes() {
 
 #[test]
 fn idle_clients_do_not_slow_busy_client() {
-    // If this broke, a node would be full long before its limit of clients.
+    // If this failed, a node would be full long before its limit of clients.
     let _alone = serial();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     if limit.is_some_and(|limit| limit < 6000) {
@@ -203,7 +203,7 @@ fn idle_clients_do_not_slow_busy_client() {
 
 #[test]
 fn unsolicited_descriptors_are_closed() {
-    // If this broke, an unauthenticated process could exhaust the daemon's descriptors.
+    // If this failed, an unauthenticated process could exhaust the daemon's descriptors.
     let _alone = serial();
     let echo = Echo::start();
     let sockets: Vec<_> = (0..4).map(|_| connect(&echo.path)).collect();

@@ -13,73 +13,73 @@ use ddss_ipc::loom_model as model;
 
 #[test]
 fn entries_arrive_whole_and_in_order() {
-    // If this broke, a request would be read half written, or a slot overwritten before it was read.
+    // If this failed, a request would be read half written, or a slot overwritten before it was read.
     model::entries_arrive_whole_and_in_order();
 }
 
 #[test]
 fn sleeping_client_is_woken() {
-    // If this broke, a call would now and then take until its time-out.
+    // If this failed, a call would now and then take until its time-out.
     model::sleeping_client_is_woken();
 }
 
 #[test]
 fn sleeping_service_is_woken() {
-    // If this broke, a request would now and then wait for the next one.
+    // If this failed, a request would now and then wait for the next one.
     model::sleeping_service_is_woken();
 }
 
 #[test]
 fn request_after_doorbell_is_polled() {
-    // If this broke, a client that omits a second doorbell would wait for that of another client.
+    // If this failed, a client that omits a second doorbell would wait for that of another client.
     model::request_after_doorbell_is_polled();
 }
 
 #[test]
 fn deferred_reply_is_requested() {
-    // If this broke, a reply beyond a queue's share would never arrive.
+    // If this failed, a reply beyond a queue's share would never arrive.
     model::deferred_reply_is_requested();
 }
 
 #[test]
 fn sleeping_timeout_thread_is_kicked() {
-    // If this broke, a wait under Mq and Rmq would not end at its deadline.
+    // If this failed, a wait under Mq and Rmq would not end at its deadline.
     model::sleeping_timeout_thread_is_kicked();
 }
 
 #[test]
 fn queued_replies_arrive_or_are_requested() {
-    // If this broke, a call under Rmq would now and then never get its reply.
+    // If this failed, a call under Rmq would now and then never get its reply.
     model::queued_replies_arrive_or_are_requested();
 }
 
 #[test]
 fn pool_slot_has_one_owner() {
-    // If this broke, two threads would write into one channel, or all calls would fail for want of one.
+    // If this failed, two threads would write into one channel, or all calls would fail for want of one.
     model::pool_slot_has_one_owner();
 }
 
 #[test]
 fn slot_belongs_to_one_run() {
-    // If this broke, two calls would use the same memory.
+    // If this failed, two calls would use the same memory.
     model::slot_belongs_to_one_run();
 }
 
 #[test]
 fn combiner_executes_every_request() {
-    // If this broke, a task's request would never be sent, or two threads would write into one channel.
+    // If this failed, a task's request would never be sent, or two threads would write into one channel.
     model::combiner_executes_every_request();
 }
 
 #[test]
 fn call_completes_once() {
-    // If this broke, a task would read half a reply, or two calls would share its memory.
+    // If this failed, a task would read half a reply, or two calls would share its memory.
     model::call_completes_once();
 }
 
 #[test]
 fn weakening_any_ordering_fails_a_model() {
-    // If this broke, the models would prove nothing, or the code would pay for a fence that it does not need.
+    // If this failed, the models would prove nothing, or the code would pay for a fence that it does not need.
     const RED: [(&str, &str); 24] = [
         ("publish", "entries_arrive_whole_and_in_order"),
         ("take", "entries_arrive_whole_and_in_order"),

@@ -77,7 +77,7 @@ fn system_calls(strategy: Strategy) -> Option<Vec<usize>> {
 
 #[test]
 fn polling_makes_no_system_call_in_steady_state() {
-    // If this broke, a call would cost a system call, which takes several times as long as the call itself.
+    // If this failed, a call would cost a system call, which takes several times as long as the call itself.
     let cores = std::thread::available_parallelism().unwrap().get();
     if cores < 2 {
         println!("skipped: with one core the two sides must take turns");

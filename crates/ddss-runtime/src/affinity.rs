@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn pinned_thread_runs_on_its_core() {
-        // If this broke, the progress thread would migrate to its clients' cores and lose its own.
+        // If this failed, the progress thread would migrate to its clients' cores and lose its own.
         let cores = allowed_cores().unwrap();
         let last = *cores.last().unwrap();
         let seen = std::thread::spawn(move || pin_to(last).map(|()| current_core())).join().unwrap();
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn existing_memory_node_can_be_preferred() {
-        // If this broke, a thread would work with memory of the other socket.
+        // If this failed, a thread would work with memory of the other socket.
         assert!(prefer_memory_node(1 << 20).is_err());
         let preferred = std::thread::spawn(|| {
             let preferred = prefer_memory_node(0);

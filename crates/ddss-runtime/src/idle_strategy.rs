@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn idle_thread_parks_and_busy_poll_thread_does_not() {
-        // If this broke, an idle daemon would use a whole core, or one with its own core would sleep.
+        // If this failed, an idle daemon would use a whole core, or one with its own core would sleep.
         let config = IdleConfig { spin: Duration::ZERO, yields: 2, ..IdleConfig::default() };
         let next = |strategy: &mut IdleStrategy| {
             (0..).map(|_| strategy.next_action(|spin| spin)).find(|&idle| idle != IdleAction::Spin)
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn thread_with_its_own_core_spins_then_parks() {
-        // If this broke, a daemon on a large machine would make system calls while it waits for the next request.
+        // If this failed, a daemon on a large machine would make system calls while it waits for the next request.
         let config = IdleConfig { spin: Duration::from_micros(10), ..IdleConfig::for_cores(4) };
         let mut strategy = IdleStrategy::new(config);
         strategy.record_yield(Instant::now(), Duration::from_millis(10), YieldTo::Unknown);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn extended_spin_yields_at_each_clock_reading() {
-        // If this broke, the daemon of a polling client would keep another daemon off their core for a millisecond.
+        // If this failed, the daemon of a polling client would keep another daemon off their core for a millisecond.
         let config = IdleConfig { spin: Duration::from_micros(1), ..IdleConfig::default() };
         let mut strategy = IdleStrategy::new(config);
         let hour = |_| Duration::from_secs(3600);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn wasted_spins_shorten_the_spin_until_work_comes_soon() {
-        // If this broke, an occasional request would cost half a core.
+        // If this failed, an occasional request would cost half a core.
         let config = IdleConfig { spin: Duration::from_millis(20), yields: 0, ..IdleConfig::default() };
         let mut strategy = IdleStrategy::new(config);
         let spun = |strategy: &mut IdleStrategy| {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn thread_parks_again_at_once_after_a_timeout() {
-        // If this broke, a node with calls in flight to a dead node would use a whole core until they end.
+        // If this failed, a node with calls in flight to a dead node would use a whole core until they end.
         let mut strategy = IdleStrategy::new(IdleConfig::default());
         while strategy.next_action(|spin| spin) != IdleAction::Park {}
         strategy.record_timeout();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn computing_client_gets_the_core_at_the_first_clock_reading() {
-        // If this broke, a client that computes while its get is in flight would compute only after it.
+        // If this failed, a client that computes while its get is in flight would compute only after it.
         let config = IdleConfig { spin: Duration::from_secs(3600), ..IdleConfig::default() };
         let mut strategy = IdleStrategy::new(config);
         let looks =
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn early_yields_need_a_yield_that_let_another_thread_run() {
-        // If this broke, two nodes on one core would wait for each other's spinning, or a node would give its core to
+        // If this failed, two nodes on one core would wait for each other's spinning, or a node would give its core to
         // a compute-bound program.
         let config = IdleConfig { spin: Duration::from_secs(3600), ..IdleConfig::default() };
         let mut strategy = IdleStrategy::new(config);
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn waiting_client_is_no_contention_and_gets_the_core() {
-        // If this broke, a client on its daemon's core would count as contention while the daemon waits for another
+        // If this failed, a client on its daemon's core would count as contention while the daemon waits for another
         // node, or one that helps a compute-bound program would give away the time of all other clients.
         let mut strategy = IdleStrategy::new(IdleConfig::default());
         strategy.record_yield(Instant::now(), Duration::from_micros(1), YieldTo::Waiter);

@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn parked_thread_wakes_for_descriptor_and_stop() {
-        // If this broke, an idle node would never answer its first request, or never end.
+        // If this failed, an idle node would never answer its first request, or never end.
         let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         let signal = event.try_clone().unwrap();
         let received = Arc::new(AtomicBool::new(false));
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn task_setup_failure_is_returned_by_start() {
-        // If this broke, a daemon would report "ready" without a running thread.
+        // If this failed, a daemon would report "ready" without a running thread.
         let made = ProgressThread::start("none", None, IdleConfig::default(), || {
             Err::<EventTask, _>(io::Error::from(io::ErrorKind::PermissionDenied))
         });

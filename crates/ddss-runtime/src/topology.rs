@@ -41,7 +41,7 @@ impl Topology {
         Self::read(Path::new(Self::FOLDER)).unwrap_or_default()
     }
 
-    /// Reads a folder in the kernel's format: `node0/cpulist`, `node1/cpulist`, and so on.
+    /// Reads a directory in the kernel's format: `node0/cpulist`, `node1/cpulist`, and so on.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let mut nodes = Vec::new();
         for entry in std::fs::read_dir(folder)? {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn core_lists_of_the_kernel_are_parsed() {
-        // If this broke, a thread would be placed on another socket than its memory.
+        // If this failed, a thread would be placed on another socket than its memory.
         assert_eq!(core_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
         assert_eq!(core_list("\n"), Some(vec![]));
         for wrong in ["a", "3-1", "1-", "-1", "0-99999999999", "1 2"] {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn topology_is_read_from_sysfs_format() {
-        // If this broke, a machine with two sockets would count as one, or a file next to the nodes as a node.
+        // If this failed, a machine with two sockets would count as one, or a file next to the nodes as a node.
         let folder = std::env::temp_dir().join(format!("ddss-topology-{}", std::process::id()));
         for (name, cores) in [("node1", "4-7\n"), ("node0", "0-3\n"), ("node10", "\n"), ("power", "0\n")] {
             std::fs::create_dir_all(folder.join(name)).unwrap();

@@ -88,7 +88,7 @@ fn remote_calls_take_the_minimum_of_round_trips() {
 
 #[test]
 fn change_that_waits_behind_a_lock_until_its_deadline_ends_as_failed() {
-    // If this broke, the caller would not know whether a change that never left the queue took effect.
+    // If this failed, the caller would not know whether a change that never left the queue took effect.
     // Less than the lease of the lock.
     const TIMEOUT_US: u32 = 10_000;
     let mut world = silent_world();
@@ -113,7 +113,7 @@ fn change_that_waits_behind_a_lock_until_its_deadline_ends_as_failed() {
 
 #[test]
 fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
-    // If this broke, a holder on another node would first read the row, and then ask the home whether it may.
+    // If this failed, a holder on another node would first read the row, and then ask the home whether it may.
     let (faults, hop_us, reads_overlap) = (false, Some(HOP_US), Some(true));
     let mut world = world_of(&Scenario {
         nodes: 2,
@@ -140,7 +140,7 @@ fn calls_under_the_lock_of_a_row_take_one_round_trip_each() {
 
 #[test]
 fn change_of_a_maps_entry_takes_one_round_trip_and_none_at_home() {
-    // If this broke, each insert from another node would read the bucket first.
+    // If this failed, each insert from another node would read the bucket first.
     let mut world = world(2, 2);
     let map = *world.targets.iter().find(|target| target.content == Content::Bucket).expect("one table is a map");
     let home = usize::from(map.id.home().0) - 1;

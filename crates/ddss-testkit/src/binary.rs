@@ -1,10 +1,11 @@
-//! The programs of the workspace, built.
+//! Builds the programs of the workspace and finds them.
 //!
 //! `cargo test --workspace` builds the programs of a package for the tests of that same package only
 //! (`CARGO_BIN_EXE_..`), and `ddssd` and `ddss` belong to other packages than these tests. So the first test of each
-//! test program that asks runs `cargo build` once. Cargo holds no lock while tests run; where all is built this
-//! takes some 0.2 seconds. Profile and target folder are those of the running test. Where everything is built already
-//! (`scripts/test`) or there is no cargo (the emulated machine), `DDSS_BIN_DIR` names cargo's folder with the programs.
+//! test program that asks runs `cargo build` once. Cargo holds no lock while tests run. If everything is built, this
+//! takes about 0.2 seconds. Profile and target directory are those of the running test. If everything is built already
+//! (`scripts/test`) or there is no cargo (the emulated machine), `DDSS_BIN_DIR` names cargo's directory with the
+//! programs.
 
 use std::collections::HashMap;
 use std::env;
@@ -21,7 +22,7 @@ use crate::repo_lints::workspace_root;
 /// Arguments that make cargo build the released programs.
 const PROGRAMS: &[&str] = &["--bins", "--package", "ddssd", "--package", "ddss-cli", "--features", "rdma"];
 
-/// The path of the program called `name` (`ddssd` or `ddss`), built.
+/// Builds the program called `name` (`ddssd` or `ddss`) and returns its path.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
     if let Some(program) = already_built(name) {
@@ -31,7 +32,7 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     programs.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
-/// The path of the example called `name`, built as the programs are.
+/// Builds the example called `name` and returns its path.
 pub fn example(name: &str) -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
     if let Some(example) = already_built(&format!("examples/{name}")) {
@@ -42,7 +43,7 @@ pub fn example(name: &str) -> Result<PathBuf, Error> {
     examples.get(name).cloned().ok_or_else(|| Error::NoSuchProgram(name.to_owned()))
 }
 
-/// The path of the preload library, built as the programs are.
+/// Builds the preload library and returns its path.
 pub fn preload_library() -> Result<PathBuf, Error> {
     static BUILT: OnceLock<Result<HashMap<String, PathBuf>, String>> = OnceLock::new();
     if let Some(library) = already_built("libddss_preload.so") {
@@ -53,13 +54,13 @@ pub fn preload_library() -> Result<PathBuf, Error> {
     built.get("ddss_preload").cloned().ok_or_else(|| Error::NoSuchProgram("ddss_preload".to_owned()))
 }
 
-/// The file below `DDSS_BIN_DIR`, if that variable is set.
+/// Returns the file below `DDSS_BIN_DIR`, if that variable is set.
 fn already_built(name: &str) -> Option<Result<PathBuf, Error>> {
     let file = Path::new(&env::var_os("DDSS_BIN_DIR")?).join(name);
     Some(if file.is_file() { Ok(file) } else { Err(Error::NotBuilt(file)) })
 }
 
-/// Target triple of statically linked programs on this machine, if Rust has that target installed.
+/// Returns the target triple of statically linked programs on this machine, if that target is installed.
 pub fn static_target() -> Option<String> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", &target]).output().ok()?;
@@ -67,7 +68,8 @@ pub fn static_target() -> Option<String> {
     folder.is_dir().then_some(target)
 }
 
-/// The folder with `ddssd` and `ddss`, linked statically as those of the tarball, and built with the profile of the test.
+/// Builds `ddssd` and `ddss` with the profile of the test, linked statically as those of the tarball, and returns their
+/// directory.
 pub fn static_programs(target: &str) -> Result<PathBuf, Error> {
     let programs = build(&["--bins", "--package", "ddssd", "--package", "ddss-cli", "--target", target]);
     let programs = programs.map_err(Error::Build)?;
@@ -100,7 +102,7 @@ fn build(what: &[&str]) -> Result<HashMap<String, PathBuf>, String> {
     Ok(programs)
 }
 
-/// Arguments that make cargo build into the folder and with the profile that `test` was built with.
+/// Returns the arguments that make cargo build into the directory of `test`, with its profile.
 fn same_build_as(test: &Path) -> Vec<OsString> {
     let mut arguments = Vec::new();
     // TARGET/PROFILE/deps/TEST, TARGET/TRIPLE/PROFILE/deps/TEST, or TARGET/PROFILE/PROGRAM.
@@ -137,7 +139,8 @@ mod tests {
         assert_eq!(same_build_as(Path::new("/elsewhere/checked/deps/a")), ["--profile", "checked"]);
     }
 
-    /// Arguments with which `scripts/test` builds the workspace. With other features cargo would compile it all again.
+    /// Returns the arguments with which `scripts/test` builds the workspace. With other features cargo would compile
+    /// everything again.
     fn workspace() -> Vec<String> {
         let script = fs::read_to_string(workspace_root().join("scripts/features.sh")).unwrap();
         let features = script.lines().find_map(|line| line.strip_prefix("features=(--features ")?.strip_suffix(')'));

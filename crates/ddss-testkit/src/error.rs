@@ -14,18 +14,18 @@ pub enum Error {
     /// The workspace has no such program.
     #[error("no program of the workspace is called {0}")]
     NoSuchProgram(String),
-    /// The folder of built programs lacks one.
+    /// The directory of built programs lacks this program.
     #[error("{} is not there: build it into this folder, or unset DDSS_BIN_DIR", .0.display())]
     NotBuilt(PathBuf),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what} failed")]
     System {
-        /// Operation and its object.
+        /// The operation and its object.
         what: String,
-        /// Why it was refused.
+        /// The cause.
         source: io::Error,
     },
-    /// A process ended that should serve.
+    /// A process ended that should have kept running.
     #[error("{program} ended before it served: {status}; its last words:\n{words}")]
     Ended {
         /// The program.
@@ -35,7 +35,7 @@ pub enum Error {
         /// End of its output.
         words: String,
     },
-    /// A process did not serve in time.
+    /// A process was not ready in time.
     #[error("{program} did not serve within {deadline:?}; its last words:\n{words}")]
     NotReady {
         /// The program.
@@ -45,12 +45,12 @@ pub enum Error {
         /// End of its output.
         words: String,
     },
-    /// A client process could not begin.
+    /// A client process could not attach.
     #[error("{program} said: {said}")]
     Said {
         /// The program.
         program: PathBuf,
-        /// Its answer.
+        /// The first line of its output.
         said: String,
     },
     /// Every port that was tried is taken.

@@ -6,7 +6,7 @@
 //! * [`Daemon`] is a real `ddssd` process with its own directory and address. A test can kill, stop and restart it.
 //! * [`Process`] is any other program; dropping it kills the program. [`binary`] and [`example`] build the programs of
 //!   the workspace.
-//! * [`copy_program`] copies a program to where another user can start it.
+//! * [`copy_program`] copies a program to a place where another user can start it.
 //! * [`ScriptedClient`] is a client process that executes one call for each line that its test sends.
 //! * [`NetworkNamespaces`] is a network whose nodes can be partitioned from each other.
 //! * [`VictimNode`] is a node with local attackers of another user, [`VictimMember`] a cluster node with attackers on
@@ -15,7 +15,7 @@
 //!   and flags.
 //! * [`schema_complaints`] validates the JSON of a command against its schema.
 //! * [`public_api()`] lists the interface of a crate, for `scripts/public-api`.
-//! * [`PrivateMounts`] holds small file systems, to be filled up.
+//! * [`PrivateMounts`] holds small file systems that a test can fill up.
 //! * [`Random`] is a seeded generator, and [`pattern`] the bytes of a seed.
 //! * [`SetOnDrop`] ends the threads of a test that fails.
 //! * [`retry`] repeats a call until nodes are connected.

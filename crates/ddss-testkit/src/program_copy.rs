@@ -31,7 +31,8 @@ mod tests {
 
     const COPIES: usize = 200;
 
-    // If this failed, a test that starts a copy of a program would fail now and then, because another test starts any program.
+    // If this failed, a test that starts a copy of a program would fail now and then, whenever another test starts a
+    // program.
     #[test]
     fn copied_program_starts_while_other_threads_fork() {
         let folder = tempfile::tempdir().unwrap();
@@ -40,7 +41,8 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_done.load(Ordering::Relaxed) {
-                        // With a user to change to, the child takes a while from its fork to `exec`, which closes descriptors.
+                        // If the child changes its user, it takes longer from its fork to `exec`, which closes
+                        // descriptors.
                         let user = rustix::process::geteuid().as_raw();
                         Command::new("true").uid(user).status().unwrap();
                     }

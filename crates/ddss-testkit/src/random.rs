@@ -36,7 +36,8 @@ impl Random {
     }
 }
 
-/// Bytes that a test puts and expects to get: equal for equal seeds, and at no place alike for a seed and its neighbour.
+/// Returns bytes that a test puts and expects to get. They are equal for equal seeds, and differ at every place for a
+/// seed and its neighbour.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = Random::new(seed).bytes(length);
     for (index, byte) in bytes.iter_mut().enumerate() {
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn patterns_differ_in_every_byte() {
-        // If this broke, a torn value could pass for a whole one.
+        // If this failed, a torn value could pass for a complete one.
         let (first, second) = (pattern(0, 500), pattern(1, 500));
         assert!(first.iter().zip(&second).all(|(a, b)| a != b));
         assert_eq!(first, pattern(0, 500));

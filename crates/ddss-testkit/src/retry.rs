@@ -1,4 +1,4 @@
-//! Calls that succeed as soon as nodes have met, or a full disk has room again.
+//! Repeats calls that succeed as soon as nodes are connected, or a full disk has space again.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
-/// Tries again until it succeeds.
+/// Repeats `attempt` until it succeeds.
 ///
 /// # Panics
 ///
-/// With the last error, if it has not within 30 s.
+/// Panics with the last error if no attempt succeeds within 30 s.
 pub fn retry<T>(mut attempt: impl FnMut() -> Result<T, ddss::Error>) -> T {
     let begin = Instant::now();
     loop {

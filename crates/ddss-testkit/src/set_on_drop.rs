@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Sets a flag when it is dropped, by a panic as well.
+/// Sets a flag when it is dropped, also by a panic.
 ///
-/// Threads of a scope that run until the flag is set would keep a test that fails running for ever.
+/// Without it, a failing test would wait forever for the threads of its scope that run until the flag is set.
 #[derive(Debug)]
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 

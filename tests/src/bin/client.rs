@@ -120,7 +120,7 @@ fn obey(
         ["lock-row", row] => {
             let guard = Table::new(current?.clone())?.lock_row(row.parse()?)?;
             let version = guard.version();
-            // The lock is for tests of the death of its holder.
+            // Keeps the lock until the process dies, for tests of the death of its holder.
             std::mem::forget(guard);
             Ok(format!("version {}", version.0))
         }
@@ -150,7 +150,7 @@ fn obey(
     }
 }
 
-/// Gets many times while `put-for-ever` runs somewhere: each value has to be one of the two that it writes.
+/// Gets many times while a client runs `put-for-ever`; each value must be one of the two that it writes.
 fn whole(segment: &Segment, length: usize) -> Result<String, Box<dyn Error>> {
     let values: [Vec<u8>; 2] = [0, 1].map(|seed| pattern(seed, length));
     let mut bytes = vec![0; length];
@@ -180,7 +180,8 @@ fn allocate_many(client: &Client, prefix: &str, count: usize) -> Result<String, 
     }
 }
 
-/// Inserts and removes keys until the process is killed. The words of a value name its key, so that a test finds a mix.
+/// Inserts and removes keys until the process is killed. The words of a value name its key, so that a test finds mixed
+/// values.
 fn change_map(client: &Client, name: &str) -> Result<String, Box<dyn Error>> {
     let map = SharedMap::<u64, [u64; 64]>::open(client, name)?;
     answer("ok changing")?;

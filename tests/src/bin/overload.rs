@@ -155,7 +155,7 @@ fn wait_in_vain(client: &Client, stop: &AtomicBool) -> Result<Ends, ddss::Error>
     Ok(ends)
 }
 
-/// Runs that many clients for that long; returns the outcomes of their calls, and the greatest memory of each daemon.
+/// Runs `clients` clients for `length`; returns the outcomes of their calls, and the greatest memory of each daemon.
 fn storm(daemons: &[Daemon; 2], clients: usize, length: Duration) -> Result<(Ends, [Size; 2]), Box<dyn Error>> {
     let (stop, sum) = (AtomicBool::new(false), Mutex::new(Ends::default()));
     let mut peak = [Size::default(); 2];

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// One put.
+/// Bytes of one put.
 const PIECE: usize = 1 << 20;
 /// Memory left free beside the segments.
 const ROOM: u64 = 64 << 20;
@@ -43,7 +43,7 @@ impl Wish {
         Some(wish)
     }
 
-    /// Bytes of one segment, in whole words.
+    /// Bytes of one segment, a multiple of a word.
     fn bytes(&self) -> u64 {
         ((self.mib << 20) / self.segments).max(64) & !7
     }
@@ -58,7 +58,7 @@ fn mark(index: u64) -> [u8; 8] {
     (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1).to_le_bytes()
 }
 
-/// Makes the segments and writes every byte of them.
+/// Allocates the segments and writes every byte of them.
 fn fill(client: &Client, wish: &Wish) -> Result<(), Box<dyn Error>> {
     let mut piece = vec![0; PIECE];
     for index in 0..wish.segments {
@@ -83,7 +83,7 @@ fn lost(client: &Client, wish: &Wish) -> Result<u64, Box<dyn Error>> {
     Ok(lost)
 }
 
-/// Repeats a get until one is served by the next daemon, and returns the time of its success.
+/// Repeats a get until the next daemon serves one, and returns the time of its success.
 fn goes_on(segment: &Segment) -> Result<Instant, ddss::Error> {
     segment.get(0..8)?;
     Ok(Instant::now())

@@ -22,11 +22,11 @@ const BYTES: u64 = 64;
 /// Calls between two pauses: some 20,000 a second, so that all segments are among the most active.
 const BURST: usize = 100;
 const REST: Duration = Duration::from_millis(5);
-/// Longer than any call takes on a machine that others use as well.
+/// Deadline of calls, longer than any call on a shared machine.
 const CALL_MAX: Duration = Duration::from_secs(60);
-/// Until the first picture and all names are there.
+/// Time until the first screen with all names is drawn.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// Nothing comes for so long between two pictures.
+/// Silence of this length separates two redraws.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Options of the command line.
@@ -65,7 +65,7 @@ impl Shown {
         Ok(Shown { child: terminal.start(command)?, terminal })
     }
 
-    /// Processor time of all its threads.
+    /// Processor time of all threads of the program.
     fn processor_time(&self) -> Duration {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
         let ran = |path: std::path::PathBuf| {
@@ -81,7 +81,7 @@ struct Drawn {
     bytes: AtomicU64,
     pictures: AtomicU64,
     longest_ms: AtomicU64,
-    /// From now on it counts.
+    /// Set when counting begins.
     counts: AtomicBool,
 }
 

@@ -22,7 +22,7 @@ use ddss_stream::wire::WireConfig;
 use ddss_stream::{Listener, Stream, TransportPolicy, WriteHalf};
 use ddss_testkit::Random;
 
-/// Longest time that a process may take to end. What is slower hangs.
+/// Time limit for the end of a process. A slower process counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Time from which an end counts as slow in the result.
 const SLOW: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const KILLS: u64 = 10_000;
 const DELAY_US: u64 = 4_000;
 /// Ways to move bytes: three plans, and which ends write.
 const MODES: u64 = 9;
-/// Bytes of a write without a copy at least.
+/// Minimum size of a write without a copy.
 const IN_PLACE: u64 = 256 << 10;
 /// Bytes whose copies are counted.
 const LEDGER_BYTES: usize = 8 << 20;
@@ -172,7 +172,7 @@ fn run_end(port: &str, mode: &str, seed: &str) -> Result<String, String> {
         let mut position = 0;
         let is_zero_copy = config.plan.zero_copy;
         while is_writer && write_piece(&mut writing, seed, &mut position, is_zero_copy).is_ok() {}
-        // The direction stays open until the peer is gone.
+        // The direction stays open until the peer has disconnected.
         writing
     });
     let (mut read, mut room) = (0, vec![0; 50_000]);
@@ -230,7 +230,7 @@ fn address(port: u16) -> SocketAddr {
 }
 
 fn write_piece(to: &mut WriteHalf, seed: u64, position: &mut u64, is_zero_copy: bool) -> io::Result<()> {
-    // Pieces from one byte to some frames, and of every second one in place the bytes of a few reads.
+    // Pieces have from one byte to a few frames. Every second piece in place has the bytes of a few reads.
     let factor = byte_at(seed, *position ^ 77) as u64;
     let least = if is_zero_copy && factor.is_multiple_of(2) { IN_PLACE } else { 1 };
     let bytes = least + factor * [1, 40, 700][(*position % 3) as usize];

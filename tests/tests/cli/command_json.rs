@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::second_reader;
 
-/// Commands without JSON output; their raw output is for scripts already.
+/// Commands without JSON output, because their raw output is for scripts.
 const TEXT_ONLY: &[&str] = &["completions"];
 /// Command that becomes another program: its output is that program's.
 const LAUNCHER: &str = "run";
@@ -173,7 +173,7 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert!(counted["counters"]["commits"].as_u64() > Some(0), "{counted}");
     assert!(counted["operations"]["put"]["done"].as_u64() > Some(0), "{counted}");
     let client = Client::builder().folder(folder).connect().unwrap();
-    // The daemon writes them down now and then.
+    // The daemon publishes them only now and then.
     let begin = Instant::now();
     let is_ours = |row: &Value| row["pid"] == std::process::id();
     while !of(&["clients"])[0].as_array().unwrap().iter().any(is_ours) {
@@ -193,7 +193,7 @@ fn what_is_measured(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!((shown["before"].as_array().unwrap().len(), shown["after"].as_array().unwrap().len()), (2, 2));
 }
 
-/// Creates a key; two more nodes join with it. One leaves by itself, the other is removed when it is dead.
+/// Creates a key, with which two more nodes join. One of them leaves, the other is removed when it is dead.
 fn a_cluster_comes_and_goes(one: &Daemon, held: &Held) {
     let state = TempNode::new().unwrap();
     let token = held.of(one.folder(), &["cluster", "token"])[0]["token"].as_str().unwrap().to_owned();
@@ -229,7 +229,7 @@ fn what_is_told_of_the_dead(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert!(left[0][0]["version"].as_u64() > Some(1), "{left:?}");
     assert_eq!(of(&["stat", "a"])[0]["live"], false);
     assert_eq!(of(&["status"])[0]["daemon"], "dead");
-    // Its last sign of life is fresh for a moment.
+    // The last heartbeat is still fresh for a moment.
     let end = Instant::now() + PATIENCE;
     while run_ddss(folder, &["counters", "--json"], "").unwrap().code == 0 {
         assert!(Instant::now() < end, "a daemon that was killed seems to serve");
@@ -242,7 +242,7 @@ fn what_is_told_of_the_dead(folder: &Path, of: &dyn Fn(&[&str]) -> Vec<Value>) {
     assert_eq!(run_ddss(folder, &["get", "a"], "").unwrap().code, 4);
 }
 
-// If this failed, a script that asked for JSON would have to understand sentences as soon as something is wrong.
+// If this failed, a script that asked for JSON would have to parse sentences as soon as a command fails.
 #[test]
 fn json_error_is_one_object_with_code_and_hint() {
     let held = Held::default();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use ddss::{Client, LockOptions};
 use ddss_testkit::{Daemon, TempNode, binary, commands, run_ddss};
 
-/// Values that no flag accepts. A directory or file may have nearly any name; it is empty then.
+/// Values that no flag accepts, except flags for a directory or file, which may have nearly any name.
 const RUBBISH: &[&str] =
     &["", "-1", "99999999999999999999999", "\u{1b}[2J", "nonsense/\u{fc}", "NaN", "1e3", "0x10", " 7", "\u{202e}x"];
 /// Valid values of the greatest size.
@@ -18,7 +18,7 @@ const TOO_MUCH: &[&str] = &["18446744073709551615", "18446744073709551614", "922
 fn complete(command: &[&str]) -> &'static [&'static str] {
     match command {
         ["stat" | "get" | "hexdump" | "history" | "trace"] => &["x"],
-        // It would wait for another version.
+        // `watch` would wait for another version.
         ["watch"] => &["x", "--count", "1"],
         ["release"] => &["no-such-segment"],
         ["put"] => &["x", "bytes"],
@@ -26,7 +26,7 @@ fn complete(command: &[&str]) -> &'static [&'static str] {
         ["export" | "import"] => &["x", "/nowhere/file"],
         ["chmod"] => &["600", "x"],
         ["completions"] => &["bash"],
-        // Without a daemon's folder it brings its own and measures.
+        // Without a daemon's directory `bench` starts its own nodes and measures.
         ["bench"] => &["--dir", "/nowhere"],
         ["top"] => &["--once", "--interval-ms", "100"],
         ["cluster", "join"] => &["127.0.0.1:7", "no-such-token"],
@@ -62,7 +62,7 @@ fn refused(folder: &Path, words: &[&str]) -> i32 {
     code
 }
 
-// If this failed, a word mistyped would end in a panic, or do something else than was meant.
+// If this failed, a mistyped word would cause a panic or a wrong action.
 #[test]
 fn wrong_value_for_any_flag_gives_an_error_message() {
     let node = TempNode::new().unwrap();
@@ -74,7 +74,7 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
         for flag in &flags.valued {
             let flag = format!("--{flag}");
             for &wrong in RUBBISH {
-                // A file of any name can be drawn into.
+                // A plot may be written to a file of any name.
                 if flag != "--plot" {
                     answered(node.path(), &[&before_flag[..], &[&flag, wrong]].concat());
                 }
@@ -104,7 +104,7 @@ fn wrong_value_for_any_flag_gives_an_error_message() {
     assert_eq!(refused(node.path(), &["map"]), 2);
 }
 
-// If this failed, a number that is too large would be taken for a small one, or end the program, where there is a daemon to ask.
+// If this failed, a command with a daemon would take a too large number for a small one, or crash.
 #[test]
 fn too_large_numbers_are_refused_by_the_daemon_too() {
     let mut daemon = Daemon::start(1).unwrap();
@@ -179,7 +179,7 @@ fn bench_command_starts_its_own_two_nodes() {
     }
 }
 
-// If this failed, an operator could not free a lock of a program that hangs, or would free one by mistake.
+// If this failed, an operator could not break the lock of a hanging program, or would break one by mistake.
 #[test]
 fn lock_is_broken_only_after_confirmation() {
     let [a, b] = Daemon::pair().unwrap();
@@ -200,7 +200,7 @@ fn lock_is_broken_only_after_confirmation() {
     assert_eq!(held.put(0, b"late").unwrap_err().failure(), Some(ddss::Failure::LockLost));
     door.lock().unwrap().unlock().unwrap();
     assert_eq!(run_ddss(b.folder(), &["locks", "door", "--break"], "").unwrap().out, "no lock is held on door\n");
-    // What a pattern matches is asked about, too.
+    // The command also asks about the matches of a pattern.
     let asked = run_ddss(a.folder(), &["release", "do*"], "").unwrap();
     assert!(asked.code == 1 && asked.err.contains("door\n"), "{}", asked.err);
     assert_eq!(run_ddss(a.folder(), &["release", "do*", "--yes"], "").unwrap().out, "door: released\n");

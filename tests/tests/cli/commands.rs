@@ -183,7 +183,7 @@ fn daemon_that_cannot_start_reports_why_and_exits() {
     assert!(why.contains("give NODE=ADDRESS:PORT"), "{why}");
 }
 
-// If this failed, an operator's stop would look like a crash, and leave things behind.
+// If this failed, an operator's stop would look like a crash, and leave files behind.
 #[test]
 fn stopped_daemon_leaves_its_segments_or_nothing() {
     let mut daemon = Daemon::start(1).unwrap();

@@ -45,7 +45,7 @@ fn demo_of_streams_compares_tcp_with_shared_memory() {
     assert!(out.contains("Other programs used ") && out.contains(" cores: "), "the condition is missing: {out}");
 }
 
-// If this failed, a machine without the programs would get a riddle instead of their names.
+// If this failed, a user without the programs would not learn their names.
 #[test]
 fn demo_of_streams_names_missing_programs() {
     let mut command = Command::new(binary("ddss").unwrap());
@@ -83,7 +83,7 @@ fn nodes_of_killed_program_end() {
     });
     bench.kill().unwrap();
     bench.wait().unwrap();
-    // A zombie has ended: only its new parent has not asked yet.
+    // A zombie has ended; only its new parent has not reaped it yet.
     let has_ended = |process: &u32| {
         let status = file(*process, "stat");
         status.is_empty() || status.contains(") Z ")

@@ -56,7 +56,7 @@ fn status_of_dead_daemon_is_shown_as_not_live() {
     let text = out(&daemon, &["counters", "commits"]);
     assert!(text.contains("commits") && text.contains("500"), "{text}");
     daemon.kill().unwrap();
-    // Its last sign of life has to grow old first.
+    // The last heartbeat must become old first.
     while !ddss_output(&daemon, &["clients"]).2.contains("is dead") {
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -100,8 +100,8 @@ fn watch_and_lock_on_idle_segment_let_the_daemon_sleep() {
     let (before, began) = ([daemon.pid(), watch.pid()].map(sleeps), Instant::now());
     std::thread::sleep(Duration::from_secs(2));
     let after = [daemon.pid(), watch.pid()].map(sleeps);
-    // It was 1000 a second for the daemon; each looks some 20 to 50 times a second whether all is well. A busy machine wakes this
-    // thread late.
+    // The daemon once woke 1000 times a second; now each thread checks its state some 20 to 50 times a second. A busy
+    // machine wakes this thread late.
     let most = 150 * (began.elapsed().as_secs() + 1);
     assert!(after[0] - before[0] < most, "the daemon woke {} times in {:?}", after[0] - before[0], began.elapsed());
     assert!(after[1] - before[1] < most, "the watch woke {} times in {:?}", after[1] - before[1], began.elapsed());
@@ -194,7 +194,7 @@ fn top_fits_its_terminal_and_restores_it() {
     }
 }
 
-// If this failed, looking at a busy node would cost it what it has.
+// If this failed, watching a busy node would take its processor time.
 #[test]
 fn top_of_a_thousand_segments_uses_little_cpu() {
     if !Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success()) {
@@ -219,9 +219,9 @@ fn top_of_a_thousand_segments_uses_little_cpu() {
     };
     let (before, begin) = (ticks(), Instant::now());
     std::thread::sleep(Duration::from_secs(5));
-    // Ticks of 10 ms of processor time, not of the clock: a crowded machine does not make them more.
+    // Ticks count 10 ms of processor time, which other load on the machine does not increase.
     let part = (ticks() - before) as f64 / 100.0 / begin.elapsed().as_secs_f64();
-    // This is what an unoptimized build takes; a release has a fifth of it.
+    // An unoptimized build needs this much; a release needs a fifth of it.
     let most = if cfg!(debug_assertions) { 0.25 } else { 0.05 };
     assert!(part < most, "the view takes {:.1} % of a core", part * 100.0);
     println!("top with 1,000 segments: {:.1} % of a core", part * 100.0);

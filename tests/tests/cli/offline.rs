@@ -16,7 +16,7 @@ use ddss_testkit::{Daemon, DaemonOptions, pattern, skipped};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn client(daemon: &Daemon) -> Client {
-    // In place the daemon would see nothing of the gets.
+    // The daemon does not see gets in place.
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().expect("the daemon serves")
 }
 
@@ -62,7 +62,7 @@ fn every_call_is_counted_once_for_its_client() {
     assert_eq!((reader.pid, reader.uid), (std::process::id(), rustix::process::getuid().as_raw()));
     let [row] = status.segments.as_slice() else { panic!("{:?}", status.segments) };
     assert_eq!((row.gets, row.puts, row.bytes_got, row.bytes_put), (300, 100, 150_000, 100_000));
-    // Gauges are looked at now and then.
+    // Gauges are updated only now and then.
     let gauges =
         |status: &Status| [Gauge::Clients, Gauge::Segments, Gauge::PoolBytesUsed].map(|gauge| status.gauge(gauge));
     wait_for_status(daemon.folder(), |status| gauges(status) == [2, 1, 10_112]);
@@ -72,7 +72,7 @@ fn every_call_is_counted_once_for_its_client() {
     assert_eq!((status.segments.len(), status.counter(Counter::Left)), (0, 2));
 }
 
-// If this failed, a daemon in a container would turn every client of its host away.
+// If this failed, a daemon in a container would refuse every client of its host.
 #[test]
 fn daemon_in_pid_namespace_serves_clients_outside_it() {
     const NAME: &str = "daemon_in_pid_namespace_serves_clients_outside_it";
@@ -125,7 +125,7 @@ fn first_calls_of_a_client_are_traced() {
         drop((caller, made));
         wait_for_status(away.folder(), |status| status.clients.is_empty());
     }
-    // The client that releases its segment is gone before the home answers.
+    // The client that releases its segment ends before the home answers.
     let status = wait_for_status(away.folder(), |status| {
         let [reads, trips] = [Counter::FabricReads, Counter::RoundTrips].map(|counter| status.counter(counter));
         status.histogram(Kind::Get, Location::Away, Step::Complete).count() >= 4 && reads >= 12 && trips >= 8

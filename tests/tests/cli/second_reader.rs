@@ -10,7 +10,7 @@ use std::process::Command;
 use ddss_testkit::{repo_lints, schema_complaints, skipped};
 use serde_json::{Value, json};
 
-/// Changed values of one line of output, at most.
+/// Maximum number of changed values of one line of output.
 const CHANGES_MAX: usize = 60;
 
 /// Reads pairs of schema and value, and prints the number of violations of each; status 77 without jsonschema.
@@ -61,7 +61,7 @@ pub(crate) fn agrees(test: &str, lines: &[(String, Value)]) {
         );
         rejected += usize::from(theirs > 0);
     }
-    // Nearly every change violates a schema that says something.
+    // Nearly every change violates a meaningful schema.
     assert!(rejected * 4 > pairs.len() * 3, "only {rejected} of {} values are wrong", pairs.len());
 }
 

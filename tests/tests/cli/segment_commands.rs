@@ -79,7 +79,7 @@ fn segment_list_is_complete_and_has_stable_field_names() {
     held.unlock().unwrap();
 }
 
-// If this failed, bytes put by hand, or through a file, would be other ones.
+// If this failed, bytes put by hand or from a file would be changed.
 #[test]
 fn data_commands_carry_numbers_text_versions_and_files() {
     let daemon = Daemon::start(1).unwrap();
@@ -131,7 +131,7 @@ fn data_commands_carry_numbers_text_versions_and_files() {
     }
 }
 
-// If this failed, an operator would look for hours for what the machine can say.
+// If this failed, an operator would search for hours for a problem that the machine can report.
 #[test]
 fn doctor_reports_each_problem_with_a_remedy() {
     let mut daemon = Daemon::start(1).unwrap();
@@ -141,7 +141,7 @@ fn doctor_reports_each_problem_with_a_remedy() {
     for row in findings.as_array().unwrap() {
         assert_eq!(row["state"] == "good", row["advice"] == "", "{row}");
     }
-    // It is in a folder of its own here, and not in /dev/shm.
+    // Here the memory is in a directory of its own, and not in /dev/shm.
     let memory = daemon.folder().join("memory").canonicalize().unwrap();
     let shared = of("shared memory");
     assert!(shared["found"].as_str().unwrap().ends_with(&format!("in {}", memory.display())), "{shared}");

@@ -110,7 +110,7 @@ fn output_fits_the_terminal_and_escapes_deceptive_names() {
             segment.lock_with(LockOptions::new().shared()).unwrap()
         })
         .collect();
-    // The other node hears of them when the two have found each other.
+    // The other node learns of them when the two are connected.
     let begin = Instant::now();
     let shown = loop {
         let shown = run_ddss_in_terminal(b.folder(), 200, &["locks"], "").unwrap();
@@ -149,7 +149,7 @@ fn fits(folder: &Path, columns: u16, words: &[String], code: i32) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let begin = Instant::now();
     let mut said = run_ddss_in_terminal(folder, columns, &words, "").unwrap();
-    // On a machine that runs other tests a node may be away for a moment.
+    // On a loaded machine a node may be unreachable for a moment.
     while said.code != code && begin.elapsed() < PATIENCE {
         said = run_ddss_in_terminal(folder, columns, &words, "").unwrap();
     }
@@ -205,7 +205,7 @@ fn large_file_transfer_shows_a_progress_bar() {
     assert!(said.code == 0 && said.err.is_empty(), "{said:?}");
 }
 
-// If this failed, a question would be asked and its answer not heard, or a `no` taken for a `yes`.
+// If this failed, a command would ignore the answer to its question, or take a `no` for a `yes`.
 #[test]
 fn irreversible_commands_ask_for_confirmation() {
     let daemon = Daemon::start(1).unwrap();
@@ -226,7 +226,7 @@ fn irreversible_commands_ask_for_confirmation() {
     held.put(0, b"mine").unwrap();
     let seen = run_ddss_in_terminal(folder, 80, &["locks", "o*", "--break"], "y\n").unwrap();
     assert!(seen.code == 0 && seen.out.contains("one: 1 broken"), "{seen:?}");
-    // All or nothing, where one of them is not there.
+    // If one of them does not exist, none is released.
     let said = run_ddss(folder, &["release", "one", "other", "third"], "").unwrap();
     assert!(said.code == 1 && said.err.contains("third") && said.out.is_empty(), "{said:?}");
     let seen = run_ddss_in_terminal(folder, 80, &["release", "o*"], "y\n").unwrap();

@@ -172,7 +172,7 @@ fn other_user_gets_permission_denied() {
     let program = scratch.join("ddss");
     copy_program(&binary("ddss").unwrap(), &program).unwrap();
     let stranger = |words: &str| ended(&program, daemon.folder(), &scratch, words, Some(NOBODY));
-    // The folder is its owner's only.
+    // The directory is its owner's only.
     for words in ASKING {
         let said = stranger(words);
         let denied = ["ermission denied", "no permission", "not for this user"];
@@ -254,7 +254,7 @@ fn corrupt_status_page_is_reported_as_corrupt() {
     }
     fs::write(&page, &whole).unwrap();
     assert_eq!(ended(&program, daemon.folder(), &scratch, "counters", None).code, 4);
-    // The folder is a file, a loop, a name that is too long.
+    // The directory is a file, a loop, a name that is too long.
     let file = scratch.join("imported");
     std::os::unix::fs::symlink("round", scratch.join("round")).unwrap();
     for folder in [file, scratch.join("round"), scratch.join(&"long/".repeat(800))] {

@@ -41,7 +41,7 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     let mut daemon = Daemon::start(1).unwrap();
     let before = client(&daemon, true);
     before.allocate("memory", Spec::new(64)).unwrap();
-    // Not by a mapping, which outlives the file that a test deletes, and no boot.
+    // Local reads are off: a mapping outlives the file that a test deletes, but no reboot.
     let memory = client(&daemon, false).open("memory").unwrap();
     let files: Vec<_> = [in_file(8), in_file(BYTES), Spec { mode: 0o644, history: 3, ..in_file(5000) }]
         .into_iter()
@@ -78,7 +78,7 @@ fn file_segment_survives_loss_of_memory_and_memory_segment_is_reported_lost() {
     let told = ddss(&daemon, &["stat", "file/1", "--json"], 0);
     assert!(told.contains("\"storage\":\"file\""), "{told}");
     ddss(&daemon, &["allocate", "by-command", "100", "--storage", "file"], 0);
-    // Inspected while no daemon serves it.
+    // The commands inspect the segment while no daemon runs.
     daemon.process().end().unwrap();
     let told = ddss(&daemon, &["ls", "--json"], 4);
     assert!(told.contains("by-command") && told.contains("\"storage\":\"file\""), "{told}");
@@ -130,7 +130,7 @@ fn file_put_is_atomic_when_daemon_is_killed_and_memory_is_lost() {
     eprintln!("{last} puts, {kills_under_way} of 8 kills in the middle of one");
 }
 
-// If this failed, another node, another model, a lock or new permissions would not go together with a file.
+// If this failed, a segment in a file would not support remote access, other models, locks or new permissions.
 #[test]
 fn file_segment_supports_remote_access_and_permission_changes() {
     let [home, mut other] = Daemon::pair().unwrap();
@@ -149,7 +149,7 @@ fn file_segment_supports_remote_access_and_permission_changes() {
         assert!(is(&made, 53) && is(&seen, 53), "{model:?}");
         assert_eq!(seen.stat().unwrap().info.storage, Storage::File);
     }
-    // Asked for from another node, and of a kind that there is not.
+    // An allocation from another node, and one with a copy, which is not supported.
     let far = Spec { placement: ddss::Placement::Node(here.node()), ..in_file(64) };
     let asked = there.allocate("asked", far).unwrap();
     asked.put(0, &[3; 64]).unwrap();
@@ -174,7 +174,7 @@ fn full_disk_is_reported_and_loses_no_data() {
     let before = client(&daemon, true);
     let kept = before.allocate("kept", in_file(BYTES)).unwrap();
     kept.put(0, &pattern(1, BYTES)).unwrap();
-    // One segment that is allocated at once, and one that is allocated in slices.
+    // One segment is allocated in one step, and one in slices.
     let mut count = 0;
     let error = loop {
         match before.allocate(&format!("fill/{count}"), in_file(200_000)) {
@@ -197,7 +197,7 @@ fn full_disk_is_reported_and_loses_no_data() {
     assert!(is(&kept, 2) && (0..count).all(|index| is(&before.open(&format!("fill/{index}")).unwrap(), index)));
 }
 
-/// The files with segments in a folder.
+/// Returns the files with segments in a directory.
 fn areas(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     files.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("area-"))).collect()
@@ -226,7 +226,7 @@ fn truncated_segment_file_is_refused_by_name() {
     }
     let mut taken = ddss(&daemon, &["counters", "file_bytes*", "--json"], 0);
     while !taken.contains("\"file_bytes_used\":600320") {
-        // It is written down now and then.
+        // The daemon publishes its counters only now and then.
         std::thread::sleep(Duration::from_millis(20));
         taken = ddss(&daemon, &["counters", "file_bytes*", "--json"], 0);
         assert!(began.elapsed() < PATIENCE, "{taken}");
@@ -238,12 +238,12 @@ fn truncated_segment_file_is_refused_by_name() {
     std::fs::copy(&area, &saved).unwrap();
     daemon.restart().unwrap();
     assert!(is(&first, 1) && is(&second, 1));
-    // Under a running daemon the first access to these bytes detects it.
+    // Under a running daemon the first access to these bytes detects the truncation.
     cut(&area, (BYTES as u64).next_multiple_of(4096));
     let asked = std::thread::spawn(move || second.put(0, &pattern(2, BYTES)).is_err());
     let told = ended_with(&mut daemon, 7);
     assert!(told.contains(&format!("cannot access the mapped file {}", area.display())), "{told}");
-    // As often as it is tried.
+    // Each start is refused.
     for _ in 0..2 {
         assert!(daemon.restart().is_err());
         let told = ended_with(&mut daemon, 4);
@@ -255,7 +255,7 @@ fn truncated_segment_file_is_refused_by_name() {
     daemon.restart().unwrap();
     assert!(asked.join().unwrap(), "the put never was");
     assert!(is(&first, 1) && is(&client.open("second").unwrap(), 1));
-    // The register as well.
+    // A truncated register is refused as well.
     daemon.process().end().unwrap();
     let register = folder.join("register");
     let length = register.metadata().unwrap().len();
@@ -273,7 +273,7 @@ fn truncated_segment_file_is_refused_by_name() {
     assert!(is(&first, 1));
 }
 
-// If this failed, a disk that has no room for what it had promised would end the daemon without a word, or for good.
+// If this failed, a disk without the space that it had promised would end the daemon without a message, or forever.
 #[test]
 fn disk_failure_is_reported_and_next_start_recovers() {
     let Some(mounts) = PrivateMounts::new("a_disk_that_fails_under_a_segment", &[("disk", "size=8m")]) else { return };

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time of a call that has to wait in vain.
+/// Timeout of a call that is expected to time out.
 const SOON: Duration = Duration::from_millis(50);
 
 fn client(daemon: &Daemon) -> Client {

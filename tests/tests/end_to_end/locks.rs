@@ -123,7 +123,7 @@ fn lock_kept_alive_is_free_when_holder_is_killed_between_renewals() {
         let reply = reply(&mut leader, &format!("lock-alive {LEASE_MS}"));
         let token: u64 = reply.strip_prefix("ok token ").expect(&reply).parse().unwrap();
         assert!(token > last, "{token} came after {last}");
-        // A leader that lives leads longer than one lease: nobody else got the lock meanwhile.
+        // A live leader leads longer than one lease: no other client gets the lock.
         for _ in 0..4 {
             wait_for_renewal(&segment);
         }

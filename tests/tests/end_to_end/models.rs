@@ -94,7 +94,7 @@ fn read_cache_serves_fresh_values_and_never_hides_local_puts() {
     a.resume().unwrap();
 }
 
-// If this failed, a follower with notice of a new version would get the version that it has already.
+// If this failed, a follower that was notified of a new version would get the old one.
 #[test]
 fn wait_for_newer_version_bypasses_the_read_cache() {
     let [a, b] = Daemon::pair().unwrap();
@@ -245,7 +245,7 @@ fn late<T: std::fmt::Debug>(call: Result<T, Error>) -> u64 {
     error.is_indeterminate().into()
 }
 
-/// Duration of a call.
+/// Returns the result and the duration of a call.
 fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     let began = Instant::now();
     (what(), began.elapsed())
@@ -284,7 +284,7 @@ fn handle_calls_use_the_handle_timeout() {
     assert!(took < PATIENCE, "{took:?}: one of them had the client's time");
     held.unlock().unwrap();
     assert_eq!(here.get(..).unwrap().version(), Version(0), "nothing of it happened");
-    // A lock comes back all the same.
+    // The lock is released nevertheless.
     let (_, took) = timed(|| {
         drop(hasty.with_timeout(Duration::ZERO).lock_with(LockOptions::new().timeout(PATIENCE)).unwrap());
         let held =
@@ -293,7 +293,7 @@ fn handle_calls_use_the_handle_timeout() {
         here.lock().unwrap().unlock().unwrap();
     });
     assert!(took < Duration::from_secs(8), "{took:?}: a lease had to end");
-    // A call without any time fails at once, and sends nothing.
+    // A call with a timeout of zero fails immediately and sends nothing.
     let never = hasty.with_timeout(Duration::ZERO).put(0, &[1]).unwrap_err();
     assert_eq!((never.failure(), never.is_indeterminate()), (Some(Failure::TimedOut), false));
     let never = block_on(hasty_task.with_timeout(Duration::ZERO).put(0, &[1])).unwrap_err();
@@ -390,7 +390,7 @@ fn large_segment_is_read_whole_under_constant_puts() {
     }
 }
 
-// If this failed, an operator would not see what there is, or a client could not find where its segments went.
+// If this failed, an operator would not see all segments, or a client could not find the homes of its segments.
 #[test]
 fn segments_are_listed_described_and_placed() {
     let [a, b] = Daemon::pair().unwrap();

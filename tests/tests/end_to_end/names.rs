@@ -33,7 +33,7 @@ fn watch_follows_names_of_a_node_that_is_killed_and_returns() {
     let a = retry(|| near.allocate("job/a", spec(1)));
     let mut names = near.watch_names("job/").unwrap();
     assert_eq!(next(&mut names), "+job/a on 1");
-    // Made by the other node itself, and by this one.
+    // Allocated by the other node itself, and by this one.
     client(&first).allocate("job/b", spec(1)).unwrap();
     assert_eq!(next(&mut names), "+job/b on 1");
     near.allocate("job/c", spec(2)).unwrap();

@@ -11,7 +11,7 @@ fn client(daemon: &Daemon, strategy: &str) -> ScriptedClient {
     ScriptedClient::start(CLIENT, daemon.folder(), strategy).unwrap()
 }
 
-/// Nodes find each other by themselves, a moment after they are ready.
+/// Retries the open, because nodes connect a moment after they are ready.
 fn open_soon(client: &mut ScriptedClient, name: &str) -> String {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -34,7 +34,8 @@ fn put_on_one_node_is_read_on_the_other() {
         assert_eq!(on_a.ask("put 0 4096 7").unwrap(), "ok version 1");
         assert_eq!(open_soon(&mut on_b, &name), "ok 4096 bytes at node 1");
         assert_eq!(on_b.ask("get 0 4096 7").unwrap(), "ok version 1 equal");
-        // Back: small puts travel in the request and in a message, large ones through the staging memory.
+        // In the other direction, small puts travel in the request and in a message, large ones through the staging
+        // memory.
         for (version, length) in [(2, 0), (3, 8), (4, 16), (5, 17), (6, 448), (7, 449), (8, 4096)] {
             assert_eq!(on_b.ask(&format!("put 0 {length} {version}")).unwrap(), format!("ok version {version}"));
             let get = format!("get 0 {length} {version}");
@@ -86,7 +87,7 @@ fn stopped_clients_of_the_home_delay_no_remote_call() {
         assert!(open_soon(&mut far, &name).starts_with("ok"));
         assert_eq!(writer.ask("put-for-ever 65536").unwrap(), "ok writing");
         std::thread::sleep(Duration::from_millis(20));
-        // One sleeps in it and one stands in the middle of a put, wherever that is.
+        // One client sleeps in a call, and one is stopped somewhere in a put.
         [&owner, &writer].into_iter().for_each(|client| client.pause().unwrap());
         for _ in 0..3 {
             let said = far.ask("whole 65536").unwrap();
@@ -131,7 +132,7 @@ fn invalid_calls_return_errors_with_a_remedy() {
     assert!(nobody.contains("no daemon is running") && nobody.contains("ddssd --dir /nowhere"), "{nobody}");
 }
 
-// If this failed, a released segment's memory would be read through an old handle, or never be used again.
+// If this failed, a released segment's memory would be read through an old handle, or never be reused.
 #[test]
 fn released_segment_is_gone_on_all_nodes_and_its_memory_is_freed() {
     let options = [DaemonOptions::new(1).unwrap(), DaemonOptions::new(2).unwrap()];
@@ -140,7 +141,7 @@ fn released_segment_is_gone_on_all_nodes_and_its_memory_is_freed() {
     let second = second.peer(&first).pool_bytes(1 << 20);
     let (a, b) = (first.start().unwrap(), second.start().unwrap());
     let (mut on_a, mut on_b) = (client(&a, "rcq"), client(&b, "rcq"));
-    // Each takes most of the pool: the next one fits only after the memory of the previous one is free.
+    // Each segment takes most of the pool, so the next one fits only after the memory of the previous one is free.
     for turn in 0..20 {
         let end = Instant::now() + Duration::from_secs(10);
         while !on_a.ask("allocate big 800000").unwrap().starts_with("ok") {
@@ -155,7 +156,7 @@ fn released_segment_is_gone_on_all_nodes_and_its_memory_is_freed() {
     }
 }
 
-// If this failed, calls to a dead node would hang, or calls between the living would suffer.
+// If this failed, calls to a dead node would hang, or would disturb calls between live nodes.
 #[test]
 fn dead_node_is_reported_within_deadline_and_recovers() {
     let [mut a, b] = Daemon::pair().unwrap();

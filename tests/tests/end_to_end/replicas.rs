@@ -74,8 +74,8 @@ fn in_sync(daemon: &Daemon, name: &str) -> (u64, u64) {
     found
 }
 
-// If this failed, a put that was acknowledged on two nodes would be lost with one of them, or its users would have to be
-// restarted.
+// If this failed, a put that was acknowledged on two nodes would be lost with one of them, or its clients would have to
+// be restarted.
 #[test]
 fn acknowledged_puts_and_handles_survive_death_of_the_home() {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
@@ -116,7 +116,7 @@ fn acknowledged_puts_and_handles_survive_death_of_the_home() {
     let lock = done(&mut clients[0].1, "lock");
     assert!(lock.starts_with("ok"), "{lock}");
     daemons[0].kill().unwrap();
-    // The last put of each size, by the same handles, without a hand.
+    // The same handles return the last put of each size, without any repair.
     for (index, (size, client)) in clients.iter_mut().enumerate() {
         let seed = last - 3 + if *size == SIZES[0] { 1 } else { 3 };
         let said = done(client, &format!("get 0 {size} {seed}"));
@@ -124,7 +124,7 @@ fn acknowledged_puts_and_handles_survive_death_of_the_home() {
     }
     let stat = ddss(&daemons[1], &["stat", "kept-64"]);
     assert_ne!(stat["home"], 1, "{stat}");
-    // The lock went with the old home.
+    // The lock was lost with the old home.
     let held = clients[0].1.ask(&format!("put-held {} 7", SIZES[0])).unwrap();
     assert!(held.starts_with("error"), "{held}");
     let _ = clients[0].1.ask("unlock").unwrap();
@@ -137,7 +137,7 @@ fn acknowledged_puts_and_handles_survive_death_of_the_home() {
         assert_ne!(home, replica);
         homes.push(home);
     }
-    // And once more, the other way: the copy that was made anew is as good as the first one.
+    // The same in the other direction, with the new copy.
     put_and_get(&mut clients);
     let victim = homes[0];
     let names = ddss(&daemons[victim as usize % 3], &["stat", "kept-64"]);
@@ -165,7 +165,7 @@ fn map_with_two_copies_survives_death_of_its_home() {
     let first = connect(&daemons[0]);
     first.allocate("map", Map::spec(KEYS).copies(2)).unwrap();
     let here = Map::open(&first, "map").unwrap();
-    // The first copy of the table is made while its rows change.
+    // The replica is first copied while the rows change.
     for key in 0..KEYS {
         here.insert(&key, &[key; 8]).unwrap();
     }
@@ -194,10 +194,10 @@ fn map_with_two_copies_survives_death_of_its_home() {
         });
         assert_eq!(found, value_of(key), "key {key}");
     }
-    // Each row has the version that it had: a conditional put of a client before is still right.
+    // Each row keeps its version, so that older conditional puts of a client remain valid.
     let after: Vec<u64> = (1..=there.buckets()).map(|row| row_version(&second, row)).collect();
     assert_eq!(after, versions);
-    // And once more, the other way, with the copy that is made anew.
+    // The same in the other direction, with the new copy.
     until("insert", || there.insert(&7, &[7; 8]).map(drop).map_err(|error| error.to_string()));
     daemons[0].restart().unwrap();
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
@@ -335,7 +335,7 @@ fn partitioned_old_home_serves_no_stale_value() {
         assert!(old.starts_with("error") || !moved && old.ends_with("equal"), "an old value was read: {old}");
         assert!(Instant::now() < end, "nobody took over: {said}");
         if moved {
-            // One look at the old home takes its deadline: a few of them are enough.
+            // Each read at the old home takes its full deadline, so a few reads are enough.
             newest = newest.max(27);
             done(&mut others, &format!("put 0 64 {newest}"));
         }
@@ -364,7 +364,7 @@ fn decommissioned_home_serves_no_stale_value() {
     let (mut newest, mut served, mut refused) = (0, 0, 0);
     std::thread::scope(|scope| {
         let leave = scope.spawn(|| ddss(&daemons[2], &["cluster", "leave"]));
-        // As long as the old home could have a lease, and longer.
+        // Longer than a lease of the old home.
         let mut after_that = None;
         while after_that.is_none_or(|end| Instant::now() < end) {
             newest += 1;
@@ -401,7 +401,7 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     let of = |daemon: &Daemon| Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap();
     let (here, there) = (of(&home), of(&other));
     let replicated = |bytes| Spec { copies: 2, mode: 0o666, ..Spec::new(bytes) };
-    // 40064 bytes with the header, of 65536 that root may have on node 2.
+    // The replica takes 40064 bytes with the header, of the 65536 that root may have on node 2.
     let fits = here.allocate("fits", replicated(40_000)).unwrap();
     assert_eq!(in_sync(&home, "fits"), (1, 2));
     let error = there.allocate("local", Spec::new(30_000)).unwrap_err();
@@ -426,7 +426,7 @@ fn replica_counts_against_quota_of_the_segment_owner() {
     assert_eq!(large.get(..).unwrap()[..], [1; 30_000]);
 }
 
-/// A cluster of three; the second node has these additional arguments.
+/// Starts a cluster of three nodes; the second node has these additional arguments.
 fn three(second: &[&str]) -> Vec<Daemon> {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     for (node, words) in [(2, second), (3, &[][..])] {
@@ -452,7 +452,7 @@ fn rolling_reboots_lose_no_replicated_segment() {
         let segment = patient(&daemons[number % 3]).allocate(name, spec).unwrap();
         segment.put(0, &pattern(number as u64, BYTES)).unwrap();
     }
-    // A short reboot, of which the others hardly know; and a long one, in which the node is declared dead.
+    // A short reboot, which the others hardly notice, and a long one, in which the node is declared dead.
     for (index, is_long) in [(0, false), (1, true), (2, false)] {
         for name in &names {
             in_sync(&daemons[(index + 1) % 3], name);
@@ -491,7 +491,7 @@ fn released_segment_stays_released_when_absent_replica_returns() {
         let down = if role == "home" { home } else { replica } as usize - 1;
         let other = (down + 1) % 3;
         daemons[down].kill().unwrap();
-        // If the cluster does not decide in time, the home gives the name back later.
+        // If the cluster does not decide in time, the home frees the name later.
         let mut is_unknown = false;
         until("the segment is released", || {
             let released = patient(&daemons[other]).open(&name).and_then(|segment| segment.release());
@@ -537,7 +537,7 @@ fn next_node_is_tried_when_first_refuses_the_replica() {
         for name in &names {
             assert_eq!(in_sync(&daemons[0], name), (1, 3), "{name} with {words:?}");
         }
-        // The only candidate is gone, and the refusing node does not change that.
+        // The only candidate dies, and the refusing node does not become one.
         daemons[2].kill().unwrap();
         let reason = |wanted: &str| {
             until(wanted, || {

@@ -47,7 +47,7 @@ fn calls_stay_fast_during_large_allocate_and_release() {
         let mut made = None;
         let meanwhile = counted("allocate", &mut || made = Some(client.allocate("large", Spec::new(LARGE - 4096))));
         let released = made.unwrap().unwrap().release();
-        // Its memory comes back behind the release, and the next one waits for it.
+        // The memory is freed after the release, and the next allocation waits for it.
         let again = counted("release and allocate", &mut || {
             while client.allocate("next", Spec::new(LARGE - 4096)).is_err() {}
         });
@@ -75,7 +75,7 @@ fn calls_stay_fast_during_large_permission_change() {
     let bytes = LARGE / 2 - 8192;
     let owner = connect();
     let large = owner.allocate("large", Spec::new(bytes)).unwrap();
-    // Something at each end.
+    // Puts known bytes at both ends.
     large.put(0, &[7; 64]).unwrap();
     let last = large.put(bytes - 64, &[8; 64]).unwrap();
     let small = owner.allocate("small", Spec::new(64)).unwrap();
@@ -91,7 +91,7 @@ fn calls_stay_fast_during_large_permission_change() {
     std::thread::scope(|scope| {
         let _ends = SetOnDrop(&end);
         scope.spawn(|| work(&calls, &|| _ = small.put(0, &[1; 64]).unwrap()));
-        // It is read while it moves, where it was and where it will be.
+        // The segment is read while it moves, at its old and its new place.
         scope.spawn(|| work(&reads, &|| assert_eq!(reader.get(0..64).unwrap()[..], [7; 64])));
         scope.spawn(|| work(&puts, &|| _ = writer.fetch_add(128, 1).unwrap()));
         while counts().contains(&0) {

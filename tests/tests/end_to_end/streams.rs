@@ -1,6 +1,7 @@
 //! Unmodified programs under the preload library: bytes, ends, and killed processes.
 //!
-//! The programs are this test program itself, which knows nothing of the library and takes a part by an environment variable, and Redis.
+//! The programs are Redis and this test program itself, which knows nothing of the library. An environment variable
+//! selects its part.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 #![allow(clippy::print_stdout, reason = "a child tells the test its result")]
 
@@ -52,7 +53,7 @@ fn bytes_of_killed_writer_arrive_before_the_end() {
     }
 }
 
-// If this failed, a writer would wait for ever for a reader that was killed.
+// If this failed, a writer would wait forever for a reader that was killed.
 #[test]
 fn write_to_killed_reader_fails() {
     for _ in 0..KILLS {
@@ -78,12 +79,12 @@ fn peer_without_library_is_served_over_tcp() {
     assert_eq!(result(&connector), format!("shared=false bytes={}", 20 * LEFT_BYTES));
 }
 
-// If this failed, a program that starts another one with its socket would hand it a stream that nobody reads.
+// If this failed, a program that starts another one with its socket would pass it a stream that no process reads.
 #[test]
 fn stream_survives_exec() {
     let [acceptor, connector] = pair("answer_at_end", "exec_half_close", true);
     assert_eq!(result(&acceptor), format!("shared=true bytes={LEFT_BYTES}"));
-    // The image got it as its standard input, and reads it through a Unix socket.
+    // The new image has the stream as its standard input, and reads it through a Unix socket.
     assert_eq!(result(&connector), format!("shared=false bytes={}", 20 * LEFT_BYTES));
 }
 
@@ -140,7 +141,7 @@ fn program_without_connections_is_counted() {
     }
 }
 
-/// Not a test of its own: the part of a child process.
+/// The part of a child process, and no test of its own.
 #[test]
 fn part_of_a_child() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -289,7 +290,7 @@ fn wait_for_line(child: &mut Child, words: &str) -> String {
     }
 }
 
-/// Waits for a child. One that hangs is killed, and the test fails.
+/// Waits for a child. If the child hangs, it is killed, and the test fails.
 fn output_of(mut child: Child) -> Output {
     let end = Instant::now() + DEADLINE;
     while child.try_wait().unwrap().is_none() {
@@ -327,7 +328,7 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-/// A process that ends with its owner.
+/// A process that is killed when this value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {

@@ -11,13 +11,14 @@ use ddss_testkit::{Daemon, skipped};
 const NAME: &str = "busy_progress_thread_makes_no_system_call";
 /// Gets and puts of one interval, in which no system call is permitted.
 const CALLS: usize = 100;
-/// Most intervals, and silent intervals that suffice. On a busy machine one side sometimes does not run, and the other
-/// sleeps. A client with a system call for each call, or each fiftieth, would have no silent interval.
+/// Maximum number of intervals, and sufficient number of silent ones. On a busy machine one side sometimes does not
+/// run, and the other sleeps. A client with a system call for each call, or each fiftieth, would have no silent
+/// interval.
 const STRETCHES: usize = 2_000;
 const SILENT_MIN: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A tracer that ends with this value and leaves the traced process running.
+/// A tracer. Dropping the value ends it and leaves the traced process running.
 pub(crate) struct Tracer(Child);
 
 impl Drop for Tracer {
@@ -27,7 +28,7 @@ impl Drop for Tracer {
     }
 }
 
-/// The progress thread of a daemon.
+/// Finds the progress thread of a daemon.
 fn progress_thread(pid: u32) -> Option<String> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let is_it =
@@ -36,7 +37,7 @@ fn progress_thread(pid: u32) -> Option<String> {
     Some(found.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Traces a thread into a file; why not, if that cannot be.
+/// Traces a thread into a file; returns the reason if that is impossible.
 pub(crate) fn trace(pid: u32, thread: &str, into: &Path) -> Result<Tracer, String> {
     let mut command = Command::new("strace");
     command.args(["-qq", "-o"]).arg(into).args(["-p", thread]).stderr(Stdio::null()).stdout(Stdio::null());
@@ -79,7 +80,7 @@ fn busy_progress_thread_makes_no_system_call() {
         let client = Client::builder().folder(daemon.folder()).strategy(strategy).local_reads(false).timeout(PATIENCE);
         client.connect().unwrap().allocate(&format!("words-{strategy}"), Spec::new(64)).unwrap()
     };
-    // With message queues each call is a system call, so the tracer would see one at once.
+    // With message queues each call is a system call, which the tracer must see.
     let by_queue = open(Strategy::Mq);
     call(&by_queue);
     let before = written();

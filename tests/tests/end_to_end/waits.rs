@@ -151,7 +151,8 @@ fn segment_is_locked(segment: &Segment, at_once: LockOptions) -> bool {
     }
 }
 
-// If this failed, a service that shuts its runtime down would leave its locks to their leases, as long as its process lives.
+// If this failed, a service that shuts down its runtime would keep its locks until their leases end, as long as its
+// process lives.
 #[test]
 fn guards_release_locks_when_their_runtime_is_dropped() {
     let daemon = Daemon::start(1).unwrap();
@@ -159,7 +160,7 @@ fn guards_release_locks_when_their_runtime_is_dropped() {
     let (tasks, segment) = tasks(&mine, "many-holders", 64);
     let shared = LockOptions::new().shared().lease(PATIENCE * 10);
     let held: Vec<_> = (0..2 * MANY).map(|_| block_on(segment.lock_with(shared)).unwrap()).collect();
-    // Each of them is granted, and most have not been seen.
+    // Each lock is granted, but most tasks have not seen their grant.
     let wait = |segment: AsyncSegment| async move { segment.lock_with(shared).await.is_ok() };
     let mut unseen: Waits<bool> = (0..10).map(|_| Box::pin(wait(segment.clone())) as _).collect();
     for wait in &mut unseen {
@@ -175,7 +176,7 @@ fn guards_release_locks_when_their_runtime_is_dropped() {
     mine.ping().unwrap();
 }
 
-// If this failed, one watcher too many would keep the threads of a service from everything else.
+// If this failed, one watcher too many would block all other calls of a service's threads.
 #[test]
 fn waiting_threads_leave_channels_for_other_calls() {
     let daemon = Daemon::start(1).unwrap();
@@ -190,7 +191,7 @@ fn waiting_threads_leave_channels_for_other_calls() {
         for _ in 0..16 {
             scope.spawn(|| {
                 begun.fetch_add(1, Ordering::Release);
-                // The call completes, or finds no channel in its time.
+                // The call completes, or finds no free channel before its deadline.
                 let _ = watched.wait_newer_than(version);
             });
         }
@@ -224,7 +225,7 @@ fn channel_slots_are_granted_in_fifo_order() {
     let (tasks, segment) = tasks(&client(&daemon), "locked", 64);
     let counter = block_on(tasks.allocate("counter", Spec::new(8))).unwrap();
     let held = client(&daemon).open("locked").unwrap().lock_with(LockOptions::new().lease(PATIENCE * 10)).unwrap();
-    // All the room is taken by calls behind another client's lock.
+    // All places are taken by calls behind another client's lock.
     let put = |segment: AsyncSegment| async move { segment.put(0, &[1; 8]).await.unwrap().version.0 };
     let mut taken: Waits<u64> = (0..PLACES).map(|_| Box::pin(put(segment.clone())) as _).collect();
     begin(&mut taken);
@@ -232,7 +233,7 @@ fn channel_slots_are_granted_in_fifo_order() {
     let mut in_line: Waits<u64> = (0..20).map(|_| Box::pin(add(counter.clone())) as _).collect();
     begin(&mut in_line);
     in_line.reverse();
-    // Room for one: each that ends makes room for the next.
+    // Frees one place: each call that ends frees the place for the next one.
     drop(taken.pop());
     let ended = join_all(in_line);
     let order: Vec<u64> = (0..20).rev().collect();
@@ -306,7 +307,7 @@ fn restarted_watchers_do_not_overtake_queued_tasks() {
     });
 }
 
-// If this failed, a task could be kept from a short call by watchers that have nothing to say.
+// If this failed, idle watchers could block a short call of a task.
 #[test]
 fn watching_tasks_leave_channels_for_other_calls() {
     let daemon = Daemon::start(1).unwrap();
@@ -356,11 +357,11 @@ fn dropped_waits_are_cancelled_at_daemon_and_home() {
         }
     }
     held.unlock().unwrap();
-    // None of them has happened.
+    // None of the puts has taken effect.
     assert_eq!(made.stat().unwrap().version.0, 0);
 }
 
-/// Counts events until the time is over.
+/// Counts the errors of `next` during `time`.
 fn errors_of(mut next: impl FnMut() -> bool, time: Duration) -> u32 {
     let (end, mut errors) = (Instant::now() + time, 0);
     while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! A client that is killed while it allocates many segments: each name stands for a whole segment, or is free.
+//! A client that is killed while it allocates many segments: each name belongs to a complete segment, or is free.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Spec};
@@ -21,7 +21,7 @@ fn pair() -> [Daemon; 2] {
     [first.start().unwrap(), second.start().unwrap()]
 }
 
-// If this failed, a killed client would leave names that nobody can use, or segments that are half made.
+// If this failed, a killed client would leave unusable names, or incomplete segments.
 #[test]
 fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
     let alone = [DaemonOptions::new(1).unwrap().start().unwrap()];
@@ -34,7 +34,7 @@ fn client_killed_in_allocate_many_leaves_whole_segments_or_free_names() {
             assert_eq!(victim.ask(&format!("allocate-churn many {COUNT}")).unwrap(), "ok allocating");
             std::thread::sleep(Duration::from_millis(7 * round + 1));
             victim.kill().unwrap();
-            // Claims that were on their way end first: then a name is listed, or it is free.
+            // Pending claims must end first; then a name is listed or free.
             for name in &names {
                 let segment = retry(|| own.open_or_allocate(name, Spec::new(64)));
                 let put = segment.put(0, name.as_bytes()).unwrap();

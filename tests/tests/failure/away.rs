@@ -27,7 +27,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
 }
 
-/// Waits until a node knows that the home is away: from then on no put goes out.
+/// Waits until a node knows that the home is away. From then on it sends no put.
 fn until_away(daemon: &Daemon) {
     let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).retries(false).connect().unwrap();
     let begin = Instant::now();
@@ -43,7 +43,7 @@ fn requests(daemon: &Daemon) -> u64 {
     all.iter().map(|status| status.counter(Counter::Requests)).sum()
 }
 
-/// The same, once the daemon has published all of them.
+/// Number of requests that the clients of a daemon have sent, once the daemon has published all of them.
 fn settled_requests(daemon: &Daemon) -> u64 {
     let mut last = requests(daemon);
     loop {
@@ -116,7 +116,7 @@ impl Handles {
         waits
     }
 
-    /// Starts calls that have no effect, or whose effect is certain since they begin while the home is away.
+    /// Starts calls that have no effect, or whose effect is certain because they begin while the home is away.
     fn call<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Outcomes<'scope> {
         let free = |scope: &'scope Scope<'scope, '_>| scope.spawn(|| self.client.open("plain").map(drop));
         let task = AsyncSegment::from(&self.plain);
@@ -178,7 +178,7 @@ fn join(outcomes: Outcomes<'_>) {
     }
 }
 
-/// Requests that so many calls may send while a home is away since `begin`.
+/// Returns the maximum number of requests of `calls` calls while a home is away since `begin`.
 fn requests_max(calls: usize, begin: Instant) -> u64 {
     calls as u64 * (FIRST_REQUESTS + (begin.elapsed().as_millis() / PAUSE_MIN.as_millis()) as u64)
 }
@@ -187,7 +187,7 @@ fn outlive_a_restart(end: impl Fn(&mut Daemon)) {
     let [mut home, other] = Daemon::pair().unwrap();
     let here = Handles::allocate(client(&home), 1);
     let there = Handles::open(client(&other));
-    // The lock goes with the home.
+    // The lock is lost with the home.
     let held = here.locked.lock_with(LockOptions::new().lease(PATIENCE)).unwrap();
     std::thread::scope(|scope| {
         let waits = there.wait(scope);
@@ -245,7 +245,7 @@ fn calls_and_waits_outlive_a_crash_of_the_own_daemon() {
     });
 }
 
-// If this failed, a takeover would look like an outage, and waiters would have to wait again by themselves.
+// If this failed, a takeover would look like an outage, and applications would have to repeat their waits.
 #[test]
 fn calls_and_waits_of_other_nodes_outlive_a_takeover() {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
@@ -286,7 +286,7 @@ fn calls_and_waits_of_other_nodes_outlive_a_takeover() {
     drop(held);
 }
 
-// If this failed, a program that has another plan for an absent home would have to wait for the deadline.
+// If this failed, a program that handles an absent home itself would have to wait for the deadline.
 #[test]
 fn client_without_retries_learns_at_once_that_the_home_is_away() {
     let [mut home, other] = Daemon::pair().unwrap();

@@ -55,7 +55,7 @@ fn until_alive(daemon: &Daemon, nodes: &[u64]) {
     });
 }
 
-/// Nodes 1 to `count`, all alive in the view of the first; `more` adds options to each.
+/// Starts nodes 1 to `count`, all alive in the view of the first one; `more` adds options to each.
 fn cluster(count: u16, more: impl Fn(u16, DaemonOptions) -> DaemonOptions) -> Vec<Daemon> {
     let first = more(1, DaemonOptions::new(1).unwrap().clustered()).start().unwrap();
     let mut daemons = vec![first];
@@ -110,7 +110,7 @@ impl Forwarder {
     }
 }
 
-/// Two free ports in a row.
+/// Binds two consecutive free ports.
 fn two_ports() -> (TcpListener, TcpListener) {
     loop {
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -123,7 +123,7 @@ fn two_ports() -> (TcpListener, TcpListener) {
     }
 }
 
-// If this failed, each name made at a follower would need a handshake, and wait for its turn.
+// If this failed, each allocation of a name at a follower would need a handshake, and wait for its turn.
 #[test]
 fn name_changes_at_a_follower_share_one_control_stream() {
     const NAMES: usize = 500;
@@ -267,7 +267,8 @@ fn snapshot_of(folder: &Path) -> Option<Value> {
     })
 }
 
-// If this failed, a node that dies while it takes over the directory would lack names for ever, or not start again.
+// If this failed, a node that dies while it installs a snapshot of the directory would lack names forever, or not
+// restart.
 #[test]
 fn node_killed_while_it_installs_a_snapshot_learns_all_names() {
     const NAMES: usize = 6000;

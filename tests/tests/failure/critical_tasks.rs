@@ -16,7 +16,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
 }
 
-/// A daemon with a task that ends when that file requests it.
+/// Starts a daemon with a task that ends when this file requests it.
 fn daemon(order: &Path) -> Daemon {
     let order = format!("DDSS_TEST_FAULT={}", order.display());
     DaemonOptions::new(1).unwrap().argument("--log-json").command_prefix(vec!["env".to_owned(), order]).start().unwrap()
@@ -80,7 +80,7 @@ fn daemon_exits_when_acceptor_dies() {
     segment.put(0, b"goes on").unwrap();
 }
 
-// If this failed, systemd would end a daemon that serves, or keep one that hangs.
+// If this failed, systemd would end a healthy daemon, or keep a hanging one.
 #[test]
 fn watchdog_is_notified_until_the_daemon_hangs() {
     if !cfg!(debug_assertions) {
@@ -105,7 +105,7 @@ fn watchdog_is_notified_until_the_daemon_hangs() {
     }
     std::fs::write(&order, "a progress thread hangs").unwrap();
     let began = Instant::now();
-    // Until it is sure that it hangs it goes on, and then a whole span is silent.
+    // The daemon notifies until it is sure that a thread hangs; then a full interval passes without a notification.
     while next(Duration::from_secs(3)).is_some() {
         assert!(began.elapsed() < PATIENCE, "it says that it lives");
     }

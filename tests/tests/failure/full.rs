@@ -63,7 +63,7 @@ fn check(client: &Client, count: usize, bytes: u64) {
 
 /// Starts a daemon that must refuse to start; returns its exit code and last output.
 fn cannot_start(through: &[String], words: &[&str], folders: &[(&str, &Path)]) -> (i32, String) {
-    // One that starts all the same is ended, and has another code.
+    // A daemon that starts nevertheless is ended by `timeout`, with another code.
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "20"]).args(through).arg(ddss_testkit::binary("ddssd").unwrap());
     for (flag, folder) in folders {
@@ -73,7 +73,7 @@ fn cannot_start(through: &[String], words: &[&str], folders: &[(&str, &Path)]) -
     (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-// If this failed, a file system that is full would kill the daemon, or lose what it had acknowledged.
+// If this failed, a full file system would kill the daemon, or lose acknowledged data.
 #[test]
 fn full_shared_memory_is_an_error_and_loses_no_data() {
     let Some(place) = Place::new("full_shared_memory_is_an_error_and_loses_no_data", "size=12m", "size=1m") else {
@@ -92,7 +92,7 @@ fn full_shared_memory_is_an_error_and_loses_no_data() {
     for (index, segment) in made.iter().enumerate() {
         segment.put(0, &pattern(index as u64, bytes as usize)).unwrap();
     }
-    // The next daemon finds all of it, on a file system without a free page.
+    // The next daemon finds all data, on a file system without a free page.
     place.0.fill(&place.memory(), None);
     daemon.kill().unwrap();
     daemon.restart().unwrap();
@@ -123,7 +123,7 @@ fn memory_limit_is_an_error_and_loses_no_data() {
     assert_eq!(after.allocate("one-more", Spec::new(300_000)).unwrap_err().failure(), Some(Failure::NoSpace));
 }
 
-// If this failed, a full disk would stop what needs no disk, or leave a log that no daemon takes in.
+// If this failed, a full disk would stop calls that need no disk, or leave a log that no daemon can read.
 #[test]
 fn full_raft_log_stops_only_new_names() {
     let Some(place) = Place::new("full_raft_log_stops_only_new_names", "size=32m", "size=1m") else {
@@ -151,15 +151,15 @@ fn full_raft_log_stops_only_new_names() {
     assert_eq!(kept.get(..).unwrap()[..], pattern(2, 64)[..]);
     let log = daemon.process().stderr();
     assert!(log.contains("no disk space for the cluster's log") && log.contains("No space left"), "{log}");
-    // It is told as what it is, each time.
+    // Each attempt reports the same cause.
     assert_eq!(refused.failure(), Some(Failure::LogUnwritable), "{refused}");
     let again = hasty.allocate("one-more", Spec::new(8)).unwrap_err();
     assert_eq!(again.failure(), Some(Failure::LogUnwritable), "{again}");
-    // With room again it goes on by itself.
+    // With free space the daemon continues by itself.
     place.0.empty(&place.state());
     names.push("after".to_owned());
     retry(|| before.allocate("after", Spec::new(8)));
-    // And the next daemon finds all of it.
+    // The next daemon finds all data.
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     let after = client(&daemon);
@@ -171,14 +171,14 @@ fn full_raft_log_stops_only_new_names() {
     assert_eq!(after.allocate("kept", Spec::new(8)).unwrap_err().failure(), Some(Failure::AlreadyExists));
 }
 
-/// A key outside of the small file systems.
+/// Creates a key outside of the small file systems.
 fn keep_key(place: &Place) -> PathBuf {
     let outside = place.0.mount_path("keys");
     ddss_testkit::write_key(&outside, ddss_testkit::TEST_KEY).unwrap();
     outside.join("state").join("cluster.key")
 }
 
-// If this failed, a daemon that cannot write would say so in the middle of its work, or not at all.
+// If this failed, a daemon that cannot write would report it only during its work, or not at all.
 #[test]
 fn unwritable_directories_are_reported_at_start() {
     let test = "unwritable_directories_are_reported_at_start";
@@ -195,7 +195,7 @@ fn unwritable_directories_are_reported_at_start() {
     assert!(code == 4 && said.contains(state.to_str().unwrap()), "{code}: {said}");
     let (code, said) = cannot_start(&through, &[], &[("--dir", &memory.join("below"))]);
     assert!(code == 4 && said.contains("below") && said.contains("Read-only"), "{code}: {said}");
-    // Memory that is there, writable, and full before anything is in it.
+    // Memory that exists and is writable, but too small for anything.
     let Some(full) = Place::new(test, "size=256k", "size=64k") else { return };
     let memory = full.memory();
     let (code, said) = cannot_start(&full.0.command_prefix(), &[], &[("--dir", &own), ("--memory-dir", &memory)]);
@@ -224,7 +224,7 @@ fn second_daemon_on_the_same_directory_exits_with_a_message() {
     }
     segment.put(0, &pattern(2, 64)).unwrap();
     assert_eq!(segment.get(..).unwrap()[..], pattern(2, 64)[..]);
-    // One without a key, whose directory is new or old: segments in files are preserved as well.
+    // A daemon without a key, in a new or an old directory: segments in files are preserved as well.
     for early in [false, true] {
         let own = TempNode::new().unwrap();
         let state = own.join("state");
@@ -278,7 +278,7 @@ fn segment_is_whole_when_daemon_dies_during_move() {
                     }
                 }
             });
-            // However slow the machine is, the daemon dies in the middle of moving, at another place each round.
+            // On any machine the daemon dies during the move, at a different place in each round.
             let given_up = Instant::now() + PATIENCE;
             while moved.load(Ordering::Acquire) < 3 && Instant::now() < given_up {
                 std::thread::sleep(Duration::from_micros(200));
@@ -292,12 +292,12 @@ fn segment_is_whole_when_daemon_dies_during_move() {
         let after = client(&daemon);
         let segment = after.open("moved").unwrap();
         let value = segment.get(..).unwrap();
-        // The put that was under way may be there as well.
+        // The put in flight may have taken effect.
         let found = [last, last + 1].into_iter().find(|&seed| value[..] == pattern(seed, BYTES)[..]);
         last = found.unwrap_or_else(|| panic!("round {round}: version {} is no put, or half of one", value.version()));
         let mode = segment.stat().unwrap().info.permissions.mode;
         assert!(mode == 0o600 || mode == 0o644, "{mode:o}");
-        // Nothing of it is left where it was: there is room for all the rest.
+        // The old place is free: the rest of the memory can be allocated.
         let rest = after.allocate("rest", Spec::new(4 * MIB)).unwrap();
         rest.release().unwrap();
         let failed = std::iter::repeat_with(|| after.open("rest")).take(100).all(|opened| opened.is_ok());

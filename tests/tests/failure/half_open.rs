@@ -14,7 +14,7 @@ use ddss_verbs::{
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The kernel gives up a silent host after ten seconds, with or without data in flight.
+/// Time limit. The kernel gives up a silent host after ten seconds, with or without data in flight.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: u64 = 1 << 16;
 
@@ -108,7 +108,7 @@ fn vanished_host_is_detected() {
     until(&mut hosts, "a read over the bridge", |hosts| hosts[1..].iter().all(|host| host.done == [(1, Ok(0))]));
 
     network.cut(1, LinkFault::Both).unwrap();
-    // The second host asks for nothing more, and the third one does.
+    // The second host sends no more requests; the third one does.
     hosts[2].read(2);
     until(&mut hosts, "the ends", |hosts| hosts[1].closed.len() + hosts[2].closed.len() + hosts[0].closed.len() == 4);
     for host in &hosts {

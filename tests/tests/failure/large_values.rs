@@ -1,4 +1,4 @@
-//! Large puts whose writer or home is killed: the old value or the new one is there, whole, and no memory is lost.
+//! Large puts whose writer or home is killed: the segment has the complete old or new value, and no memory is lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{AsyncSegment, Client, Failure, Segment, Spec, Storage};
@@ -93,7 +93,7 @@ fn put_and_kill(folder: &Path, value: &[u8], after: Duration) {
     writer.wait().unwrap();
 }
 
-// If this failed, a killed writer would leave half of a value, or memory that no later put gets.
+// If this failed, a killed writer would leave half of a value, or memory that no later put can use.
 #[test]
 fn writer_killed_during_large_put_leaves_old_value_and_no_memory() {
     let [home, other] = pair();
@@ -109,7 +109,7 @@ fn writer_killed_during_large_put_leaves_old_value_and_no_memory() {
     // The share of all clients is half of the pool: it would be used up.
     for node in [&home, &other] {
         let ended = retry(|| match client(node).open("large")?.put(0, &pattern(50, BYTES)) {
-            // The home has yet to see the end of the last writer.
+            // The home may not yet have seen the end of the last writer.
             Err(error) if error.failure() == Some(Failure::UploadsFull) => Err(error),
             ended => Ok(ended),
         });
@@ -150,7 +150,7 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
     let [home, other] = pair();
     let segment = client(&home).allocate("large", Spec::new(BYTES as u64).placement(ddss::Placement::Local)).unwrap();
     segment.put(0, &pattern(0, BYTES)).unwrap();
-    // One client each: its end would free the parts.
+    // Each node has one client, because the end of a client frees its parts.
     let writers = [&home, &other].map(|node| AsyncSegment::from(&retry(|| client(node).open("large"))));
     for round in 1..=16u64 {
         let writer = &writers[round as usize % 2];
@@ -165,13 +165,13 @@ fn large_put_of_a_task_that_is_dropped_half_way_leaves_old_value_and_no_memory()
         }));
         assert!(ended.is_none(), "round {round} ended before it was dropped: {ended:?}");
         drop(put);
-        // The client goes on, with the channel that the put used.
+        // The client continues, with the channel that the put used.
         assert_eq!(ddss_testkit::block_on(writer.stat()).unwrap().info.bytes, BYTES as u64);
         assert_eq!(seed_of(&segment, [0, round]), 0, "a put was committed that lacks parts");
     }
     for writer in &writers {
         let ended = retry(|| match ddss_testkit::block_on(writer.put(0, &pattern(50, BYTES))) {
-            // The home has yet to see the end of the last future.
+            // The home may not yet have seen the end of the last future.
             Err(error) if error.failure() == Some(Failure::UploadsFull) => Err(error),
             ended => Ok(ended),
         });

@@ -10,7 +10,7 @@ fn overload_stays_within_memory_and_every_call_ends() {
     let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}{why}");
     let found: serde_json::Value = serde_json::from_str(&said).expect("it says what it found");
-    // A call that waits in vain ends as timed out, or as indeterminate where a busy daemon says so too late.
+    // A call that waits in vain ends as timed out, or as indeterminate if a busy daemon replies too late.
     let in_vain = ["timed_out", "indeterminate"].map(|end| found[end].as_u64().unwrap_or_default());
     assert!(in_vain.iter().sum::<u64>() > 0, "nobody waited in vain: {said}");
 }

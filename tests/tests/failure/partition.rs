@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time limit of a call with a deadline of 2 s on a loaded machine, shorter than any timeout of TCP.
 const DEADLINE_AND_MORE: Duration = Duration::from_secs(8);
 
-/// Starts three nodes, each the home of one segment `of-N`.
+/// Three nodes, each the home of one segment `of-N`.
 struct Three {
     daemons: Vec<Daemon>,
     network: NetworkNamespaces,
@@ -52,7 +52,7 @@ impl Three {
         ScriptedClient::start(CLIENT, self.daemons[node - 1].folder(), "auto").unwrap()
     }
 
-    /// A client on `node` that has opened the segment at home on `home`.
+    /// Starts a client on `node` that has opened the segment of `home`.
     fn opened(&self, node: usize, home: usize) -> ScriptedClient {
         let mut client = self.client(node);
         let end = Instant::now() + PATIENCE;
@@ -164,13 +164,13 @@ fn node_that_receives_nothing_delays_no_other_node_and_rejoins() {
     cut_and_heal("node_that_receives_nothing_delays_no_other_node_and_rejoins", LinkFault::Deaf);
 }
 
-// If this failed, the same in the other direction.
+// If this failed, a path that is broken in the other direction would appear healthy, and calls on it would hang.
 #[test]
 fn node_that_sends_nothing_delays_no_other_node_and_rejoins() {
     cut_and_heal("node_that_sends_nothing_delays_no_other_node_and_rejoins", LinkFault::Mute);
 }
 
-// If this failed, the loss of the one node that leads would be the loss of all names.
+// If this failed, all names would be lost with the leader.
 #[test]
 fn new_leader_is_elected_when_leader_is_partitioned() {
     let Some(three) = Three::start("new_leader_is_elected_when_leader_is_partitioned") else { return };
@@ -179,7 +179,7 @@ fn new_leader_is_elected_when_leader_is_partitioned() {
     three.until(2, "another leads", |status| matches!(status["leader"].as_u64(), Some(2 | 3)));
     three.until(3, "node 1 is declared dead", |status| status["nodes"][0]["alive"] == Value::Bool(false));
     assert_eq!(three.client(3).ask("allocate one-name 64").unwrap(), "ok 64 bytes");
-    // The old leader cannot give the same name away.
+    // The old leader cannot allocate the same name.
     ends_in_its_deadline(&mut three.client(1), "allocate one-name 64");
     three.network.heal(1);
     three.is_whole();
@@ -194,7 +194,7 @@ fn slow_link_slows_no_other_node() {
     let how = three.network.slow(3).unwrap();
     eprintln!("the road of node 3: {how}");
     for turn in 0..5 {
-        // It works, or ends in its deadline: nothing else.
+        // The call succeeds or ends at its deadline.
         let began = Instant::now();
         let said = to_slow.ask(&format!("put 0 4096 {turn}")).unwrap();
         assert!(said.starts_with("ok version") || said.starts_with("error"), "{said}");

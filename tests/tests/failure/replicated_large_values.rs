@@ -1,5 +1,5 @@
-//! Large puts into replicated segments, whose home or replica is killed: after the takeover the old value or the new one
-//! is there, whole, and an acknowledged put is never lost.
+//! Large puts into replicated segments, whose home or replica is killed: after the takeover the segment has the
+//! complete old or new value, and an acknowledged put is never lost.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss::{Client, Error, Failure, Placement, ReplicationInfo, Segment, Spec, Version};
@@ -84,7 +84,7 @@ fn seed_of(daemon: &Daemon, name: &str, seeds: [u8; 2]) -> u8 {
     seed.unwrap_or_else(|| panic!("version {} is of no put", found.version()))
 }
 
-/// Puts a value in a thread of its own, and calls `then` when so many bytes are sent. Returns the end of the put.
+/// Puts a value in a thread of its own, and calls `then` when `sent` bytes are sent. Returns the outcome of the put.
 fn put_and<T>(
     segment: &Segment,
     seed: u8,
@@ -140,7 +140,7 @@ fn large_put_survives_death_of_home_at_any_time() {
         daemons[home].restart().unwrap();
     }
     assert!(is_acknowledged > 0, "no put ended well");
-    // The nodes have the memory of the abandoned puts again, and both have the value.
+    // The nodes have freed the memory of the abandoned puts, and both have the value.
     let (home, replica) = in_sync(&daemons[0], NAME);
     open(&daemons[home], NAME).put(0, &value(99)).unwrap();
     daemons[home].kill().unwrap();
@@ -236,7 +236,7 @@ fn large_puts_at_the_same_time_leave_every_segment_in_sync() {
     }
 }
 
-// If this failed, a large put that the replica has no room for would throw the replica out, or not say which node is full.
+// If this failed, a large put for which the replica has no room would remove the replica, or not name the full node.
 #[test]
 fn large_put_that_fills_the_replicas_node_fails_and_names_the_node() {
     const NAME: &str = "large/full";
@@ -245,7 +245,7 @@ fn large_put_that_fills_the_replicas_node_fails_and_names_the_node() {
     segment.put(0, &value(0)).unwrap();
     let (home, replica) = in_sync(&daemons[0], NAME);
     let node = ddss::NodeId(replica as u16 + 1);
-    // All of the replica's node but one megabyte.
+    // Takes all memory of the replica's node but one megabyte.
     let filler = Spec::new(POOL_BYTES - BYTES as u64 - (2 << 20)).placement(Placement::Node(node));
     let filler = until("fill", || client(&daemons[replica]).allocate("filler", filler).map_err(|e| e.to_string()));
     for writer in [home, replica] {

@@ -1,4 +1,4 @@
-//! A killed or stopped daemon that is restarted: all acknowledged data is there, whole.
+//! A killed or stopped daemon that is restarted: all acknowledged data is present and complete.
 
 use ddss::{Client, Failure, Model, Segment, Spec, Strategy};
 use ddss_testkit::{Daemon, DaemonOptions, pattern};
@@ -24,7 +24,7 @@ fn put_until_it_is_gone(segment: &Segment, length: usize, first: u64, made: &Ato
     last
 }
 
-// If this failed, a crash of the daemon would lose what it had acknowledged, or leave half of a put.
+// If this failed, a crash of the daemon would lose acknowledged data, or leave half of a put.
 #[test]
 fn acknowledged_put_survives_kill_and_puts_are_atomic() {
     let mut daemon = Daemon::start(1).unwrap();
@@ -55,7 +55,7 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
                 })
                 .collect();
             std::thread::sleep(Duration::from_millis(20 + 7 * round));
-            // On a machine that has other things to do a large put takes its time.
+            // On a busy machine a large put takes long.
             let begin = Instant::now();
             while made.iter().any(|made| made.load(Ordering::Acquire) < 2) && begin.elapsed() < Duration::from_secs(20)
             {
@@ -72,7 +72,7 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
             let segment = after.open(&format!("s{bytes}")).unwrap();
             assert_eq!(segment.id(), *id);
             let value = segment.get(..).unwrap();
-            // The put in flight may be there as well.
+            // The put in flight may have taken effect.
             let found = [*last, *last + 1].into_iter().find(|&seed| value[..] == pattern(seed, *bytes)[..]);
             *last = found.unwrap_or_else(|| panic!("{bytes} bytes of version {} are of no put", value.version()));
         }
@@ -80,7 +80,7 @@ fn acknowledged_put_survives_kill_and_puts_are_atomic() {
     assert!(last.iter().all(|&last| last > 12), "too little was put: {last:?}");
 }
 
-// If this failed, what was released would come back, or a name, an id or a permission would change with a restart.
+// If this failed, released segments would come back, or a name, an id or a permission would change with a restart.
 #[test]
 fn restart_changes_only_the_locks() {
     let mut daemon = Daemon::start(1).unwrap();
@@ -174,7 +174,7 @@ fn handle_reconnects_to_the_next_daemon() {
     assert!(told.to_string().contains("no daemon is running") && !told.is_indeterminate(), "{told}");
 }
 
-/// Repeats a call until the home of the segment answers. Meanwhile each call must end with the error for an absent
+/// Repeats a call until the home of the segment answers. Until then each call must end with the error for an absent
 /// home.
 fn once_home_is_back<T>(mut call: impl FnMut() -> Result<T, ddss::Error>) -> (T, usize) {
     let begin = Instant::now();
@@ -212,7 +212,7 @@ fn handle_resumes_when_remote_home_returns() {
             let handle = handles[0].clone();
             let expected = count.to_le_bytes();
             move || {
-                // It has to see that the home is away before it sees that it is back.
+                // The client must see that the home is away before it sees that it is back.
                 while handle.get(0..8).is_ok() {}
                 let (value, refused) = once_home_is_back(|| handle.get(0..8));
                 assert_eq!(value[..], expected);

@@ -36,7 +36,7 @@ fn wait_until_it_refuses(one: &Segment) {
     });
 }
 
-/// Longer than any test: only the holder's end releases such a lock.
+/// Options of a lock with a lease longer than any test, so that only the holder's end releases it.
 fn for_long() -> LockOptions {
     LockOptions::new().lease(Duration::from_secs(600))
 }
@@ -61,14 +61,14 @@ fn pending_calls_complete_before_shutdown() {
                 scope.spawn(move || segment.fetch_add(0, 1))
             })
             .collect();
-        // Each of them waits behind the lock: it is under way.
+        // Each addition is in flight and waits behind the lock.
         is_soon("is everybody in line", || usize::from(shared.stat().unwrap().waiting) == waiting.len());
         let late = client(&daemon, Strategy::Auto).open("other").unwrap();
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&late);
         assert!(Client::builder().folder(daemon.folder()).connect().is_err(), "somebody was let in");
         assert!(other.with_timeout(SHORT).put(0, &[1; 8]).unwrap_err().failure() == Some(Failure::GoingDown));
-        // The one thing that is begun all the same, since it lets others end.
+        // The unlock is accepted nevertheless, because it lets other calls end.
         drop(locked);
         for one in waiting {
             one.join().unwrap().unwrap();
@@ -78,7 +78,7 @@ fn pending_calls_complete_before_shutdown() {
     assert_eq!(status.code(), Some(0), "{}", daemon.process().stderr());
     assert!(daemon.process().stderr().contains("all requests are finished"), "{}", daemon.process().stderr());
     daemon.restart().unwrap();
-    // The same handle, and nothing of it is lost.
+    // The same handle continues, and no addition is lost.
     assert_eq!(shared.get(0..8).unwrap()[..], (Strategy::ALL.len() as u64).to_le_bytes());
 }
 
@@ -148,7 +148,7 @@ fn unlock_works_during_shutdown() {
         });
         daemon.process().terminate().unwrap();
         wait_until_it_refuses(&spare);
-        // Every holder has got the notice that this daemon accepts nothing new.
+        // Every holder knows that this daemon accepts no new calls.
         for segment in &own {
             let told = segment.with_timeout(SHORT).stat().unwrap_err();
             assert_eq!(told.failure(), Some(Failure::GoingDown));
@@ -157,7 +157,7 @@ fn unlock_works_during_shutdown() {
         assert_eq!(told.failure(), Some(Failure::GoingDown));
         assert!(waiting.iter().all(|one| !one.is_finished()));
         for (number, locked) in by_threads.into_iter().enumerate() {
-            // Dropping it is unlocking as well.
+            // Dropping the guard also unlocks.
             if number % 2 == 0 { locked.unlock().unwrap() } else { drop(locked) }
         }
         for (number, locked) in by_tasks.into_iter().enumerate() {
@@ -191,7 +191,7 @@ fn second_signal_stops_at_once_and_waiting_calls_fail() {
         let lock = scope.spawn(move || wants_lock.lock_with(for_a_while).map(drop));
         is_soon("is everybody in line", || shared.stat().unwrap().waiting == 2);
         daemon.process().terminate().unwrap();
-        // A lock would end with the daemon: the wait for one ends, and no other daemon comes in its time.
+        // A lock ends with the daemon, so the wait for it ends, because no other daemon starts before its deadline.
         assert_eq!(lock.join().unwrap().unwrap_err().failure(), Some(Failure::GoingDown));
         wait_until_it_refuses(&other);
         assert!(!put.is_finished());

@@ -5,7 +5,7 @@ use std::fs;
 
 use ddss_testkit::repo_lints::{self, Runnable};
 
-/// Pages and folders of pages, each with the most words that it may have.
+/// Pages and directories of pages, each with its maximum number of words.
 const WORDS_MAX: &[(&str, usize)] = &[("README.md", 800), ("docs/architecture.md", 2_500), ("docs/", 30_000)];
 /// Pages about one system that is built on the core: each has a limit of its own, beside that of `docs/`.
 const SYSTEM_PAGES: &[&str] = &[
@@ -20,7 +20,8 @@ const FIRST_SYSTEM_DECISION: &str = "docs/decisions/0021";
 /// The most words of one decision.
 const DECISION_WORDS_MAX: usize = 400;
 
-/// A page without the drawings that are copies of the code (`protocol.rs` checks those): they name their neighbours.
+/// Returns a page without the drawings that are copies of the code, which name files beside the code (`protocol.rs`
+/// checks them).
 fn without_drawings(text: &str) -> String {
     let (mut marked, mut inside) = (false, false);
     let line = |line: &str| {
@@ -46,7 +47,7 @@ fn documented_paths_and_names_exist() {
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
 }
 
-// If this failed, a click would lead nowhere, in the repository or in the book.
+// If this failed, a link would lead nowhere, in the repository or in the book.
 #[test]
 fn every_relative_link_leads_to_a_page_and_a_heading() {
     let root = repo_lints::workspace_root();
@@ -135,7 +136,7 @@ fn decisions_are_numbered_once_and_listed() {
     assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>());
 }
 
-/// Every page that people read, with its path: those at the top, and all below `docs`.
+/// Returns every page for people, with its path: the pages in the root, and all below `docs`.
 fn all_pages() -> Vec<(String, String)> {
     let read = ["README.md", "CONTRIBUTING.md", "examples/README.md"];
     let sources = repo_lints::sources(&repo_lints::workspace_root()).unwrap();
@@ -168,7 +169,7 @@ fn documented_figures_have_their_command() {
     let complaints: Vec<String> =
         pages.iter().flat_map(|(path, text)| repo_lints::figure_complaints(path, text)).collect();
     assert!(complaints.is_empty(), "\n  {}\n", complaints.join("\n  "));
-    // The pictures: each is on a page, and each place for one has it.
+    // Each picture is on a page, and each picture on a page exists.
     let of_figures = |path: &str| ["docs/notes/figures.md", "docs/notes/stream-figures.md"].contains(&path);
     let found: Vec<&str> = pages.iter().filter(|(path, _)| of_figures(path)).map(|(_, text)| text.as_str()).collect();
     assert_eq!(found.len(), 2, "a page of figures is missing");
@@ -187,7 +188,7 @@ fn documented_figures_have_their_command() {
     }
 }
 
-// If this failed, a page would show figures that were typed by hand, or keep old ones for ever.
+// If this failed, a page would show figures that were typed by hand, or keep old ones forever.
 #[test]
 fn pages_have_markers_for_generated_figures() {
     let measurements = "docs/notes/measurements.md";

@@ -15,7 +15,7 @@ fn page() -> String {
     read("docs/protocol.md")
 }
 
-/// The rows of the table with that head, cell by cell.
+/// Returns the rows of the table with this head, cell by cell.
 fn table(page: &str, head: &str) -> Vec<Vec<String>> {
     let start = page.find(head).unwrap_or_else(|| panic!("there is no table {head}"));
     let rows = page[start..].lines().skip(2).take_while(|line| line.starts_with('|'));
@@ -26,7 +26,7 @@ fn plain(cell: &str) -> &str {
     cell.trim_matches('`')
 }
 
-/// The drawings of a file, without the marks of its comments.
+/// Returns the drawings of a file, without its comment marks.
 fn drawings(source: &str) -> Vec<String> {
     let (mut found, mut open): (Vec<String>, Option<Vec<&str>>) = (Vec::new(), None);
     for line in source.lines() {
@@ -64,14 +64,14 @@ fn documented_layouts_match_the_code() {
     assert!(count > 10, "only {count} drawings were found");
 }
 
-/// Values of simple constants: a number, or a shifted one.
+/// Returns the value of a simple constant: a number, or a shifted one.
 fn worth(words: &str) -> u64 {
     let number =
         |words: &str| words.trim().replace('_', "").parse::<u64>().unwrap_or_else(|_| panic!("{words} is no number"));
     words.split_once("<<").map_or_else(|| number(words), |(value, by)| number(value) << number(by))
 }
 
-// If this failed, another implementation would be built for another release than the page says.
+// If this failed, another implementation would be written for a wrong release.
 #[test]
 fn documented_numbers_match_the_code() {
     let rows = table(&page(), "| constant | value |");
@@ -124,7 +124,7 @@ fn every_failure_is_documented() {
     }
 }
 
-/// Bytes of a field as the page writes it.
+/// Returns the bytes of a field as the page writes it.
 fn bytes_of(field: &str) -> usize {
     let (words, note) = field.split_once(" (").unwrap_or((field, ""));
     let whole = words.split(' ').next_back().unwrap();
@@ -144,7 +144,7 @@ fn bytes_of(field: &str) -> usize {
     }
 }
 
-/// The fields of a row: commas in brackets are not between fields.
+/// Returns the fields of a row; commas in brackets do not separate fields.
 fn fields(cell: &str) -> Vec<String> {
     let (mut found, mut depth) = (vec![String::new()], 0);
     for letter in cell.chars() {

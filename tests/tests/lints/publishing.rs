@@ -72,7 +72,7 @@ fn package_complaints(package: &Package, licences: &[(&str, String)]) -> Vec<Str
     require(package.license.as_deref() == Some("MIT OR Apache-2.0"), "licence");
     require(!package.categories.is_empty(), "categories");
     let keywords = &package.keywords;
-    // The registry refuses more than five, and longer ones.
+    // The registry refuses more than five keywords, and longer ones.
     require((1..=5).contains(&keywords.len()) && keywords.iter().all(|word| word.len() <= 20), "valid keywords");
     require(package.metadata.pointer("/docs/rs/targets").is_some(), "targets for docs.rs");
     for (file, text) in licences {

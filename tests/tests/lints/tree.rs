@@ -1,6 +1,7 @@
 //! Repository lints over the source tree.
 //!
-//! The tables below *are* the rules. To change the house, change them and say why in `docs/architecture.md`.
+//! The tables below *are* the rules. To change a rule, change its table and explain the change in
+//! `docs/architecture.md`.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test may unwrap as the test may")]
 
 use std::fs;
@@ -19,7 +20,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-auth", &[], &[]),
     // The simulator and a driver over any fabric use it.
     rule("ddss-dsm-core", &[], &[]),
-    // Only nodes decide: a change of the engine changes no client, and the operator's command decides for no node.
+    // Only daemons and simulations run the engine: a change of it changes no client and no command.
     rule("ddss-engine", &["ddss-core"], &[]),
     rule("ddss-ipc", &["ddss-core", "ddss-admission"], &[]),
     rule("ddss-verbs", &["ddss-admission"], &["ddss-sdp"]),
@@ -52,7 +53,7 @@ const RULES: &[MemberRule] = &[
     rule("ddss-apps", &["ddss-client", "ddss-stream", "ddss-testkit"], &["ddssd"]),
     MemberRule { name: "ddss-tests", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
     MemberRule { name: "ddss-benches", permitted: PermittedDependencies::Anything, permitted_in_tests: &[] },
-    // As an application does, and with a node of their own.
+    // The examples use the client crate as applications do, and start a node of their own.
     rule("ddss-examples", &["ddss-client", "ddssd"], &[]),
 ];
 
@@ -150,7 +151,7 @@ const FILE_LINES_MAX: usize = 600;
 /// Lines of a `lib.rs`, which is a contents page.
 const LIB_LINES_MAX: usize = 120;
 
-/// Folders that one machine has and no other. Written in two parts, so that this file does not name them.
+/// Directories that exist on one machine only. Each is written in two parts, so that this file does not contain it.
 const MACHINE_WORDS: &[&str] = &[concat!("/wo", "rk/")];
 
 const fn rule(
@@ -350,7 +351,7 @@ fn planted_c_library_is_reported() {
     }
 }
 
-// If this failed, a clone would point at folders and servers that only one machine has.
+// If this failed, a clone would name directories and servers that exist on one machine only.
 #[test]
 fn files_contain_no_machine_paths() {
     let root = repo_lints::workspace_root();

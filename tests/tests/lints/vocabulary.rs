@@ -1,9 +1,10 @@
-//! Names and sentences: folders that show a structure, files and types without retired names, doc comments that name their subject.
+//! Checks of names and sentences: directories show a structure, files and types have no retired names, doc comments
+//! name their subject.
 
 use ddss_testkit::repo_lints::{Source, identifier_lines, sources, workspace_root};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most files of one folder: more hide a structure that sub-folders would show.
+/// Maximum number of files in one directory: more hide a structure that subdirectories would show.
 const FILES_PER_FOLDER_MAX: usize = 14;
 
 /// Words with which no doc comment begins: the sentence names the thing or the action instead.
@@ -13,7 +14,7 @@ const FORBIDDEN_FIRST_WORDS: &[&str] =
 /// Doc comments that still begin with such a word, by package. The numbers only ever become smaller.
 const FORBIDDEN_LEFT: &[(&str, usize)] = &[];
 
-/// File and folder names that were replaced by a word of the field.
+/// File and directory names that were replaced by a word of the field.
 const RETIRED_FILES: &[&str] = &[
     "at_once",
     "attached",
@@ -185,7 +186,7 @@ fn defined_types(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-// If this failed, a reader would have to scan a long list for the file that he looks for.
+// If this failed, a reader would have to search a long list for a file.
 #[test]
 fn no_folder_holds_a_hidden_structure() {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
@@ -197,7 +198,7 @@ fn no_folder_holds_a_hidden_structure() {
     assert!(full.is_empty(), "give these folders sub-folders (at most {FILES_PER_FOLDER_MAX} files): {full:?}");
 }
 
-// If this failed, a newcomer would meet a sentence that begins with a riddle.
+// If this failed, a doc comment could begin without naming its subject.
 #[test]
 fn doc_comments_name_their_subject() {
     let mut counts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -238,7 +239,7 @@ fn no_file_or_type_has_a_retired_name() {
     assert!(complaints.is_empty(), "use the words of docs/architecture.md:\n{}", complaints.join("\n"));
 }
 
-// If this failed, a field or a variable would have a word again that nobody outside knows.
+// If this failed, a field or a variable could have a retired name again.
 #[test]
 fn no_identifier_is_a_retired_word() {
     let mut complaints = Vec::new();

@@ -8,7 +8,7 @@ use ddss_testkit::{DaemonOptions, skipped};
 
 const BYTES: u64 = 4 << 20;
 
-/// Pages of the files below a folder that a process has mapped, by memory node.
+/// Pages of the files below a directory that a process has mapped, by memory node.
 fn pages_of(pid: u32, folder: &str) -> Vec<usize> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap();
     let mut pages = vec![0; 64];

@@ -18,12 +18,12 @@ fn pair(test: &str, fabric: &str) -> Option<[Daemon; 2]> {
     pair_with(test, fabric, &[])
 }
 
-/// Does the same with more arguments.
+/// Starts the pair like `pair`, with more arguments.
 fn pair_with(test: &str, fabric: &str, more: &[&str]) -> Option<[Daemon; 2]> {
     Some(on_adapters(test, fabric, more)?.map(|options| options.start().unwrap()))
 }
 
-/// Start options of the two.
+/// Returns the start options of both nodes.
 fn on_adapters(test: &str, fabric: &str, more: &[&str]) -> Option<[DaemonOptions; 2]> {
     let find = |name| std::env::var(name).ok().map(|address| address.parse::<IpAddr>().unwrap());
     let Some((a, b)) = find("DDSS_RDMA_A").zip(find("DDSS_RDMA_B")) else {
@@ -33,7 +33,7 @@ fn on_adapters(test: &str, fabric: &str, more: &[&str]) -> Option<[DaemonOptions
     let namespaces = std::env::var("DDSS_RDMA_NETNS").ok();
     let options = |node: u16, at| {
         let options = match namespaces.as_deref().and_then(|both| both.split(',').nth(usize::from(node) - 1)) {
-            // A port cannot be looked for from outside.
+            // Free ports of another namespace cannot be found from outside.
             Some(namespace) => DaemonOptions::listening(node, SocketAddr::new(at, 7400)).inside(namespace),
             None => DaemonOptions::on(node, at).unwrap(),
         };
@@ -187,7 +187,7 @@ fn home_serves_only_strict_gets_when_reads_serialize() {
     let Some([a, b]) = on_adapters(name, "rdma", &["--fence-reads"]) else { return };
     let mut a = match a.start() {
         Ok(daemon) => daemon,
-        // Soft-iWARP: the daemon reports it, instead of failing with each get.
+        // With Soft-iWARP the daemon refuses to start, because otherwise each get would fail.
         Err(error) => return assert!(error.to_string().contains("rejects fences on reads"), "{error}"),
     };
     let log = a.process().stderr();

@@ -61,18 +61,18 @@ fn until(what: &str, mut good: impl FnMut() -> bool) {
     }
 }
 
-/// Log lines from that one on, counted by text and not by object.
+/// Counts the log lines from line `from` on, by text and not by object.
 fn counted(log: &str, from: usize) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in log.lines().skip(from) {
-        // The sentence with which a daemon ends is plain text.
+        // The last message of a daemon is plain text.
         let Ok(line) = serde_json::from_str::<Value>(line) else {
             *counts.entry(line.to_owned()).or_default() += 1;
             continue;
         };
         let target = line["target"].as_str().unwrap();
         let message = line["fields"]["message"].as_str().unwrap_or_default();
-        // One condition makes many parts of the group's library complain.
+        // One condition causes messages from many parts of the Raft library.
         let words = if target.starts_with("openraft") { "openraft" } else { message };
         *counts.entry(words.to_owned()).or_default() += 1;
     }

@@ -87,7 +87,7 @@ fn metrics_endpoint_reports_the_daemon_counters() {
     assert!(head.contains("text/plain; version=0.0.4"));
 }
 
-/// Gives a page of metrics to Prometheus' own reader.
+/// Runs Prometheus' own reader on a page of metrics.
 fn promtool(metrics: &str) -> io::Result<Output> {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -101,7 +101,7 @@ fn promtool(metrics: &str) -> io::Result<Output> {
 fn promtool_accepts_every_metric() {
     let (daemon, address) = monitored(DaemonOptions::new(1).unwrap().clustered());
     let client = Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(false).connect().unwrap();
-    // Each of these makes rows of its own.
+    // Each of these calls adds rows to the page.
     let segment = client.allocate("read", Spec::new(64)).unwrap();
     segment.put(0, &[1; 8]).unwrap();
     segment.get(0..8).unwrap();
@@ -152,7 +152,7 @@ fn until_not_ready(address: SocketAddr, mut meanwhile: impl FnMut()) {
         assert!(Instant::now() < end, "{}", get(address, "/ready").1);
         meanwhile();
     }
-    // And it stays so.
+    // The node stays not ready.
     std::thread::sleep(Duration::from_millis(600));
     let (code, ready) = get(address, "/ready");
     assert!(code == 503 && ready.contains("no leader"), "{ready}");
@@ -167,7 +167,7 @@ fn node_with_failed_raft_log_is_not_ready() {
             assert!(Instant::now() < end, "{}", get(address, "/ready").1);
         }
     };
-    // Its log cannot be written for a reason that no room mends: files may not get longer than it is.
+    // The log cannot grow, for a reason that free space does not remove: a limit on the size of files.
     let ignoring = ["env", "--ignore-signal=XFSZ"].map(str::to_owned).into();
     let (one, first) = monitored(DaemonOptions::new(1).unwrap().clustered().command_prefix(ignoring));
     let (mut two, second) = monitored(DaemonOptions::new(2).unwrap().joins(one.listen()));
@@ -218,14 +218,14 @@ fn bad_http_requests_are_refused_and_delay_no_scrape() {
         (&long, 405),
     ] {
         let answered = http_request(address, words);
-        // Of a flood of bytes the end may be all that its sender sees.
+        // The sender of too many bytes may see only the end of the connection.
         if let Some((found, ..)) = answered {
             assert_eq!(found, code, "{:?}", String::from_utf8_lossy(&words[..words.len().min(60)]));
         } else {
             assert!(words.len() > 10_000, "{:?} is not answered", String::from_utf8_lossy(words));
         }
     }
-    // One byte after the other, forever, and many silent connections.
+    // One endlessly slow connection, and many silent ones.
     let mut slow = connect(address);
     let silent: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
     let began = Instant::now();
@@ -242,7 +242,7 @@ fn bad_http_requests_are_refused_and_delay_no_scrape() {
     for mut stream in silent {
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "who says nothing is never closed");
     }
-    // More than there is room for: further connections are closed, and accepted again after the others are gone.
+    // Too many connections: further ones are closed, and accepted again after the others have ended.
     let crowd: Vec<TcpStream> = (0..100).filter_map(|_| TcpStream::connect(address).ok()).collect();
     drop(crowd);
     let end = Instant::now() + PATIENCE;

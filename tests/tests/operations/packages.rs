@@ -23,7 +23,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Returns the relative path of every file below a folder.
+/// Returns the relative path of every file below a directory.
 fn files(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -58,10 +58,10 @@ const FILES: &[&str] = &[
     "usr/share/doc/ddss/copyright",
 ];
 
-/// The folder with the programs and the preload library, built.
+/// Builds the programs and the preload library, and returns their directory.
 fn programs() -> PathBuf {
     let folder = binary("ddss").unwrap().parent().unwrap().to_owned();
-    // Cargo has put the library there, too.
+    // Cargo has put the library into the same directory.
     assert!(preload_library().unwrap().starts_with(&folder) && folder.join("libddss_preload.so").is_file());
     folder
 }
@@ -94,7 +94,7 @@ fn debian_package_is_complete_and_its_daemon_serves() {
     }
     run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root));
     has_everything(&root);
-    // The unit starts a program that is there, with a configuration that is there and good.
+    // The unit starts an existing program with an existing and valid configuration.
     let unit = fs::read_to_string(root.join("usr/lib/systemd/system/ddssd.service")).unwrap();
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let mut words = start.split(' ').map(str::to_owned);
@@ -126,7 +126,7 @@ fn debian_package_is_complete_and_its_daemon_serves() {
     );
 }
 
-// If this failed, nobody could check that a package is made from the sources that it names.
+// If this failed, users could not verify that a package was built from the sources that it names.
 #[test]
 fn packages_of_equal_programs_are_equal() {
     const NAME: &str = "packages_of_equal_programs_are_equal";
@@ -243,8 +243,8 @@ fn clients_find_the_packaged_daemon_by_default() {
     assert!(of("dead").contains("/run/ddss") && of("dead").contains("node 1"), "{said}");
 }
 
-/// A command with mounts and processes of its own. `root` gets its script, procfs, and shared memory. Without a script
-/// it only tests for the privilege.
+/// Returns a command with mounts and processes of its own. `root` gets its script, procfs, and shared memory. Without a
+/// script it only tests for the privilege.
 fn alone(root: &Path, words: &[&str]) -> Command {
     const SCRIPT: &str = "cd \"$1\" && mkdir -p proc dev/shm tmp && mount -t proc proc proc &&
         mount -t tmpfs -o mode=1777 ddss dev/shm && shift && if [ $# = 0 ]; then exit; else exec chroot . \"$@\"; fi";
@@ -278,7 +278,8 @@ fn tarball_programs_are_statically_linked() {
         return skipped(NAME, "this user or this kernel makes no root of its own (unshare, mount)");
     }
     assert!(run(&mut alone(&root, &["/usr/bin/ddssd", "--version"])).starts_with("ddssd "));
-    // No libc, no shell, no user, no folder but those: two nodes, clients of every strategy, kills.
+    // The root has only these programs and directories, without libc, shell or users. The demo runs two nodes, clients
+    // of every strategy, and kills.
     let shown = run(&mut alone(&root, &["/usr/bin/ddss", "demo", "--measure-ms", "20"]));
     assert_eq!(shown.matches("by the same handle as before").count(), 2, "{shown}");
     assert!(shown.contains("  ddss allocate scores 4096 "), "who has it installed is not told of cargo: {shown}");
@@ -289,7 +290,8 @@ fn tarball_programs_are_statically_linked() {
     assert!(out.contains("→ start a daemon with `ddssd`"), "{out}{err}");
 }
 
-/// Returns a `buildah` command that stores its data below a folder and needs no privilege that a cloud machine lacks.
+/// Returns a `buildah` command that stores its data below a directory and needs no privilege that a cloud machine
+/// lacks.
 fn buildah(scratch: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("buildah");
     command.arg("--root").arg(scratch.join("images")).arg("--runroot").arg(scratch.join("running"));
@@ -303,7 +305,7 @@ struct Contained(u32);
 impl Drop for Contained {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_raw(self.0 as i32).unwrap();
-        // It has ended already where the test came to its end.
+        // The process has already ended if the test has passed.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
@@ -335,7 +337,7 @@ fn container_node_serves_clients_on_the_host() {
     let made = run(&mut buildah(scratch.path(), &["from", "--pull-never", "localhost/ddss-test"]));
     let container = made.trim();
     let inside = |words: &[&str]| {
-        // Volumes that the image names itself are not shared by this tool, so the node has its folder elsewhere.
+        // Volumes that the image names itself are not shared by this tool, so the node has its directory elsewhere.
         let shared = format!("{}:/shared", node.path().display());
         let (dir, state) = ("DDSS_DIR=/shared", "DDSS_STATE_DIR=/shared/state");
         let options = ["run", "--isolation", "chroot", "--volume", &shared, "--env", dir, "--env", state, container];
@@ -347,7 +349,7 @@ fn container_node_serves_clients_on_the_host() {
     let listen = format!("127.0.0.1:{}", ddss_testkit::free_tcp_port("127.0.0.1".parse().unwrap()).unwrap());
     let mut daemon = Process::start(inside(&["/usr/bin/ddssd", "--listen", &listen]), scratch.path(), "ddssd").unwrap();
     daemon.wait_until(Duration::from_secs(60), |process| process.stdout().contains("ready")).unwrap();
-    // A client outside finds it in the shared directory.
+    // A client outside finds the node in the shared directory.
     let outside = |words: &[&str]| {
         let said = run_ddss(node.path(), words, "").unwrap();
         assert_eq!(said.code, 0, "{words:?}: {said:?}");

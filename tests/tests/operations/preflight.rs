@@ -20,7 +20,7 @@ fn ddssd(folder: &Path, words: &[&str]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Returns each file below a folder with its length and modification time.
+/// Returns each file below a directory with its length and modification time.
 fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -37,7 +37,7 @@ fn tree(folder: &Path) -> BTreeMap<String, (u64, std::time::SystemTime)> {
     found
 }
 
-/// Creates the folder of a stopped daemon, with one segment in memory and one in a file.
+/// Creates the directory of a stopped daemon, with one segment in memory and one in a file.
 fn abandoned() -> Daemon {
     let mut daemon = DaemonOptions::new(1).unwrap().pool_bytes(8 << 20).start().unwrap();
     let client = Client::builder().folder(daemon.folder()).connect().unwrap();
@@ -140,7 +140,7 @@ fn state_of_another_format_is_reported_with_its_release() {
         let path = folder.join(part).join("register");
         let (whole, length) = (head_of(&path), path.metadata().unwrap().len());
         let register = std::fs::File::options().write(true).open(&path).unwrap();
-        // A newer release with a shorter register, and an older one.
+        // State of a newer release, with a shorter register, and of an older one.
         for version in [3u64, 0] {
             register.write_all_at(&version.to_le_bytes(), 8).unwrap();
             register.set_len(4096).unwrap();

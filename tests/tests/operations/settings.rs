@@ -204,7 +204,7 @@ fn unknown_environment_variable_is_a_warning() {
     daemon.end().unwrap();
 }
 
-// If this failed, systemd would take a node for dead that serves, or for ready that does not.
+// If this failed, systemd would believe a live node dead, or a starting one ready.
 #[test]
 fn systemd_is_notified_of_ready_and_stopping() {
     let node = TempNode::new().unwrap();
@@ -236,7 +236,7 @@ fn unit_file_uses_existing_flags() {
     assert!(unit.contains("Type=notify") && unit.contains("RestartPreventExitStatus=2 5"));
 }
 
-// If this failed, systemd would give a node up after five quick failures, or take its message queues away.
+// If this failed, systemd would give up a node after five quick failures, or remove its message queues.
 #[test]
 fn unit_file_restarts_forever_and_keeps_shared_memory() {
     let unit = include_str!("../../../packaging/ddssd.service");

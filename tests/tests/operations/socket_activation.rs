@@ -36,7 +36,7 @@ fn connect(folder: &TempNode) -> Client {
 // If this failed, an application that starts before its node, or calls during an upgrade, would get an error.
 #[test]
 fn call_without_daemon_is_served_by_the_next_daemon() {
-    // Built before the call that waits for it.
+    // Builds the daemon before the call that waits for it.
     binary("ddssd").unwrap();
     let folder = TempNode::new().unwrap();
     let socket = listen(&folder.join("ddssd.sock"), SocketType::SEQPACKET);
@@ -91,7 +91,7 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
         while held.stat().unwrap().waiting == 0 {
             std::thread::yield_now();
         }
-        // It cannot end while a call waits for the lock.
+        // The daemon cannot end while a call waits for the lock.
         daemon.terminate().unwrap();
         // On a busy machine a hurried call may end before it is refused.
         let end = Instant::now() + PATIENCE;
@@ -124,7 +124,7 @@ fn refused_tasks_and_batches_are_served_by_the_next_daemon() {
     }
 }
 
-// If this failed, a unit with a wrong line would start a daemon that no client finds.
+// If this failed, a unit with a wrong path would start a daemon that no client finds.
 #[test]
 fn inherited_socket_at_wrong_path_is_refused() {
     let refused = |folder: &TempNode, socket: OwnedFd| {

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Calls of the legitimate client during each attack, and after it.
 const CALLS: u64 = 50;
 
-/// Name, and expected log text.
+/// Returns the name of each attack, with the expected log text.
 fn attacks() -> Vec<(String, String)> {
     let output = Command::new(ATTACK).arg("list").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -110,7 +110,7 @@ fn byzantine_clients_harm_only_themselves() {
                 break;
             }
             let mut log = victim.daemon.process().stderr();
-            // The log throttle may have suppressed the line: it passes one of a kind in a second.
+            // The log throttle may have suppressed the line: it permits one line of a kind each second.
             if !logged.is_empty() && !log[log_before..].contains(&logged) {
                 std::thread::sleep(Duration::from_millis(1200));
                 see_out(&mut victim.attack(&name, 0).unwrap(), &calls[0]);

@@ -61,7 +61,7 @@ fn neighbour(who: &str, segment: &Segment, calls: &AtomicU64, end: &AtomicBool) 
         let value = segment.get(..).unwrap_or_else(|error| panic!("{who}, call {turn}: {error}"));
         assert!(value[..] == bytes[..] && value.stamp() == stamp, "{who}, call {turn}: another value");
         calls.fetch_add(1, Ordering::AcqRel);
-        // The machine has few cores, and the attacker is to have its turn.
+        // The machine has few cores, and the attacker needs one as well.
         std::thread::sleep(Duration::from_micros(500));
     }
 }
@@ -83,8 +83,8 @@ fn processor_times(pid: u32) -> [u64; 2] {
     })
 }
 
-/// Runs each attack once against a member that is new, and returns the failures. An attack that fails while other programs have the
-/// processors says nothing about the node, which the cluster declares dead: it runs again.
+/// Runs each attack once against a new member, and returns the failures. An attack that fails while other programs use
+/// the processors is repeated, because the cluster may have declared the node dead.
 #[allow(clippy::print_stderr, reason = "a person who reads the gate's output wants to know how busy the machine was")]
 fn faults_of(names: &[String]) -> Vec<String> {
     let mut names = names;
@@ -99,7 +99,7 @@ fn faults_of(names: &[String]) -> Vec<String> {
     vec!["other programs had the processors, again and again".to_owned()]
 }
 
-/// Runs an attack. Returns what the attacker complains of.
+/// Runs an attack. Returns the attacker's complaint.
 fn fault_of_attacker(victim: &VictimMember, name: &str) -> Option<String> {
     let mut attacker = victim.attack(name, 0).unwrap();
     let status = see_out(&mut attacker);
@@ -234,13 +234,13 @@ fn byzantine_member_harms_only_itself() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Attackers that end with the test.
+/// Attackers that are killed when this value is dropped.
 struct Crowds(Vec<Child>);
 
 impl Drop for Crowds {
     fn drop(&mut self) {
         for crowd in &mut self.0 {
-            // One that has ended by itself is waited for all the same.
+            // An attacker that has already ended must still be reaped.
             let _ = crowd.kill();
             let _ = crowd.wait();
         }
@@ -258,23 +258,23 @@ fn node_joins_while_unauthenticated_peers_flood_the_ports() {
         "control_port::opens_silent_connections",
         "control_port::replays_on_silent_connections",
     ];
-    // Both ports: either node may initiate the connection.
+    // The attackers flood both nodes, because either node may initiate the connection.
     let both = |name| [0, 1].map(|daemon| victim.attack_on(daemon, name, 600).unwrap());
     let mut crowds = Crowds(names.into_iter().flat_map(both).collect());
     std::thread::sleep(Duration::from_secs(1));
-    // One that calls by itself, as node 3, and is served.
+    // Node 3 connects and is served.
     for turn in 0..5 {
         let mut member = victim.attack("member_requests::uses_foreign_lock", 0).unwrap();
         assert!(see_out(&mut member).success(), "turn {turn}: a member does not get in");
     }
-    // And the honest peer, whichever side calls.
+    // The honest peer reconnects, whichever side connects.
     victim.daemons[1].kill().unwrap();
     victim.daemons[1].restart().unwrap();
     let peer = client(victim.daemons[1].folder());
     let here = retry(|| peer.open("far"));
     retry(|| here.put(0, b"from node 2"));
     assert_eq!(&far.get(..).unwrap()[..11], b"from node 2");
-    // And a name is decided by both.
+    // Both nodes together can decide a name.
     retry(|| peer.allocate("new/2", Spec::new(64)));
     let crowds = names.iter().flat_map(|name| [(name, 0), (name, 1)]).zip(&mut crowds.0);
     let gone: Vec<_> = crowds.filter_map(|(whom, crowd)| Some((whom, crowd.try_wait().unwrap()?))).collect();

@@ -63,7 +63,7 @@ fn write_quotas(daemon: &mut Daemon, text: &str) {
         assert!(Instant::now() < end, "{}", daemon.process().stderr());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // The progress thread hears of it with its next look at the time, after which it shows that it lives.
+    // The progress thread applies the quotas when it next reads the clock, and publishes its heartbeat after that.
     for _ in 0..2 {
         let before = heartbeat(daemon);
         while heartbeat(daemon) == before {
@@ -98,7 +98,7 @@ fn quota_error_names_the_exceeded_quota() {
     for name in ["r1", "r2", "r3", "r4"] {
         root.allocate(name, Spec::new(1 << 20)).unwrap();
     }
-    // After a crash it is counted anew, by the rules of the file.
+    // After a crash the daemon counts again, by the rules of the file.
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     assert_eq!(ddss(&tool, &daemon, &["allocate", "c", "8"]).0, 0);
@@ -160,7 +160,7 @@ fn clients_are_counted(ddss_tool: &Tool, daemon: &Daemon) {
     }
 }
 
-// If this failed, a user who gives segments away could exceed another user's quota.
+// If this failed, a user could exceed another user's quota by giving segments to that user.
 #[test]
 fn segments_given_by_chown_count_against_the_new_owner() {
     let test = "segments_given_by_chown_count_against_the_new_owner";
@@ -175,7 +175,7 @@ fn segments_given_by_chown_count_against_the_new_owner() {
     client.allocate_for("his", spec, other_user).unwrap();
     let refused = client.allocate_for("too-much", spec, other_user).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");
-    // It is not left behind, and the name is free.
+    // The refused segment does not exist, and its name is free.
     let mine = client.allocate("too-much", spec).unwrap();
     let refused = mine.set_owner(other_user).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused}");

@@ -39,12 +39,12 @@ impl Style {
     }
 }
 
-/// Text of so many pixels.
+/// Style of a text of this size.
 pub(super) fn font(pixels: f64, colour: RGBColor, hang: HPos) -> TextStyle<'static> {
     ("sans-serif", pixels * FONT_SCALE).into_font().color(&colour).pos(Pos::new(hang, VPos::Center))
 }
 
-/// The same in bold letters.
+/// Style of an ordinary text in bold letters.
 pub(super) fn bold(pixels: f64, hang: HPos) -> TextStyle<'static> {
     let font = ("sans-serif", pixels * FONT_SCALE).into_font().style(FontStyle::Bold);
     font.color(&INK).pos(Pos::new(hang, VPos::Center))
@@ -63,7 +63,7 @@ pub(super) fn line(area: &Area<'_>, points: Vec<Point>, colour: RGBColor, width:
     area.draw(&PathElement::new(points, colour.stroke_width(width))).map_err(io::Error::other)
 }
 
-/// Line of a series, with dashes for a limit of the machine and where it is asked for; with dots for both at once.
+/// Draws the line of a series, with dashes for a limit of the machine or if `is_dashed`, and with dots for both.
 pub(super) fn series(area: &Area<'_>, points: &[Point], style: Style, is_dashed: bool) -> io::Result<()> {
     let look = style.colour().stroke_width(2);
     let dashes = |length, gap| area.draw(&DashedPathElement::new(points.iter().copied(), length, gap, look));
@@ -111,7 +111,7 @@ pub(super) fn width_of(words: &str) -> i32 {
     (words.chars().count() as f64 * LETTER).ceil() as i32
 }
 
-/// A text in lines of at most so many letters.
+/// Breaks a text into lines of at most `most` letters.
 pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -147,7 +147,7 @@ mod tests {
             mark(&area, style, is_dashed, (30, 10)).unwrap();
             area.present().unwrap();
             drop(area);
-            // Without colours.
+            // Removes the colours.
             svg.split('#').map(|part| part.get(6..).unwrap_or(part)).collect::<String>()
         };
         let pictures: BTreeSet<String> = looks.map(drawn).collect();

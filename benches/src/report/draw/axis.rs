@@ -1,4 +1,4 @@
-//! An axis: which numbers, and where they lie.
+//! An axis: its numbers and their positions.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ impl Scale {
     }
 }
 
-/// A range of numbers with those that are written beside it; logarithmic where the scale has decades.
+/// A range of numbers, with the numbers that are written beside it. It is logarithmic if the scale has decades.
 #[derive(Debug, Clone)]
 pub(super) struct Axis {
     pub(super) scale: Scale,
@@ -81,7 +81,7 @@ impl Axis {
         axis
     }
 
-    /// An axis without a need for 0.
+    /// Creates an axis for the range of these values, which need not contain 0.
     pub(super) fn along(scale: Scale, values: impl Iterator<Item = f64> + Clone) -> Axis {
         let axis = Axis::new(scale, values.clone());
         let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
@@ -113,7 +113,7 @@ impl Axis {
         &self.ticks
     }
 
-    /// Round numbers, a few.
+    /// Returns a few round numbers in the range.
     fn round_numbers(&self) -> Vec<f64> {
         if !self.scale.is_log() {
             let step = nice(self.high / 4.0);
@@ -126,7 +126,7 @@ impl Axis {
         all.filter(|tick| (self.low..=self.high).contains(tick)).collect()
     }
 
-    /// Writes the measured numbers instead of round ones, as many as have room beside each other on so many pixels.
+    /// Labels the axis with measured numbers instead of round ones, as many as fit into `pixels`.
     pub(super) fn with_ticks_of(mut self, values: impl Iterator<Item = f64>, pixels: i32, letter: f64) -> Axis {
         let mut values: Vec<f64> = values.filter(|value| self.has(*value)).collect();
         values.sort_by(f64::total_cmp);
@@ -153,7 +153,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 5 times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|nice| *nice >= step * 0.999).unwrap_or(step)

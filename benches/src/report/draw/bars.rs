@@ -9,7 +9,7 @@ use super::area::{Area, DIM, GRID, INK, Point, TEXT, bold, font, hollow, line, r
 use super::axis::Axis;
 use crate::report::picture::{Bar, Bars, Scale, Style};
 
-/// Height of one bar with its distance.
+/// Height of one bar with the space below it.
 const BAR: i32 = 24;
 const HEAD: i32 = 40;
 
@@ -66,7 +66,7 @@ pub(super) fn draw(root: &Area<'_>, bars: &Bars, at: Point, size: (u32, u32)) ->
     line(root, vec![(left, top), (left, bottom)], DIM, 1)
 }
 
-/// Where a text may begin behind a bar, so that it does not stand on the mark of the paper.
+/// Returns the position of a text behind a bar, so that it does not overlap the mark of the paper.
 pub(super) fn past(end: i32, mark: i32) -> i32 {
     if mark + 9 > end && mark - 9 < end + 64 { mark + 9 } else { end }
 }

@@ -26,7 +26,7 @@ pub(super) fn draw(root: &Area<'_>, curves: &Curves, at: Point, size: (u32, u32)
     text(root, &curves.title, &bold(13.0, HPos::Left), (at.0, at.1 + 10))?;
     text(root, &curves.y.0, &font(TEXT, DIM, HPos::Left), (at.0, at.1 + 28))?;
     let points = || curves.curves.iter().flat_map(|curve| &curve.points).copied();
-    // The paper's numbers stand in a lane of their own before the first point.
+    // The paper's numbers have a strip of their own before the first point.
     let lane = curves.marks.iter().map(|mark| width_of(&mark.label) + 30).max().unwrap_or(0);
     let width = size.0 as i32 - LEFT - RIGHT;
     let xs = || points().map(|point| point.0);
@@ -69,7 +69,7 @@ pub(super) fn draw(root: &Area<'_>, curves: &Curves, at: Point, size: (u32, u32)
     papers_own(root, marks, at.0 + LEFT + 12)
 }
 
-/// Draws the paper's numbers one below the other; a label that has no room beside its mark moves down.
+/// Draws the paper's numbers one below the other. A label without room beside its mark moves down.
 fn papers_own(root: &Area<'_>, mut marks: Vec<(i32, &Mark)>, x: i32) -> io::Result<()> {
     marks.sort_by_key(|(place, _)| *place);
     let mut free = i32::MIN;

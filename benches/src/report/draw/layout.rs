@@ -11,7 +11,7 @@ use crate::report::picture::{Panel, Paper, Picture, Style};
 
 const WIDTH: i32 = 1000;
 const MARGIN: i32 = 20;
-/// Letters of the summary that have room beside each other.
+/// Maximum number of letters in a line of the summary.
 const SAYS_LETTERS: usize = 122;
 /// Height of a line of the summary or of the legend.
 const LINE: i32 = 20;
@@ -88,7 +88,7 @@ struct Row<'a> {
     panels: &'a [Panel],
 }
 
-/// Panels in rows: a table has one of its own.
+/// Places panels in rows; a table has a row of its own.
 fn rows<'a>(picture: &'a Picture) -> Vec<Row<'a>> {
     let is_table = |panel: &Panel| matches!(panel, Panel::Table(_));
     let columns = match picture.panels.iter().filter(|panel| !is_table(panel)).count() {
@@ -112,7 +112,7 @@ fn height(panel: &Panel) -> i32 {
     }
 }
 
-/// Entries of the legend, each once.
+/// Returns the entries of the legend, each once.
 fn entries(picture: &Picture) -> Vec<Entry<'_>> {
     let mut entries = Vec::new();
     let mut has_paper = false;

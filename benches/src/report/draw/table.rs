@@ -20,7 +20,7 @@ pub(super) fn height(table: &Table) -> i32 {
     HEAD + ROW * table.rows.len() as i32 + 24
 }
 
-/// The right end of each column: the first is as wide as its words, and so are all others.
+/// Returns the right end of each column. A column is as wide as its text.
 fn columns(table: &Table, x: i32) -> Vec<i32> {
     let mut end = x;
     let width = |column: usize| {

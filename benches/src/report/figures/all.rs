@@ -4,7 +4,7 @@ use super::{applications, cost, ipc, monitoring, nodes, open_loop, scaling, size
 use crate::report::picture::Picture;
 use crate::report::rows::Rows;
 
-/// All figures, in the order of the page. A figure without rows says so.
+/// Returns all figures, in the order of the page. A figure without rows has a text instead of panels.
 pub fn figures(rows: &Rows) -> Vec<Picture> {
     let mut all =
         vec![ipc::three_a(rows), sizes::gets(rows), sizes::puts(rows), sizes::adapters(rows), sizes::words(rows)];

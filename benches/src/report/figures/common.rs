@@ -3,7 +3,7 @@
 use crate::report::picture::{Curve, Mark, PaperValue, Scale, Style};
 use crate::report::rows::Entry;
 
-/// The strategies in the order of the paper, and ours.
+/// The strategies of the paper in its order, then ours.
 pub(crate) const STRATEGIES: [&str; 4] = ["mq", "rmq", "rcq", "auto"];
 
 /// Style of a strategy or of a limit.
@@ -55,7 +55,7 @@ pub(crate) fn paper_marks(numbers: &[(&str, f64)], scale: Scale) -> Vec<Mark> {
     numbers.iter().map(mark).collect()
 }
 
-/// A curve of rows that are no strategy's.
+/// Returns a curve of rows that belong to no strategy.
 pub(crate) fn curve_of<'a>(
     label: &str,
     curve_style: Style,

@@ -10,7 +10,7 @@ const TITLE: &str = "A question to the progress thread and back, 8 bytes";
 
 /// Round trips of 8 bytes, for threads and for processes.
 pub(super) fn three_a(rows: &Rows) -> Picture {
-    // With clients of one kind only, the daemon waits in the way of that kind, as the paper's does.
+    // With clients of one strategy only, the daemon waits as this strategy does, like the service of the paper.
     let at = |path: &str, wait: &str| rows.one("ipc", "ddss", "null", 8, &format!("{path}/{wait}/t1"));
     let one = |wait: &str| at("shm-threads", wait).or_else(|| at("shm", wait)).map(|entry| entry.p50_us);
     let Some(rcq) = one("rcq") else { return Picture::missing("fig-3a", "Figure 3a", TITLE, &bench("ipc")) };
@@ -69,7 +69,7 @@ pub(super) fn three_a(rows: &Rows) -> Picture {
     }
 }
 
-/// Why the distance between RMQ and MQ is another one than the paper's.
+/// Explains why the difference between RMQ and MQ is not the paper's.
 fn woken(rows: &Rows) -> String {
     let wake = rows.one("ipc", "raw", "wake", 8, "shm/block/t1").map(|entry| units::time(entry.p50_us));
     let wake = wake.unwrap_or_else(|| "a time that was not measured".to_owned());

@@ -10,10 +10,10 @@ const COMMAND: &str = "cargo bench -p ddss-benches --bench apps -- --only monito
 /// A word of a row, and its meaning.
 const PLACES: [(&str, &str); 2] =
     [("shared", "the progress thread on the proxy's core"), ("own", "the progress thread on another core")];
-/// The looks of curves of more and more servers.
+/// Styles of the curves, by increasing number of servers.
 const LOOKS: [Style; 4] = [Style::Rcq, Style::Peer, Style::Rmq, Style::Mq];
 
-/// Web servers of a row, and the milliseconds from the begin if it is a point of a curve over time.
+/// Returns the number of web servers of a row, and its time in milliseconds if it is a point of a curve over time.
 fn place(entry: &Entry) -> Option<(u64, Option<u64>)> {
     let mut words = entry.mode.split('/').skip(2);
     let servers = words.next()?.strip_prefix('s')?.parse().ok()?;
@@ -26,7 +26,7 @@ fn of<'a>(rows: &'a Rows, wait: &str) -> impl Iterator<Item = (u64, Option<u64>,
     own.filter_map(|entry| place(entry).map(|(servers, ms)| (servers, ms, entry)))
 }
 
-/// The whole of a farm: with readings and without.
+/// Returns the total rows of a farm, with readings and without.
 fn both<'a>(rows: &'a Rows, word: &str, servers: u64) -> Option<(&'a Entry, &'a Entry)> {
     let find = |wait: String| of(rows, &wait).find(|(count, ms, _)| (*count, *ms) == (servers, None));
     Some((find(format!("watched-{word}"))?.2, find(format!("off-{word}"))?.2))

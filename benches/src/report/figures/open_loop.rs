@@ -1,4 +1,4 @@
-//! Times under a load that does not wait for its answers.
+//! Latency under open-loop load, which does not wait for replies.
 
 use super::{bench, curve, curve_style, paper_value, path_title};
 use crate::report::picture::{Curve, Curves, Panel, Paper, PaperValue, Picture, Scale, Style};
@@ -10,7 +10,7 @@ const TITLE: &str = "A load that does not wait for its answers";
 /// A number of a row.
 type Of = fn(&Entry) -> Option<f64>;
 
-/// Between two requests, in microseconds, of a path like `shm-every-10us`.
+/// Returns the interval between two requests in microseconds, from a path like `shm-every-10us`.
 fn every_us(entry: &Entry) -> Option<f64> {
     entry.path().strip_prefix("shm-every-")?.strip_suffix("us")?.parse().ok()
 }

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn peer_address_and_core_choice_parse() {
-        // If this broke, a cluster could not be configured, or a typo would be taken for a node.
+        // If this failed, a cluster could not be configured, or a typo would be taken for a node.
         let peer: PeerAddress = "2=127.0.0.2:7400".parse().unwrap();
         assert_eq!((peer.node, peer.address.port()), (NodeId(2), 7400));
         for wrong in ["", "2", "x=127.0.0.1:1", "2=localhost", "2=127.0.0.1", "0=127.0.0.1:1", "70000=127.0.0.1:1"] {

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn invalid_address_is_refused_without_lookup() {
-        // If this broke, a typo would be reported as an unreachable network.
+        // If this failed, a typo would be reported as an unreachable network.
         for good in ["127.0.0.1:7400", "[::1]:7400", "localhost:1", "node-1.rack_2.example:65535"] {
             assert_eq!(good.parse::<HostPort>().unwrap().to_string(), good);
         }

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn unknown_level_is_reported_with_nearest_one() {
-        // If this broke, a daemon would be silent because of one wrong letter.
+        // If this failed, a daemon would be silent because of one wrong letter.
         for (text, meant) in [
             ("inof", "`info`"),
             ("information", "`info`"),

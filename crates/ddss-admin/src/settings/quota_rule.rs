@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn quota_rules_round_trip_as_text() {
-        // If this broke, a user would have more or less than the operator configured.
+        // If this failed, a user would have more or less than the operator configured.
         for text in ["default:bytes=1,segments=2,clients=3", "1000:clients=0", "alice:bytes=5"] {
             assert_eq!(text.parse::<QuotaRule>().unwrap().to_string(), text);
         }

@@ -196,7 +196,7 @@ impl Settings {
     pub const DRAIN: Duration = Duration::from_secs(2);
     /// Default time that the progress thread spins before it sleeps.
     pub const SPIN: Duration = Duration::from_micros(50);
-    /// Name of the default settings file in the daemon's folder.
+    /// Name of the default settings file in the daemon's directory.
     pub const FILE_NAME: &str = "ddssd.conf";
     /// Size limit of a settings file; a longer file is something else.
     const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -233,7 +233,7 @@ impl Settings {
         read.map_err(|error: toml::de::Error| error.to_string().trim().to_owned())
     }
 
-    /// Returns the settings file of these flags: the named one, or the one in the folder if it exists.
+    /// Returns the settings file of these flags: the named one, or the one in the directory if it exists.
     pub fn file(&self, named: Option<&Path>) -> Option<PathBuf> {
         let folder = || self.dir.clone().unwrap_or_else(ddss_ipc::default_folder);
         match named {
@@ -242,7 +242,7 @@ impl Settings {
         }
     }
 
-    /// Returns the folder of the state that survives a restart.
+    /// Returns the directory of the state that survives a restart.
     pub fn state_folder(&self) -> PathBuf {
         self.state_dir.clone().unwrap_or_else(|| default_state_folder(self.dir.as_deref()))
     }
@@ -294,18 +294,18 @@ impl Settings {
         self.or(defaults)
     }
 
-    /// Returns the memory folder of the daemon in `dir` (`None`: the usual folder). The environment takes precedence,
-    /// then the last daemon's folder, then the settings file.
+    /// Returns the memory directory of the daemon in `dir` (`None`: the usual directory). The environment takes
+    /// precedence, then the last daemon's directory, then the settings file.
     pub fn memory_folder(dir: Option<PathBuf>) -> PathBuf {
         Self::segment_folders(dir).0
     }
 
-    /// Returns the memory folder and the state folder, which holds segments in files.
+    /// Returns the memory directory and the state directory, which holds segments in files.
     pub fn segment_folders(dir: Option<PathBuf>) -> (PathBuf, PathBuf) {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dir = dir.or_else(|| named(ddss_ipc::FOLDER_VARIABLE).map(PathBuf::from));
         let folder = dir.clone().unwrap_or_else(ddss_ipc::client_folder);
-        // A daemon outside of this user's default folder was configured with that folder.
+        // A daemon outside of this user's default directory was configured with that directory.
         let dir = dir.or_else(|| Some(folder.clone()).filter(|folder| *folder != ddss_ipc::default_folder()));
         let memory_dir = named("DDSS_MEMORY_DIR").map(PathBuf::from).or_else(|| last_memory_folder(&folder));
         let node = named("DDSS_NODE").and_then(|text| text.to_str()?.parse().ok());
@@ -337,7 +337,7 @@ impl Settings {
     }
 }
 
-/// Returns the memory folder of the last daemon in `folder`: its status page lies there.
+/// Returns the memory directory of the last daemon in `folder`: its status page lies there.
 fn last_memory_folder(folder: &Path) -> Option<PathBuf> {
     let page = folder.join(std::fs::read_link(folder.join(ddss_ipc::STATUS_NAME)).ok()?);
     page.parent().filter(|folder| folder.is_dir()).map(Path::to_owned)
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn mistyped_setting_is_refused_with_suggestion() {
-        // If this broke, a daemon would silently run with a default that the operator meant to change.
+        // If this failed, a daemon would silently run with a default that the operator meant to change.
         let wrong = |text: &str| Settings::parse(text).unwrap_err();
         assert_eq!(wrong("pool-byte = 5"), "unknown setting `pool-byte`: did you mean `pool-bytes`?");
         assert_eq!(wrong("Listen = \"127.0.0.1:1\""), "unknown setting `Listen`: did you mean `listen`?");
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn table_key_sets_prefixed_setting() {
-        // If this broke, an endpoint meant for this machine only would be open to the network.
+        // If this failed, an endpoint meant for this machine only would be open to the network.
         let listen = |text: &str| Settings::parse(text).unwrap().metrics_listen.unwrap().to_string();
         assert_eq!(listen("[metrics]\nlisten = \"7480\""), "127.0.0.1:7480");
         assert_eq!(listen("node = 3\n[metrics]\nlisten = \"10.0.0.1:7480\""), "10.0.0.1:7480");
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn flags_override_file_and_file_overrides_defaults() {
-        // If this broke, an operator's setting would be silently ignored.
+        // If this failed, an operator's setting would be silently ignored.
         let file =
             Settings::parse("node = 4\nspin-us = 7\nbusy = true\ncore = \"none\"\npeer = [\"2=127.0.0.2:7400\"]")
                 .unwrap();
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn changed_settings_are_named() {
-        // If this broke, a reload would not report the settings that need a restart.
+        // If this failed, a reload would not report the settings that need a restart.
         let one = Settings { node: Some(1), log: Some(LogLevels::default()), ..Settings::default() };
         let other = Settings { pool_bytes: Some(ByteSize(1)), log: "debug".parse().ok(), ..one.clone() };
         assert_eq!(one.changed(&other), ["pool-bytes", "log"]);

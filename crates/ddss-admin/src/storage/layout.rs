@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// File in the state folder with the address to join, for a node that has not joined yet.
+/// File in the state directory with the address to join, for a node that has not joined yet.
 pub const JOIN_FILE_NAME: &str = "join";
 
-/// Environment variable that names the state folder.
+/// Environment variable that names the state directory.
 pub const STATE_VARIABLE: &str = "DDSS_STATE_DIR";
 
-/// Returns the default state folder: below the daemon's folder if that was named, else the user's usual state folder
-/// (socket folders are often emptied at boot).
+/// Returns the default state directory: below the daemon's directory if that was named, else the user's usual state
+/// directory (socket directories are often emptied at boot).
 pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
     let user_state = || {
         let named = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -23,17 +23,17 @@ pub fn default_state_folder(folder: Option<&Path>) -> PathBuf {
     }
 }
 
-/// Returns the memory folder of one shard; the first shard uses the daemon's memory folder itself.
+/// Returns the memory directory of one shard; the first shard uses the daemon's memory directory itself.
 pub fn shard_folder(memory_folder: &Path, shard: u8) -> PathBuf {
     if shard == 0 { memory_folder.to_owned() } else { memory_folder.join(format!("plane-{shard}")) }
 }
 
-/// Returns the folder of one shard's file segments, below the state folder.
+/// Returns the directory of one shard's file segments, below the state directory.
 pub fn file_folder(state_folder: &Path, shard: u8) -> PathBuf {
     shard_folder(&state_folder.join("segments"), shard)
 }
 
-/// Returns the path of an area in the folder of a shard.
+/// Returns the path of an area in the directory of a shard.
 pub fn area_path(folder: &Path, area: usize) -> PathBuf {
     folder.join(format!("area-{area}"))
 }

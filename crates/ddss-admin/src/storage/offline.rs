@@ -40,7 +40,7 @@ pub struct OfflineSegment {
 }
 
 impl OfflineNode {
-    /// Reads the memory folder of a daemon, and the file segments below its state folder.
+    /// Reads the memory directory of a daemon, and the file segments below its state directory.
     pub fn read_all(memory_folder: &Path, state_folder: &Path) -> Result<Self, OfflineError> {
         let in_files = Self::read_memory(&file_folder(state_folder, 0));
         match (Self::read_memory(memory_folder), in_files) {
@@ -54,7 +54,7 @@ impl OfflineNode {
         }
     }
 
-    /// Reads the memory folder of a daemon. Ask a running daemon instead: a record that it is writing may be seen in
+    /// Reads the memory directory of a daemon. Ask a running daemon instead: a record that it is writing may be seen in
     /// part.
     pub fn read_memory(memory_folder: &Path) -> Result<Self, OfflineError> {
         let others = (1..PLANES_MAX as u8).map(|shard| shard_folder(memory_folder, shard));

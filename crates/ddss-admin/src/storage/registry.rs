@@ -72,7 +72,7 @@ impl Registry {
     const MAGIC: u64 = u64::from_le_bytes(*b"DDSSREG\0");
     /// Format of this release.
     pub const VERSION: u64 = 2;
-    /// Name of the file in the folder of a shard.
+    /// Name of the file in the directory of a shard.
     pub const FILE_NAME: &str = "register";
     const MAGIC_AT: usize = 0;
     const VERSION_AT: usize = 8;
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn registry_survives_restart() {
-        // If this broke, a restart would lose segments, or give one segment's id to another.
+        // If this failed, a restart would lose segments, or give one segment's id to another.
         let path = std::env::temp_dir().join(format!("ddss-admin-registry-{}", std::process::id()));
         let record = |index, generation| Record {
             segment: SegmentId::new(NodeId(1), index, generation),
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn interrupted_rewrite_is_completed_after_crash() {
-        // If this broke, a crash in the middle of a chmod would lose the segment, or leave it open to a user who lost
+        // If this failed, a crash in the middle of a chmod would lose the segment, or leave it open to a user who lost
         // access.
         let path = std::env::temp_dir().join(format!("ddss-admin-intent-{}", std::process::id()));
         let record = |mode| Record {

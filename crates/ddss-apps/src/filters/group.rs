@@ -35,7 +35,7 @@ pub struct GroupConfig {
     pub stages: Vec<StageCommand>,
     /// Kind of the streams between filters.
     pub link: LinkKind,
-    /// Folder for sockets and output of the processes.
+    /// Directory for sockets and output of the processes.
     pub folder: PathBuf,
     /// Maximum time until the next unit of an answer.
     pub unit_max: Duration,

@@ -16,7 +16,7 @@ pub(super) const BYTES: u64 = 64 << 10;
 
 /// Nodes and segments of a measurement.
 pub(super) struct BenchSetup {
-    // Drop order: segments before the nodes, and the nodes before their folder.
+    // Drop order: segments before the nodes, and the nodes before their directory.
     segments: Vec<Segment>,
     nodes: Vec<NodeProcess>,
     folder: PathBuf,

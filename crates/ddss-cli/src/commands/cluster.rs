@@ -201,7 +201,7 @@ fn join(options: &JoinOptions, json: bool) -> Result<(), CommandError> {
 }
 
 impl StateOptions {
-    /// Returns the folder that the daemon itself would use.
+    /// Returns the directory that the daemon itself would use.
     fn folder(&self) -> PathBuf {
         let state = self.state_dir.clone().or_else(|| path_variable(STATE_VARIABLE));
         state.unwrap_or_else(|| {
@@ -216,8 +216,8 @@ impl StateOptions {
         made.map_err(CommandError::file("create the state folder", &folder))
     }
 
-    /// Changes the owner of a file to that of its folder: root creates it, but the daemon runs as that owner and must
-    /// read it.
+    /// Changes the owner of a file to that of its directory: root creates it, but the daemon runs as that owner and
+    /// must read it.
     fn give_to_folder_owner(&self, path: &Path) -> Result<(), CommandError> {
         let given = std::fs::metadata(self.folder()).and_then(|folder| {
             let has_same_owner = std::fs::symlink_metadata(path)?.uid() == folder.uid();

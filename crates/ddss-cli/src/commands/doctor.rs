@@ -100,10 +100,10 @@ fn locked_memory() -> Finding {
 /// File systems that live in memory: tmpfs, ramfs, hugetlbfs.
 const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x958458f6];
 
-/// Checks the daemon's memory folder: enough space, and not on a disk.
+/// Checks the daemon's memory directory: enough space, and not on a disk.
 fn shared_memory(options: &DaemonOptions) -> Finding {
     let folder = ddss_admin::Settings::memory_folder(options.dir.clone());
-    // A folder that does not exist yet will be created in its nearest existing ancestor.
+    // A directory that does not exist yet will be created in its nearest existing ancestor.
     let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let found = rustix::fs::statvfs(there).and_then(|room| Ok((room, rustix::fs::statfs(there)?.f_type)));
     let place = there.display();
@@ -166,7 +166,7 @@ fn huge_pages() -> Finding {
     finding("huge pages", state, format!("for shared memory: {}", chosen.trim_matches(['[', ']'])), advice)
 }
 
-/// Library folders of the distributions.
+/// Library directories of the distributions.
 const LIBRARY_FOLDERS: &[&str] =
     &["/usr/lib", "/usr/lib64", "/lib", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
 

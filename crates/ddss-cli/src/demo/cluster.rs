@@ -1,4 +1,4 @@
-//! Cluster of the demonstration: a temporary folder and two connected nodes.
+//! Cluster of the demonstration: a temporary directory and two connected nodes.
 
 use super::child::ChildProcess;
 use crate::error::CommandError;
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-/// File name of the cluster key, beside the folders of the nodes.
+/// File name of the cluster key, beside the directories of the nodes.
 const KEY_FILE: &str = "key";
 /// Size of all segments of a node.
 const POOL_BYTES: u64 = 16 << 20;
@@ -22,7 +22,7 @@ pub(super) struct DemoNode {
     process: NodeProcess,
 }
 
-/// Both nodes and their folder. Dropping it kills the nodes and removes the folder.
+/// Both nodes and their directory. Dropping it kills the nodes and removes the directory.
 pub(super) struct DemoCluster {
     pub(super) nodes: [DemoNode; 2],
     folder: DemoFolder,
@@ -112,7 +112,7 @@ fn free_address(ip: &str) -> Result<SocketAddr, CommandError> {
     }
 }
 
-/// Temporary folder of one demonstration.
+/// Temporary directory of one demonstration.
 struct DemoFolder(PathBuf);
 
 impl DemoFolder {
@@ -133,16 +133,16 @@ impl Drop for DemoFolder {
     }
 }
 
-/// Prefix of the folder names; the process id follows.
+/// Prefix of the directory names; the process id follows.
 const PREFIX: &str = "ddss-demo-";
 
-/// Removes the folders of interrupted demonstrations.
+/// Removes the directories of interrupted demonstrations.
 fn remove_stale_folders(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            // The folder of another user cannot be removed.
+            // The directory of another user cannot be removed.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -77,10 +77,10 @@ fn show_two_nodes(options: &DemoOptions, json: bool) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Returns true if the program runs from an installation, and not from a cargo build folder.
+/// Returns true if the program runs from an installation, and not from a cargo build directory.
 fn is_installed() -> bool {
     let own = std::env::current_exe().unwrap_or_default();
-    // Cargo keeps its lock file beside the programs that it builds; tests are one folder below.
+    // Cargo keeps its lock file beside the programs that it builds; tests are one directory below.
     !own.ancestors().skip(1).take(2).any(|folder| folder.join(".cargo-lock").exists())
 }
 
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn next_steps_fit_the_installation() {
-        // An installed program must not suggest cargo, nor a build folder an installed command.
+        // An installed program must not suggest cargo, nor a build directory an installed command.
         assert_eq!(next_steps(true)[1], "  ddss allocate scores 4096   allocate a segment");
         assert_eq!(next_steps(true)[0], "  ddssd                       start a node");
         assert_eq!(next_steps(false)[0].split("   ").next(), Some("  cargo run --release --bin ddssd"));

@@ -114,7 +114,7 @@ const MODES: &str = "0 to 777, octal";
 /// ```
 /// # use ddss_core as ddss;
 /// use ddss::{Model, Spec};
-/// // What readers may see up to a second late, principal is in the owner's group too, and of which five versions are kept.
+/// // Readers may get values up to a second old, the owner's group may read, and five versions are kept.
 /// const PRICES: Spec = Spec::new(4096).model(Model::Temporal(1_000_000)).mode(0o640).history(5);
 /// assert_eq!(PRICES.history_len(), 5);
 /// // The same, field by field.

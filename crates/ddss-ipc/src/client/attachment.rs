@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn other_users_and_repeated_threads_do_not_count_as_active() {
-        // If this broke, a user with many channels would make every client of the node yield its core all the time. A
+        // If this failed, a user with many channels would make every client of the node yield its core all the time. A
         // thread that calls through two clients would count as two, and sleep in each call to another node.
         if !rustix::process::geteuid().is_root() {
             return eprintln!(

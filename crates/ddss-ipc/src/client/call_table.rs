@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn completion_matches_only_its_own_generation() {
-        // If this broke, a late completion would be taken for that of the next call, with its bytes.
+        // If this failed, a late completion would be taken for that of the next call, with its bytes.
         let calls = CallTable::new(1);
         let first = calls.begin().unwrap();
         assert_eq!((calls.begin(), calls.count()), (None, 1));
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn reserved_slots_serve_only_urgent_calls() {
-        // If this broke, a release would wait for slots that other calls occupy.
+        // If this failed, a release would wait for slots that other calls occupy.
         let calls = CallTable::with_reserved(3, 1);
         let common = [calls.begin().unwrap(), calls.begin().unwrap()];
         assert_eq!(calls.begin(), None);

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn pinned_caller_and_service_count_as_two_cores() {
-        // If this broke, a client that is pinned off the service's core would count as oversubscribed, and sleep in
+        // If this failed, a client that is pinned off the service's core would count as oversubscribed, and sleep in
         // each call to another node instead of spinning.
         let here = sched_getaffinity(None).unwrap();
         let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();

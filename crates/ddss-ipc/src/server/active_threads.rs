@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn threads_count_in_their_bucket_for_two_periods() {
-        // If this broke, threads of one user would make another user's yield, oversubscription would never end, or one
+        // If this failed, threads of one user would make another user's yield, oversubscription would never end, or one
         // thread with two clients would count as two.
         let mut active = ActiveThreads::default();
         let mut channels = [u32::MAX; 4];
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn many_threads_are_counted_as_many() {
-        // If this broke, each of many threads would take itself for one of few, and keep its core too long.
+        // If this failed, each of many threads would take itself for one of few, and keep its core too long.
         let mut active = ActiveThreads::default();
         (0..512).for_each(|thread| active.count(0, [1000, 1001 + thread]));
         let [(0, counts)] = active.changes().collect::<Vec<_>>()[..] else { panic!("one bucket changes") };
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn alternating_threads_count_as_recent_but_not_active() {
-        // If this broke, a hundred clients that share a core would take themselves for ten, and each turn would be too
+        // If this failed, a hundred clients that share a core would take themselves for ten, and each turn would be too
         // long.
         let mut active = ActiveThreads::default();
         let mut counts = ActiveThreadCounts::default();

@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn event_token_round_trips() {
-        // If this broke, the end of one client would free the slot of another.
+        // If this failed, the end of one client would free the slot of another.
         for token in [
             EventToken::Signal,
             EventToken::Listener,

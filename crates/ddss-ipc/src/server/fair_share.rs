@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn share_of_a_user_is_independent_of_its_channel_count() {
-        // If this broke, one user's full rings would take all polls.
+        // If this failed, one user's full rings would take all polls.
         let mut shares = FairShare::default();
         let (one, other) = (shares.add_channel(7), shares.add_channel(8));
         assert_eq!(shares.add_channel(7), one, "one share for all channels of a user");
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn heavy_user_waits_until_others_catch_up_or_are_idle() {
-        // If this broke, calls of other users would wait for heavy requests, or heavy requests would starve.
+        // If this failed, calls of other users would wait for heavy requests, or heavy requests would starve.
         let mut shares = FairShare::default();
         let (one, other) = (shares.add_channel(7), shares.add_channel(8));
         shares.begin_round(false);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn departed_user_frees_its_entry() {
-        // If this broke, users that come and go would make each check slower, or a new user would inherit an old
+        // If this failed, users that come and go would make each check slower, or a new user would inherit an old
         // account.
         let mut shares = FairShare::default();
         let first = shares.add_channel(1);

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn second_daemon_is_refused_and_stale_socket_is_replaced() {
-        // If this broke, two daemons would share a socket, or a crash would need manual clean-up.
+        // If this failed, two daemons would share a socket, or a crash would need manual clean-up.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let open = ListenSocket::open(&path, 0o600, 4).unwrap();

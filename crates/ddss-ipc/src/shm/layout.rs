@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn layout_parts_never_overlap() {
-        // If this broke, a completion would be written into an arena.
+        // If this failed, a completion would be written into an arena.
         for channels in 1..=CHANNELS_PER_CLIENT_MAX {
             let layout = Layout::new(channels, 1).unwrap();
             let mut ends = vec![(0, HEADER_BYTES), (layout.deferred_offset(), LINE_BYTES)];
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn layout_rejects_values_beyond_limits() {
-        // If this broke, a hello could make the daemon allocate without bound.
+        // If this failed, a hello could make the daemon allocate without bound.
         for (channels, bytes) in
             [(0, 1), (CHANNELS_PER_CLIENT_MAX + 1, 1), (1, 0), (1, ARENA_BYTES_MAX + 1), (1, usize::MAX)]
         {

@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn entries_round_trip_once_across_sequence_wrap() {
-        // If this broke, a channel would stop for good (or answer twice) after 2^31 calls.
+        // If this failed, a channel would stop for good (or answer twice) after 2^31 calls.
         for start in [(1 << 31) - 100, u32::MAX - 100] {
             let [(mut submit, mut taken), (mut reply, mut reaped)] = ring(start);
             for value in 0..500_u64 {
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn full_window_survives_early_completions() {
-        // If this broke, the last request of a full window would be lost, or overwritten by an early completion.
+        // If this failed, the last request of a full window would be lost, or overwritten by an early completion.
         let [(mut submit, mut taken), (mut reply, mut reaped)] = ring(7);
         for value in 0..RING_SLOTS as u64 {
             submit.publish(&[0, value, 0, 0, 0, 0, 0, 0]);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn invalid_sequence_differs_from_empty_slot() {
-        // If this broke, a client that corrupts its ring would never be disconnected.
+        // If this failed, a client that corrupts its ring would never be disconnected.
         let [(mut submit, taken), _] = ring(0);
         assert_eq!(taken.classify_stale(), Stale::Pending);
         submit.count = 3 * RING_SLOTS as u32;

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn empty_run_has_no_bits() {
-        // If this broke, a thread that loses a race for a run would free slots of another thread.
+        // If this failed, a thread that loses a race for a run would free slots of another thread.
         assert_eq!((0..130).map(|at| word_masks(at, 0).count()).sum::<usize>(), 0);
         assert_eq!(word_masks(60, 8).collect::<Vec<_>>(), [(0, 0xf << 60), (1, 0xf)]);
         assert_eq!(word_masks(64, 64).collect::<Vec<_>>(), [(1, u64::MAX)]);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn runs_do_not_overlap_and_coalesce() {
-        // If this broke, two transfers would use the same bytes, or a long-lived client would run out of slots.
+        // If this failed, two transfers would use the same bytes, or a long-lived client would run out of slots.
         let slots = SlotBitmap::new(4, 12);
         assert_eq!([3, 1, 4].map(|count| slots.take(count)), [Some(4), Some(7), Some(8)]);
         assert_eq!(slots.in_use(), 8);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn runs_across_words_are_found_at_any_offset() {
-        // If this broke, large transfers would be refused although there is room, or overwrite others.
+        // If this failed, large transfers would be refused although there is room, or overwrite others.
         for begin in [0, 1, 62, 63, 64, 100, 127, 128] {
             for count in [1, 2, 63, 64, 65, 128, 129, 200] {
                 let slots = SlotBitmap::new(1000, 1000 + begin + count);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn concurrent_threads_never_get_the_same_slot() {
-        // If this broke, the bytes of one call would be written to the buffer of another.
+        // If this failed, the bytes of one call would be written to the buffer of another.
         const COUNT: u32 = 150;
         let slots = SlotBitmap::new(0, COUNT);
         let used: Vec<AtomicBool> = (0..COUNT).map(|_| AtomicBool::new(false)).collect();

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn dead_daemon_differs_from_silent_daemon() {
-        // If this broke, an operator could not tell a daemon to restart from one to debug.
+        // If this failed, an operator could not tell a daemon to restart from one to debug.
         let (ours, began) = (std::process::id(), Liveness::start_ticks_of(std::process::id()).unwrap());
         let liveness = |state: DaemonState, pid: u32, began, heartbeat_ns| {
             let words = [
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn invalid_status_file_is_an_error() {
-        // If this broke, a pipe or a huge file in the daemon's folder would hang or kill the reading tool.
+        // If this failed, a pipe or a huge file in the daemon's directory would hang or kill the reading tool.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(STATUS_NAME);
         let error = || read_status(folder.path()).unwrap_err().to_string();

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn each_request_executes_once_and_exclusively() {
-        // If this broke, a task's request would wait for that of another task, or go out twice.
+        // If this failed, a task's request would wait for that of another task, or go out twice.
         const EACH: usize = 50_000;
         let (combiner, posted) = (Combiner::new([0usize; 4]), std::array::from_fn::<_, 4, _>(|_| AtomicUsize::new(0)));
         std::thread::scope(|scope| {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn panicking_holder_releases_combiner() {
-        // If this broke, one waker that panics would end all calls of all tasks.
+        // If this failed, one waker that panics would end all calls of all tasks.
         let combiner = Combiner::new(0);
         let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             combiner.submit(1, |_, _| {

@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn cleared_range_is_zero_and_unallocated() {
-        // If this broke, a released segment would keep its pages, or show its bytes to the next one.
+        // If this failed, a released segment would keep its pages, or show its bytes to the next one.
         let path = std::env::temp_dir().join(format!("ddss-sparse-{}", std::process::id()));
         let memory = SharedMemory::open_sparse_file(&path, 1 << 24).unwrap();
         let blocks = || fstat(memory.descriptor()).unwrap().st_blocks;

@@ -168,7 +168,7 @@ impl SharedMemory {
         Self::map(descriptor, bytes, Access::ReadWrite)
     }
 
-    /// Creates a file (mode 0600) of that many bytes and maps it. In a tmpfs folder it is named shared memory, which
+    /// Creates a file (mode 0600) of that many bytes and maps it. In a tmpfs directory it is named shared memory, which
     /// outlives the process. Fails if the file exists.
     pub fn create_file(path: &Path, bytes: usize) -> Result<Self, MemoryError> {
         if bytes == 0 {
@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn range_out_of_bounds_is_rejected() {
-        // If this broke, a length from a request would let a client read the daemon's memory.
+        // If this failed, a length from a request would let a client read the daemon's memory.
         let memory = SharedMemory::create("bounds", 8192).unwrap().slice(4096, 100).unwrap();
         let mut buffer = [0; 64];
         for offset in [37, 100, 101, 8192, usize::MAX - 63, usize::MAX - 62, usize::MAX] {
@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn sealed_memory_cannot_be_resized_or_unsealed() {
-        // If this broke, a client could kill the daemon with SIGBUS by one ftruncate.
+        // If this failed, a client could kill the daemon with SIGBUS by one ftruncate.
         let memory = SharedMemory::create("sealed", 8192).unwrap();
         memory.seal_seals().unwrap();
         for bytes in [0, 4096, 16384] {
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn unsealed_memory_is_not_mapped() {
-        // If this broke, a process that passes a descriptor could kill the receiver later by shrinking it.
+        // If this failed, a process that passes a descriptor could kill the receiver later by shrinking it.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let descriptor = rustix::fs::memfd_create("loose", flags).unwrap();
         rustix::fs::ftruncate(&descriptor, 4096).unwrap();
@@ -492,7 +492,7 @@ mod tests {
 
     #[test]
     fn read_only_memory_stays_read_only() {
-        // If this broke, one client could tamper with the page that every client reads.
+        // If this failed, one client could tamper with the page that every client reads.
         let memory = SharedMemory::create("service_page", 4096).unwrap();
         memory.seal_future_writes().unwrap();
         memory.store(0, 1, Ordering::Release).unwrap();
@@ -507,7 +507,7 @@ mod tests {
 
     #[test]
     fn file_keeps_its_bytes_across_mappings() {
-        // If this broke, a restarted daemon would lose every segment.
+        // If this failed, a restarted daemon would lose every segment.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
         SharedMemory::create_file(&path, 4096).unwrap().write(100, b"still here").unwrap();

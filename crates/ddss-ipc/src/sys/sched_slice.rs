@@ -50,8 +50,8 @@ mod tests {
 
     #[test]
     fn slice_length_changes_alone_and_is_restored() {
-        // If this broke, a call on an oversubscribed machine would change the thread's priority, or its slices would
-        // stay short for ever.
+        // If this failed, a call on an oversubscribed machine would change the thread's priority, or its slices would
+        // stay short forever.
         let thread = std::thread::spawn(|| {
             let before = attributes().unwrap();
             set_slice_ns(300_000).unwrap();

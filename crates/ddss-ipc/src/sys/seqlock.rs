@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn read_outside_of_payload_is_rejected() {
-        // If this broke, a local read could read another segment, or kill the process.
+        // If this failed, a local read could read another segment, or kill the process.
         let memory = SharedMemory::create("seqlock", 8192).unwrap();
         memory.write(4096 + 64, &std::array::from_fn::<u8, 100, _>(|index| index as u8)).unwrap();
         let seqlock = memory.seqlock_at(4096, 100).unwrap();

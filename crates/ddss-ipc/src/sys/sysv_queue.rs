@@ -130,7 +130,7 @@ impl Queue {
     fn get(self, channel: u8, flags: i32) -> Result<Received, Errno> {
         let mut message = Message { kind: 0, entry: [0; 8] };
         let pointer = (&raw mut message).cast();
-        // An oversized message is truncated instead of staying at the head of the queue for ever.
+        // An oversized message is truncated instead of staying at the head of the queue forever.
         let flags = flags | libc::MSG_NOERROR;
         // SAFETY: the message has room for a type and `ENTRY_BYTES` bytes.
         let bytes = unsafe { libc::msgrcv(self.0, pointer, ENTRY_BYTES, kind(channel), flags) };
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_channel_receives_its_own_messages_until_queue_is_full() {
-        // If this broke, one thread would get another's replies, or the progress thread would block for ever.
+        // If this failed, one thread would get another's replies, or the progress thread would block forever.
         let (queue, key) = fresh();
         assert_eq!(Queue::find_own(key), Some(queue));
         queue.send(1, &[11; 8]).unwrap();

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn threads_that_outnumber_the_places_never_share_one() {
-        // If this broke, two threads would write into one ring, and each would get the other's reply.
+        // If this failed, two threads would write into one ring, and each would get the other's reply.
         let pool = TryLockPool::new([0u64; 3]);
         let made: u64 = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..6)
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn panicking_thread_releases_its_slot() {
-        // If this broke, each panic would cost its client a channel, and the eighth one all calls.
+        // If this failed, each panic would cost its client a channel, and the eighth one all calls.
         let pool = TryLockPool::new([5]);
         let died = std::thread::scope(|scope| {
             scope

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn queues_of_dead_daemon_are_removed_at_next_start() {
-        // If this broke, each crash would leave queues behind until the machine has none left.
+        // If this failed, each crash would leave queues behind until the machine has none left.
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let user = rustix::process::geteuid().as_raw();

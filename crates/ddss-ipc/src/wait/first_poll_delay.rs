@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn delay_converges_to_answer_time() {
-        // If this broke, a client would wait longer than its replies take, or take the line away from the service in
+        // If this failed, a client would wait longer than its replies take, or take the line away from the service in
         // each call.
         let mut first = FirstPollDelay::default();
         let mut early_in_a_thousand = |takes: u32| {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn late_answer_does_not_change_delay() {
-        // If this broke, one call to another node would delay the next local ones.
+        // If this failed, one call to another node would delay the next local ones.
         let mut first = FirstPollDelay { parts: 100 };
         first.record_poll(WAIT.near_polls);
         assert_eq!(first.parts, 100);

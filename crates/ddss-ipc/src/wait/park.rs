@@ -17,7 +17,7 @@
 //! sequence of the completion slot itself. It changes exactly when the awaited event happens, so there is no second
 //! word to keep in step, and a wake-up cannot fall between the check and the sleep.
 //!
-//! # Why no thread sleeps for ever
+//! # Why no thread sleeps forever
 //!
 //! Both directions are the store-buffering pattern, closed by a sequentially consistent fence on each side. Of
 //! "announce the sleep; fence; check once more" and "publish; fence; check for sleepers" at least one sees the other.
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn sleeper_is_woken_only_for_published_entries() {
-        // If this broke, a client would be woken too early, count as woken already, and sleep through the real event.
+        // If this failed, a client would be woken too early, count as woken already, and sleep through the real event.
         let control = AtomicU64::new(1 << KIND_SHIFT | u64::from(u32::MAX));
         assert_eq!(find_sleeper(&control, u32::MAX - 1), None);
         assert_eq!(find_sleeper(&control, u32::MAX), Some((SleepMode::Futex, u32::MAX)));

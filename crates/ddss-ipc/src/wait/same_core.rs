@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn failed_yields_back_off_exponentially() {
-        // If this broke, a client beside a computing program, or with slow replies, would lose a slice of its core in
+        // If this failed, a client beside a computing program, or with slow replies, would lose a slice of its core in
         // each call, or never yield again after one failure.
         let mut same_core = SameCore::default();
         let sleeps = |same_core: &mut SameCore| (0..).take_while(|_| !same_core.should_yield()).count() as u32;

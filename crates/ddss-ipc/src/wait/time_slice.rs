@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn many_threads_on_service_core_have_short_turns() {
-        // If this broke, threads would wait for long, or lose their time to yields.
+        // If this failed, threads would wait for long, or lose their time to yields.
         assert_eq!(
             [1, 30, 60, 500].map(|thread_count| turn_length(thread_count, false)),
             [WAIT.turn, WAIT.turn, WAIT.round / 60, WAIT.turn_min]
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn busy_core_is_not_offered_during_backoff() {
-        // If this broke, a client beside a computing program would wait for a slice of milliseconds in each call.
+        // If this failed, a client beside a computing program would wait for a slice of milliseconds in each call.
         let mut turn = TimeSlice::new();
         let long_ago = turn.began - Duration::from_secs(2);
         turn.record_offer(WAIT.busy_offer_min);
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn short_slices_are_restored() {
-        // If this broke, clients that take turns would get less than their share beside threads that run without a
-        // pause, or a thread would keep short slices for ever.
+        // If this failed, clients that take turns would get less than their share beside threads that run without a
+        // pause, or a thread would keep short slices forever.
         std::thread::spawn(|| {
             // None for a thread with another policy: then it stays none.
             let usual = slice_ns();
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn pinned_thread_is_excluded_from_service_core() {
-        // If this broke, many threads with cores of their own would take turns that are too short.
+        // If this failed, many threads with cores of their own would take turns that are too short.
         let here = sched_getaffinity(None).unwrap();
         let own = (0..CpuSet::MAX_CPU).find(|&core| here.is_set(core)).unwrap();
         let other = (0..CpuSet::MAX_CPU).find(|&core| !here.is_set(core)).unwrap();

@@ -214,7 +214,7 @@ fn random_schedules_deliver_every_byte() {
 
 #[test]
 fn random_schedules_deliver_every_byte_with_delay() {
-    // If this failed, the timer for small messages could hold bytes for ever.
+    // If this failed, the timer for small messages could hold bytes forever.
     for seed in 0..60 {
         play(seed, &StreamConfig { no_delay: false, ..SMALL }, Plan::basic());
     }
@@ -341,7 +341,7 @@ fn messages_before_urgent_data_announce_it() {
 
 #[test]
 fn large_writes_grow_the_buffers_of_the_peer() {
-    // If this failed, large writes would stay cut into first buffers for ever.
+    // If this failed, large writes would stay cut into first buffers forever.
     let mut network = Network::new(&SMALL, Plan::basic());
     for _ in 0..30 {
         network.write(0, 4096);

@@ -44,7 +44,7 @@ fn advertised_bytes_are_read_without_a_copy() {
 
 #[test]
 fn plain_read_requests_the_bytes_through_the_buffers() {
-    // If this failed, a reader that knows nothing of zero copy would wait for ever.
+    // If this failed, a reader that knows nothing of zero copy would wait forever.
     let mut network = network();
     network.advertise(0, 5000, 10);
     network.settle();

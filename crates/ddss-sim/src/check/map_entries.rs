@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn results_that_the_order_of_versions_explains_pass_and_no_others() {
-        // If this broke, a key that is inserted twice would pass every run.
+        // If this failed, a key that is inserted twice would pass every run.
         use EntryChangeKind::{Insert, Remove, Write};
         let good = [
             call(Insert, 7, 0, 1, Absent),
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn replacement_needs_its_expected_entry_and_a_touch_changes_only_the_expiry() {
-        // If this broke, a lost update, or a touch that brings back an old value, would pass every run.
+        // If this failed, a lost update, or a touch that brings back an old value, would pass every run.
         use EntryChangeKind::{Insert, Touch};
         let good = [
             call(Insert, 7, 0, 1, Absent),
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn change_with_unknown_outcome_excuses_its_own_key_until_the_next_change_of_it() {
-        // If this broke, each fault would be a violation, or hide one.
+        // If this failed, each fault would be a violation, or hide one.
         let unknown = EntryCall { result: None, ..call(EntryChangeKind::Remove, 7, 12, 0, Absent) };
         let calls = [
             call(EntryChangeKind::Insert, 7, 0, 1, Absent),

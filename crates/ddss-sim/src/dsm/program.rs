@@ -195,7 +195,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Adds the steps of a thread in one phase. Posts come before waits, so no thread waits for ever.
+    /// Adds the steps of a thread in one phase. Posts come before waits, so no thread waits forever.
     fn add_phase(&mut self, thread: usize, steps: &mut Vec<Op>) {
         let own = self.bytes_of(|owner| owner == Owner::Thread(thread));
         let shared = self.bytes_of(|owner| owner == Owner::Readers);
@@ -224,7 +224,7 @@ impl Generator<'_> {
     }
 
     /// Returns posts and waits of each thread in one phase, as many waits as posts. All posts of a thread come before its waits,
-    /// so no thread waits for ever.
+    /// so no thread waits forever.
     fn semaphore_steps(&mut self) -> Vec<VecDeque<Op>> {
         let (mut posts, mut waits) = (vec![VecDeque::new(); self.threads], vec![VecDeque::new(); self.threads]);
         for _ in 0..self.below(2 * self.threads) {
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    // If this failed, counters and general semaphores would not be checked, or a program could wait for ever.
+    // If this failed, counters and general semaphores would not be checked, or a program could wait forever.
     #[test]
     fn racing_threads_share_semaphores_and_post_as_often_as_they_wait() {
         let (mut waiters_max, mut additions) = (0, 0);

@@ -93,7 +93,7 @@ fn component(package: &Package, checksums: &BTreeMap<(String, String), String>) 
         "purl": purl(package),
     });
     if let Some(licence) = &package.license {
-        // The way in which older manifests write an alternative.
+        // Older manifests write an alternative with a slash.
         component["licenses"] = json!([{ "expression": licence.replace('/', " OR ") }]);
     }
     if let Some(checksum) = checksums.get(&(package.name.to_string(), version)) {
@@ -123,7 +123,7 @@ fn timestamp(seconds: i64) -> String {
 mod tests {
     use super::*;
 
-    // If this failed, the document would name another day than that of the release.
+    // If this failed, the document would have a wrong release date.
     #[test]
     fn timestamps_are_those_of_the_calendar() {
         assert_eq!(timestamp(0), "1970-01-01T00:00:00Z");

@@ -12,7 +12,7 @@ use crate::{Error, binary};
 pub struct Flags {
     /// Long flags that take a value, without their dashes.
     pub valued: BTreeSet<String>,
-    /// Long flags that take none.
+    /// Long flags that take no value.
     pub bare: BTreeSet<String>,
 }
 
@@ -61,7 +61,7 @@ fn read(completions: &str) -> BTreeMap<Vec<String>, Flags> {
 mod tests {
     use super::*;
 
-    // If this failed, tests of every command and flag would be tests of some.
+    // If this failed, tests of every command and flag would test only some of them.
     #[test]
     fn the_commands_and_their_flags_are_found() {
         let found = commands().unwrap();

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, binary};
 
-/// Exit code and output of a command.
+/// Exit code and output of a finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// Its exit code; -1 if a signal ended it.
+    /// Exit code; -1 if a signal killed the command.
     pub code: i32,
     /// Standard output.
     pub out: String,
@@ -28,7 +28,7 @@ pub fn run_ddss(folder: &Path, words: &[&str], input: &str) -> Result<CommandOut
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(Error::system("starting ddss"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that has ended already does not want it.
+        // The write fails if the command has already ended.
         drop(stdin.write_all(input.as_bytes()));
     }
     let output = child.wait_with_output().map_err(Error::system("waiting for ddss"))?;

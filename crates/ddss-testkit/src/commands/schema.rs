@@ -45,7 +45,7 @@ fn check(file: &Path, schema: &Value, value: &Value, at: &str, complaints: &mut 
                     names.iter().all(|name| members.contains_key(name.as_str().unwrap_or_default()))
                 })
             }),
-            // Of a map every member is alike.
+            // A map has one schema for all its members.
             "additionalProperties" if rule.is_object() => {
                 for (name, member) in value.as_object().into_iter().flatten() {
                     check(file, rule, member, &format!("{at}.{name}"), complaints);

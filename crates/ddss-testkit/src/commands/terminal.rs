@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a program in it, for output that only people see.
+//! Runs a program in a pseudo-terminal, for output that only people see.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,10 +13,10 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::{CommandOutput, Error, binary};
 
-/// Lines of every terminal.
+/// Number of lines of every terminal.
 const ROWS: u16 = 60;
 
-/// The end at which a person sits.
+/// A pseudo-terminal; this is the user's side.
 #[derive(Debug)]
 pub struct Terminal {
     master: File,
@@ -24,7 +24,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A new one, so many letters wide.
+    /// Opens a pseudo-terminal that is `columns` characters wide.
     pub fn new(columns: u16) -> Result<Terminal, Error> {
         Terminal::open(columns).map_err(Error::system("opening a terminal"))
     }
@@ -38,7 +38,7 @@ impl Terminal {
         Ok(Terminal { master: master.into(), name })
     }
 
-    /// Starts a program that reads from it and writes to it.
+    /// Starts a program whose input and output are this terminal.
     pub fn start(&self, mut command: Command) -> Result<Child, Error> {
         command.env("TERM", "xterm-256color").env_remove("COLUMNS");
         let ends = || -> io::Result<[OwnedFd; 3]> { Ok([self.end()?, self.end()?, self.end()?]) };
@@ -48,13 +48,13 @@ impl Terminal {
         started.map_err(Error::system("starting a program in a terminal"))
     }
 
-    /// The program's side of the terminal. It must not become the controlling terminal of the test.
+    /// Opens the program's side of the terminal. It must not become the controlling terminal of the test.
     fn end(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::NOCTTY.bits().cast_signed();
         Ok(OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.name)?.into())
     }
 
-    /// The user's side of the terminal, for typing and reading.
+    /// Returns the user's side of the terminal, for typing and reading.
     pub fn user_end(&self) -> Result<File, Error> {
         self.master.try_clone().map_err(Error::system("sharing a terminal"))
     }

@@ -1,4 +1,4 @@
-//! A small network that a test can cut: one namespace for each node, a bridge between them, links that fall silent.
+//! A small network that a test can partition: one network namespace for each node, with a bridge between them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Output, id};
@@ -13,10 +13,10 @@ pub struct NetworkNamespaces {
     count: u8,
 }
 
-/// Direction in which a node is cut off.
+/// Direction in which a link loses all packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkFault {
-    /// Nothing goes in or out.
+    /// The node neither receives nor sends.
     Both,
     /// The node receives nothing, and can send.
     Deaf,
@@ -25,8 +25,8 @@ pub enum LinkFault {
 }
 
 impl NetworkNamespaces {
-    /// Creates that many namespaces. Returns an error where this user or this kernel cannot create them, so that the
-    /// test is skipped.
+    /// Creates `count` namespaces. Returns an error if this user or this kernel cannot create them, so that the test is
+    /// skipped.
     pub fn new(count: u8) -> Result<NetworkNamespaces, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let network =
@@ -47,12 +47,12 @@ impl NetworkNamespaces {
         Ok(network)
     }
 
-    /// Name of the namespace of a node, counted from 1.
+    /// Returns the address of a node, counted from 1.
     pub fn address(&self, node: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 77, 0, node))
     }
 
-    /// The name of a node's namespace.
+    /// Returns the name of a node's namespace.
     pub fn inside(&self, node: u8) -> String {
         format!("{}-{node}", self.name)
     }
@@ -61,7 +61,7 @@ impl NetworkNamespaces {
         format!("{}-hub", self.name)
     }
 
-    /// Drops the packets of that node silently from now on.
+    /// Starts to drop the packets of this node silently.
     pub fn cut(&self, node: u8, how: LinkFault) -> Result<(), Error> {
         if matches!(how, LinkFault::Both | LinkFault::Deaf) {
             self.silence(&self.hub(), &port(node))?;
@@ -72,7 +72,7 @@ impl NetworkNamespaces {
         Ok(())
     }
 
-    /// Makes the link of that node slow and narrow, and returns a description of it.
+    /// Gives the link of this node a high latency and a low bandwidth, and returns a description of it.
     pub fn slow(&self, node: u8) -> Result<&'static str, Error> {
         let kinds: [(&str, &[&str]); 2] = [
             ("200 ms and one packet in fifty lost each way", &["netem", "delay", "200ms", "20ms", "loss", "2%"]),
@@ -94,7 +94,7 @@ impl NetworkNamespaces {
         Err(last.expect("there is more than one kind"))
     }
 
-    /// Removes all faults from the links of that node.
+    /// Removes all faults from the link of this node.
     pub fn heal(&self, node: u8) {
         for (namespace, device) in [(self.hub(), port(node)), (self.inside(node), "eth0".to_owned())] {
             // A link without a queueing rule has nothing to delete, which is no error.

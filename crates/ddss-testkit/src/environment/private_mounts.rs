@@ -1,4 +1,4 @@
-//! Small file systems in memory that only some processes see: to be filled up, or to be read only.
+//! Small file systems in memory that only some processes see, for tests with full or read-only file systems.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::{Error, TempNode};
 
 /// A directory with small file systems mounted below it, visible only inside one mount namespace.
 ///
-/// The mounts disappear when the value is dropped and no process is left in the namespace.
+/// The mounts disappear when the value is dropped and the last process in the namespace has ended.
 #[derive(Debug)]
 pub struct PrivateMounts {
     // The order of fields counts: the mounts must be dropped before the directory that they are mounted in.
@@ -17,14 +17,14 @@ pub struct PrivateMounts {
     folder: TempNode,
 }
 
-/// Mounts its arguments, in pairs, and then sleeps.
+/// Shell script that mounts its arguments, in pairs, and then sleeps.
 const SCRIPT: &str = "while [ $# -gt 1 ]; do mount -t tmpfs -o \"$2,mode=700\" ddss \"$1\" || exit 1; shift 2; done
     echo there; exec sleep 3600";
 
 impl PrivateMounts {
     /// Mounts one file system for each name, with options as `mount` takes them (`size=8m`, `ro`).
     ///
-    /// Returns `None`, and reports `test` as skipped, where this user or this kernel cannot mount them.
+    /// Returns `None`, and reports `test` as skipped, if this user or this kernel cannot mount them.
     pub fn new(test: &str, mounts: &[(&str, &str)]) -> Option<PrivateMounts> {
         match PrivateMounts::mount(mounts) {
             Ok(mounts) => Some(mounts),
@@ -56,12 +56,12 @@ impl PrivateMounts {
         }
     }
 
-    /// Path of a mount; for an unknown name, a path beside the mounts with enough space.
+    /// Returns the path of a mount; for an unknown name, a path beside the mounts with enough space.
     pub fn mount_path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Arguments that start a program inside the namespace.
+    /// Returns the arguments that start a program inside the namespace.
     pub fn command_prefix(&self) -> Vec<String> {
         ["nsenter", "-t", &self.holder.id().to_string(), "-m", "--"].map(str::to_owned).into()
     }
@@ -72,7 +72,7 @@ impl PrivateMounts {
         self.run(&format!("dd if=/dev/zero of={}/filler bs=1k {count}", folder.display()));
     }
 
-    /// Takes the filler away.
+    /// Removes the file `filler`.
     pub fn empty(&self, folder: &Path) {
         self.run(&format!("rm -f {}/filler", folder.display()));
     }
@@ -88,7 +88,7 @@ impl PrivateMounts {
 
 impl Drop for PrivateMounts {
     fn drop(&mut self) {
-        // It does nothing but hold the namespace.
+        // This process only keeps the namespace alive.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

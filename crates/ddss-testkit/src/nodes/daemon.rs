@@ -1,4 +1,4 @@
-//! A real daemon in a process of its own.
+//! Starts a real daemon in a process of its own.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
@@ -30,7 +30,7 @@ pub struct DaemonOptions {
 }
 
 impl DaemonOptions {
-    /// Node `node` on a free port of 127.0.0.`node` (of 127.0.X.Y for large ones), without peers.
+    /// Node `node` without peers, on a free port of 127.0.0.`node` (127.0.X.Y for large numbers).
     pub fn new(node: u16) -> Result<DaemonOptions, Error> {
         let [high, low] = node.to_be_bytes();
         DaemonOptions::on(node, IpAddr::V4(Ipv4Addr::new(127, 0, high, low)))
@@ -42,7 +42,7 @@ impl DaemonOptions {
         Ok(DaemonOptions::listening(node, listen))
     }
 
-    /// Node `node` at that address, without peers.
+    /// Node `node` without peers, at this address.
     pub fn listening(node: u16, listen: SocketAddr) -> DaemonOptions {
         DaemonOptions {
             node,
@@ -56,13 +56,13 @@ impl DaemonOptions {
         }
     }
 
-    /// Starts it in that network namespace.
+    /// Runs the daemon in this network namespace.
     #[must_use]
     pub fn inside(self, namespace: &str) -> DaemonOptions {
         self.command_prefix(["ip", "netns", "exec", namespace].map(str::to_owned).into())
     }
 
-    /// Command that executes the daemon; it must `exec`, so that its pid is the daemon's.
+    /// Sets the command that executes the daemon. It must `exec`, so that its pid is the daemon's.
     #[must_use]
     pub fn command_prefix(mut self, words: Vec<String>) -> DaemonOptions {
         self.through = words;
@@ -74,54 +74,54 @@ impl DaemonOptions {
         self.listen
     }
 
-    /// Adds `other` as its peer.
+    /// Adds `other` as a peer of this daemon.
     #[must_use]
     pub fn peer(mut self, other: &DaemonOptions) -> DaemonOptions {
         self.peers.push((other.node, other.listen));
         self.clustered()
     }
 
-    /// Gives it the key of all test clusters; it then listens to other nodes.
+    /// Gives the daemon the key of all test clusters, so that it listens to other nodes.
     #[must_use]
     pub fn clustered(mut self) -> DaemonOptions {
         self.clustered = true;
         self
     }
 
-    /// Makes it join the cluster of `other`, which assigns its id.
+    /// Makes the daemon join the cluster of `other`, which assigns its id.
     #[must_use]
     pub fn joins(mut self, other: SocketAddr) -> DaemonOptions {
         self.numbered = false;
         self.clustered().argument("--join").argument(other.to_string())
     }
 
-    /// Gives it another key than the daemons of other tests.
+    /// Gives the daemon another key than the daemons of other tests have.
     #[must_use]
     pub fn key(mut self, token: &str) -> DaemonOptions {
         self.key = token.to_owned();
         self.clustered()
     }
 
-    /// Its progress thread runs on `core`.
+    /// Runs the daemon's progress thread on `core`.
     #[must_use]
     pub fn core(self, core: usize) -> DaemonOptions {
         self.argument("--core").argument(core.to_string())
     }
 
-    /// Sets its memory for segments.
+    /// Sets the daemon's memory for segments.
     #[must_use]
     pub fn pool_bytes(self, bytes: u64) -> DaemonOptions {
         self.argument("--pool-bytes").argument(bytes.to_string())
     }
 
-    /// Adds an argument to its command line.
+    /// Adds an argument to the daemon's command line.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> DaemonOptions {
         self.more.push(argument.into());
         self
     }
 
-    /// Starts it, and returns when it serves.
+    /// Starts the daemon, and returns when it is ready.
     pub fn start(self) -> Result<Daemon, Error> {
         let program = binary("ddssd")?;
         let folder = TempNode::new()?;
@@ -164,7 +164,7 @@ impl DaemonOptions {
     }
 }
 
-/// Writes the key of a cluster to where a daemon in `folder` looks for it.
+/// Writes the key of a cluster to the file in which a daemon in `folder` looks for it.
 pub fn write_key(folder: &Path, token: &str) -> Result<(), Error> {
     let state = folder.join("state");
     let path = state.join("cluster.key");
@@ -178,7 +178,7 @@ pub fn write_key(folder: &Path, token: &str) -> Result<(), Error> {
 /// A running `ddssd`. Dropping the value kills the process and removes its directory.
 #[derive(Debug)]
 pub struct Daemon {
-    // The order counts: the process ends before its folder goes.
+    // The order of fields matters: the process must end before its directory is removed.
     process: Process,
     program: PathBuf,
     options: DaemonOptions,
@@ -186,12 +186,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A node without peers.
+    /// Starts a node without peers.
     pub fn start(node: u16) -> Result<Daemon, Error> {
         DaemonOptions::new(node)?.start()
     }
 
-    /// Nodes 1 and 2, each with the other as its peer.
+    /// Starts nodes 1 and 2, each with the other as its peer.
     pub fn pair() -> Result<[Daemon; 2], Error> {
         let (a, b) = (DaemonOptions::new(1)?, DaemonOptions::new(2)?);
         let a = a.peer(&b);
@@ -214,39 +214,40 @@ impl Daemon {
         self.options.listen
     }
 
-    /// The process: its pid, its output, signals.
+    /// The daemon's process, with its pid and output, and for signals.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Its process's number.
+    /// The daemon's process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Stops it, as `kill -STOP` does; returns when it stands still.
+    /// Stops the daemon, as `kill -STOP` does, and returns when all its threads have stopped.
     pub fn pause(&self) -> Result<(), Error> {
         self.process.pause()
     }
 
-    /// Lets it go on after [`pause`](Self::pause).
+    /// Continues the daemon after [`pause`](Self::pause).
     pub fn resume(&self) -> Result<(), Error> {
         self.process.resume()
     }
 
-    /// Kills it as `kill -9` does. Its folder stays.
+    /// Kills the daemon as `kill -9` does. Its directory stays.
     pub fn kill(&mut self) -> Result<(), Error> {
         self.process.kill()
     }
 
-    /// Starts it again after its end, in the same folder and with the same arguments; returns when it serves.
+    /// Restarts the daemon after its end, in the same directory and with the same arguments, and returns when it is
+    /// ready.
     pub fn restart(&mut self) -> Result<(), Error> {
         self.process.end()?;
         self.process = self.options.spawn(&self.program, &self.folder)?;
         self.wait_until_ready()
     }
 
-    /// Tests for the line by which the daemon reports that it serves.
+    /// Waits for the line with which the daemon reports that it is ready.
     fn wait_until_ready(&mut self) -> Result<(), Error> {
         self.process.wait_until(READY_MAX, |process| says_ready(&process.stdout()))
     }

@@ -1,4 +1,4 @@
-//! A process that ends with its test.
+//! A process that is killed when its test ends.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Error;
 
-/// Between two looks at a process.
+/// Interval between two checks of a process.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// Time limit for a voluntary end before a kill: a daemon completes pending calls first.
+/// Time for a process to end by itself before it is killed: a daemon completes pending calls first.
 const END_MAX: Duration = Duration::from_secs(6);
-/// Bytes of a process's output that an error repeats.
+/// Maximum number of bytes of a process's output that an error repeats.
 const WORDS_MAX: usize = 4096;
 
-/// A process whose output goes into files, and which does not outlive this value.
+/// A process whose output goes into files. Dropping the value ends it.
 ///
 /// Its pid stays valid for signals: only this value waits for the process, so the kernel cannot reuse the pid.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Process {
         Process::start_with(command, Stdio::null(), folder, name)
     }
 
-    /// The same with something to read from.
+    /// Starts `command` with this standard input; its output goes to NAME.out and NAME.err in `folder`.
     pub fn start_with(mut command: Command, stdin: Stdio, folder: &Path, name: &str) -> Result<Process, Error> {
         let program = PathBuf::from(command.get_program());
         let file = |extension: &str| {
@@ -50,7 +50,7 @@ impl Process {
         Ok(Process { child, program, stdout, stderr })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// Waits until it ends by itself; `None` if it does not within `deadline`.
+    /// Waits until the process ends by itself; returns `None` if it does not end within `deadline`.
     pub fn wait(&mut self, deadline: Duration) -> Result<Option<ExitStatus>, Error> {
         let begin = Instant::now();
         loop {
@@ -105,7 +105,7 @@ impl Process {
         self.child.wait().map_err(Error::system(format!("waiting for process {pid}"))).map(drop)
     }
 
-    /// Stops it, as `kill -STOP` does: it is there and does nothing. Returns when its last thread stands still.
+    /// Stops the process, as `kill -STOP` does. Returns when its last thread has stopped.
     pub fn pause(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)?;
         let begin = Instant::now();
@@ -115,23 +115,23 @@ impl Process {
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Continues the process after [`pause`](Self::pause).
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
     }
 
-    /// Asks it to end, and does not wait for it.
+    /// Asks the process to end, without waiting.
     pub fn terminate(&self) -> Result<(), Error> {
         self.signal(Signal::TERM)
     }
 
-    /// Asks it to end, and kills it if it does not.
+    /// Asks the process to end, and kills it if it does not.
     pub fn end(&mut self) -> Result<(), Error> {
         if self.status()?.is_some() {
             return Ok(());
         }
         self.signal(Signal::TERM)?;
-        // A process that is stopped hears nothing else.
+        // A stopped process handles no other signal.
         self.signal(Signal::CONT)?;
         match self.wait(END_MAX)? {
             Some(_) => Ok(()),
@@ -146,7 +146,7 @@ impl Process {
         }
     }
 
-    /// Name of each thread with the kernel function that it waits in.
+    /// Returns the name of each thread with the kernel function in which it waits.
     fn whereabouts(&self) -> String {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
         let of = |task: fs::DirEntry| {
@@ -156,7 +156,7 @@ impl Process {
         tasks.map(of).collect::<Vec<_>>().join(", ")
     }
 
-    /// True if every thread is stopped or has ended.
+    /// Returns true if every thread has stopped or ended.
     fn stands_still(&self) -> bool {
         let Ok(mut tasks) = fs::read_dir(format!("/proc/{}/task", self.pid())) else { return true };
         tasks.all(|task| {
@@ -189,7 +189,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A daemon that ends regularly removes its message queues; a killed one leaves them to the next.
+        // A daemon that ends regularly removes its message queues; a killed daemon leaves them to its successor.
         if self.end().is_err() {
             drop(self.kill());
         }
@@ -197,7 +197,7 @@ impl Drop for Process {
 }
 
 fn read(path: &Path) -> String {
-    // The directory may already be removed; the output is empty then.
+    // If the directory is already removed, the output is empty.
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
@@ -247,7 +247,7 @@ mod tests {
         assert!(process.wait(Duration::from_millis(20)).unwrap().is_none());
     }
 
-    // If this failed, tests would leave processes behind: stopped ones, and ones that do not want to end.
+    // If this failed, tests would leave processes behind that are stopped or ignore a request to end.
     #[test]
     fn process_is_killed_when_value_is_dropped() {
         let node = TempNode::new().unwrap();
@@ -265,7 +265,7 @@ mod tests {
         assert!(!exists(pid), "process {pid} is still there");
     }
 
-    // If this failed, a test of a crash would end its daemon politely and prove nothing.
+    // If this failed, a test of a crash would end its daemon regularly and prove nothing.
     #[test]
     fn kill_sends_a_signal_that_cannot_be_handled() {
         let node = TempNode::new().unwrap();

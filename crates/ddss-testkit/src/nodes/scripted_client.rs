@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Error;
 
-/// A running client process. It ends with this value.
+/// A running client process. Dropping the value kills it.
 #[derive(Debug)]
 pub struct ScriptedClient {
     child: Child,
@@ -17,8 +17,8 @@ pub struct ScriptedClient {
 }
 
 impl ScriptedClient {
-    /// Starts `program` (a test finds it as `env!("CARGO_BIN_EXE_client")`) on the daemon of that directory. Returns
-    /// the program's first line as an error if it cannot attach.
+    /// Starts `program` (a test finds it as `env!("CARGO_BIN_EXE_client")`) as a client of the daemon in `folder`.
+    /// Returns the program's first line as an error if it cannot attach.
     pub fn start(program: &str, folder: &Path, strategy: &str) -> Result<Self, Error> {
         let mut command = Command::new(program);
         command.arg(folder).arg(strategy).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -31,7 +31,8 @@ impl ScriptedClient {
         if said == "ok attached" { Ok(client) } else { Err(Error::Said { program: PathBuf::from(program), said }) }
     }
 
-    /// Tells it to do something and returns its answer. Its calls have deadlines, so an answer comes, or its end.
+    /// Sends one command and returns the client's answer. Its calls have deadlines, so the client either answers or
+    /// ends.
     pub fn ask(&mut self, line: &str) -> Result<String, Error> {
         let told = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         told.map_err(Error::system(format!("telling a client to {line}")))?;
@@ -44,17 +45,17 @@ impl ScriptedClient {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Stops it, as `kill -STOP` does: it is there and does nothing.
+    /// Stops the client, as `kill -STOP` does.
     pub fn pause(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues the client after [`pause`](Self::pause).
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
     }
@@ -64,7 +65,7 @@ impl ScriptedClient {
         kill_process(pid, signal).map_err(|error| Error::system("signalling a client")(error.into()))
     }
 
-    /// Kills it as `kill -9` does.
+    /// Kills the client as `kill -9` does.
     pub fn kill(&mut self) -> Result<(), Error> {
         self.child.kill().map_err(Error::system("killing a client"))?;
         self.child.wait().map(drop).map_err(Error::system("waiting for a client"))
@@ -73,7 +74,7 @@ impl ScriptedClient {
 
 impl Drop for ScriptedClient {
     fn drop(&mut self) {
-        // Either it has ended by itself or it ends now.
+        // An error means that the client has already ended.
         let _ = self.kill();
     }
 }

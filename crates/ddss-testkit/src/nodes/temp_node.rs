@@ -9,17 +9,17 @@ use tempfile::TempDir;
 
 use crate::Error;
 
-/// The ports that are tried: below those that the kernel takes for connections that go out.
+/// The ports that are tried. They are below those that the kernel assigns to outgoing connections.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// A directory for one node, in a memory file system where there is one. Dropping the value removes it.
+/// A directory for one node, in a memory file system if there is one. Dropping the value removes it.
 #[derive(Debug)]
 pub struct TempNode {
     folder: TempDir,
 }
 
 impl TempNode {
-    /// A new empty folder that only this user can open.
+    /// Creates an empty directory that only this user can open.
     pub fn new() -> Result<TempNode, Error> {
         let memory = Path::new("/dev/shm");
         let usable = fs::metadata(memory).is_ok_and(|metadata| metadata.is_dir());
@@ -34,12 +34,12 @@ impl TempNode {
         Ok(TempNode { folder })
     }
 
-    /// The folder.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A file in it.
+    /// Returns the path of a file in the directory.
     pub fn join(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

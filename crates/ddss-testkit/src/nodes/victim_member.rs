@@ -16,12 +16,12 @@ pub struct VictimMember {
     pub secret: Segment,
     /// Segment of the same client, open to all users; the client holds its lock.
     pub held: LockGuard,
-    /// For an attacker of each of the two.
+    /// Arguments for an attacker of each of the two nodes.
     words: [Vec<String>; 2],
-    // The order counts: the client ends before its daemon.
+    // The order of fields matters: the client must end before its daemon.
     _client: Client,
     attacker: PathBuf,
-    /// Node 1, and its honest peer.
+    /// Node 1 and its honest peer, node 2.
     pub daemons: [Daemon; 2],
 }
 
@@ -29,7 +29,7 @@ impl VictimMember {
     /// Starts the nodes; the progress thread of node 1 has the core `core`, or no core of its own. The secret segment
     /// holds `word` repeatedly; `program` attacks.
     pub fn start(word: u64, program: &Path, core: Option<usize>) -> Result<VictimMember, Box<dyn std::error::Error>> {
-        // On a core of its own it never sleeps: how long it takes to wake up is no matter of the attackers.
+        // On a core of its own the daemon never sleeps, because its wake-up time does not depend on the attackers.
         let busy = format!("--busy={}", core.is_some());
         let core = core.map_or_else(|| "none".to_owned(), |core| core.to_string());
         let metrics = free_tcp_port(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
@@ -41,7 +41,7 @@ impl VictimMember {
         let place = three.listen();
         let daemons = [one.start()?, two.start()?];
         let client = Client::builder().folder(daemons[0].folder()).local_reads(false).timeout(PATIENCE).connect()?;
-        // Names are decided as soon as the nodes have met.
+        // Names can be allocated as soon as the nodes are connected.
         let secret = retry(|| client.allocate("secret/1", Spec { mode: 0o600, ..Spec::new(64 << 10) }));
         let bytes: Vec<u8> = std::iter::repeat_n(word.to_le_bytes(), 8 << 10).flatten().collect();
         secret.put(0, &bytes)?;
@@ -57,12 +57,12 @@ impl VictimMember {
         Ok(VictimMember { secret, held, words, _client: client, attacker: program.to_owned(), daemons })
     }
 
-    /// An attack on node 1, again and again for so many seconds (or once).
+    /// Starts an attack on node 1, which repeats it for `seconds` seconds, or makes it once if `seconds` is 0.
     pub fn attack(&self, name: &str, seconds: u64) -> Result<Child, Error> {
         self.attack_on(0, name, seconds)
     }
 
-    /// The same on one of the two.
+    /// Starts an attack on one of the two nodes, like [`attack`](Self::attack).
     pub fn attack_on(&self, daemon: usize, name: &str, seconds: u64) -> Result<Child, Error> {
         let mut command = Command::new(&self.attacker);
         command.args(["attack", "--network", name]).args(&self.words[daemon]).arg(seconds.to_string());
@@ -71,5 +71,5 @@ impl VictimMember {
     }
 }
 
-/// A machine that runs other tests takes its time.
+/// Time limit for a call; a machine that runs other tests is slow.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -23,11 +23,11 @@ pub struct VictimNode {
     /// Segment open to all users; the legitimate client holds its lock.
     pub held: LockGuard,
     words: Vec<String>,
-    // The order counts: clients end before their daemon, and that before its folder.
+    // The order of fields matters: clients must end before their daemon, and the daemon before its directory.
     _clients: [Client; 2],
     attacker: PathBuf,
     folder: TempNode,
-    /// The node.
+    /// The attacked node.
     pub daemon: Daemon,
 }
 
@@ -65,7 +65,8 @@ impl VictimNode {
         Ok(VictimNode { secret, held, words: words.into(), _clients: [queued, client], attacker, folder, daemon })
     }
 
-    /// An attack, again and again for so many seconds (or once), as another user where this one may become another.
+    /// Starts an attack, which is repeated for `seconds` seconds, or made once if `seconds` is 0. It runs as another
+    /// user if this user may switch to one.
     pub fn attack(&self, name: &str, seconds: u64) -> Result<Child, Error> {
         let mut command = Command::new(&self.attacker);
         command.arg("attack").arg(name).args(&self.words).arg(seconds.to_string());
@@ -79,10 +80,10 @@ impl VictimNode {
     }
 }
 
-/// A machine that runs other tests takes its time.
+/// Time limit for a call; a machine that runs other tests is slow.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The System V message queues that there are.
+/// Returns the ids of all System V message queues.
 fn queues() -> BTreeSet<i32> {
     let table = fs::read_to_string("/proc/sysvipc/msg").unwrap_or_default();
     table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect()

@@ -11,13 +11,13 @@ pub struct CrateDocs {
     pub json: Value,
 }
 
-/// The JSON of a crate, and of those whose items it re-exports.
+/// The JSON of a crate, and of the crates whose items it re-exports.
 #[derive(Debug, Clone)]
 pub struct Docs {
     crates: Vec<CrateDocs>,
 }
 
-/// An item: the place of its crate, and its id in there.
+/// An item: the index of its crate, and its id in that crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ItemId {
     pub(super) of_crate: usize,

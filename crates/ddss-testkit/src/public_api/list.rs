@@ -228,7 +228,8 @@ mod tests {
         CrateDocs { name: name.to_owned(), json: serde_json::from_str(&json).unwrap() }
     }
 
-    // If this failed, a change of the interface would pass unseen, or a user would need a crate that nobody names.
+    // If this failed, a change of the interface would pass unseen, or a user would need a crate that the list does not
+    // name.
     #[test]
     fn public_items_and_foreign_types_are_listed() {
         let folder = tempfile::tempdir().unwrap();

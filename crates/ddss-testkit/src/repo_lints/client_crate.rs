@@ -37,7 +37,7 @@ pub fn dependency_tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a Packag
     found
 }
 
-/// The packages of `dependency_tree` that bring a C library, and how.
+/// Returns the packages of `dependency_tree` that bring a C library, and how they do so.
 pub fn c_libraries(metadata: &Metadata, dependency_tree: &[&Package]) -> io::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for package in dependency_tree {
@@ -73,7 +73,7 @@ fn dependencies<'a>(metadata: &'a Metadata, id: &PackageId, kind: DependencyKind
     wanted.map(|dependency| &dependency.pkg).collect()
 }
 
-/// The files below `folder` with a `#[link(..)]`.
+/// Returns the files below `folder` with a `#[link(..)]`.
 fn link_attributes(package: &str, folder: &Path) -> io::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for entry in fs::read_dir(folder)? {

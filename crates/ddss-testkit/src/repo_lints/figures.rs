@@ -13,7 +13,7 @@ const MAKERS: &[&str] = &["cargo ", "scripts/", "ddss bench", "ddss demo"];
 pub struct Runnable {
     /// Names of packages.
     pub packages: BTreeSet<String>,
-    /// Targets, as they are asked for.
+    /// Targets as they are written on the command line.
     pub targets: BTreeSet<String>,
 }
 
@@ -41,7 +41,7 @@ pub fn figure_complaints(page: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// True if the text has a number with a unit of measurement.
+/// Returns true if the text has a number with a unit of measurement.
 fn has_figure(line: &str) -> bool {
     UNITS.iter().any(|unit| {
         line.match_indices(&format!(" {unit}")).any(|(at, found)| {
@@ -52,7 +52,7 @@ fn has_figure(line: &str) -> bool {
     })
 }
 
-/// Commands on a page that name a package, a target or a script that is not there.
+/// Returns the commands on a page that name a missing package, target or script.
 pub fn command_complaints(page: &str, text: &str, there: &Runnable, root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     let parts = text.lines().enumerate().flat_map(|(index, line)| line.split('`').map(move |part| (index + 1, part)));
@@ -60,7 +60,7 @@ pub fn command_complaints(page: &str, text: &str, there: &Runnable, root: &Path)
         let part = part.trim_start_matches(['$', ' ']);
         let words: Vec<&str> =
             part.split_whitespace().map(|word| word.trim_end_matches([',', ')', '.', ':'])).collect();
-        // A folder of packages apart is built by its own manifest.
+        // Packages outside the workspace are built by their own manifest.
         let is_apart = words.contains(&"--manifest-path") || words.contains(&"fuzz");
         if part.contains("cargo ") && !is_apart {
             let own: Vec<&str> = words.iter().copied().take_while(|word| *word != "--").collect();
@@ -72,7 +72,7 @@ pub fn command_complaints(page: &str, text: &str, there: &Runnable, root: &Path)
                     }
                     _ => true,
                 };
-                // A stand-in is written in capitals.
+                // A placeholder is written in capitals.
                 if !known && pair[1].chars().any(char::is_lowercase) {
                     complaints.push(format!("{page}:{line} runs {} {}, which does not exist", pair[0], pair[1]));
                 }

@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, LexError, TokenTree};
 
 use super::tokens::lex;
 
-/// A complaint if `text` has more than `lines_max` lines.
+/// Returns a complaint if `text` has more than `lines_max` lines.
 pub fn long_file(path: &str, text: &str, lines_max: usize) -> Option<String> {
     let lines = text.lines().count();
     (lines > lines_max).then(|| format!("{path} has {lines} lines, more than {lines_max}"))
@@ -65,7 +65,7 @@ fn is_group(token: Option<&TokenTree>, wanted: Delimiter) -> bool {
 mod tests {
     use super::*;
 
-    // If this failed, files would grow past what one sitting can read.
+    // If this failed, files would grow too long to be read in one sitting.
     #[test]
     fn file_one_line_over_the_limit_is_refused() {
         assert_eq!(long_file("a.rs", "1\n2\n3\n", 3), None);

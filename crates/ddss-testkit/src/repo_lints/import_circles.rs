@@ -1,7 +1,7 @@
 //! Circles of imports between the modules of a crate: files that can only be understood together.
 //!
-//! An import is a `use`, or a path that begins with `crate` or `super`, outside tests. A module that only re-exports
-//! a name is no user of it: the import leads to the module that defines the name.
+//! An import is a `use`, or a path that begins with `crate` or `super`, outside tests. A module that only re-exports a
+//! name does not use it: the import leads to the module that defines the name.
 
 use super::tokens::lex;
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
@@ -201,7 +201,7 @@ fn collect_tree(tokens: &[TokenTree], prefix: &mut Vec<String>, paths: &mut Vec<
         let (length, mut is_tree) = (prefix.len(), false);
         for token in branch {
             match token {
-                // What a name is called here does not matter.
+                // The local name of a renamed import does not matter.
                 TokenTree::Ident(word) if word == "as" => break,
                 TokenTree::Ident(word) => prefix.push(word.to_string()),
                 TokenTree::Group(group) => {

@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// The links in `text` that lead nowhere. `page` is the path of the page below `root`; a page of the book may link
-/// to pages of the book only, because others are not part of it.
+/// Returns the links in `text` that lead nowhere. `page` is the path of the page below `root`. A page of the book may
+/// link only to pages of the book.
 pub fn link_complaints(page: &str, text: &str, root: &Path) -> Vec<String> {
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
     let book = page.find("book/src/").map(|at| &page[..at + "book/src/".len()]);
@@ -33,12 +33,13 @@ pub fn link_complaints(page: &str, text: &str, root: &Path) -> Vec<String> {
     complaints
 }
 
-/// The number of words of a page. A word has a letter or a digit: the marks of tables and drawings do not count.
+/// Returns the number of words of a page. A word has a letter or a digit: the marks of tables and drawings do not
+/// count.
 pub fn word_count(text: &str) -> usize {
     text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count()
 }
 
-/// The path without `.` and `..`; nothing if it leaves the tree.
+/// Returns the path without `.` and `..`, or `None` if it leaves the tree.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -52,7 +53,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(normal)
 }
 
-/// The lines of a page outside of its code blocks, numbered from one.
+/// Returns the lines of a page outside of its code blocks, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -62,7 +63,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The targets of links and pictures, each with its line. Code spans have none.
+/// Returns the targets of links and pictures, each with its line. Code spans contain no links.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -77,7 +78,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// Returns the anchors of a page's headings, as GitHub and mdBook make them.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     prose(text).filter_map(|(_, line)| {
         let title = line.strip_prefix('#')?.trim_start_matches('#').trim();

@@ -27,7 +27,7 @@ pub fn manifest_complaints(path: &str, text: &str) -> Result<Vec<String>, toml::
     Ok(complaints)
 }
 
-/// Dependencies that members name and that come in more than one version.
+/// Returns the dependencies of members that occur in more than one version.
 pub fn version_complaints(metadata: &Metadata) -> Vec<String> {
     let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves by default");
     let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();

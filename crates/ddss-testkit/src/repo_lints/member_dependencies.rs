@@ -16,9 +16,9 @@ pub struct MemberDependency {
 /// Members that a member may depend on.
 #[derive(Debug, Clone, Copy)]
 pub enum PermittedDependencies {
-    /// On these members and no others.
+    /// Only on these members.
     Only(&'static [&'static str]),
-    /// On every member: packages that nothing leans on.
+    /// On every member, for packages that no other package depends on.
     Anything,
 }
 
@@ -33,7 +33,7 @@ pub struct MemberRule {
     pub permitted_in_tests: &'static [&'static str],
 }
 
-/// Every dependency between members, whatever table of the manifest it stands in and whatever it is renamed to.
+/// Returns every dependency between members, in any table of the manifest and under any local name.
 pub fn member_dependencies(metadata: &Metadata) -> Vec<MemberDependency> {
     let members = metadata.workspace_packages();
     let is_member = |name: &str| members.iter().any(|package| package.name.as_str() == name);

@@ -8,13 +8,13 @@ use std::path::Path;
 /// File extensions of paths that pages name.
 const ENDINGS: &[&str] = &["/", ".rs", ".toml", ".md", ".sh"];
 
-/// The paths and names in `text` that are not in the tree below `root`. `path` is where the page is.
+/// Returns the paths and names in `text` that do not exist in the tree below `root`. `path` is the path of the page.
 pub fn page_complaints(path: &str, text: &str, root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     for (index, line) in text.lines().enumerate() {
         for word in paths(line) {
-            // A link is written from where the page is, everything else from the root.
+            // A link is relative to the page, every other path to the root.
             let (from_root, from_page) = (root.join(word), root.join(folder).join(word));
             let is_link = [')', '#'].iter().any(|end| line.contains(&format!("({word}{end}")));
             let exists = from_root.exists() || (is_link && from_page.exists());
@@ -24,7 +24,7 @@ pub fn page_complaints(path: &str, text: &str, root: &Path) -> Vec<String> {
         }
     }
     for (file, name) in promises(text) {
-        // A file that is not there was complained about already.
+        // The missing file is already reported.
         let Ok(found) = std::fs::read_to_string(root.join(&file)) else { continue };
         let is_word = |part: &str| part.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
         let mut parts = found.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
@@ -46,7 +46,8 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Each file in a code span with each of the code spans right behind it, the last part of their `::` only.
+/// Returns each file in a code span with each of the code spans right behind it, of which only the last part of a `::`
+/// path counts.
 fn promises(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut file: Option<&str> = None;

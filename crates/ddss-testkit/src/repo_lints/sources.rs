@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-/// One file of the workspace that is text.
+/// A text file of the workspace.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// Path from the root of the workspace, with `/` between the parts.
@@ -14,7 +14,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
@@ -28,13 +28,13 @@ impl Source {
     }
 }
 
-/// The folder that holds the workspace.
+/// Returns the directory of the workspace.
 pub fn workspace_root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).expect("the package is two folders below the workspace").to_path_buf()
 }
 
-/// Every text file below `root` that git keeps or would keep.
+/// Returns every text file below `root` that git tracks or does not ignore.
 ///
 /// Where there is no git, or no repository (a tarball), it is every file outside `target` and `.git`.
 pub fn sources(root: &Path) -> io::Result<Vec<Source>> {
@@ -48,7 +48,7 @@ pub fn sources(root: &Path) -> io::Result<Vec<Source>> {
         match fs::read(root.join(&path)) {
             // Binary files hold no words, and no rule applies to them.
             Ok(bytes) => found.extend(String::from_utf8(bytes).ok().map(|text| Source { path, text })),
-            // Listed, and deleted since.
+            // The file was deleted after git listed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(io::Error::new(error.kind(), format!("reading {path}: {error}"))),
         }

@@ -1,4 +1,4 @@
-//! Words as the compiler sees them: comments and strings do not count, macros do.
+//! Finds identifiers in code as the compiler sees it: comments and strings do not count, macros do.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ pub fn unsafe_lines(text: &str) -> Result<Vec<usize>, LexError> {
 /// Types that make a thread wait for another one.
 const LOCKS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "Barrier", "ReentrantLock", "mpsc"];
 
-/// The lines on which a lock is named as code, counted from 1: not where it is only imported, and not in tests.
+/// Returns the lines on which code names a lock, counted from 1. Imports and tests do not count.
 pub fn lock_lines(text: &str) -> Result<Vec<usize>, LexError> {
     let mut lines = Vec::new();
     collect_locks(lex(text)?, &mut lines);
@@ -36,14 +36,14 @@ pub fn forbids_unsafe(text: &str) -> Result<bool, LexError> {
     }))
 }
 
-/// The uses of these identifiers as code, with their lines counted from 1.
+/// Returns the uses of these identifiers as code, with their lines counted from 1.
 pub fn identifier_lines(text: &str, words: &[&str]) -> Result<Vec<(usize, String)>, LexError> {
     let mut found = Vec::new();
     collect_identifiers(lex(text)?, words, &mut found);
     Ok(found)
 }
 
-/// Tokens of a whole file. The first line of a script (`#!/usr/bin/..`) is not Rust and is left out.
+/// Returns the tokens of a file. The first line of a script (`#!/usr/bin/..`) is not Rust and is left out.
 pub(crate) fn lex(text: &str) -> Result<TokenStream, LexError> {
     let shebang = text.starts_with("#!") && !text.starts_with("#![");
     let start = if shebang { text.find('\n').unwrap_or(text.len()) } else { 0 };
@@ -93,7 +93,7 @@ fn collect_locks(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
 }
 
-/// `cfg(test)`, as the inside of an attribute.
+/// Returns true if the inside of an attribute is `cfg(test)`.
 fn is_cfg_test(attribute: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = attribute.into_iter().collect();
     match tokens.as_slice() {
@@ -102,7 +102,7 @@ fn is_cfg_test(attribute: TokenStream) -> bool {
     }
 }
 
-/// `forbid(.., unsafe_code, ..)`, as the inside of an attribute.
+/// Returns true if the inside of an attribute is `forbid(.., unsafe_code, ..)`.
 fn is_forbid_unsafe(attribute: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = attribute.into_iter().collect();
     match tokens.as_slice() {

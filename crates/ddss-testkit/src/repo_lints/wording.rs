@@ -1,4 +1,4 @@
-//! Words that mean one machine and nothing anywhere else.
+//! Finds words that have a meaning on one machine only.
 
 use toml::{Table, Value};
 
@@ -17,7 +17,7 @@ pub fn machine_words(source: &Source, words: &[&str]) -> Vec<String> {
     found.collect()
 }
 
-/// The packages of a `Cargo.lock` that come neither from this workspace nor from crates.io.
+/// Returns the packages of a `Cargo.lock` that come neither from this workspace nor from crates.io.
 pub fn foreign_sources(lock: &str) -> Result<Vec<String>, toml::de::Error> {
     let lock: Table = toml::from_str(lock)?;
     let packages = lock.get("package").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

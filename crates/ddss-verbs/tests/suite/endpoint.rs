@@ -18,7 +18,7 @@ pub(crate) fn endpoint_carries_messages_and_borrowed_memory<F: Fabric + 'static>
     mut there: F,
     address: SocketAddr,
 ) {
-    // If this failed, a program without an event loop could not use the fabric, or would wait in it for ever.
+    // If this failed, a program without an event loop could not use the fabric, or would wait in it forever.
     let address = there.listen(address).unwrap();
     let bytes = pattern(3, BYTES as usize);
     let expected = bytes.clone();

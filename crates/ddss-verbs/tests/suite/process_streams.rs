@@ -76,7 +76,7 @@ pub(crate) fn bytes_come_back_from_another_process<F: Fabric>(
 
 /// The same, with processes that are killed.
 pub(crate) fn killed_process_leaves_a_prefix<F: Fabric>(test: &str, open: impl Fn(bool) -> F, address: SocketAddr) {
-    // If this failed, the death of a peer would look like the end of its bytes, or its survivor would wait for ever.
+    // If this failed, the death of a peer would look like the end of its bytes, or its survivor would wait forever.
     for round in 0..KILLS {
         let Some((mut process, mut stream)) = start(test, &open, address) else { return };
         let bytes = pattern(round, STREAM_BYTES);

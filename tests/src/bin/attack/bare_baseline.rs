@@ -1,4 +1,4 @@
-//! A bare server as a baseline for attacks that send requests without end.
+//! A bare server as a baseline for attacks that send requests endlessly.
 //!
 //! A thread on the daemon's core does nothing but answer a cache line and a socket.
 
@@ -21,21 +21,21 @@ pub(crate) struct RequestLoad {
     outstanding: usize,
 }
 
-/// The same number as `member_requests::requests_without_end` and `reads_without_end`.
+/// Loads that match the attacks `member_requests::requests_without_end` and `reads_without_end`.
 pub(crate) const REQUEST_LOADS: [RequestLoad; 2] = [
     RequestLoad { name: "bare_baseline::requests_without_end", answer_bytes: 64, outstanding: 64 },
     RequestLoad { name: "bare_baseline::reads_without_end", answer_bytes: 32 << 10, outstanding: 16 },
 ];
 const QUESTION_BYTES: usize = 64;
 
-/// Odd: a request; even: a reply.
+/// The cache line: an odd number is a request, an even one a reply.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// The thread that answers, and the line by which it is asked.
+/// The server thread, and its cache line.
 pub(crate) struct Hub {
     line: Arc<Line>,
-    /// Set when a connection waits: the thread accepts only then, because `accept` is a system call.
+    /// Set when a connection is pending. The thread accepts only then, because `accept` is a system call.
     knocks: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Starts it on that core.
+    /// Starts the server thread on this core.
     pub(crate) fn start(core: usize) -> std::io::Result<Hub> {
         let line = Arc::new(Line(AtomicU64::new(0)));
         let over = Arc::new(AtomicBool::new(false));
@@ -55,7 +55,7 @@ impl Hub {
         let thread = thread::spawn(move || {
             let mut one = CpuSet::new();
             one.set(core);
-            // Without real-time priority the rows are worse, and say so.
+            // If the thread cannot be pinned, the latencies are higher.
             let _ = sched_setaffinity(None, &one);
             serve(&asked.0, &door, &knocked, &ends);
         });
@@ -163,7 +163,7 @@ impl Guest {
             self.rest_bytes = bytes % QUESTION_BYTES;
             self.left_bytes = bytes / QUESTION_BYTES * self.answer_bytes;
         }
-        // No more than one answer of 32 KiB in one go: the line waits as well.
+        // At most one answer of 32 KiB at a time, because the cache line waits meanwhile.
         let most = self.left_bytes.min((32 << 10).max(self.answer_bytes));
         match self.socket.write(&self.output[..most]) {
             Ok(count) => self.left_bytes -= count,

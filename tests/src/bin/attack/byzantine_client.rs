@@ -1,7 +1,5 @@
-//! A client that sends arbitrary bytes by its own code, without the client crate.
-//!
-//! It implements the handshake by hand, writes where it likes, and searches all memory that it is given for foreign
-//! data.
+//! A client that sends arbitrary bytes by its own code, without the client crate. It implements the handshake itself,
+//! writes anywhere in shared memory, and searches all memory that it gets for foreign data.
 
 use ddss_core::{Completion, Entry, Operation, Outcome, Request, RequestId, SegmentId};
 use ddss_ipc::{Access, LAYOUT_VERSION, SharedMemory};
@@ -26,7 +24,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"DDSSIPC\0");
 pub(crate) const RCQ: u32 = 3;
 pub(crate) const RMQ: u32 = 2;
 pub(crate) const MQ: u32 = 1;
-/// Long enough for anything that is going to happen on a loaded machine.
+/// Time limit for any event on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Offset of the channels' control lines (drawn in `crates/ddss-ipc/src/shm/layout.rs`).
 pub(crate) const CONTROL: usize = 4096;
@@ -45,17 +43,17 @@ pub(crate) struct Target {
     /// A segment open to all users, whose lock the legitimate client holds, and the lock token.
     pub(crate) held: SegmentId,
     pub(crate) token: u64,
-    /// A message queue of the good client.
+    /// A message queue of the legitimate client.
     pub(crate) queue: i32,
 }
 
-/// An error for everything that the system refuses where it should not.
+/// Returns a closure for `map_err` that names the failed operation.
 pub(crate) fn context<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
     let what = what.to_owned();
     move |error| format!("{what}: {error}")
 }
 
-/// An error if that holds.
+/// Returns an error if `holds` is true.
 pub(crate) fn expect_failure(what: &str, holds: bool) -> AttackResult {
     if holds { Err(what.to_owned()) } else { Ok(()) }
 }
@@ -67,7 +65,7 @@ pub(crate) fn contains_secret(bytes: &[u8]) -> bool {
     bytes.windows(8).any(|window| turned.iter().any(|turned| window == turned))
 }
 
-/// A connection to the socket before the hello.
+/// Opens a connection to the socket, without a hello.
 pub(crate) fn open_socket(target: &Target) -> Result<OwnedFd, String> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -82,7 +80,7 @@ pub(crate) fn send_packet(socket: &OwnedFd, bytes: &[u8]) -> bool {
     rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).is_ok()
 }
 
-/// Sends descriptors along with a packet.
+/// Sends a packet with descriptors.
 pub(crate) fn send_with_descriptors(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -107,7 +105,7 @@ pub(crate) fn valid_hello() -> [u8; 64] {
     hello(LAYOUT_VERSION, RCQ, 1, 64 << 10)
 }
 
-/// Waits for one packet and its descriptors. Returns nothing if the socket is closed, or after a time limit.
+/// Waits for one packet and its descriptors. Returns empty vectors if the socket is closed, or after a time limit.
 pub(crate) fn receive_packet(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut frame = [0; 512];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -149,7 +147,7 @@ impl ByzantineClient {
         Self::attach_as(target, RCQ, 1, 64 << 10).map(|(liar, _)| liar)
     }
 
-    /// Attaches under the strategy of that number; gives the welcome as well.
+    /// Attaches under the strategy with this number; also returns the welcome.
     pub(crate) fn attach_as(
         target: &Target,
         strategy: u32,
@@ -172,18 +170,18 @@ impl ByzantineClient {
         Ok((Self { socket, memory, board, wake, arena_at, asked: 0 }, frame))
     }
 
-    /// Its arena.
+    /// Maps the client's arena.
     pub(crate) fn arena(&self) -> SharedMemory {
         let bytes = self.memory.len() - self.arena_at;
         self.memory.slice(self.arena_at, bytes).expect("it was measured when it was mapped")
     }
 
-    /// Stores a word of its shared memory.
+    /// Stores a word in the shared memory.
     pub(crate) fn store(&self, at: usize, word: u64) {
         self.memory.store(at, word, Ordering::Release).expect("the caller stays inside");
     }
 
-    /// Fills a slot of a channel's ring as the ring does, with any position.
+    /// Fills a slot of a channel's ring as a correct client would, but with any position.
     pub(crate) fn fill(&self, channel: usize, slot: usize, entry: &Entry, position: u32) {
         let line = RINGS + channel * RING_BYTES + slot * 64;
         for (index, word) in entry.iter().enumerate().skip(1) {
@@ -192,12 +190,12 @@ impl ByzantineClient {
         self.store(line, (entry[0] & !0xffff_ffff) | u64::from(position << 1));
     }
 
-    /// Rings, whether the service sleeps or not.
+    /// Rings the doorbell, even if the service does not sleep.
     pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Returns the content of a slot if it is the completion of that position.
+    /// Returns the content of a slot if it is the completion of this position.
     pub(crate) fn completion(&self, channel: usize, position: u32) -> Option<Completion> {
         let line = RINGS + channel * RING_BYTES + (position - 1) as usize % SLOTS as usize * 64;
         let word = |index: usize| self.memory.load(line + index * 8, Ordering::Acquire).unwrap_or(0);
@@ -206,7 +204,7 @@ impl ByzantineClient {
         there.then(|| Completion::decode(&std::array::from_fn(|index| if index == 0 { found } else { word(index) })))
     }
 
-    /// Publishes the next request of its first channel, and returns its position.
+    /// Publishes the next request of the first channel, and returns its position.
     pub(crate) fn post(&mut self, entry: &Entry) -> u32 {
         self.asked += 1;
         self.fill(0, (self.asked - 1) as usize % SLOTS as usize, entry, self.asked);
@@ -214,7 +212,7 @@ impl ByzantineClient {
         self.asked
     }
 
-    /// Waits for the completion of a request of its first channel.
+    /// Waits for the completion of a request of the first channel.
     pub(crate) fn wait(&self, position: u32) -> Result<Completion, String> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -226,7 +224,7 @@ impl ByzantineClient {
         Err(format!("request {position} was never answered"))
     }
 
-    /// Submits on its first channel and waits for the completion.
+    /// Submits on the first channel and waits for the completion.
     pub(crate) fn ask_raw(&mut self, entry: &Entry) -> Result<Completion, String> {
         let position = self.post(entry);
         self.wait(position)
@@ -242,14 +240,14 @@ impl ByzantineClient {
         expect_failure(&format!("{what}: {outcome:?}"), outcome == Outcome::Done)
     }
 
-    /// Waits until the daemon has cut it off.
+    /// Waits until the daemon has disconnected the client.
     pub(crate) fn until_cut_off(&self) -> AttackResult {
         let (frame, _) = receive_packet(&self.socket);
         expect_failure("was not cut off", !frame.is_empty())?;
         expect_failure("was not cut off in time", !self.is_gone())
     }
 
-    /// Returns true if the daemon has closed its socket.
+    /// Returns true if the daemon has closed the socket.
     pub(crate) fn is_gone(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut asked = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP)];
@@ -257,7 +255,7 @@ impl ByzantineClient {
         matches!(polled, Ok(1..)) && asked[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
     }
 
-    /// Searches all memory that it was given for foreign data.
+    /// Searches all memory from the daemon for foreign data.
     pub(crate) fn look_around(&self) -> AttackResult {
         for (what, memory) in [("its memory", &self.memory), ("the board", &self.board)] {
             let mut bytes = vec![0; memory.len()];

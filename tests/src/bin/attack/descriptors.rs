@@ -1,4 +1,4 @@
-//! Attacks with descriptors: those that it was given, those that it passes, and message queues.
+//! Attacks with descriptors: those from the daemon, those to the daemon, and message queues.
 
 use crate::byzantine_client::{
     AttackResult, ByzantineClient, CONTROL, MQ, RMQ, Target, context, expect_failure, open_socket, receive_packet,

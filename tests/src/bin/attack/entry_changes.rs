@@ -1,8 +1,8 @@
-//! Changes of entries that no map allows.
+//! Invalid changes of map entries.
 
 use ddss_core::{BucketLayout, EntryChange, EntryChangeKind, SlotWord, Spec};
 
-/// Change that a home has to refuse, or the good one that it has to make.
+/// A change that a home must refuse, or the valid one that it must make.
 pub(crate) struct WrongChange {
     pub(crate) what: &'static str,
     pub(crate) offset: u64,
@@ -19,7 +19,7 @@ pub(crate) fn map() -> Spec {
     Spec::table(4, layout().row_bytes() as u32)
 }
 
-/// Returns a good insert into the first bucket.
+/// Returns a valid insert into the first bucket.
 pub(crate) fn good_change() -> WrongChange {
     let change = EntryChange { kind: EntryChangeKind::Insert, key_bytes: 8, value_bytes: 24, expected: 0 };
     let payload = [&SlotWord::new(5, 0).bytes()[..], &[6; 8], &[7; 24]].concat();

@@ -60,7 +60,7 @@ pub(crate) fn requests_absurd_areas(target: &Target) -> AttackResult {
 
 pub(crate) fn connects_silently(target: &Target) -> AttackResult {
     let guests: Vec<_> = (0..200).map(|_| open_socket(target)).collect::<Result<_, _>>()?;
-    // It is let in itself all the same.
+    // The attacker itself can still attach.
     ByzantineClient::attach(target)?.ask(Operation::Null)?;
     std::thread::sleep(Duration::from_millis(1500));
     for socket in guests {
@@ -92,7 +92,7 @@ pub(crate) fn sends_second_hello(target: &Target) -> AttackResult {
     for _ in 0..20 {
         send_packet(&liar.socket, &valid_hello());
     }
-    // One client more would be one memory more for one socket.
+    // A second client on one socket would cost a second shared memory.
     liar.ask(Operation::Null)?;
     liar.look_around()
 }
@@ -138,7 +138,7 @@ fn reopens(path: &Path) -> bool {
 
 pub(crate) fn opens_files_in_directory(target: &Target) -> AttackResult {
     if rustix::process::geteuid().is_root() {
-        // Root may, and is the daemon's own user.
+        // Root may open every file, and may be the daemon's own user.
         return Ok(());
     }
     let folder = target.socket.parent().ok_or("a socket lies in a folder")?;

@@ -27,7 +27,7 @@ struct Times {
 }
 
 impl Times {
-    /// Calls for so long, with such a pause between two of them.
+    /// Measures gets for this long, with a pause between two of them.
     fn measure(segment: &Segment, length: Duration, pause: Duration) -> Times {
         let mut bytes = [0; 64];
         Times::of(length, pause, |number| {
@@ -125,7 +125,7 @@ impl Rounds {
 /// The three situations of one attack.
 struct Row {
     quiet: Rounds,
-    /// Not for attacks from the network: such an attacker uses no processor of this machine.
+    /// `None` for attacks from the network, because such an attacker uses no processor of this machine.
     burning: Option<Rounds>,
     attacked: Rounds,
     failed: usize,
@@ -135,7 +135,7 @@ struct Row {
 /// Measures calls during one activity, and returns whether the activity succeeded.
 fn beside(field: &Victim, name: &str, segment: &Segment, wanted: &Wanted) -> Result<(Times, bool), Box<dyn Error>> {
     let mut attacker = field.attack(name, wanted.seconds)?;
-    // One that stands still does so at once.
+    // Some attackers stop themselves immediately.
     std::thread::sleep(Duration::from_millis(20));
     let times = wanted.calls(segment);
     let pid = rustix::process::Pid::from_child(&attacker);
@@ -285,7 +285,7 @@ fn run(wanted: &Wanted, afar: bool) -> Result<(), Box<dyn Error>> {
         }
         row.print(name, wanted.json);
     }
-    // The daemon would have the same core.
+    // Ends the daemon first, which has the core of the bare server.
     drop((segment, client, field));
     if afar && let Some(core) = service {
         bare_rows(core, wanted)?;

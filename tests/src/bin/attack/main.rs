@@ -121,7 +121,7 @@ fn repeat(seconds: Option<&String>, mut once: impl FnMut() -> AttackResult) -> A
     }
 }
 
-/// `NAME SOCKET SECRET HELD TOKEN QUEUE [SECONDS]`: once, or again and again for so long.
+/// Runs `NAME SOCKET SECRET HELD TOKEN QUEUE [SECONDS]`: once, or repeatedly for this many seconds.
 fn attack(words: &[String]) -> AttackResult {
     let [name, socket, secret, held, token, queue, rest @ ..] = words else {
         return Err("an attack takes six words".to_owned());
@@ -140,7 +140,7 @@ fn attack(words: &[String]) -> AttackResult {
     repeat(rest.first(), || (attack.run)(&target))
 }
 
-/// `NAME DATA CONTROL METRICS PLACE SECRET HELD TOKEN [SECONDS]`: the same from the network.
+/// Runs `NAME DATA CONTROL METRICS PLACE SECRET HELD TOKEN [SECONDS]` from the network, as `attack` does locally.
 fn attack_network(words: &[String]) -> AttackResult {
     let [name, words @ ..] = words else { return Err("an attack has a name".to_owned()) };
     let (words, rest) = words.split_at(words.len().min(7));

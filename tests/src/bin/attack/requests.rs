@@ -17,7 +17,7 @@ fn text(liar: &ByzantineClient, bytes: &[u8]) -> ArenaRange {
     ArenaRange { slot: 0, bytes: bytes.len() as u32 }
 }
 
-/// Makes a segment of its own.
+/// Allocates a segment of the attacker's own.
 pub(crate) fn make(liar: &mut ByzantineClient, name: &str, spec: Spec) -> Result<SegmentId, String> {
     let spec_and_name = text(liar, &[&spec.encode()[..], name.as_bytes()].concat());
     let made = liar.ask(Operation::Allocate { spec_and_name })?;
@@ -104,7 +104,7 @@ pub(crate) fn names_memory_outside_the_arena(target: &Target) -> AttackResult {
         liar.is_denied("an open", Operation::Open { name: range })?;
         liar.is_denied("an allocation", Operation::Allocate { spec_and_name: range })?;
         liar.is_denied("a list", Operation::List { node: NodeId(0), text: range })?;
-        // Of a page only the beginning is taken from the request.
+        // A request may name the beginning of a page only.
         if slot > 15 {
             liar.is_denied("facts", Operation::Stat { segment: target.held, page: range })?;
         }
@@ -114,7 +114,7 @@ pub(crate) fn names_memory_outside_the_arena(target: &Target) -> AttackResult {
     liar.look_around()
 }
 
-/// All requests on a segment.
+/// Returns all requests on a segment.
 fn everything(segment: SegmentId, token: u64) -> [(&'static str, Operation); 15] {
     let (options, conditions, none) = (ReadOptions::default(), PutConditions::default(), None);
     let under = PutConditions { token: Some(LockToken(token)), ..conditions };
@@ -197,7 +197,7 @@ pub(crate) fn uses_foreign_lock_token(target: &Target) -> AttackResult {
         "an atomic",
         Operation::Atomic { segment, offset: 0, change: AtomicOp::Add(1), token: Some(token) },
     )?;
-    // Guesses tokens close to it as well.
+    // Neighbours of the token are guesses as well.
     for near in [target.token.wrapping_sub(1), target.token + 1, 0, u64::MAX] {
         liar.is_denied("a guessed unlock", Operation::Unlock { segment, token: LockToken(near) })?;
         liar.is_denied("a guessed renewal", Operation::Renew { segment, token: LockToken(near), lease_us: 1 })?;
@@ -412,7 +412,7 @@ pub(crate) fn lists_all_segments(target: &Target) -> AttackResult {
         liar.ask(Operation::List { node: NodeId(0), text: range })?;
         let mut page = vec![0; 4096];
         liar.arena().read(0, &mut page).map_err(|error| error.to_string())?;
-        // Behind its own requests.
+        // Searches behind the attacker's own requests.
         let page = &page[query.len()..];
         expect_failure("the name of a closed segment is disclosed", page.windows(7).any(|part| part == b"secret/"))?;
         expect_failure("a list shows bytes", contains_secret(page))?;

@@ -9,7 +9,7 @@ fn null(id: u64) -> Entry {
     Request::new(RequestId(id), Operation::Null).encode()
 }
 
-/// Publishes a request under a position from nowhere, after some honest ones.
+/// Publishes a request under a false position, after some correct ones.
 fn lies_about_its_tail(target: &Target, honest: u32, slot: usize, position: u32) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     for id in 0..honest {
@@ -59,7 +59,7 @@ pub(crate) fn corrupts_control_words(target: &Target) -> AttackResult {
     Ok(())
 }
 
-/// Says with each request that it yields on the daemon's core until the answer is there, and does not.
+/// Announces with each request that it yields on the daemon's core until the answer arrives, but does not yield.
 pub(crate) fn yields_without_end(target: &Target) -> AttackResult {
     const WAITS_BESIDE: u64 = 3 << 32;
     let mut liar = ByzantineClient::attach(target)?;
@@ -168,7 +168,7 @@ pub(crate) fn keeps_all_rings_full(target: &Target) -> AttackResult {
     Ok(())
 }
 
-/// Puts in flight to a segment open to all users, at the moment when the client dies or stops.
+/// Leaves puts in flight to a segment open to all users, at the moment when the client dies or stops.
 fn leaves_puts(target: &Target) -> Result<ByzantineClient, String> {
     let mut liar = ByzantineClient::attach(target)?;
     let from = Payload::Arena(ArenaRange { slot: 0, bytes: 4096 });
@@ -187,6 +187,6 @@ pub(crate) fn stops_during_put(target: &Target) -> AttackResult {
     let liar = leaves_puts(target)?;
     let own = rustix::process::getpid();
     rustix::process::kill_process(own, rustix::process::Signal::STOP).map_err(|error| error.to_string())?;
-    // Another process has resumed it.
+    // Another process has resumed this one.
     liar.look_around()
 }

@@ -36,7 +36,7 @@ pub(crate) fn locks_what_is_no_row(target: &Target) -> AttackResult {
             liar.is_denied(&format!("a row of no table at {offset}"), lock(segment, offset, true))?;
         }
     }
-    // The token of one row is none of another, nor of the table.
+    // The token of one row is not valid for another row, nor for the table.
     let token = take(&mut liar, table, row_bytes)?;
     let conditions = PutConditions { token: Some(token), ..PutConditions::default() };
     for offset in [0, 2 * row_bytes, (ROWS - 1) * row_bytes] {
@@ -70,7 +70,7 @@ pub(crate) fn floods_locks_of_rows(target: &Target) -> AttackResult {
         }
     }
     liar.look_around()?;
-    // It leaves all that behind: the daemon ends its locks, and then serves the next one.
+    // The attacker leaves its locks and waits behind. The daemon ends them, and then serves the next client.
     drop(liar);
     let mut next = ByzantineClient::attach(target)?;
     let name = own_name("after");

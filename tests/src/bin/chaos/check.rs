@@ -1,9 +1,9 @@
 //! Checks that the workers' observations are possible.
 //!
 //! For each segment by version: a version has one writer and one value. A call that began after another had ended sees
-//! no lower version (a put: a higher one). No get ends before the put that it saw began. Counters: no two changes saw
-//! the same word, a word equals its version, and the final word is the number of additions. Every acknowledged put is
-//! there in the end. `check_maps.rs` checks maps.
+//! no lower version (a put: a higher one). No get ends before the put that it saw began. For counters, no two changes
+//! saw the same word, a word equals its version, and the final word is the number of additions. Every acknowledged put
+//! is present in the end. `check_maps.rs` checks maps.
 
 use crate::check_maps::{self, MapRecords};
 use crate::log::{End, Kind, Record};
@@ -24,13 +24,13 @@ pub(crate) struct Verdict {
     pub(crate) late: u64,
 }
 
-/// A value of a life: the worker and the life, and the number of the put.
+/// Splits a mark into the worker with its life, and the number of the put.
 fn author(mark: u64) -> (u64, u64) {
     (mark >> 32, mark & u64::from(u32::MAX))
 }
 
-/// `logs`: of each life, by worker and life. `last`: version and value of each segment in the end.
-/// `keys`: the value of each key of each map in the end.
+/// Checks all observations. `logs` has the log of each life, by worker and life. `last` has the final version and value
+/// of each segment, `keys` the final value of each key of each map.
 pub(crate) fn check(
     logs: &HashMap<u64, Vec<Record>>,
     last: &[(u64, u64)],
@@ -153,7 +153,7 @@ fn counter(segment: usize, records: &[Record], last: (u64, u64), lives: u64, ver
             End::Failed | End::Begun => {}
         }
     }
-    // Each life may have had one under way when it was killed.
+    // Each life may have had one addition in flight when it was killed.
     if last.1 < done {
         verdict.lost += done - last.1;
     } else if last.1 > done + unknown + lives {
@@ -161,7 +161,7 @@ fn counter(segment: usize, records: &[Record], last: (u64, u64), lives: u64, ver
     }
 }
 
-/// Records in the order in which they began.
+/// Checks the real-time order of records, sorted by their beginning.
 fn real_time(segment: usize, records: &[Record], verdict: &mut Verdict) {
     let done = |record: &&Record| record.end == End::Done;
     let mut ends: Vec<(u64, u64)> =
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn checker_reports_each_planted_violation() {
-        // If this broke, a run full of violations would pass.
+        // If this failed, a run full of violations would pass.
         let mark = |sequence: u64| 1 << 32 | sequence;
         let put = |times, version, sequence| record(Kind::Put, 0, times, version, mark(sequence));
         let get = |times, version, sequence| record(Kind::Get, 0, times, version, mark(sequence));

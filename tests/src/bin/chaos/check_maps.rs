@@ -35,7 +35,7 @@ pub(crate) fn sort(records: &[Record], into: &mut MapRecords) {
         match (record.kind, record.end) {
             (Kind::Find, End::Done) => into.entry(key()).or_default().gets.push(*record),
             (Kind::Insert | Kind::Remove, end) => {
-                // A change that has a result is recorded by it; that of a killed worker has none.
+                // A change with a result has a second record; the last change of a killed worker has none.
                 let has_result = end == End::Begun && index + 1 < records.len();
                 if !has_result && end != End::Failed {
                     let Record { value, began_ns, ended_ns, .. } = *record;
@@ -48,7 +48,7 @@ pub(crate) fn sort(records: &[Record], into: &mut MapRecords) {
     }
 }
 
-/// Checks all keys. `last`: the value of each key in the end.
+/// Checks all keys. `last` has the final value of each key.
 pub(crate) fn check(records: &mut MapRecords, last: &BTreeMap<(usize, u64), u64>, verdict: &mut Verdict) {
     for &key in last.keys() {
         records.entry(key).or_default();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn values_that_the_order_of_changes_explains_pass_and_no_others() {
-        // If this broke, a map that loses changes or brings removed keys back would pass each run.
+        // If this failed, a map that loses changes or brings removed keys back would pass each run.
         let change = |kind, end, times, value| record(kind, end, times, value);
         let both = |kind, times: (u64, u64), value| {
             [change(kind, End::Begun, (times.0, times.0), value), change(kind, End::Done, times, value)]

@@ -39,14 +39,15 @@ pub(crate) struct Cluster {
     pub(crate) workers: Vec<Worker>,
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) network: Option<NetworkNamespaces>,
-    /// Records of lives that have ended.
+    /// Number of records of lives that have ended.
     past: u64,
     folder: TempNode,
     stop: SharedMemory,
 }
 
 impl Cluster {
-    /// Starts the nodes, each in a network namespace of its own if that is asked for, and makes segments on so many nodes each.
+    /// Starts the nodes, on request each in a network namespace of its own, and allocates segments with `copies`
+    /// copies.
     pub(crate) fn start(namespaces: bool, copies: u8) -> Result<Self, Box<dyn Error>> {
         let network = if namespaces { Some(NetworkNamespaces::new(NODES as u8)?) } else { None };
         let options = (1..=NODES).map(|node| match &network {
@@ -72,7 +73,7 @@ impl Cluster {
         Ok(field)
     }
 
-    /// Segments in turn on the nodes; Strict, the strongest model.
+    /// Allocates segments on the nodes in turn, under Strict, the strongest model.
     fn make_segments(&self, copies: u8) -> Result<(), Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
         let begin = Instant::now();
@@ -126,13 +127,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Calls of one worker in its current life.
+    /// Number of calls of one worker in its current life.
     pub(crate) fn count(&self, worker: usize) -> u64 {
         let worker = &self.workers[worker];
         Log::count_at(&self.log_of(worker.number, worker.life))
     }
 
-    /// Calls of all workers.
+    /// Number of calls of all workers.
     pub(crate) fn counted(&self) -> u64 {
         self.past + (0..self.workers.len()).map(|worker| self.count(worker)).sum::<u64>()
     }
@@ -150,7 +151,7 @@ impl Cluster {
     /// Returns the number of segments whose home is another node than at first.
     pub(crate) fn moved_homes(&self) -> Result<usize, Box<dyn Error>> {
         let client = attach(self.daemons[0].folder(), Strategy::Auto, false)?;
-        // A daemon may have returned a moment ago.
+        // A daemon may have restarted a moment ago.
         let (mut moved, until) = (0, Instant::now() + PATIENCE);
         for index in 0..PLACES {
             let home = patiently(until, || client.open(&name(index))?.stat())?.home;
@@ -189,7 +190,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // It has ended already unless something went wrong.
+            // The worker has already ended unless the run failed.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
         }

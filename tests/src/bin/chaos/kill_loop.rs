@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) const WORKERS: u16 = 16;
 pub(crate) const CLIENT_KILL_EVERY: Duration = Duration::from_millis(250);
 pub(crate) const DAEMON_KILL_EVERY: Duration = Duration::from_secs(5);
-/// Longest absence of a daemon; with two copies every second one is away for longer, so that the replicas take over.
+/// Longest absence of a daemon. With two copies every second absence is longer, so that the replicas take over.
 const AWAY_MS_MAX: u64 = 500;
 const AWAY_UNTIL_TAKEOVER_MS: u64 = 6000;
 /// Time before the first kill; the second half of it gives the rate.
@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_secs(4);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Until {
     pub(crate) seconds: u64,
-    /// Until so many calls have been made, if that is sooner.
+    /// Number of calls after which the run ends early.
     pub(crate) operations: u64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Run {
     pub(crate) stranded: u64,
 }
 
-/// Lets them work, kills some of them all the time, and stops.
+/// Runs the workers, kills workers and daemons all the time, and stops the workers.
 pub(crate) fn torment(field: &mut Cluster, until: Until, copies: u8) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
     let mut random = Random::new(until.seconds ^ 0x5eed);

@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Swap,
     /// A failed compare and swap: it saw another word.
     Look,
-    /// Changes and the get of a key of a map.
+    /// An insert of a key into a map.
     Insert,
     Remove,
     Find,

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 pub(crate) type Map = SharedMap<u64, [u8; BYTES]>;
 
-/// Maps, in the places behind all others, and the keys of each worker in each of them.
+/// Number of maps. Their places are behind all others.
 pub(crate) const MAPS: usize = 3;
 pub(crate) const KEYS_OF_WORKER: u64 = 16;
 /// Maximum number of workers.

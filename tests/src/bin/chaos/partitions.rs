@@ -51,10 +51,10 @@ impl How {
 /// One partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// Calls a second between the others before it, and while it lasts.
+    /// Calls a second between the other nodes, before the partition and during it.
     pub(crate) calm: f64,
     pub(crate) cut: f64,
-    /// From the healing until everything works from everywhere.
+    /// Time from the end of the partition until all nodes reach all homes, in seconds.
     pub(crate) whole_s: f64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     pub(crate) stranded: u64,
 }
 
-/// Cuts node 3 off so many times.
+/// Partitions node 3 `rounds` times.
 pub(crate) fn cut(field: &mut Cluster, how: How, rounds: u32) -> Result<Run, Box<dyn Error>> {
     for worker in 0..FAST as u16 {
         field.hire(worker % 2 + 1, Plan { homes: vec![2 - worker % 2], pause: Duration::ZERO })?;
@@ -97,7 +97,7 @@ pub(crate) fn cut(field: &mut Cluster, how: How, rounds: u32) -> Result<Run, Box
     Ok(run)
 }
 
-/// Calls a second between the two others.
+/// Returns the calls a second between the two other nodes.
 fn rate(field: &Cluster) -> f64 {
     let count = || (0..FAST).map(|worker| field.count(worker)).sum::<u64>();
     let (before, since) = (count(), Instant::now());
@@ -105,7 +105,7 @@ fn rate(field: &Cluster) -> f64 {
     (count() - before) as f64 / since.elapsed().as_secs_f64()
 }
 
-/// Waits until every node reads and writes at every home, and makes and releases a segment of its own.
+/// Waits until every node can read and write at every home, and can allocate and release a segment of its own.
 fn until_whole(clients: &[Client], what: &str) -> Result<Duration, Box<dyn Error>> {
     let begin = Instant::now();
     loop {

@@ -8,11 +8,11 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 const WORKERS: u16 = 6;
-/// Between two calls of a worker: its log holds the calls of the whole run.
+/// Pause between two calls of a worker, whose log must hold the calls of the complete run.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Longest downtime of a node that returns before it is declared dead, and downtime of one that returns after it.
 const AWAY_MS: [u64; 2] = [500, 6000];
-/// Until each segment is in sync again: a node is waited for, then all are copied.
+/// Time limit until each segment is in sync again, after the cluster has waited for the node and copied the segments.
 const IN_SYNC_MAX: Duration = Duration::from_secs(60);
 
 /// Counters of the run.
@@ -21,11 +21,11 @@ pub(crate) struct Run {
     pub(crate) reboots: u64,
     /// Workers that found no daemon, or not their segments, for as long as they could wait.
     pub(crate) stranded: u64,
-    /// The longest time from a start until all was in sync.
+    /// The longest time from a start until all segments were in sync.
     pub(crate) slowest_s: f64,
 }
 
-/// Reboots so many times some node, each time when all is in sync.
+/// Reboots some node `rounds` times, each time when all segments are in sync.
 pub(crate) fn reboot(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
     let mut random = Random::new(rounds ^ 0x5eed);
@@ -66,7 +66,7 @@ pub(crate) fn until_in_sync(field: &Cluster) -> Result<Duration, Box<dyn Error>>
     }
 }
 
-/// The first segment that is not in sync.
+/// Returns the first segment that is not in sync.
 fn all_in_sync(field: &Cluster) -> Result<Option<String>, ddss::Error> {
     let client = attach(field.daemons[0].folder(), Strategy::Auto, false)?;
     for index in 0..PLACES {

@@ -12,11 +12,11 @@ use std::process::Command;
 use std::time::Duration;
 
 const WORKERS: u16 = 6;
-/// Between two calls of a worker: its log holds the calls of the whole run.
+/// Pause between two calls of a worker, whose log must hold the calls of the complete run.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The place in the field of the node that goes. Workers are at the others.
+/// Index of the node that is removed. The workers are clients of the other nodes.
 const SEAT: usize = 2;
-/// Until a daemon that is out of its cluster has ended.
+/// Time limit until a removed daemon has ended.
 const END_MAX: Duration = Duration::from_secs(30);
 /// Exit codes of a decommissioned and of a removed daemon.
 const LEFT: i32 = 0;
@@ -30,11 +30,11 @@ pub(crate) struct Run {
     pub(crate) removed_dead: u64,
     /// Workers that found no daemon, or not their segments, for as long as they could wait.
     pub(crate) stranded: u64,
-    /// The longest time from a join until all was in sync.
+    /// The longest time from a join until all segments were in sync.
     pub(crate) slowest_s: f64,
 }
 
-/// Takes so many nodes out of the cluster, each time when all is in sync.
+/// Removes `rounds` nodes from the cluster, each time when all segments are in sync.
 pub(crate) fn remove(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Error>> {
     let mut run = Run::default();
     let mut random = Random::new(rounds ^ 0x1eaf);
@@ -60,7 +60,7 @@ pub(crate) fn remove(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Er
                 daemon.kill()?;
                 take_out(field, number, &[])?;
                 let daemon = &mut field.daemons[SEAT];
-                // The daemon may end before it reports that it serves.
+                // The daemon may end before it reports that it is ready.
                 let _ = daemon.restart();
                 ends(daemon, REMOVED)?;
                 run.removed_dead += 1;
@@ -79,7 +79,7 @@ pub(crate) fn remove(field: &mut Cluster, rounds: u64) -> Result<Run, Box<dyn Er
     Ok(run)
 }
 
-/// Removes a node, asked of another one.
+/// Removes a node by a command to another node.
 fn take_out(field: &Cluster, node: u16, words: &[&str]) -> Result<(), Box<dyn Error>> {
     cluster(&field.daemons[0], &[&["remove", &node.to_string()], words].concat())
 }
@@ -88,7 +88,7 @@ fn cluster(daemon: &Daemon, words: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(binary("ddss")?);
     let output = command.arg("cluster").args(words).arg("--json").arg("--dir").arg(daemon.folder()).output()?;
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // Each segment is on two nodes: none goes.
+    // Each segment has a copy on another node, so none is lost.
     let said: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
     if output.status.success() && said["dropped"] == 0 {
         Ok(())

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The deadline of each call.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of a segment of values: one mark, again and again.
+/// Bytes of a segment of values: one mark, repeated.
 pub(crate) const BYTES: usize = 64;
 /// Places of values, and behind them those of counters. The last `ROWS` of each are rows of tables.
 pub(crate) const VALUES: usize = 9;
@@ -23,14 +23,14 @@ const ROWS: usize = 3;
 pub(crate) const PLACES: usize = VALUES + COUNTERS + MAPS;
 /// Rows of each table; its calls are those of row 1.
 pub(crate) const TABLE_ROWS: u64 = 3;
-/// A client slot, empty while no daemon runs.
+/// Time limit for a call or a start on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn name(index: usize) -> String {
     format!("chaos/{index}")
 }
 
-/// Writer of a value, its life, and the number of its put.
+/// Returns the mark of a value: its worker, the worker's life, and the number of the put.
 pub(crate) fn mark(worker: u16, life: u16, sequence: u32) -> u64 {
     u64::from(worker) << 48 | u64::from(life) << 32 | u64::from(sequence)
 }
@@ -83,7 +83,7 @@ fn ended(result: &Result<(Stamp, u64), ddss::Error>) -> (End, u64, u64) {
     }
 }
 
-/// The node at which a segment lives.
+/// Returns the home of a segment.
 pub(crate) fn home_of(index: usize) -> u16 {
     index as u16 % NODES + 1
 }
@@ -93,7 +93,7 @@ pub(crate) fn home_of(index: usize) -> u16 {
 pub(crate) struct Plan {
     /// The homes of its segments.
     pub(crate) homes: Vec<u16>,
-    /// Between two calls.
+    /// Pause between two calls.
     pub(crate) pause: Duration,
 }
 
@@ -113,7 +113,7 @@ impl Plan {
         Ok(Self { homes, pause: Duration::from_micros(pause.parse()?) })
     }
 
-    /// Pauses after a call that ended so.
+    /// Pauses after a call with this outcome.
     fn pause_after(&self, end: End) {
         if end != End::Done {
             // A worker whose daemon is down pauses before the next call.
@@ -124,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// The segments among these that are at one of its homes.
+    /// Returns the segments of these whose home is one of the worker's.
     fn among(&self, mut segments: std::ops::Range<usize>) -> Vec<usize> {
         let mine = |index: &usize| self.homes.contains(&home_of(*index));
         segments.by_ref().filter(mine).collect()
@@ -139,7 +139,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Outcome; a swap that found another word counts as a read.
+    /// Makes the call and returns its outcome. A swap that found another word counts as a read.
     fn make(&self, kind: Kind) -> (Kind, Result<(Stamp, u64), ddss::Error>) {
         let Call { place: Place { segment, offset }, value } = *self;
         let offset = *offset;
@@ -223,7 +223,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
 /// Mark of a torn value.
 pub(crate) const TORN: u64 = u64::MAX;
 
-/// The mark that all bytes are of.
+/// Returns the mark of which all bytes are, or [`TORN`].
 pub(crate) fn whole(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(std::array::from_fn(|i| word[i])));
     let first = words.next().unwrap_or(TORN);

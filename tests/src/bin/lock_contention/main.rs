@@ -3,9 +3,9 @@
 //! Sixteen threads do the same with pipes and without DDSS in alternating seconds of the same run. They show the share
 //! of this machine's scheduler.
 //!
-//! The first part releases the lock at once. The second part increments a counter in the segment under the lock; at the
-//! end it must equal the number of turns. The third part sleeps 100 microseconds under the lock, so that the fair share
-//! is longer than usual scheduling delays. `--hold-us N` selects a sleep only, `--count yes` the counter only.
+//! The first part releases the lock immediately. The second part increments a counter in the segment under the lock; at
+//! the end it must equal the number of turns. The third part sleeps 100 microseconds under the lock, so that the fair
+//! share is longer than usual scheduling delays. `--hold-us N` selects a sleep only, `--count yes` the counter only.
 //!
 //! `cargo run --release -p ddss-tests --bin lock_contention -- --seconds 5`
 #![forbid(unsafe_code)]
@@ -26,7 +26,7 @@ use steal_time::Watch;
 
 /// Clients, half of them on each node.
 const CLIENTS: usize = 16;
-/// A call may wait for all others, on whatever machine.
+/// Deadline of a call, which may wait for all other clients on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Length of the turns in which DDSS and the baseline alternate.
 const SLICE: Duration = Duration::from_secs(1);
@@ -36,9 +36,9 @@ const WORKS: [Work; 3] = [Work::Sleep(Duration::ZERO), Work::Count, Work::Sleep(
 /// Work under the lock.
 #[derive(Clone, Copy)]
 enum Work {
-    /// Nothing, for so long.
+    /// Sleeps for this long.
     Sleep(Duration),
-    /// Reads a count and writes it again, one higher: lost unless the lock keeps all others away.
+    /// Increments a counter by a get and a put: increments are lost unless the lock excludes all others.
     Count,
 }
 
@@ -52,10 +52,10 @@ impl Display for Work {
     }
 }
 
-/// Any error of a thread.
+/// Error of a thread.
 type Broken = Box<dyn Error + Send + Sync>;
 
-/// Duration of the measurement and work under the lock.
+/// Parses the duration of the measurement and the work under the lock.
 fn asked() -> Result<(u64, Vec<Work>), Broken> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (mut seconds, mut works) = (5, WORKS.to_vec());
@@ -74,7 +74,7 @@ fn client(daemon: &Daemon) -> Result<Client, ddss::Error> {
     Client::builder().folder(daemon.folder()).channels(1).timeout(PATIENCE).connect()
 }
 
-/// Opens the segment; the other node may have to hear of its home first.
+/// Opens the segment, with retries until the node knows its home.
 fn open(daemon: &Daemon) -> Result<Segment, Broken> {
     let (client, end) = (client(daemon)?, Instant::now() + PATIENCE);
     loop {
@@ -94,7 +94,7 @@ struct Turn {
     gave: Instant,
 }
 
-/// A lock that goes from one to the next in the order in which they asked.
+/// A lock that is granted in the order of the requests.
 trait Line: Send {
     /// Takes the lock, records the times, and releases it after the work.
     fn turn(&mut self, work: Work) -> Result<Turn, Broken>;
@@ -119,7 +119,7 @@ impl Line for Segment {
     }
 }
 
-/// All take the lock and let it go until the time is over.
+/// Lets all clients take and release the lock until the time is over.
 fn slice<L: Line>(line: &mut [L], time: Duration, work: Work) -> Result<Vec<Vec<Turn>>, Broken> {
     let begin = Barrier::new(line.len());
     let take_turns = |one: &mut L| {

@@ -22,7 +22,7 @@ impl Piped {
 
 /// Word for a release without a new request.
 const GIVES: u8 = 0x80;
-/// Word without effect, as a get or a put.
+/// Word without effect on the lock, as a get or a put.
 const WORKS: u8 = 0x40;
 
 impl Line for Piped {
@@ -88,7 +88,7 @@ pub(crate) fn piped(scope: &mut Vec<std::thread::JoinHandle<()>>) -> Result<Vec<
         let ask = if far { ask_far.try_clone()? } else { ask.try_clone()? };
         clients.push(Piped { ask, told, name });
     }
-    // Each thread ends when the last writer of its pipe is gone.
+    // Each thread ends when the last writer of its pipe has closed it.
     let mut ask = ask;
     scope.push(std::thread::spawn(move || arbitrate(asked, tell)));
     scope.push(std::thread::spawn(move || pass_on(asked_far, |word| ask.write_all(&[word]))));

@@ -4,7 +4,7 @@ use crate::steal_time::StealTime;
 use crate::{Broken, CLIENTS, Turn};
 use std::time::{Duration, Instant};
 
-/// Number of longest waits in the report, each at a time of its own.
+/// Number of longest waits in the report, which do not overlap.
 const TOLD: usize = 3;
 
 fn micros(time: Duration) -> f64 {
@@ -19,7 +19,7 @@ struct Second {
 }
 
 impl Second {
-    /// One turn of each client: the wait of a client with exactly its share.
+    /// Returns the time of one turn of each client: the wait of a client with exactly its share.
     fn round(&self, left_out: &impl Fn(Instant, Instant) -> Duration) -> Duration {
         let time = (self.to - self.from).saturating_sub(left_out(self.from, self.to));
         time.mul_f64(CLIENTS as f64 / self.turns.len() as f64)
@@ -48,7 +48,7 @@ impl Seen {
         Ok(())
     }
 
-    /// The turns of all.
+    /// Number of turns of all clients.
     pub(crate) fn turns(&self) -> u64 {
         self.turns.iter().sum::<usize>() as u64
     }

@@ -58,7 +58,7 @@ impl Watch {
     }
 }
 
-/// Pins this thread to that core with priority.
+/// Pins this thread to a core, with real-time priority.
 fn goes_first(core: usize) -> Result<(), Broken> {
     let mut only = CpuSet::new();
     only.set(core);
@@ -79,14 +79,14 @@ fn look_out(over: &AtomicBool, gaps: &Mutex<Vec<(Instant, Instant)>>) {
     }
 }
 
-/// Intervals in which some core was away.
+/// Intervals in which the host had taken some core.
 pub(crate) struct StealTime {
     /// In the order in which they began.
     gaps: Vec<(Instant, Instant)>,
 }
 
 impl StealTime {
-    /// For how long one of the cores was away between these two.
+    /// Returns for how long the host had one of the cores between two times.
     pub(crate) fn within(&self, from: Instant, to: Instant) -> Duration {
         let (mut sum, mut seen) = (Duration::ZERO, from);
         for &(begin, end) in self.gaps.iter().take_while(|(begin, _)| *begin < to) {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn steal_time_counts_once_and_only_within_the_turn() {
-        // If this broke, earlier steal time would excuse waits, or two cores away at once would count twice.
+        // If this failed, earlier steal time would excuse waits, or two cores taken at the same time would count twice.
         let zero = Instant::now();
         let at = |ms| zero + Duration::from_millis(ms);
         let taken = StealTime { gaps: vec![(at(0), at(4)), (at(2), at(3)), (at(6), at(9)), (at(20), at(30))] };

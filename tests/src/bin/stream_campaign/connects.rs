@@ -1,4 +1,4 @@
-//! Connections in great number: descriptors, mappings and memory of both processes stay as they were.
+//! Many connections, after which both processes have as many descriptors, mappings and pages of memory as before.
 
 use std::io::Read;
 
@@ -6,7 +6,8 @@ use crate::{DEADLINE, Programs};
 
 /// Connections for each second of the deadline.
 const CONNECTS_A_SECOND: u64 = 100;
-/// Pages of memory by which a process may grow: what allocators keep, far below one page a thousand connections.
+/// Pages of memory by which a process may grow, for the reserves of allocators: far below one page a thousand
+/// connections.
 const GROWTH_PAGES: u64 = 256;
 
 /// State of one process after the warm-up or at the end.

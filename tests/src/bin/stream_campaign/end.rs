@@ -1,4 +1,4 @@
-//! One end of a stream: a process, and what it says.
+//! One end of a stream: a process and its output.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::ChildStdout;
@@ -16,7 +16,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Starts an end that transfers `limit` bytes, or without end if it is 0.
+    /// Starts an end that transfers `limit` bytes, or endlessly if `limit` is 0.
     pub(crate) fn start(
         programs: &Programs,
         side: &str,

@@ -11,7 +11,7 @@ use crate::{DEADLINE, Programs};
 
 /// Pairs of processes at a time.
 const PAIRS: u64 = 2;
-/// Of so many kills one comes before both ends have left TCP.
+/// One in this many kills comes before both ends have left TCP.
 const EARLY: u64 = 8;
 /// Longest time from the start of the transfer to the kill, in microseconds.
 const DELAY_US: u64 = 3_000;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longest time that a process may take to end. What is slower hangs.
+/// Time limit for the end of a process. A slower process counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(60);
 const KILLS: u64 = 10_000;
 const CONNECTS: u64 = 1_000_000;
@@ -59,7 +59,7 @@ impl Programs {
     }
 }
 
-/// A process that ends with its owner.
+/// A process that is killed when this value is dropped.
 pub(crate) struct Killed(pub(crate) Child);
 
 impl Killed {

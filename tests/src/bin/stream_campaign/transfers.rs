@@ -1,4 +1,5 @@
-//! Transfers in both directions at once, by each way to move bytes: every byte arrives, and nobody waits for ever.
+//! Transfers in both directions at the same time, by each way to move bytes: every byte arrives, and no end waits
+//! forever.
 
 use crate::Programs;
 use crate::end::{End, MODES};

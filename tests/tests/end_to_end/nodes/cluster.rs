@@ -1,4 +1,4 @@
-//! A cluster as an operator makes it: keys, nodes that come and go, and those that do not belong to it.
+//! A cluster as an operator sets it up: keys, nodes that join and leave, and nodes that do not belong to it.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use std::os::unix::fs::MetadataExt;
@@ -104,7 +104,7 @@ fn ask(daemon: &Daemon, words: &[&str]) -> Result<Value, String> {
         let (code, out, why) = run("ddss", &[words, &["--json", "--dir", daemon.folder().to_str().unwrap()]].concat());
         match code {
             0 => return Ok(serde_json::from_str(&out).unwrap()),
-            // On a busy machine, or while its term begins.
+            // The leader is slow on a busy machine, or at the beginning of its term.
             _ if why.contains(SLOW_LEADER) && Instant::now() < end => {}
             _ => return Err(format!("{code}: {why}")),
         }
@@ -132,7 +132,7 @@ fn client(daemon: &Daemon) -> ScriptedClient {
     ScriptedClient::start(CLIENT, daemon.folder(), "auto").unwrap()
 }
 
-/// Starts a node, and others that join it one after the other.
+/// Starts a node, then others that join it one after the other.
 fn grown(count: usize) -> Vec<Daemon> {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
     let address = daemons[0].listen();
@@ -163,7 +163,7 @@ fn open_soon(client: &mut ScriptedClient, name: &str) -> String {
     }
 }
 
-// If this failed, a cluster could not grow while it runs, or a name would not be found on a node that came later.
+// If this failed, a cluster could not grow while it runs, or a name would not be found on a node that joined later.
 #[test]
 fn joining_nodes_get_ids_and_see_existing_segments() {
     let one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
@@ -184,7 +184,7 @@ fn joining_nodes_get_ids_and_see_existing_segments() {
     three.restart().unwrap();
     let nodes = until(&one, &["nodes"], |nodes| is_complete(nodes, 3));
     assert!(nodes[2]["epoch"].as_u64() >= Some(2), "one death, another life: {nodes}");
-    // A number that is taken, and a cluster that is not there.
+    // A node id that is taken, and a cluster that does not exist.
     let folder = TempNode::new().unwrap();
     write_key(folder.path(), ddss_testkit::TEST_KEY).unwrap();
     let at = one.listen().to_string();
@@ -209,7 +209,7 @@ fn concurrent_allocations_of_one_name_have_one_winner() {
         let won = answers.iter().filter(|answer| answer.starts_with("ok")).count();
         let taken = answers.iter().filter(|answer| answer.contains("exists")).count();
         assert_eq!((won, taken), (1, 5), "round {round}: {answers:?}");
-        // It is one segment, wherever it is asked for, and free again at once when it is released.
+        // All nodes find the same segment, and its name is free immediately after the release.
         let homes: Vec<String> = clients.iter_mut().map(|client| open_soon(client, &format!("race-{round}"))).collect();
         assert!(homes.iter().all(|home| *home == homes[0] && home.starts_with("ok")), "{homes:?}");
         let releaser = round % clients.len();
@@ -223,7 +223,7 @@ fn concurrent_allocations_of_one_name_have_one_winner() {
     }
 }
 
-// If this failed, names would be lost with a crash, or the death of the leader would be the end of all of them.
+// If this failed, names would be lost in a crash, or with the leader.
 #[test]
 fn names_survive_leader_death_and_full_restart() {
     let mut daemons = grown(3);
@@ -258,7 +258,8 @@ fn names_survive_leader_death_and_full_restart() {
     assert!(said.contains("exists"), "{said}");
 }
 
-// If this failed, a cluster of many would have no names after two deaths, or one node more would be one vote too many.
+// If this failed, a large cluster could not resolve names after two deaths, or an additional node would be a voter too
+// many.
 #[test]
 fn cluster_of_six_has_five_voters_and_survives_two_deaths() {
     let mut daemons = grown(6);
@@ -283,7 +284,7 @@ fn cluster_of_six_has_five_voters_and_survives_two_deaths() {
         let (mut here, end) = (client(&daemons[node]), Instant::now() + PATIENCE);
         loop {
             let said = here.ask(&format!("allocate after-{node} 64")).unwrap();
-            // A try that came to nothing may have made it all the same, until it is given back.
+            // A failed attempt may have allocated the segment until it is returned.
             if said.starts_with("ok") {
                 break;
             }
@@ -291,13 +292,13 @@ fn cluster_of_six_has_five_voters_and_survives_two_deaths() {
         }
         assert!(open_soon(&mut here, "learned").starts_with("ok"));
     }
-    // The learner is a voter now.
+    // The learner is now a voter.
     until(&daemons[alive[0]], &["nodes"], |nodes| {
         count(nodes, "alive") == 4 && nodes[learns]["voter"] == true && count(nodes, "voter") == 5
     });
 }
 
-// If this failed, a node that is gone for good would be counted, and its names taken, for ever.
+// If this failed, a node that never returns would be counted, and its names taken, forever.
 #[test]
 fn node_leaves_and_dead_node_is_removed() {
     let mut daemons = grown(3);
@@ -325,7 +326,7 @@ fn leaving_node_is_refused_while_it_holds_the_only_copy() {
     let in_sync = |daemon: &Daemon| {
         until(daemon, &["stat", "kept"], |stat| stat["replica"]["state"] == "in sync");
     };
-    // The last one but one to leave is the leader.
+    // The second-last node that leaves is the leader.
     for (node, alone) in [(2, "of-three"), (0, "of-one")] {
         let (daemon, rest) = (&daemons[node], &daemons[1]);
         let mut here = client(daemon);
@@ -353,13 +354,13 @@ fn leaving_node_is_refused_while_it_holds_the_only_copy() {
     }
 }
 
-// If this failed, a node that was taken out would be back with its next start, or be a cluster of its own beside the old one.
+// If this failed, a removed node would return with its next start, or found a cluster of its own beside the old one.
 #[test]
 fn decommissioned_node_stays_out_until_it_is_joined_again() {
     let one = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
     let two = TempNode::new().unwrap();
     write_key(two.path(), ddss_testkit::TEST_KEY).unwrap();
-    // As `ddss cluster join` leaves it.
+    // The state directory is as `ddss cluster join` leaves it.
     let (join, left) = (two.join("state/join"), two.join("state/left"));
     std::fs::write(&join, one.listen().to_string()).unwrap();
     let command = |words: &[&str]| {
@@ -385,7 +386,7 @@ fn decommissioned_node_stays_out_until_it_is_joined_again() {
         assert_eq!(status.code(), Some(2), "{words:?}: {said}");
         assert!(said.contains("has left its cluster: --join HOST:PORT"), "{said}");
     }
-    // The daemon that left may have written the rest of its log when the folder was empty already.
+    // The daemon that left may have written the rest of its log after the directory was emptied.
     std::fs::write(two.join("state/node.json"), r#"{"node":2,"founder":false}"#).unwrap();
     let process = start(&["--join", &one.listen().to_string()]);
     until(&one, &["nodes"], |nodes| is_complete(nodes, 2));
@@ -416,7 +417,7 @@ fn cluster_is_set_up_with_init_token_and_join() {
     assert_eq!(code, 0, "{why}");
     let second = start(&two, "127.0.0.2:0");
     assert!(second.stdout().starts_with("ready node 2 "), "{}", second.stdout());
-    // It is ready a moment before it has heard of the others.
+    // The node is ready a moment before it knows the others.
     let end = Instant::now() + PATIENCE;
     loop {
         let (code, out, why) = run("ddss", &["nodes", "--dir", &path(&two)]);
@@ -456,7 +457,7 @@ fn node_joining_after_log_compaction_gets_the_whole_directory() {
     let log = one.folder().join("state").join("raft.log");
     let end = Instant::now() + 2 * PATIENCE;
     let mut largest = 0;
-    // Each turn is two entries; the file gets shorter when a snapshot has taken the place of the oldest.
+    // Each turn adds two entries. The file gets shorter when a snapshot replaces the oldest entries.
     loop {
         for turn in 0..50 {
             assert!(on_one.ask(&format!("allocate turn-{turn} 64")).unwrap().starts_with("ok"));
@@ -487,7 +488,7 @@ fn node_joining_after_log_compaction_gets_the_whole_directory() {
 #[test]
 fn cluster_is_joined_by_host_name() {
     let first = DaemonOptions::new(1).unwrap().clustered().start().unwrap();
-    // A machine's own name for itself often stands for ::1 as well, where this daemon does not listen.
+    // The name `localhost` often stands for ::1 as well, where this daemon does not listen.
     let at = format!("localhost:{}", first.listen().port());
     let second = DaemonOptions::new(2).unwrap().clustered().argument("--join").argument(at).start().unwrap();
     until(&first, &["nodes"], |nodes| is_complete(nodes, 2));

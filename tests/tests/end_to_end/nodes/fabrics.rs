@@ -67,7 +67,7 @@ fn rdma_is_refused_with_a_message_when_rdma_core_is_missing() {
 
 #[test]
 fn programs_start_without_rdma_core() {
-    // If this failed, the programs that are given to users would not start on most of their machines.
+    // If this failed, the released programs would not start on most machines of users.
     for program in ["ddssd", "ddss"] {
         let output = Command::new("readelf").arg("-d").arg(binary(program).unwrap()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -54,7 +54,7 @@ fn three() -> Vec<Daemon> {
     daemons
 }
 
-/// Starts a daemon in that folder, at a port of its own.
+/// Starts a daemon in this directory, at a port of its own.
 fn daemon_in(folder: &TempNode, more: &[&str]) -> Process {
     let ip = "127.0.0.2".parse().unwrap();
     let listen = format!("{ip}:{}", free_tcp_port(ip).unwrap());
@@ -94,7 +94,7 @@ fn has_its_names(daemons: &[Daemon]) {
     }
 }
 
-// If this failed, a copy of a state folder would take the names of living segments out of the directory.
+// If this failed, a copy of a state directory would remove the names of living segments.
 #[test]
 fn copied_state_directory_is_refused_while_its_node_runs() {
     let daemons = three();
@@ -105,7 +105,7 @@ fn copied_state_directory_is_refused_while_its_node_runs() {
     has_its_names(&daemons);
 }
 
-// If this failed, of two copies of one folder each would go on as the same node, with another memory of what it has promised.
+// If this failed, two copies of one state directory would run as the same node, with different records of its promises.
 #[test]
 fn original_state_directory_is_refused_after_its_copy_ran() {
     let mut daemons = three();
@@ -129,7 +129,7 @@ fn original_state_directory_is_refused_after_its_copy_ran() {
     until("it goes on", || client(copy.path()).open("of-the-copy").map_err(|error| error.to_string()));
 }
 
-// If this failed, a voter that has forgotten its vote would give another one, and two leaders could decide one thing twice.
+// If this failed, a voter that has lost its vote would vote again, and two leaders could make conflicting decisions.
 #[test]
 fn voter_without_its_state_directory_is_refused_under_its_old_number() {
     let mut daemons = three();
@@ -144,25 +144,25 @@ fn voter_without_its_state_directory_is_refused_under_its_old_number() {
     is_refused_with(daemon_in(&joins, &["--node", "2", "--join", &first]), 6, "has another state folder");
     let peer = format!("1={first}");
     is_refused(daemon_in(&founds, &["--node", "2", "--peer", &peer]), "has another state folder");
-    // At its old place, where it need not say its number.
+    // In its old directory, where it needs no node id on the command line.
     let place = empty();
     let mut command = Command::new(binary("ddssd").unwrap());
     command.arg("--dir").arg(place.path()).args(["--listen", &second, "--join", &first]);
     is_refused(Process::start(command, place.path(), "ddssd").unwrap(), "has another state folder");
-    // Its log alone is lost.
+    // Only its log is lost.
     let half = TempNode::new().unwrap();
     copy_state(daemons[1].folder(), &half);
     for name in ["raft.log", "directory.json"] {
         let _ = std::fs::remove_file(half.join("state").join(name));
     }
     is_refused(daemon_in(&half, &["--peer", &peer]), "the log of the cluster is lost");
-    // With the folder that it had it is itself.
+    // With its own directory it is accepted again.
     daemons[1].restart().unwrap();
     until_all_vote(&daemons[1]);
     has_its_names(&daemons);
 }
 
-// If this failed, a node that was cut off while its place was taken would go on beside the one that took it.
+// If this failed, a partitioned node would continue beside the copy that has taken its place.
 #[test]
 fn stopped_node_exits_when_its_copy_has_taken_its_place() {
     let mut daemons = three();

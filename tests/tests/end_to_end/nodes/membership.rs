@@ -98,7 +98,8 @@ fn stay(daemon: &Daemon, expected: &[u64]) {
     }
 }
 
-// If this failed, nodes could not be started with the same words, or a cluster of four would begin without one of them.
+// If this failed, nodes could not be started with equal arguments, or a cluster of four would begin without one of
+// them.
 #[test]
 fn peer_list_may_contain_self_and_learners() {
     let daemons = founders(4);
@@ -110,7 +111,7 @@ fn peer_list_may_contain_self_and_learners() {
 #[test]
 fn decommissioned_founders_stay_out_and_hold_no_replicas() {
     let daemons = founders(5);
-    // The leader is the hardest to go: it is also the first to have a vote.
+    // The leader is the hardest one to remove, because it is also the first voter.
     let status = until(&daemons[0], &["cluster", "status"], |status| status["leader"].is_u64());
     let leader = status["leader"].as_u64().unwrap();
     let other = leader % 5 + 1;
@@ -143,7 +144,7 @@ fn peer_added_to_config_after_bootstrap_is_not_admitted() {
     let mut again = Process::start(again, daemons[0].folder(), "again").unwrap();
     again.wait_until(PATIENCE, |process| process.stdout().contains("ready ")).unwrap();
     until(&daemons[0], &["nodes"], |nodes| are_alive(nodes, &[1, 2, 3]));
-    // Node 1 becomes the leader before this ends, because the votes of the others go.
+    // Node 1 becomes the leader before this ends, because the others lose their votes.
     for node in [1, 2] {
         ask(&daemons[node], &["cluster", "leave"]).unwrap();
     }
@@ -165,7 +166,7 @@ fn removed_live_node_exits_and_reports_why() {
     insist(&mut client(&daemons[1]), "allocate of-three 64");
 }
 
-// If this failed, the leader could not be removed, or would lead on beside the others.
+// If this failed, the leader could not be removed, or would continue to lead beside the others.
 #[test]
 fn removed_leader_exits() {
     let mut daemons = founders(3);
@@ -181,7 +182,8 @@ fn removed_leader_exits() {
     insist(&mut client(&daemons[(leader + 1) % 3]), "allocate after 64");
 }
 
-// If this failed, a machine that is switched on again would take its old names, and get and release of them would fail everywhere.
+// If this failed, a machine that is switched on again would take its old names, and their gets and releases would fail
+// on all nodes.
 #[test]
 fn removed_node_that_returns_registers_no_names_and_exits() {
     let mut daemons = founders(3);
@@ -192,7 +194,7 @@ fn removed_node_that_returns_registers_no_names_and_exits() {
     let mut on_two = client(&daemons[1]);
     insist(&mut on_two, "allocate old 128");
     for round in 0..2 {
-        // It may have ended before it has said that it serves.
+        // The daemon may end before it reports that it is ready.
         let _ = daemons[2].restart();
         let status = daemons[2].process().wait(PATIENCE).unwrap().expect("it ends by itself");
         let said = daemons[2].process().stderr();
@@ -239,7 +241,7 @@ fn removal_of_live_node_needs_force_and_lists_losses() {
     assert!(code == 1 && said.contains("node 77 is no member of this cluster"), "{code}: {said}");
     stay(&daemons[0], &[1, 2, 3]);
     assert_eq!(ask(&daemons[0], &["cluster", "remove", "3", "--force"]).unwrap()["dropped"], 2);
-    // Asked again, since the first answer was lost, it gives the same one.
+    // A repeated request, as after a lost answer, gets the same answer.
     assert_eq!(ask(&daemons[0], &["cluster", "remove", "3"]).unwrap()["dropped"], 2);
     insist(&mut client(&daemons[0]), "open kept");
 }

@@ -65,7 +65,7 @@ fn until_they_meet(client: &Client, home: u16) {
     }
 }
 
-/// Segments whose names are in both shards.
+/// Allocates segments whose names are in both shards.
 fn allocate(client: &Client, prefix: &str, spec: Spec) -> Vec<Segment> {
     let made = (0..6).map(|number| client.allocate(&format!("{prefix}{number}"), spec).unwrap());
     let made: Vec<_> = made.collect();
@@ -188,7 +188,7 @@ fn kill_loses_no_data_of_any_shard() {
     }
 }
 
-// If this failed, a number that was changed in a file would hide half of all segments, or throw them away.
+// If this failed, a changed number in a file would hide half of all segments, or delete them.
 #[test]
 fn shard_count_change_is_refused_while_segments_exist() {
     let mut daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
@@ -221,7 +221,7 @@ fn shard_count_change_is_refused_while_segments_exist() {
     third.end().unwrap();
 }
 
-// If this failed, a boot would lose the files of all threads but the first, or have the daemon refuse what is its own.
+// If this failed, a reboot would lose the files of all threads but the first, or the daemon would refuse its own files.
 #[test]
 fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
     let mut daemon = two_shards(DaemonOptions::new(1).unwrap()).start().unwrap();
@@ -230,7 +230,7 @@ fn file_segments_spread_over_shards_and_survive_loss_of_memory() {
         segment.put(0, &pattern(number, 5000)).unwrap();
     }
     daemon.process().end().unwrap();
-    // As the machine does when it boots.
+    // A reboot does the same.
     std::fs::remove_dir_all(daemon.folder().join("memory")).unwrap();
     let left = ddss(&daemon, &["ls"]);
     assert_eq!(left.as_array().unwrap().len(), 6, "{left}");

@@ -43,8 +43,7 @@ fn wait<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
     }
 }
 
-/// Follows all keys until the last mark, and until nothing more comes; reports each mark, and returns the values that it
-/// knows.
+/// Follows all keys until the last mark and the end of changes; reports each mark, and returns the last known values.
 fn follow_prefix(map: &Map, marks: &Sender<u64>, last: u64) -> HashMap<[u8; 8], u64> {
     let (mut watch, mut newest, mut present) = (map.watch_prefix(PREFIX), HashMap::new(), HashMap::new());
     loop {
@@ -68,7 +67,7 @@ fn follow_prefix(map: &Map, marks: &Sender<u64>, last: u64) -> HashMap<[u8; 8], 
     present
 }
 
-/// Follows one key until the last mark, as far as it is not removed.
+/// Follows one key until the last mark; a removed key is waited for.
 fn follow_key(map: &Map, number: u64, marks: &Sender<u64>, last: u64) {
     let mut seen = None;
     while seen != Some(last) {
@@ -92,7 +91,7 @@ fn until_marked(marks: &[Receiver<u64>], wanted: u64) {
     }
 }
 
-// If this failed, a watcher would act on old values for ever after the death of a node, and get no error.
+// If this failed, a watcher would act on old values forever after the death of a node, without an error.
 #[test]
 fn watchers_of_keys_live_through_the_death_of_their_home() {
     let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
@@ -120,7 +119,7 @@ fn watchers_of_keys_live_through_the_death_of_their_home() {
     }
     let (map, mut expected) = (open(&daemons[1]), HashMap::new());
     let mut change = |number: u64, value: Option<u64>| {
-        // Repeated after an unknown outcome, it is the same change.
+        // A repetition after an unknown outcome is the same change.
         until("change", || {
             let ended = match value {
                 Some(value) => map.insert(&key(number), &value),
@@ -147,7 +146,7 @@ fn watchers_of_keys_live_through_the_death_of_their_home() {
     some_changes(&mut change);
     change(MARK, Some(2000));
     until_marked(&marks, 2000);
-    // And once more beside a new replica, without a death.
+    // The same beside a new replica, without a death.
     daemons[0].restart().unwrap();
     until_alive(&daemons.iter().collect::<Vec<_>>(), 3);
     in_sync(&daemons[1], "watched");

@@ -1,4 +1,5 @@
-//! A hostile peer of the same user that stores what it wants in the memory of its streams: the victim loses nothing but these streams.
+//! A hostile peer of the same user that writes anything into the memory of its streams: the victim loses only these
+//! streams.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,7 @@ use super::{Killed, output_of, port_of, result, wait_for_line};
 
 /// Answers that an honest client gets beside the hostile one.
 const ANSWERS: usize = 400;
-/// Files that the victim of an inherited stream has open.
+/// Number of attacks on an inherited stream.
 const ATTACKS: usize = 5;
 
 struct Attacks {

@@ -1,4 +1,4 @@
-//! Calls that reach a socket past the library, and images that start without it: no byte is lost, or the stream is reset.
+//! Calls that bypass the library, and images that start without it: no byte is lost, or the stream is reset.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ impl Programs {
         self.folder.path().join("static")
     }
 
-    /// Runs the program as acceptor with a connector of this file. Returns what both say.
+    /// Runs the program as acceptor with a connector of this file. Returns the output of both.
     fn run(&self, part: &str, connector: &str, image: PathBuf) -> [String; 2] {
         self.run_with(Some(&preload_library().unwrap()), part, connector, image)
     }
@@ -56,7 +56,7 @@ impl Programs {
         [result(&output_of(accepting)), result(&connecting)]
     }
 
-    /// Lets a program of the system serve one connection that has left TCP. Returns what the connector got.
+    /// Lets a program of the system serve one connection that has left TCP. Returns the bytes that the connector read.
     pub(super) fn converse(&self, call: &str, command: &str) -> String {
         let library = preload_library().unwrap();
         let mut accepting = Command::new(self.dynamic());
@@ -102,7 +102,7 @@ fn image_without_the_library_gets_every_byte() {
     }
 }
 
-// If this failed, an image that is given a stream as another descriptor than the first three would not find it.
+// If this failed, an image that inherits a stream as another descriptor than the first three would not find it.
 #[test]
 fn image_with_the_library_takes_an_inherited_stream_over() {
     let Some(programs) = programs("image_with_the_library_takes_an_inherited_stream_over") else { return };
@@ -128,7 +128,7 @@ fn program_of_the_system_serves_a_late_stream_on_its_standard_descriptors() {
     }
 }
 
-// If this failed, a peer would wait for ever for an image whose pump was killed.
+// If this failed, a peer would wait forever for an image whose pump was killed.
 #[test]
 fn killed_pump_ends_the_stream_on_both_sides() {
     let Some(programs) = programs("killed_pump_ends_the_stream_on_both_sides") else { return };
@@ -146,7 +146,7 @@ fn killed_pump_ends_the_stream_on_both_sides() {
         assert!(Instant::now() < end, "the image was not started");
         std::thread::sleep(Duration::from_millis(2));
     }
-    // The pump is what is left of the program that called `exec`.
+    // The pump is the remaining process of the program that called `exec`.
     let processes =
         std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let pumps: Vec<i32> =
@@ -159,7 +159,7 @@ fn killed_pump_ends_the_stream_on_both_sides() {
     let _ = output_of(accepting);
 }
 
-// If this failed, a program with the rights of another user would be given this library by its caller, or would not be served.
+// If this failed, a setuid program would load its caller's library, or would not be served.
 #[test]
 fn setuid_program_is_served_over_tcp() {
     use std::os::unix::fs::PermissionsExt;
@@ -168,7 +168,7 @@ fn setuid_program_is_served_over_tcp() {
         return skipped(NAME, "not root, or setpriv is not installed");
     }
     let Some(programs) = programs(NAME) else { return };
-    // The library is readable for the caller: only the rights of the program keep it out.
+    // The caller can read the library: only the rights of the program prevent its use.
     let library = programs.folder.path().join("libddss_preload.so");
     std::fs::copy(preload_library().unwrap(), &library).unwrap();
     for (path, mode) in [(programs.folder.path(), 0o755), (&library, 0o755), (&programs.dynamic(), 0o4755)] {
@@ -184,7 +184,8 @@ fn setuid_program_is_served_over_tcp() {
     assert_eq!(result(&output_of(accepting)), format!("shared=0 extra=0 bytes={LEFT_BYTES}"));
 }
 
-// If this failed, a service with a user of its own could never share memory with its clients, or would do so unasked.
+// If this failed, a service with a user of its own could never share memory with its clients, or would do so without a
+// rule.
 #[test]
 fn other_users_share_memory_if_rules_of_both_ends_allow_it() {
     use std::os::unix::fs::PermissionsExt;
@@ -252,21 +253,21 @@ fn interest_from_before_the_connect_follows_the_stream() {
     assert_eq!(programs.run("register_first", "", PathBuf::new()), [String::new(), String::new()]);
 }
 
-// If this failed, a server whose client reads quickly would wait for ever for space that is there: nginx cut files short after 60 seconds.
+// If this failed, a server whose client reads quickly would wait forever for space that is there: nginx cut files short after 60 seconds.
 #[test]
 fn space_that_returns_before_the_look_is_an_edge() {
     let Some(programs) = programs("space_that_returns_before_the_look_is_an_edge") else { return };
     assert_eq!(programs.run("late_look", "", PathBuf::new()), [String::new(), String::new()]);
 }
 
-// If this failed, a runtime of tasks would wait for ever for bytes that are there: it takes a short read for an empty queue.
+// If this failed, a runtime of tasks would wait forever for bytes that are there: it takes a short read for an empty queue.
 #[test]
 fn short_read_leaves_nothing_behind() {
     let Some(programs) = programs("short_read_leaves_nothing_behind") else { return };
     assert_eq!(programs.run("short_read", "", PathBuf::new()), [String::new(), String::new()]);
 }
 
-// If this failed, a wrong pointer would end a program that the kernel answers, or would leave the stream locked for ever.
+// If this failed, a wrong pointer would end a program that the kernel answers, or would leave the stream locked forever.
 #[test]
 fn wrong_pointers_are_answered_as_the_kernel_does() {
     let Some(programs) = programs("wrong_pointers_are_answered_as_the_kernel_does") else { return };

@@ -1,4 +1,4 @@
-//! Reads that come too early cost one system call as long as the thread need not sleep: counted by the kernel.
+//! Early reads cost one system call as long as the thread need not sleep, counted by the kernel.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,10 +11,11 @@ use crate::system_calls::trace;
 
 const NAME: &str = "early_read_asks_tcp_only_before_a_sleep";
 const WARM_TRIPS: usize = 200;
-/// Round trips between two looks at the trace, and the most rounds of them. A busy machine needs more than one.
+/// Round trips between two reads of the trace, and the maximum number of such rounds. A busy machine needs more than
+/// one.
 const TRIPS: usize = 1_000;
 const ROUNDS_MAX: usize = 500;
-/// Early reads with one system call that suffice. If each asked TCP, there would be none.
+/// Sufficient number of early reads with one system call. If each read asked TCP, there would be none.
 const CHEAP_MIN: usize = 200;
 
 fn connect() -> (Stream, Stream) {
@@ -59,7 +60,7 @@ fn early_read_asks_tcp_only_before_a_sleep() {
     while cheap < CHEAP_MIN && rounds < ROUNDS_MAX {
         trips(&mut stream, TRIPS);
         rounds += 1;
-        // In a thread of its own: the trace of a thread that reads the trace has no end.
+        // In a thread of its own, because a thread that reads its own trace would extend it endlessly.
         cheap += std::thread::scope(|scope| scope.spawn(|| cheap_early_reads(&written)).join().unwrap());
     }
     drop(tracer);

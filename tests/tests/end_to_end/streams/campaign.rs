@@ -4,7 +4,7 @@ use std::process::Command;
 
 use ddss_testkit::skipped;
 
-/// Kills of the short campaign: of each mode and each end some.
+/// Kills of the short campaign: some in each mode and of each end.
 const KILLS: &str = "60";
 /// Connections of the short campaign: twice the warm-up.
 const CONNECTS: &str = "4001";
@@ -23,7 +23,7 @@ fn campaign(name: &str, arguments: &[&str]) -> Option<String> {
     Some(said)
 }
 
-// If this failed, a process would wait for ever for a killed one, or would lose bytes that were written before the kill.
+// If this failed, a process would wait forever for a killed one, or would lose bytes that were written before the kill.
 #[test]
 fn survivors_of_killed_peers_end_with_every_byte_that_was_written() {
     const NAME: &str = "survivors_of_killed_peers_end_with_every_byte_that_was_written";
@@ -39,7 +39,7 @@ fn connections_leave_no_descriptor_and_no_mapping() {
     assert!(said.starts_with(&format!("connects={CONNECTS} ")), "{said}");
 }
 
-// If this failed, two threads of a program that read and write one stream would wait for ever, or bytes would be lost or mixed.
+// If this failed, two threads of a program that read and write one stream would wait forever, or bytes would be lost or mixed.
 #[test]
 fn transfers_in_both_directions_at_once_end_with_every_byte() {
     const NAME: &str = "transfers_in_both_directions_at_once_end_with_every_byte";

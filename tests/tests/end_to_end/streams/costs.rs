@@ -65,7 +65,7 @@ fn server_under_a_limit_serves_as_many_clients_as_without_the_library() {
     assert_eq!((number(&said, "served"), number(&said, "shared") > LIMIT / 64), (CROWD, true), "{said}");
 }
 
-// If this failed, each idle connection would keep half a megabyte for ever.
+// If this failed, each idle connection would keep half a megabyte forever.
 #[test]
 fn idle_streams_of_programs_return_the_memory_of_their_rings() {
     let folder = TempDir::new().unwrap();

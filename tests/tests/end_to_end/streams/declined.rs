@@ -11,7 +11,7 @@ use super::{DEADLINE, child, output_of, result};
 
 /// Pieces after which the acceptor offers shared memory.
 const PIECES: u8 = 3;
-/// More writes than the acceptor makes between two looks at its peer.
+/// More writes than the acceptor makes between two checks of its peer.
 const ANSWERS: u8 = 200;
 /// More than TCP takes before the connector reads.
 const LARGE_BYTES: usize = 32 << 20;
@@ -21,13 +21,14 @@ fn run(part: &str) {
     assert_eq!(result(&output_of(program)), "every byte");
 }
 
-// If this failed, a client that ends its request before it reads would get no answer, and the server would be told that it was sent.
+// If this failed, a client that shuts down its writing side before it reads would get no answer, although the server's
+// write succeeds.
 #[test]
 fn client_that_shuts_its_side_before_its_first_read_gets_every_answer() {
     run("declined_by_shutdown");
 }
 
-// If this failed, a client near its limit of descriptors would get no answer, and the server would be told that it was sent.
+// If this failed, a client near its limit of descriptors would get no answer, although the server's write succeeds.
 #[test]
 fn client_without_room_for_descriptors_gets_every_answer() {
     run("declined_without_room");
@@ -65,7 +66,7 @@ pub(super) fn act(part: &str) {
     println!("\nRESULT every byte");
 }
 
-/// Lets the connector decide while the program has no number left for another descriptor.
+/// Lets the connector decide while the program can open no further descriptor.
 fn read_without_room(acceptor: &mut TcpStream, connector: &mut TcpStream) {
     acceptor.write_all(&[1]).unwrap();
     let limits = getrlimit(Resource::Nofile);

@@ -1,4 +1,5 @@
-//! Calls by number, by libc's other names and by raw instructions: the meaning of a descriptor's number never goes stale.
+//! System calls by number, by other names of libc and by raw instructions: a descriptor's number never means a closed
+//! stream.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,7 +67,7 @@ fn calls_by_number_and_by_other_names_reach_the_stream() {
     program.run("calls", 0);
 }
 
-// If this failed, what a parent writes would vanish after a child had closed its copy.
+// If this failed, a parent's writes would vanish after a child had closed its copy.
 #[test]
 fn close_in_a_child_made_past_fork_leaves_the_stream_open() {
     const NAME: &str = "close_in_a_child_made_past_fork_leaves_the_stream_open";
@@ -74,7 +75,7 @@ fn close_in_a_child_made_past_fork_leaves_the_stream_open() {
     (0..8).for_each(|way| _ = program.run("child", way));
 }
 
-// If this failed, a program with liburing inside would wait for ever for bytes that are in memory.
+// If this failed, a program with liburing inside would wait forever for bytes that are in memory.
 #[test]
 fn program_that_makes_rings_by_itself_stays_on_tcp() {
     const NAME: &str = "program_that_makes_rings_by_itself_stays_on_tcp";
@@ -93,7 +94,7 @@ fn image_that_makes_rings_gets_a_socket_for_an_inherited_stream() {
     first.run_with("exec", 0, &second.path());
 }
 
-// If this failed, the child of a program that loads a library at this moment would wait for ever in `connect`.
+// If this failed, the child of a program that loads a library at this moment would wait forever in `connect`.
 #[test]
 fn child_connects_while_the_loader_was_locked_at_its_fork() {
     const NAME: &str = "child_connects_while_the_loader_was_locked_at_its_fork";

@@ -116,7 +116,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream) -> Vec<u8> {
     }
 }
 
-// If this failed, a rule would promise frames with checksums, and the bytes would travel bare or not at all.
+// If this failed, a rule would promise frames with checksums, but the bytes would travel unprotected or not at all.
 #[test]
 fn rule_puts_unmodified_programs_on_the_wire() {
     let wire = Wire::start();
@@ -172,7 +172,8 @@ fn server_without_the_rule_is_used_over_a_second_connection() {
     server.join().unwrap();
 }
 
-// If this failed, a program that was started past `ddss run` would lose its connections, or hide that they are plain.
+// If this failed, a program that was started without `ddss run` would lose its connections, or hide that they are
+// plain.
 #[test]
 fn program_without_a_pump_stays_on_tcp_and_says_so() {
     let mut wire = Wire::start();
@@ -213,7 +214,7 @@ fn bytes_of_a_killed_program_arrive_before_the_end() {
     }
 }
 
-// If this failed, a program would take the death of its pump for the end of the stream, or wait for ever.
+// If this failed, a program would take the death of its pump for the end of the stream, or wait forever.
 #[test]
 fn killed_pump_resets_both_programs() {
     for _ in 0..KILLS {
@@ -230,7 +231,7 @@ fn killed_pump_resets_both_programs() {
     }
 }
 
-/// Waits until both ends are on the wire and more than the exchange of the beginning has moved.
+/// Waits until both ends are on the wire and have moved more bytes than the initial exchange has.
 fn wait_for_bytes(port: u16) {
     let end = Instant::now() + DEADLINE;
     let is_moving = |row: &ddss_stream::StreamRow| {

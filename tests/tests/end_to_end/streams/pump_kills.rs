@@ -56,12 +56,12 @@ fn byte_at(seed: u64, position: u64) -> u8 {
     ((position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Bytes of a direction: none in every third one, whose program only reads.
+/// Returns the bytes of a direction: none in every third round, whose program only reads.
 fn bytes_of(seed: u64) -> u64 {
     if Random::new(seed).below(3) == 0 { 0 } else { BYTES }
 }
 
-/// Not a test of its own: one end of a connection, which writes and reads at the same time.
+/// One end of a connection, which writes and reads at the same time, and no test of its own.
 #[test]
 fn end_of_a_connection() {
     let Ok(seed) = std::env::var(SEED) else { return };
@@ -141,7 +141,7 @@ fn end(wire: &Wire, seed: u64) -> Command {
     command
 }
 
-/// Connects two programs and kills the victim. Returns what the acceptor and the connector found, unless they were killed.
+/// Connects two programs and kills the victim. Returns the reports of acceptor and connector, unless they were killed.
 fn round(victim: Victim, seed: u64, acceptors: &mut Wire, connectors: &mut Wire) -> [Option<Found>; 2] {
     let mut acceptor = end(acceptors, seed).spawn().unwrap();
     let port = port_of(&mut acceptor).to_string();
@@ -168,7 +168,7 @@ fn round(victim: Victim, seed: u64, acceptors: &mut Wire, connectors: &mut Wire)
     })
 }
 
-/// Checks what the survivors found. Returns true if one of them was cut.
+/// Checks the survivors' reports. Returns true if one of them lost its connection.
 fn check(victim: Victim, seed: u64, found: [Option<Found>; 2]) -> bool {
     let mut is_cut = false;
     let expected = [seed + 1, seed].map(bytes_of);
@@ -222,7 +222,7 @@ fn programs_killed_at_random_moments_leave_a_prefix_and_their_pumps() {
     }
 }
 
-// If this failed, a program would take the death of a pump for the end of its peer's bytes, or wait for ever.
+// If this failed, a program would take the death of a pump for the end of its peer's bytes, or wait forever.
 #[test]
 fn pumps_killed_at_random_moments_reset_both_programs() {
     let mut cuts = 0;

@@ -1,4 +1,4 @@
-//! Programs that a call of libc starts in one step, and starts that fail half way.
+//! Programs that one call of libc starts, and starts that fail halfway.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,7 +24,8 @@ pid_t fork(void) {
 }
 "#;
 
-// If this failed, a program at the limit of its user's processes would give its image an empty input, and lose what its peer wrote.
+// If this failed, a program at its user's limit of processes would give its image an empty input, and lose its peer's
+// bytes.
 #[test]
 fn pump_that_cannot_be_started_fails_the_start_of_the_image() {
     let Some(programs) = programs("pump_that_cannot_be_started_fails_the_start_of_the_image") else { return };

@@ -1,4 +1,4 @@
-//! Waits of threads that are interrupted, forked, or look from outside of a set: none hangs, and every byte is right.
+//! Waits of threads that are interrupted, forked, or nested in another set: none hangs, and every byte is correct.
 
 use std::process::{Command, Stdio};
 
@@ -30,13 +30,14 @@ pub(super) fn run_source(name: &str, source: &str, part: &str) {
     }
 }
 
-// If this failed, the child of a program with threads would wait for ever for a lock that only its parent can release.
+// If this failed, the child of a program with threads would wait forever for a lock that only its parent can release.
 #[test]
 fn child_of_a_program_with_threads_connects_and_reads() {
     run("child_of_a_program_with_threads_connects_and_reads", "forks");
 }
 
-// If this failed, a handler would wait for ever for the code that it waits, or would mix its bytes with that code's.
+// If this failed, a handler would wait forever for the code that it interrupts, or would mix its bytes with that
+// code's.
 #[test]
 fn handlers_of_signals_use_the_streams_that_they_interrupt() {
     run("handlers_of_signals_use_the_streams_that_they_interrupt", "handlers");
@@ -48,7 +49,7 @@ fn set_of_streams_wakes_those_that_wait_for_the_set() {
     run("set_of_streams_wakes_those_that_wait_for_the_set", "nested");
 }
 
-// If this failed, a program that registers a descriptor and its copy would not hear of bytes by one of them.
+// If this failed, a program that registers a descriptor and its copy would not get the events of one of them.
 #[test]
 fn every_copy_of_a_descriptor_is_reported() {
     run("every_copy_of_a_descriptor_is_reported", "copies");
@@ -60,7 +61,7 @@ fn read_continues_after_a_handler_that_asks_for_it() {
     run("read_continues_after_a_handler_that_asks_for_it", "restart");
 }
 
-// If this failed, a program that cancels a thread would wait for it for ever.
+// If this failed, a program that cancels a thread would wait for it forever.
 #[test]
 fn thread_that_is_blocked_on_a_stream_is_cancelled() {
     run("thread_that_is_blocked_on_a_stream_is_cancelled", "cancel");
@@ -72,13 +73,13 @@ fn socket_is_connected_again() {
     run("socket_is_connected_again", "again");
 }
 
-// If this failed, a program with many descriptors would wait for ever in `select`, or would spin beside a pipe that was hung up.
+// If this failed, a program with many descriptors would wait forever in `select`, or would spin beside a pipe that was hung up.
 #[test]
 fn select_sees_high_descriptors_and_ignores_ends_that_were_not_asked_for() {
     run("select_sees_high_descriptors_and_ignores_ends_that_were_not_asked_for", "select");
 }
 
-// If this failed, a program would get half a record, or no signal, or a mark at the wrong byte.
+// If this failed, a program would get half a record, no signal, or the urgent mark at a wrong byte.
 #[test]
 fn options_of_the_kernels_stream_keep_it_or_are_met() {
     run("options_of_the_kernels_stream_keep_it_or_are_met", "options");

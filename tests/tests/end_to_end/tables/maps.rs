@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
-/// As `map-churn` of the scripted client has them.
+/// Number of keys of `map-churn` of the scripted client.
 const KEYS: u64 = 100;
 
 type Map = SharedMap<u64, [u64; 64]>;
@@ -20,7 +20,7 @@ fn client(daemon: &Daemon) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().expect("the daemon serves")
 }
 
-/// Checks that each key has one whole value of its own, in one place; returns the number of keys.
+/// Checks that each key occurs once with a complete value of its own; returns the number of keys.
 fn check(map: &Map) -> u64 {
     let mut found: Vec<u64> = Vec::new();
     for bucket in 0..map.buckets() {
@@ -37,7 +37,7 @@ fn check(map: &Map) -> u64 {
     keys as u64
 }
 
-// If this failed, a map would have other values on another node.
+// If this failed, a map would have different values on another node.
 #[test]
 fn keys_of_a_map_are_read_and_changed_on_both_nodes() {
     let [home, other] = Daemon::pair().unwrap();
@@ -113,7 +113,7 @@ fn map_stays_whole_when_its_clients_are_killed() {
         assert!(map.insert(&round, &[round; 64]).is_ok() && far.get(&round).unwrap() == Some([round; 64]));
     }
     assert!(keys > 0, "no client changed the map");
-    // Entries that no link names take no room for ever.
+    // Unlinked entries do not take space forever.
     map.remove_expired(0, u64::MAX).unwrap();
     assert_eq!((map.remove_expired(0, u64::MAX).unwrap(), check(&map)), (0, far.count().unwrap()));
     for key in 0..KEYS {
@@ -122,7 +122,7 @@ fn map_stays_whole_when_its_clients_are_killed() {
     assert_eq!(check(&map), KEYS);
 }
 
-// If this failed, an acknowledged insert would be lost with its daemon, or a key would be there twice.
+// If this failed, an acknowledged insert would be lost with its daemon, or a key would occur twice.
 #[test]
 fn acknowledged_inserts_survive_the_death_of_the_daemon() {
     for storage in [Storage::Memory, Storage::File] {
@@ -135,7 +135,7 @@ fn acknowledged_inserts_survive_the_death_of_the_daemon() {
             let (writer, first) = (Map::open(&soon, "map").unwrap(), next);
             let inserts = std::thread::spawn(move || {
                 let mut key = first;
-                // The last insert waits a second for the dead daemon. A retry finds that it took effect, or not.
+                // The last insert waits a second for the dead daemon. It may or may not have taken effect.
                 while key < 5_000 && writer.insert(&key, &[key; 64]).is_ok() {
                     key += 1;
                 }
@@ -198,7 +198,7 @@ fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
         }
         writer.join().unwrap();
     });
-    // An idle watcher asks for nothing.
+    // An idle watcher sends no gets.
     let gets = requests(&other).1;
     let idle = there.table().segment().with_timeout(Duration::from_millis(300));
     let quiet = Map::view(Table::new(idle).unwrap()).unwrap();
@@ -208,7 +208,7 @@ fn watcher_of_a_prefix_follows_from_another_node_and_over_a_restart() {
     assert!(quiet.next_event().unwrap_err().is_timeout());
     // The daemon counts a request after its answer.
     assert!(requests(&other).1 - gets <= asked + 1 && gets >= before.1, "{asked} gets while nothing changes");
-    // The next daemon knows nothing of the changes before, and the watcher reads the map again.
+    // The next daemon does not know the earlier changes, so the watcher reads the map again.
     home.kill().unwrap();
     home.restart().unwrap();
     retry(|| here.insert(&key_of(5), &[77; 64]));
@@ -248,7 +248,7 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     let (puts, gets) = counted(&|| assert_eq!(there.remove_expired(0, u64::MAX).unwrap(), 0));
     assert!(puts == 0 && gets <= most, "{gets} gets to find nothing in {} buckets", there.buckets());
     assert_eq!(here.count().unwrap(), KEYS);
-    // A call goes on where the one before has ended.
+    // A call continues where the previous one ended.
     let mut watch = view_with_timeout(&there, Duration::from_millis(100)).watch_prefix(&[]);
     let ((_, gets), mut timeouts) = (settled_requests(&other), 0);
     for _ in 0..KEYS {
@@ -269,14 +269,14 @@ fn calls_over_a_whole_map_have_one_deadline_and_few_requests() {
     }
     std::thread::sleep(Duration::from_millis(5));
     let (puts, gets) = counted(&|| assert_eq!(there.remove_expired(0, u64::MAX).unwrap(), KEYS));
-    // Links to entries that have expired are looked at twice.
+    // Links to expired entries are read twice.
     assert!(puts <= there.buckets() && gets <= 2 * most, "{puts} puts and {gets} gets of {} buckets", there.buckets());
     let tasks = there_client.to_async().unwrap();
     let of_tasks = block_on(SharedMap::<u64, u64, AsyncSegment>::open_async(&tasks, "large")).unwrap();
     assert_eq!((block_on(of_tasks.count()).unwrap(), block_on(of_tasks.remove_expired(0, u64::MAX)).unwrap()), (0, 0));
 }
 
-/// Views a map with another timeout of its calls.
+/// Opens a view of a map with another timeout of calls.
 fn view_with_timeout(map: &SharedMap<u64, u64>, timeout: Duration) -> SharedMap<u64, u64> {
     retry(|| SharedMap::view(Table::new(map.table().segment().with_timeout(timeout))?))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const CLIENT: &str = env!("CARGO_BIN_EXE_client");
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Timeout of calls that are expected to wait until it ends.
+/// Timeout of calls that are expected to time out.
 const HASTE: Duration = Duration::from_millis(50);
 
 fn client(daemon: &Daemon, timeout: Duration) -> Client {
@@ -58,7 +58,7 @@ fn row_lock_of_a_killed_holder_is_released_and_other_rows_serve_meanwhile() {
     }
 }
 
-// If this failed, a holder that was away for too long would overwrite the row of its successor on another node.
+// If this failed, a holder that was stopped for too long would overwrite the row of its successor on another node.
 #[test]
 fn row_lock_is_lost_with_its_lease_on_every_node() {
     let [home, other] = Daemon::pair().unwrap();

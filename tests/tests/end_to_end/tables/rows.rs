@@ -14,7 +14,7 @@ fn client(daemon: &Daemon, near: bool) -> Client {
     Client::builder().folder(daemon.folder()).timeout(PATIENCE).local_reads(near).connect().expect("the daemon serves")
 }
 
-// If this failed, a row would have other bytes or another version on another node.
+// If this failed, a row would have different bytes or another version on another node.
 #[test]
 fn rows_of_a_table_are_read_and_written_on_both_nodes() {
     let [home, other] = Daemon::pair().unwrap();
@@ -108,7 +108,7 @@ fn row_put_is_atomic_when_daemon_is_killed() {
             let acknowledged = put.join().unwrap();
             daemon.restart().unwrap();
             let value = table.get(1).unwrap();
-            // The version counts the puts, so it tells which one the bytes have to be of.
+            // The version counts the puts, so it names the put whose bytes the row must hold.
             assert!([acknowledged, acknowledged + 1].contains(&value.version().0), "{storage:?}: a put was lost");
             last = value.version().0;
             assert!(last == 0 || value[..] == pattern(last, ROW_BYTES)[..], "{storage:?}: a mix of two puts");
@@ -121,7 +121,7 @@ fn row_put_is_atomic_when_daemon_is_killed() {
     }
 }
 
-/// Finds the file below a folder that contains these bytes, and their offset.
+/// Finds the file below a directory that contains these bytes, and their offset.
 fn find_bytes(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
     std::fs::read_dir(folder).ok()?.flatten().find_map(|entry| {
         let path = entry.path();
@@ -133,7 +133,7 @@ fn find_bytes(folder: &Path, wanted: &[u8]) -> Option<(PathBuf, usize)> {
     })
 }
 
-// If this failed, a program would retry for ever on a row that no writer changes, or a whole table would be lost with it.
+// If this failed, a program would retry forever on a damaged row, or the complete table would be lost with it.
 #[test]
 fn damaged_row_has_an_error_of_its_own_and_other_rows_serve() {
     const HEADER_BYTES: usize = 16;

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const WAITS: usize = 10_000;
 /// Waits that keep their places.
 const KEPT: usize = 16;
-/// Folder of the daemon in which this test binary waits until it is killed.
+/// Variable with the directory of the daemon whose client this test binary is until it is killed.
 const CHILD: &str = "DDSS_TEST_WAITS_AT";
 
 type Waits = Vec<Pin<Box<dyn Future<Output = Version> + Send>>>;
@@ -71,7 +71,7 @@ fn begin_waits(client: &Client, seen: Version) -> Waits {
     waits
 }
 
-/// Flag that a future is to be polled.
+/// Flag that a future must be polled.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -173,7 +173,7 @@ fn end_all(waits: Vec<Pin<Box<dyn Future<Output = bool> + Send>>>) -> [usize; 2]
     counts
 }
 
-// If this failed, a service would hang, or count waits for ever, when the home of what it watches dies.
+// If this failed, a service would hang, or repeat waits forever, when the home of a watched segment dies.
 #[test]
 fn waits_of_another_node_end_when_their_home_is_killed() {
     const WATCHERS: usize = 500;

@@ -69,7 +69,7 @@ pub(super) fn shares(rows: &Rows, (op, title): (&str, &str)) -> Option<Panel> {
     Some(panel)
 }
 
-/// Auto beside other programs, with one page at a time and with many (dashes).
+/// Auto beside other programs, with one page at a time and with many together (dashed).
 pub(super) fn beside_others(rows: &Rows, (op, title): (&str, &str)) -> Option<Panel> {
     let others = |entry: &&Entry| entry.wait() == "auto" || !["ddss", "none"].contains(&&*entry.name);
     let own = of(rows, op);

@@ -19,7 +19,8 @@ pub(super) fn label(entry: &Entry) -> (String, Style) {
     }
 }
 
-/// The end of a mode like `q20-data` or `t4`: whether it is of the data sharing part alone, its letter, and its number.
+/// Parses the end of a mode like `q20-data` or `t4`: true for the data sharing part alone, then the letter and the
+/// number.
 pub(super) fn end(entry: &Entry) -> (bool, char, Option<u64>) {
     let end = entry.mode.split('/').nth(2).unwrap_or_default();
     let (end, is_data) = end.strip_suffix("-data").map_or((end, false), |end| (end, true));
@@ -37,7 +38,7 @@ pub(super) fn along(entry: &Entry) -> u64 {
     }
 }
 
-/// The rows of an operation, whole or its data sharing part.
+/// Returns the rows of an operation: the total times, or with `-data` those of its data sharing part.
 pub(super) fn of<'a>(rows: &'a Rows, op: &str) -> Vec<&'a Entry> {
     let (name, is_data) = op.strip_suffix("-data").map_or((op, false), |name| (name, true));
     let own = rows.of("apps").filter(|entry| entry.op.trim_end_matches("-data") == name);

@@ -4,7 +4,7 @@ use crate::report::figures::curve;
 use crate::report::picture::{Curve, Style};
 use crate::report::rows::{Entry, Rows};
 
-/// A stream: the name and the mode of its rows, and its look.
+/// A stream: the name and the mode of its rows, and its style.
 #[derive(Clone, Copy)]
 pub(super) struct Line {
     pub(super) name: &'static str,
@@ -33,7 +33,7 @@ pub(super) const LINES: [Line; 6] = [TCP, BASIC, BATCHED, ENHANCED, PLAIN_BASIC,
 pub(super) const COMPARED: [Line; 3] = [BATCHED, ENHANCED, PLAIN_ENHANCED];
 
 impl Line {
-    /// Its row of an operation of so many bytes.
+    /// Returns the stream's row for an operation of `size` bytes.
     pub(super) fn at<'a>(&self, rows: &'a Rows, op: &str, size: u64) -> Option<&'a Entry> {
         rows.one("wire", self.name, op, size, self.mode)
     }

@@ -37,7 +37,7 @@ pub(super) fn released(ctx: &mut Context<'_>, index: u32) {
 }
 
 /// Gives the lock to the first waiter: its notices are applied. A waiter of this rank comes before a rank that has
-/// asked in the meantime. Otherwise two ranks could pass the token back and forth for ever.
+/// asked in the meantime. Otherwise two ranks could pass the token back and forth forever.
 pub(super) fn acquired(ctx: &mut Context<'_>, index: u32) {
     let lock = ctx.state.sync.locks.entry(index, false);
     lock.token = Token::Here;

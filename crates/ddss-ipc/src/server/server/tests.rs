@@ -60,7 +60,7 @@ fn answer_one(server: &mut IpcServer) -> bool {
 
 #[test]
 fn client_on_service_core_yields_and_requests_core() {
-    // If this broke, such a client would be woken from a sleep in each call, or wait until its service is idle.
+    // If this failed, such a client would be woken from a sleep in each call, or wait until its service is idle.
     std::thread::spawn(|| {
         let (mut server, acceptor, client) =
             start_on_one_core(true, |mut channel| (0..500).for_each(|_| call(&mut channel)));
@@ -82,7 +82,7 @@ fn client_on_service_core_yields_and_requests_core() {
 
 #[test]
 fn client_on_contended_core_sleeps() {
-    // If this broke, a client that always runs would keep two daemons on one core from each other.
+    // If this failed, a client that always runs would keep two daemons on one core from each other.
     std::thread::spawn(|| {
         let (mut server, acceptor, client) =
             start_on_one_core(false, |mut channel| (0..100).for_each(|_| call(&mut channel)));
@@ -98,7 +98,7 @@ fn client_on_contended_core_sleeps() {
 
 #[test]
 fn yielding_client_detects_end_of_service() {
-    // If this broke, a client on its daemon's core would yield until its deadline when the daemon is killed.
+    // If this failed, a client on its daemon's core would yield until its deadline when the daemon is killed.
     std::thread::spawn(|| {
         let (server, acceptor, client) = start_on_one_core(true, |mut channel| {
             channel.submit([0; 8]).unwrap();
@@ -118,7 +118,7 @@ fn yielding_client_detects_end_of_service() {
 
 #[test]
 fn only_the_active_channel_stays_hot() {
-    // If this broke, each call of the running client would wait for polls of the clients that ran before.
+    // If this failed, each call of the running client would wait for polls of the clients that ran before.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let mut server = IpcServer::open(NodeId(7)).unwrap();

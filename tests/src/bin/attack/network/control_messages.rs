@@ -41,7 +41,7 @@ impl Stream {
         Ok(send(&mut self.stream, &[&length_first[..], &sealed[..length]].concat()))
     }
 
-    /// The answer, as text.
+    /// Receives the answer, as text.
     fn receive(&mut self) -> Result<String, String> {
         let mut length = [0; 2];
         self.stream.read_exact(&mut length).map_err(context("no answer"))?;
@@ -52,7 +52,7 @@ impl Stream {
         Ok(String::from_utf8_lossy(plain.get(1..length).unwrap_or_default()).into_owned())
     }
 
-    /// The stream ends without an answer.
+    /// Expects that the stream ends without an answer.
     fn ends_unanswered(mut self) -> AttackResult {
         expect_failure("nonsense was answered", !read_until_close(&mut self.stream)?.is_empty())
     }
@@ -89,7 +89,7 @@ pub(super) fn sends_endless_message(target: &Target) -> AttackResult {
 }
 
 pub(super) fn sends_empty_parts_without_end(target: &Target) -> AttackResult {
-    // Its parts have no bytes, so that no length is ever reached.
+    // The parts have no bytes, so that the message never reaches the maximum length.
     let mut stream = Stream::open(target)?;
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(200) && stream.send_message(1, &[])? {}

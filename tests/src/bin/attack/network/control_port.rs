@@ -111,7 +111,7 @@ pub(super) fn replays_then_sends_half_a_frame(target: &Target) -> AttackResult {
     followed_by(target, &[&[0xff, 0xff][..], &random_bytes(100)].concat())
 }
 
-/// One question to the metrics, and the first line of the answer.
+/// Sends one request to the metrics port, and returns the first line of the answer.
 fn ask(target: &Target, question: &[u8]) -> Result<String, String> {
     let mut stream = dial(target.metrics)?;
     send(&mut stream, question);

@@ -22,7 +22,7 @@ pub(super) fn start(key: &[u8; 16], flags: u8, revision: u8, length: u16, privat
     out
 }
 
-/// The request that a node sends.
+/// Encodes the start frame of a connecting node.
 pub(super) fn request(hello: &[u8]) -> Vec<u8> {
     let private = [&LIMITS, hello].concat();
     start(b"MPA ID Req Frame", CRC | ENHANCED, 2, private.len() as u16, &private)
@@ -65,7 +65,7 @@ pub(super) fn read(number: u32, key: u32, address: u64, bytes: u32) -> Vec<u8> {
     frame(&untagged(1, 1, number, &body))
 }
 
-/// An atomic request that adds two to the word at that address.
+/// Encodes an atomic request that adds two to the word at this address.
 pub(super) fn fetch_add(number: u32, key: u32, address: u64) -> Vec<u8> {
     let mut body = [0_u32, 1, key].map(u32::to_be_bytes).concat();
     [address, 2, 0, 0, 0].iter().for_each(|word| body.extend(word.to_be_bytes()));
@@ -82,7 +82,7 @@ pub(super) fn ready() -> Vec<u8> {
     write(0, 0, &[])
 }
 
-/// A reply to a request: whether it is a yes, and its private data without the limits.
+/// Receives the reply to a request: true if it accepts, and its private data without the limits.
 pub(super) fn hear_reply(stream: &mut TcpStream) -> Result<(bool, Vec<u8>), String> {
     let mut head = [0; 20];
     stream.read_exact(&mut head).map_err(context("no reply"))?;
@@ -95,7 +95,7 @@ pub(super) fn hear_reply(stream: &mut TcpStream) -> Result<(bool, Vec<u8>), Stri
     Ok((head[16] & REJECT == 0, private.split_off(limits)))
 }
 
-/// The next ULPDU; none when the connection has ended.
+/// Receives the next ULPDU; `None` if the connection has ended.
 pub(super) fn receive_frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).ok()?;

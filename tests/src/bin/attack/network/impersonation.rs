@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const REPLY: &[u8; 16] = b"MPA ID Rep Frame";
 
-/// Takes the place; the next call of the attacked node, and the first message in it.
+/// Listens in the place of node 3. Returns the next connection of the attacked node, with the first message on it.
 fn called(target: &Target) -> Result<(TcpStream, [u8; HELLO_BYTES]), String> {
     let listener = TcpListener::bind(target.place).map_err(context("the place is taken"))?;
     listener.set_nonblocking(true).map_err(context("a listener"))?;

@@ -8,7 +8,7 @@ use super::target::{Target, random_bytes, reset, send};
 use crate::byzantine_client::{AttackResult, context};
 use ddss_core::{Message, Name, RemoteWindow};
 
-/// Sends that as it is, and is cut off for it.
+/// Sends these bytes unsealed, and expects that the node ends the connection.
 fn is_cut_for(target: &Target, words: impl FnOnce(&Member) -> Vec<u8>) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let words = words(&member);
@@ -60,7 +60,7 @@ pub(super) fn sends_empty_messages(target: &Target) -> AttackResult {
 
 pub(super) fn sends_random_messages(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
-    // The first ones may mean something by chance, and none of them does harm.
+    // Random bytes may have a meaning by chance, but none of them does harm.
     (0..200).try_for_each(|_| member.send_message(&random_bytes(64)))?;
     member.expect_disconnect()
 }
@@ -137,7 +137,7 @@ pub(super) fn sends_half_a_frame_and_closes(target: &Target) -> AttackResult {
 }
 
 pub(super) fn replays_its_own_hello(target: &Target) -> AttackResult {
-    // Said again while the real one is connected: it keeps its place.
+    // The hello is repeated while the real member is connected, which must stay connected.
     let member = Member::authenticate(target)?;
     let mut stream = super::target::dial(target.data)?;
     send(&mut stream, &frames::request(&recorded(DATA)?));

@@ -21,7 +21,7 @@ pub(super) fn plain(message: &Message, tail: &[u8]) -> Vec<u8> {
     message.encode(Timestamp::default(), tail).to_vec()
 }
 
-/// The message in such bytes.
+/// Parses the message in plain bytes.
 fn message_in(plain: &[u8]) -> Option<Message> {
     Message::decode(plain).ok().map(|(message, ..)| message)
 }
@@ -33,11 +33,11 @@ pub(super) enum Received {
     Message(Message),
     /// Bytes that were read.
     Read(Vec<u8>),
-    /// The connection has ended.
+    /// The node has ended the connection.
     Cut,
 }
 
-/// See the module.
+/// A byzantine member of the cluster.
 pub(super) struct Member {
     pub(super) stream: TcpStream,
     state: TransportState,
@@ -54,7 +54,7 @@ impl Member {
     pub(super) fn greet(target: &Target) -> Result<Member, String> {
         let begin = Instant::now();
         loop {
-            // A new run each time: it takes the place of the connection before.
+            // Each connection has a new run number, so that it replaces the previous one.
             let run = u32::from_le_bytes(random_bytes(4).try_into().unwrap_or_default());
             let (state, first) = noise::begin(&right_key(), DATA, &PeerHello { run, ..node_3() })?;
             let mut stream = dial(target.data)?;
@@ -67,14 +67,14 @@ impl Member {
                     let staging = RemoteWindow::default();
                     return Ok(Member { stream, state, sends: 1, requests: 1, staging, step: 100 });
                 }
-                // It may be calling node 3 in this moment.
+                // The node may be connecting to node 3 at this moment.
                 other => expect_failure(&format!("a member is not let in: {other:?}"), begin.elapsed() > PATIENCE)?,
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// The same, and it is up.
+    /// Connects, authenticates, and announces the member with its welcome.
     pub(super) fn authenticate(target: &Target) -> Result<Member, String> {
         let mut member = Member::greet(target)?;
         let staging = RemoteWindow { key: 1, base: 0, bytes: STAGING_BYTES as u64 };
@@ -92,7 +92,7 @@ impl Member {
         Ok(sealed[..length].to_vec())
     }
 
-    /// A message that is sealed already, or never was.
+    /// Sends bytes without sealing them. Returns false if the peer does not accept them.
     pub(super) fn say_as_it_is(&mut self, sealed: &[u8]) -> bool {
         let frame = frames::frame(&frames::untagged(3, 0, self.sends, sealed));
         self.sends += 1;
@@ -111,7 +111,7 @@ impl Member {
         let begin = Instant::now();
         loop {
             let Some(ulpdu) = frames::receive_frame(&mut self.stream) else {
-                // A closed connection reports its end at once when it is polled again.
+                // A closed connection reports its end when it is read again.
                 let again = std::io::Read::read(&mut self.stream, &mut [0]);
                 let waits =
                     again.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
@@ -133,7 +133,7 @@ impl Member {
         }
     }
 
-    /// Asks, with a number of its own; the answer to it.
+    /// Sends a request with a new number, and returns the answer to it.
     pub(super) fn ask(&mut self, message: impl FnOnce(u64) -> Message, tail: &[u8]) -> Result<Message, String> {
         self.step += 1;
         let asked = plain(&message(self.step), tail);
@@ -168,7 +168,7 @@ impl Member {
         }
     }
 
-    /// Lets a segment go, as a good member would.
+    /// Releases a segment, as a correct member would.
     pub(super) fn release(&mut self, segment: SegmentId) -> AttackResult {
         self.ask(|step| Message::Release { step, principal: PRINCIPAL, segment }, &[]).map(drop)
     }
@@ -189,7 +189,7 @@ impl Member {
         self.ask(|step| Message::Lookup { step, principal: PRINCIPAL, name }, &[]).map(drop)
     }
 
-    /// Its connection ends, and nothing that it read came.
+    /// Expects that the node ends the connection, and that no read was answered.
     pub(super) fn expect_disconnect(mut self) -> AttackResult {
         loop {
             match self.receive()? {

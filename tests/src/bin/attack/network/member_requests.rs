@@ -17,7 +17,7 @@ const TIMEOUT_US: u32 = 100_000;
 const LINE_US: u32 = 10_000_000;
 const STRANGER: Principal = Principal { uid: 9, gid: 9 };
 
-/// Does that to the window of a segment of its own, and is cut off for it.
+/// Misuses the window of a segment of its own, and expects that the node ends the connection.
 fn misuses(target: &Target, misuse: impl FnOnce(&mut Member, RemoteWindow)) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, window) = member.make(Spec::new(BYTES))?;
@@ -228,7 +228,7 @@ pub(super) fn locks_what_is_no_row(target: &Target) -> AttackResult {
     let Message::Ended { outcome: Outcome::Done, word, .. } = member.ask(lock(table, ROW_BYTES), &[])? else {
         return Err("no lock of its own row".to_owned());
     };
-    // The token of one row is none of another.
+    // The token of one row is not valid for another row.
     let conditions = PutConditions { token: Some(LockToken(word)), ..PutConditions::default() };
     for offset in [0, 2 * ROW_BYTES, (ROWS - 1) * ROW_BYTES] {
         let (staged, timeout_us) = (Message::NOT_STAGED, TIMEOUT_US);
@@ -346,7 +346,7 @@ pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
             Message::Lock { step: 1 << 40 | step, principal: PRINCIPAL, segment, lock_request, timeout_us: LINE_US };
         member.send_message(&plain(&lock, &[]))?;
     }
-    // Each of them ends, those for which there was no room at once.
+    // Each request ends; those without room in the queue end immediately.
     while heard < many {
         match member.receive()? {
             Received::Message(Message::Ended { outcome, .. }) => {
@@ -399,7 +399,8 @@ pub(super) fn requests_without_end(target: &Target) -> AttackResult {
 }
 
 pub(super) fn requests_and_never_reads(target: &Target) -> AttackResult {
-    // The answers fill the node's socket and then its outbox; it takes no more than that, or ends it.
+    // The answers fill the node's socket and then its outbox. The node then reads no more requests, or ends the
+    // connection.
     let mut member = Member::authenticate(target)?;
     member.stream.set_write_timeout(Some(Duration::from_millis(200))).map_err(context("a socket"))?;
     let name = Name::new("nothing").map_err(context("a name"))?;

@@ -1,11 +1,11 @@
-//! The handshake of two nodes, read again from `docs/protocol.md`; it shares no code with the daemon's.
+//! A second implementation of the handshake from `docs/protocol.md`. It shares no code with the daemon's.
 
 use crate::byzantine_client::context;
 use ddss_core::PeerHello;
 use ddss_testkit::TEST_KEY;
 use snow::{Builder, HandshakeState, TransportState};
 
-/// Bytes of each of its two messages.
+/// Bytes of each of the two messages.
 pub(super) const HELLO_BYTES: usize = 56;
 /// Purposes of a connection.
 pub(super) const DATA: &[u8; 10] = b"DDSS  data";
@@ -23,7 +23,7 @@ pub(super) fn right_key() -> Key {
     })
 }
 
-/// Another one.
+/// A key of another cluster.
 pub(super) const OTHER_KEY: Key = [0x42; 32];
 
 fn builder<'a>(key: &'a Key, prologue: &'a [u8]) -> Result<Builder<'a>, String> {
@@ -65,6 +65,6 @@ pub(super) fn finish(mut state: HandshakeState, answer: &[u8]) -> Result<(PeerHe
 
 /// Answers a first message in the place of a node, with a key that is not the cluster's.
 pub(super) fn forged_answer(ours: &PeerHello) -> Result<[u8; HELLO_BYTES], String> {
-    // Without the key the first message does not open, so that the answer can only be shaped like one.
+    // Without the key the first message cannot be decrypted, so the forged answer only has the right shape.
     begin(&OTHER_KEY, DATA, ours).map(|(_, first)| first)
 }

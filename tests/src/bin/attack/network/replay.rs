@@ -34,7 +34,7 @@ fn say_again(target: &Target, hello: &[u8]) -> Result<TcpStream, String> {
     }
 }
 
-/// Expects that the connection ends, that nothing was read on it, and that the node sent nothing but its end.
+/// Expects that the node ends the connection, and that it sent no data.
 fn comes_to_nothing(mut stream: TcpStream) -> AttackResult {
     while let Some(ulpdu) = frames::receive_frame(&mut stream) {
         expect_failure("the secret was read", contains_secret(&ulpdu))?;
@@ -59,7 +59,7 @@ fn followed_by(target: &Target, words: &[u8]) -> AttackResult {
 
 pub(super) fn replays_hello(target: &Target) -> AttackResult {
     let hello = recorded(DATA)?;
-    // More than may wait to prove themselves; the first ones make room.
+    // More connections than the node keeps unauthenticated; the oldest ones make room.
     let streams = (0..8).map(|_| say_again(target, &hello)).collect::<Result<Vec<_>, _>>()?;
     streams.into_iter().try_for_each(comes_to_nothing)
 }
@@ -135,7 +135,7 @@ pub(super) fn replays_then_sends_endless_message(target: &Target) -> AttackResul
     let mut offset = 0_u32;
     while offset < 64 << 10 {
         let mut ulpdu = frames::untagged(3, 0, 1, &[7; 1024]);
-        // Not the last part of it.
+        // Without the flag of a last segment.
         ulpdu[0] = 0x01;
         ulpdu[14..18].copy_from_slice(&offset.to_be_bytes());
         words.extend(frames::frame(&ulpdu));

@@ -8,9 +8,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that is going to happen on a loaded machine.
+/// Time limit for any event on a loaded machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// Most bytes of one attack in one burst.
+/// Time limit of one write.
 const ONE_WRITE: Duration = Duration::from_secs(5);
 
 /// Addresses of the attacked node and the segments of its legitimate client.
@@ -47,7 +47,8 @@ impl Target {
     }
 }
 
-/// Connects. A port with too many connections accepts again after a while, and so does the port of a restarted node.
+/// Connects, with retries: a port with too many connections accepts again after a while, and so does the port of a
+/// restarted node.
 pub(super) fn dial(address: SocketAddr) -> Result<TcpStream, String> {
     let begin = Instant::now();
     let stream = loop {
@@ -61,7 +62,7 @@ pub(super) fn dial(address: SocketAddr) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Sockets have time limits, so no attack waits forever.
+/// Sets the time limits of a socket, so that no attack waits forever.
 pub(super) fn prepare(stream: &TcpStream) -> AttackResult {
     let ready = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(ONE_WRITE)));
     ready.and_then(|()| stream.set_nodelay(true)).map_err(context("a socket"))
@@ -115,7 +116,7 @@ pub(super) fn open_connections(address: SocketAddr, count: usize, words: &[u8]) 
     Ok(all)
 }
 
-/// Bytes without meaning, others each time.
+/// Returns random bytes, different ones at each call.
 pub(super) fn random_bytes(length: usize) -> Vec<u8> {
     use std::hash::{BuildHasher, Hasher, RandomState};
     Random::new(RandomState::new().build_hasher().finish()).bytes(length)

@@ -9,7 +9,7 @@ use crate::byzantine_client::{AttackResult, context};
 use ddss_core::{NodeId, PeerHello};
 use std::time::{Duration, Instant};
 
-/// More than may wait half open.
+/// More connections than may be half open.
 const CROWD: usize = 100;
 const REQUEST: &[u8; 16] = b"MPA ID Req Frame";
 
@@ -17,7 +17,7 @@ pub(super) fn node_3() -> PeerHello {
     PeerHello { node: NodeId(3), run: 7, shards: 1 }
 }
 
-/// A first message that is right but for its key.
+/// Returns a first message that is correct except for its key.
 fn strange_hello() -> Result<[u8; HELLO_BYTES], String> {
     noise::begin(&OTHER_KEY, DATA, &node_3()).map(|(_, first)| first)
 }
@@ -27,7 +27,7 @@ pub(super) fn opens_silent_connections(target: &Target) -> AttackResult {
 }
 
 pub(super) fn holds_every_connection_slot(target: &Target) -> AttackResult {
-    // A refused attacker reconnects at once.
+    // A refused attacker reconnects immediately.
     let mut streams = open_connections(target.data, CROWD, b"")?;
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {

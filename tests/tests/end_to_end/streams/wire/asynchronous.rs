@@ -10,7 +10,7 @@ use ddss_stream::{AsyncListener, AsyncStream, Transport, TransportPolicy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
 
-/// Longer than any step of these tests takes on a loaded machine.
+/// Time limit of a step of these tests on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn any() -> SocketAddr {
@@ -118,7 +118,7 @@ async fn dropped_stream_sends_what_was_written() {
     }
 }
 
-// If this failed, a task would wait for ever for a peer that is no stream on the wire.
+// If this failed, a task would wait forever for a peer that does not speak the wire protocol.
 #[tokio::test]
 async fn silent_peer_ends_by_the_deadline_of_the_handshake() {
     let config = WireConfig { handshake_max: Duration::from_millis(50), ..wire() };

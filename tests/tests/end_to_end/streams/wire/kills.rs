@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-/// Kills: of each mode and each end some.
+/// Number of kills: some in each mode and of each end.
 const KILLS: &str = "90";
 
-// If this failed, a process would wait for ever for a killed one, or take bytes for its peer's that are not.
+// If this failed, a process would wait forever for a killed one, or read bytes that its peer has not written.
 #[test]
 fn survivor_of_a_killed_end_reads_a_prefix_and_ends() {
     let output = Command::new(env!("CARGO_BIN_EXE_wire_campaign")).arg(KILLS).output().expect("the campaign starts");

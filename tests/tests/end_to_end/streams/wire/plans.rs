@@ -23,7 +23,7 @@ fn query(parts: Parts, remote_reads: Place) -> Capabilities {
     }
 }
 
-// If this failed, a stream would copy, wait or count where its fabric does so anyway, or trust a bound that is not there.
+// If this failed, a stream would copy, wait or count although its fabric does so anyway, or rely on a missing bound.
 #[test]
 fn plan_follows_from_the_parts_of_each_fabric() {
     let iwarp = Iwarp::new(IwarpConfig::default()).expect("loopback is there").capabilities().parts;

@@ -1,5 +1,5 @@
-//! Lists RDMA devices, ports and GIDs as the crate `ibverbs` finds them: `gid DEVICE PORT INDEX ADDRESS TYPE`, one a line.
-//! `crates/ddss-verbs/tests/foreign/mod.rs` compares the list with ours.
+//! Lists RDMA devices, ports and GIDs as the crate `ibverbs` finds them, one line each: `gid DEVICE PORT INDEX ADDRESS
+//! TYPE`. `crates/ddss-verbs/tests/foreign/mod.rs` compares the list with ours.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! One reliable connection by rdma_cm, with a window that the peer may access.
 //!
-//! The program has one connection and ends with it, so nothing here is given back: the kernel does that.
+//! The program has one connection and ends with it, so the kernel frees all resources.
 
 use std::io;
 use std::mem::zeroed;
@@ -26,11 +26,11 @@ const RESOLVE_MS: i32 = 10_000;
 pub(crate) enum Failure {
     /// The adapter completed it with this status.
     Status(u32),
-    /// The adapter did not take it.
+    /// The adapter refused the operation.
     Refused(i32),
     /// The connection is over.
     Disconnected,
-    /// The program cannot go on.
+    /// The program cannot continue.
     Broken(io::Error),
 }
 
@@ -95,7 +95,7 @@ fn new_id() -> io::Result<*mut rdma_cm_id> {
 fn connection_parameters() -> rdma_conn_param {
     // SAFETY: the structure consists of numbers and of a pointer, for which null means no private data.
     let mut parameters: rdma_conn_param = unsafe { zeroed() };
-    // As many reads at a time as the adapter can.
+    // The maximum number of concurrent reads of the adapter.
     (parameters.responder_resources, parameters.initiator_depth) = (u8::MAX, u8::MAX);
     (parameters.retry_count, parameters.rnr_retry_count) = (7, 7);
     parameters

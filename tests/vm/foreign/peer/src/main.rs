@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use connection::{Connection, Failure, Listener, Operation, end_after};
 
-/// Seconds after which the program ends by itself, whatever it waits for.
+/// Seconds after which the program ends itself, even during a wait.
 const SECONDS_MAX: u32 = 120;
 
 fn main() -> ExitCode {
