@@ -3,11 +3,19 @@
 //! ```text
 //!  field       stored by   meaning
 //!  tail        writer      bytes written into the ring so far; the bytes before it are whole
-//!  switch_at   writer      0: the writer still uses TCP; P + 1: its TCP bytes end at P, the ring follows
+//!  phase       writer      0, 2, 4: the writer uses TCP; 1, 3, 5: it uses the ring
+//!  ends        writer      position on TCP where the last ended phase of TCP ends, and position in the ring for a phase of the ring
 //!  space_rest  writer 1, reader 0    1: the writer sleeps until there is space
 //!  head        reader      bytes taken from the ring so far; the bytes before it may be overwritten
+//!  taken       reader      bytes taken from TCP so far
+//!  phase       reader      phase whose bytes the reader takes
+//!  wants_tcp   reader      1: the writer has to use TCP from now on
 //!  data_rest   reader 1, writer 0    1: the reader sleeps until there are bytes
 //! ```
+//!
+//! A writer leaves the ring for TCP whenever it wants: TCP takes more bytes, and the kernel tells of them by signals. It leaves TCP for the
+//! ring only while the reader takes the bytes of this same phase. So the reader is never more than two phases behind, and the end of
+//! its own phase is not overwritten before it has seen it.
 //!
 //! Either side may find anything in here: the peer maps the page and may store what it wants. Each side therefore keeps its own cursor in
 //! memory that the peer does not have, passes it to these functions, and only publishes it here.
@@ -25,7 +33,8 @@ pub(crate) struct BrokenCursor;
 #[repr(C, align(64))]
 struct WriterLine {
     tail: AtomicU64,
-    switch_at: AtomicU64,
+    ends: [AtomicU64; 2],
+    phase: AtomicU32,
     space_rest: AtomicU32,
 }
 
@@ -33,7 +42,16 @@ struct WriterLine {
 #[repr(C, align(64))]
 struct ReaderLine {
     head: AtomicU64,
+    taken: AtomicU64,
+    phase: AtomicU32,
+    wants_tcp: AtomicU32,
     data_rest: AtomicU32,
+}
+
+/// Returns true for a phase whose bytes are in the ring.
+#[inline]
+pub(crate) fn is_of_ring(phase: u32) -> bool {
+    phase & 1 == 1
 }
 
 /// Cursors of one direction. All zero is the state of a new stream.
@@ -55,8 +73,19 @@ impl Cursors {
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self {
-            writer: WriterLine { tail: AtomicU64::new(0), switch_at: AtomicU64::new(0), space_rest: AtomicU32::new(0) },
-            reader: ReaderLine { head: AtomicU64::new(0), data_rest: AtomicU32::new(0) },
+            writer: WriterLine {
+                tail: AtomicU64::new(0),
+                ends: [AtomicU64::new(0), AtomicU64::new(0)],
+                phase: AtomicU32::new(0),
+                space_rest: AtomicU32::new(0),
+            },
+            reader: ReaderLine {
+                head: AtomicU64::new(0),
+                taken: AtomicU64::new(0),
+                phase: AtomicU32::new(0),
+                wants_tcp: AtomicU32::new(0),
+                data_rest: AtomicU32::new(0),
+            },
         }
     }
 
@@ -70,10 +99,13 @@ impl Cursors {
         Ok(Span { position: tail, bytes: capacity - used as usize })
     }
 
-    /// Returns the filled part, for the reader at `head`. The tail is read once and checked.
+    /// Returns the filled part, for the reader at `head` in this phase of the ring. The tail, or the end of the phase, is read once and
+    /// checked.
     #[inline]
-    pub(crate) fn filled(&self, head: u64, capacity: usize) -> Result<Span, BrokenCursor> {
-        let used = self.writer.tail.load(order::take()).wrapping_sub(head);
+    pub(crate) fn filled(&self, head: u64, phase: u32, capacity: usize) -> Result<Span, BrokenCursor> {
+        // The tail comes first: one of a later phase is seen with its phase.
+        let tail = self.writer.tail.load(order::take());
+        let used = self.end(phase).unwrap_or(tail).wrapping_sub(head);
         if used > capacity as u64 {
             return Err(BrokenCursor);
         }
@@ -132,20 +164,60 @@ impl Cursors {
         self.writer.space_rest.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the number of bytes that the writer sent over TCP, once the writer has changed to the ring. The writer itself knows better.
+    /// Returns the position where a phase ends, for a reader in it. `None`: the writer has not ended it.
     #[inline]
-    pub(crate) fn tcp_end(&self) -> Option<u64> {
-        self.writer.switch_at.load(order::take()).checked_sub(1)
+    pub(crate) fn end(&self, phase: u32) -> Option<u64> {
+        let is_ended = self.writer.phase.load(order::turn()) != phase;
+        is_ended.then(|| self.writer.ends[(phase & 1) as usize].load(Ordering::Relaxed))
     }
 
-    /// Changes the writer to the ring: its TCP bytes end at `tcp_end`.
-    pub(crate) fn switch(&self, tcp_end: u64) {
-        self.writer.switch_at.store(tcp_end.saturating_add(1), order::publish());
+    /// Begins a phase of the writer: the one before it ends at `end`.
+    pub(crate) fn begin(&self, phase: u32, end: u64) {
+        self.writer.ends[(phase & 1 ^ 1) as usize].store(end, Ordering::Relaxed);
+        self.writer.phase.store(phase, order::switch());
+    }
+
+    /// Returns true if the writer began this phase, and no later one.
+    #[inline]
+    pub(crate) fn is_begun(&self, phase: u32) -> bool {
+        self.writer.phase.load(Ordering::Relaxed) == phase
+    }
+
+    /// Moves the reader into a phase: it has taken every byte before.
+    pub(crate) fn follow(&self, phase: u32) {
+        self.reader.phase.store(phase, order::free());
+    }
+
+    /// Returns true if the reader takes the bytes of this phase.
+    pub(crate) fn is_followed(&self, phase: u32) -> bool {
+        self.reader.phase.load(order::reuse()) == phase
+    }
+
+    /// Publishes the number of bytes that the reader took from TCP.
+    pub(crate) fn take_tcp(&self, taken: u64) {
+        self.reader.taken.store(taken, Ordering::Relaxed);
+    }
+
+    /// Returns a number that changes whenever the reader takes bytes.
+    pub(crate) fn progress(&self) -> u64 {
+        self.reader.head.load(Ordering::Relaxed).wrapping_add(self.reader.taken.load(Ordering::Relaxed))
+    }
+
+    /// Asks the writer to use TCP from now on. A reader that rests afterwards hears of each byte that still comes by the ring.
+    pub(crate) fn want_tcp(&self) {
+        self.reader.wants_tcp.store(1, Ordering::Relaxed);
+        order::rest_fence();
+    }
+
+    /// Returns true if the reader asked for TCP.
+    #[inline]
+    pub(crate) fn is_tcp_wanted(&self) -> bool {
+        self.reader.wants_tcp.load(Ordering::Relaxed) != 0
     }
 }
 
 /// Takes a rest word. A plain load first: the word is nearly always 0.
 #[inline]
 fn take_rest(rest: &AtomicU32) -> bool {
-    rest.load(Ordering::Relaxed) != 0 && rest.swap(0, Ordering::Relaxed) != 0
+    rest.load(Ordering::Relaxed) != 0 && rest.swap(0, Ordering::Acquire) != 0
 }

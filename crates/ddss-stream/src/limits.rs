@@ -41,6 +41,11 @@ pub const LOOK_BESIDE_SET: Duration = Duration::from_millis(10);
 /// Bytes of each table of sockets that a search for the owner of one reads at most.
 pub(crate) const OWNER_BYTES: usize = 16 << 20;
 
+/// Time in which the reader takes nothing from a full ring before its writer goes on by TCP, which holds more.
+pub const STALL_AFTER: Duration = Duration::from_millis(10);
+/// Phases of the peer that one call to read takes bytes of.
+pub(crate) const PHASES_MAX: usize = 4;
+
 /// Written bytes from which an idle ring gives its memory back.
 pub(crate) const IDLE_BYTES: u64 = 16 << 10;
 /// Sleep without an event after which a thread looks for idle rings.

@@ -75,7 +75,7 @@ impl std::fmt::Write for Name {
 
 fn address(connector_port: u16, acceptor: SocketAddr) -> Result<SocketAddrUnix, Errno> {
     let mut name = Name { bytes: [0; 96], length: 0 };
-    write!(name, "ddss-stream/2/{connector_port}/{acceptor}").map_err(|_| Errno::NAMETOOLONG)?;
+    write!(name, "ddss-stream/3/{connector_port}/{acceptor}").map_err(|_| Errno::NAMETOOLONG)?;
     SocketAddrUnix::new_abstract_name(&name.bytes[..name.length])
 }
 

@@ -36,6 +36,18 @@ pub(crate) mod order {
         weaken("reuse", Ordering::Acquire)
     }
 
+    /// The phase, by the writer: the end of the one before, and its bytes, are visible. Pairs with [`turn`].
+    #[inline(always)]
+    pub(crate) fn switch() -> Ordering {
+        weaken("switch", Ordering::Release)
+    }
+
+    /// The phase of the writer, by the reader. Pairs with [`switch`].
+    #[inline(always)]
+    pub(crate) fn turn() -> Ordering {
+        weaken("turn", Ordering::Acquire)
+    }
+
     /// Orders the cursor store of the active side before its load of the rest word. Pairs with [`rest_fence`].
     #[inline(always)]
     pub(crate) fn bell_fence() {

@@ -18,16 +18,19 @@ fn values_arrive_in_order_and_sleepers_are_woken() {
 }
 
 #[test]
-fn switch_position_is_whole() {
-    // If this broke, a reader would take ring bytes before TCP bytes.
-    model::switch_position_is_whole();
+fn values_of_all_phases_arrive_in_order() {
+    // If this broke, a reader would take ring bytes before TCP bytes, or the other way round.
+    model::values_of_all_phases_arrive_in_order();
 }
 
 #[test]
 fn each_ordering_is_needed() {
-    for weak in ["publish", "take", "free", "reuse", "bell_fence", "rest_fence"] {
+    let of_ring = ["publish", "take", "free", "reuse", "bell_fence", "rest_fence"];
+    let of_phases = ["switch", "turn"];
+    let all = of_ring.map(|weak| ("values_arrive_in_order_and_sleepers_are_woken", weak));
+    for (model, weak) in all.into_iter().chain(of_phases.map(|weak| ("values_of_all_phases_arrive_in_order", weak))) {
         let failed = Command::new(std::env::current_exe().unwrap())
-            .args(["values_arrive_in_order_and_sleepers_are_woken", "--exact", "--test-threads=1"])
+            .args([model, "--exact", "--test-threads=1"])
             .env("DDSS_WEAKEN", weak)
             .output()
             .unwrap();

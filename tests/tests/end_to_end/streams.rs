@@ -22,6 +22,7 @@ mod campaign;
 mod costs;
 mod declined;
 mod numbers;
+mod phases;
 mod pump;
 mod pump_kills;
 mod shells;

@@ -175,6 +175,10 @@ impl EpollSet {
             if found > 0 {
                 self.lock()?.hand_over();
                 let returns = self.returns.fetch_add(1, Ordering::Relaxed);
+                if returns.is_multiple_of(RETURNS_BEFORE_KERNEL) {
+                    // A set that never sleeps has streams that wait for space, too.
+                    let _ = ddss_stream::before_sleep();
+                }
                 if returns.is_multiple_of(RETURNS_BEFORE_KERNEL) && found < room.len() {
                     found += self.wait_in_kernel(set, &mut room[found..], 0, std::ptr::null())?;
                 }

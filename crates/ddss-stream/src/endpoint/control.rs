@@ -15,29 +15,50 @@ use std::sync::atomic::Ordering;
 use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
-use crate::cursors::{BrokenCursor, Span};
+use crate::cursors::{BrokenCursor, Cursors, Span, is_of_ring};
 use crate::limits::RING_BYTES;
 use crate::sys::{self, Hidden, HiddenDescriptor, Link, Rings};
 
 impl Endpoint {
-    /// Returns the part of the peer's ring that is filled, from this end's own position on.
+    /// Returns the part of the peer's ring that this end may take next, from its own position on.
     #[inline]
     pub(crate) fn filled(&self, link: Link) -> Result<Span, BrokenCursor> {
-        let head = link.own().reader.head.load(Ordering::Relaxed);
-        link.header().directions[self.side() ^ 1].filled(head, RING_BYTES)
+        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let (head, phase) = (reader.head.load(Ordering::Relaxed), reader.phase.load(Ordering::Relaxed));
+        if is_of_ring(phase) {
+            return incoming.filled(head, phase, RING_BYTES);
+        }
+        match incoming.end(phase) {
+            Some(end) if reader.tcp_read.load(Ordering::Relaxed) >= end => {
+                incoming.filled(head, phase.wrapping_add(1), RING_BYTES)
+            }
+            _ => Ok(Span { position: head, bytes: 0 }),
+        }
     }
 
     /// Returns the free part of this end's ring, from its own position on.
     #[inline]
     pub(crate) fn space(&self, link: Link) -> Result<Span, BrokenCursor> {
         let tail = link.own().writer.tail.load(Ordering::Relaxed);
-        link.header().directions[self.side()].space(tail, RING_BYTES)
+        self.outgoing(link).space(tail, RING_BYTES)
     }
 
-    /// Returns true after this end changed to its ring.
+    /// Returns the cursors of the direction that this end writes.
+    #[inline]
+    pub(crate) fn outgoing<'a>(&self, link: Link) -> &'a Cursors {
+        &link.header().directions[self.side()]
+    }
+
+    /// Returns the cursors of the direction that this end reads.
+    #[inline]
+    pub(crate) fn incoming<'a>(&self, link: Link) -> &'a Cursors {
+        &link.header().directions[self.side() ^ 1]
+    }
+
+    /// Returns true after this end changed to its ring for the first time.
     #[inline]
     pub(crate) fn is_switched(link: Link) -> bool {
-        link.own().writer.is_switched.load(Ordering::Relaxed) != 0
+        link.own().writer.phase.load(Ordering::Relaxed) != 0
     }
 
     /// Returns true if the peer has the memory, so that the end of the control socket is the end of the peer. Before, it only says that the
@@ -131,13 +152,13 @@ impl Endpoint {
         self.pass_bell_on(link, want.other(), 0, 0, false);
     }
 
-    /// Returns true while a set of `epoll` has yet to take a bell for the space that it asked for. Until then no thread may silence the
+    /// Returns true while a set of `epoll` has yet to take a bell for the space that it asked for, or that TCP has now. Until then no thread may silence the
     /// bell of this end: one that sleeps leaves it out, and looks again after [`LOOK_BESIDE_SET`](crate::limits::LOOK_BESIDE_SET).
     #[must_use]
     pub fn owes_set(&self) -> bool {
         let local = self.local();
         let asks = local.registrations.load(Ordering::Relaxed) > 0 && local.asks_space.load(Ordering::Relaxed) != 0;
-        asks && local.link().is_some_and(|link| self.has(link, Want::Space))
+        asks && local.link().is_some_and(|link| self.has(link, Want::Space) || self.writes_to_tcp())
     }
 
     fn drain_bell(&self) -> bool {

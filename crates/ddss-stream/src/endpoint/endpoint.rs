@@ -104,6 +104,7 @@ impl Endpoint {
         local.shortages.store(0, Ordering::Relaxed);
         local.asks_space.store(0, Ordering::Relaxed);
         local.writes.store(0, Ordering::Relaxed);
+        local.full_progress.store(u64::MAX, Ordering::Relaxed);
         local.seen_tail.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);
         local.low_water.store(0, Ordering::Relaxed);

@@ -8,11 +8,13 @@
 //! ```
 //!
 //! UNDECIDED calls go to the kernel unchanged and are counted, because the ring of a direction begins at a byte position. An end decides
-//! only while exactly one call and one process use it. In SHARED each writer changes to its ring on its own.
+//! only while exactly one call and one process use it. In SHARED each writer changes to its ring on its own, and back to TCP
+//! where the ring would hold it up.
 
 mod control;
 mod endpoint;
 mod idle;
+mod phases;
 mod readiness;
 mod resume;
 mod row;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::endpoint::Endpoint;
+use super::idle::note_shortage;
 use crate::limits::{RING_BYTES, WRITABLE_BYTES};
 use crate::sys::{self, Descriptor, Link};
 
@@ -89,19 +90,6 @@ impl Endpoint {
         ready
     }
 
-    /// Returns true if both directions use the ring and TCP can only say that the connection ends.
-    #[must_use]
-    pub fn is_off_tcp(&self) -> bool {
-        let Some(link) = self.local().link() else { return false };
-        self.has_reached_ring(link) && Self::is_switched(link)
-    }
-
-    /// Returns true if this end writes to TCP, so that the kernel knows whether it can.
-    #[must_use]
-    pub fn writes_to_tcp(&self) -> bool {
-        self.local().link().is_none_or(|link| !Self::is_attached(link))
-    }
-
     /// Records conditions that the kernel reported about the TCP socket.
     pub fn latch(&self, bits: u32) {
         self.local().latched.fetch_or(bits & (Latched::END | Latched::HUP | Latched::ERROR), Ordering::Relaxed);
@@ -114,12 +102,17 @@ impl Endpoint {
     /// Announces that a waiter sleeps. It must look at [`ready`](Self::ready) once more before it does.
     pub fn rest(&self, wants_space: bool) {
         let Some(link) = self.local().link() else { return };
-        let directions = &link.header().directions;
-        directions[self.side() ^ 1].rest_for_data();
-        if wants_space {
-            self.local().asks_space.store(1, Ordering::Relaxed);
-            directions[self.side()].rest_for_space();
+        self.incoming(link).rest_for_data();
+        if wants_space && !self.writes_to_tcp() {
+            self.ask_for_space(link);
         }
+    }
+
+    /// Lets the reader ring once there is space, and lets threads of this process look whether the reader has stopped.
+    fn ask_for_space(&self, link: Link) {
+        self.local().asks_space.store(1, Ordering::Relaxed);
+        self.outgoing(link).rest_for_space();
+        note_shortage();
     }
 
     /// Tells the sets of `epoll` that a write found too little space. The reader rings when there is some: a set may have left the
@@ -129,9 +122,9 @@ impl Endpoint {
         local.shortages.fetch_add(1, Ordering::Release);
         if local.registrations.load(Ordering::Relaxed) > 0
             && let Some(link) = local.link()
+            && !self.writes_to_tcp()
         {
-            local.asks_space.store(1, Ordering::Relaxed);
-            link.header().directions[self.side()].rest_for_space();
+            self.ask_for_space(link);
         }
     }
 
@@ -161,21 +154,23 @@ impl Endpoint {
             && own.processes.load(Ordering::Relaxed) <= 1
             && self.local().registrations.load(Ordering::Relaxed) <= 1;
         if is_alone {
-            link.header().directions[self.side() ^ 1].wake_reader();
+            self.incoming(link).wake_reader();
         }
     }
 
     #[inline]
     pub(crate) fn has_ring_data(&self, link: Link) -> bool {
         // A broken cursor counts as readable: the read reports it.
-        self.filled(link).map_or(true, |span| span.bytes > 0) && self.has_reached_ring(link)
+        self.filled(link).map_or(true, |span| span.bytes > 0)
     }
 
-    /// Returns true if the ring has as many bytes as the program's waits ask for.
+    /// Returns true if the ring has as many bytes as the program's waits ask for, or if TCP has the rest.
     #[inline]
     fn meets_low_water(&self, link: Link) -> bool {
         let low_water = self.local().low_water.load(Ordering::Relaxed) as usize;
-        low_water == 0 || self.filled(link).map_or(true, |span| span.bytes > low_water)
+        low_water == 0
+            || self.filled(link).map_or(true, |span| span.bytes > low_water)
+            || self.incoming(link).end(link.own().reader.phase.load(Ordering::Relaxed)).is_some()
     }
 
     /// Takes the socket's low water mark over, as the kernel does for at most half of its buffer.
@@ -185,14 +180,8 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn has_reached_ring(&self, link: Link) -> bool {
-        let peers = &link.header().directions[self.side() ^ 1];
-        peers.tcp_end().is_some_and(|end| link.own().reader.tcp_read.load(Ordering::Relaxed) >= end)
-    }
-
-    #[inline]
     pub(crate) fn has_ring_space(&self, link: Link) -> bool {
-        Self::is_attached(link) && self.space(link).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
+        !self.writes_to_tcp() && self.space(link).map_or(true, |span| span.bytes >= WRITABLE_BYTES)
     }
 
     /// Returns true if a call for that many bytes can only be served by the ring, which is empty, as far as this end knows.
@@ -201,7 +190,7 @@ impl Endpoint {
         bytes > 0
             && local.latched.load(Ordering::Relaxed) & Latched::END == 0
             && local.error.load(Ordering::Relaxed) == 0
-            && local.link().is_some_and(|link| self.has_reached_ring(link) && !self.has_ring_data(link))
+            && local.link().is_some_and(|link| self.reads_ring(link) && !self.has_ring_data(link))
     }
 
     /// Returns the number of bytes that a read can take from the ring now.

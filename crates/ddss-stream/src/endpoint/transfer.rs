@@ -1,4 +1,4 @@
-//! Reads and writes of a shared stream: the rest of the TCP bytes first, then the ring.
+//! Reads and writes of a shared stream, phase by phase: bytes of TCP, of the ring, and of TCP again.
 
 use std::sync::atomic::Ordering;
 
@@ -9,10 +9,20 @@ use rustix::io::Errno;
 use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
-use crate::limits::{PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
+use crate::cursors::is_of_ring;
+use crate::limits::{PHASES_MAX, PROBE_WRITES, RING_BYTES, WRITABLE_BYTES};
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor, Hidden, Link, UserMemory};
 use crate::thread_lock::ThreadLock;
+
+/// Result of a step of a read.
+enum Taken {
+    Bytes(usize),
+    /// The phase has ended, and the next one has the bytes.
+    Phase,
+    /// The stream has ended.
+    End,
+}
 
 impl Endpoint {
     /// Reads as `recv` does, with its flags. 0 is the end of the stream.
@@ -63,7 +73,7 @@ impl Endpoint {
                     if done >= from.bytes() {
                         return Ok(done);
                     }
-                    if bytes > 0 {
+                    if bytes > 0 || !is_announced && self.goes_on_by_tcp() {
                         continue;
                     }
                 }
@@ -98,30 +108,15 @@ impl Endpoint {
         if to.bytes() == offset {
             return Ok(0);
         }
-        let (taken, wakes_writer) = {
+        let mut wakes_writer = false;
+        let taken = {
             let _lock = ThreadLock::take(&link.own().reader.lock)?;
-            if self.has_reached_ring(link) {
-                match self.take_from_ring(link, to, offset, flags)? {
-                    (0, _) => {
-                        // The last look at the tail comes after the end of TCP: the peer wrote the ring before it ended.
-                        self.look_at_tcp(socket)?;
-                        self.take_from_ring(link, to, offset, flags)?
-                    }
-                    taken => taken,
-                }
-            } else {
-                let bytes = self.read_tcp(socket, link, to, offset, flags)?;
-                if bytes == 0 || flags & libc::MSG_PEEK != 0 || !self.has_reached_ring(link) {
-                    return Ok(bytes);
-                }
-                // A short read tells programs that nothing is left: it must not end where TCP does.
-                let (more, wakes_writer) = self.take_from_ring(link, to, offset + bytes, flags).unwrap_or((0, false));
-                (bytes + more, wakes_writer)
-            }
+            self.take_phases(socket, link, to, offset, flags, &mut wakes_writer)
         };
         if wakes_writer {
             self.ring_peer();
         }
+        let taken = taken?;
         if taken == 0 {
             match self.local().error.swap(0, Ordering::Relaxed) {
                 0 => return Ok(0),
@@ -131,35 +126,112 @@ impl Endpoint {
         Ok(taken)
     }
 
-    /// Takes bytes from the ring. Returns their number, and true if the writer has to be woken.
+    /// Takes bytes of as many phases as there are. A short read tells programs that nothing is left: it must not end where a phase does.
+    fn take_phases(
+        &self,
+        socket: Descriptor,
+        link: Link,
+        to: &UserMemory<'_>,
+        offset: usize,
+        flags: i32,
+        wakes_writer: &mut bool,
+    ) -> Result<usize, Errno> {
+        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let mut done = 0;
+        for _ in 0..PHASES_MAX {
+            let phase = reader.phase.load(Ordering::Relaxed);
+            let taken = if is_of_ring(phase) {
+                self.take_from_ring(socket, link, to, offset + done, flags, wakes_writer)
+            } else if done > 0 && sys::is_at_mark(socket) {
+                // The kernel lets a read end before urgent data.
+                break;
+            } else {
+                self.read_tcp(socket, link, to, offset + done, flags)
+            };
+            match taken {
+                Ok(Taken::Bytes(bytes)) => done += bytes,
+                Ok(Taken::End) => return Ok(done),
+                Ok(Taken::Phase) => {}
+                Err(error) if done == 0 => return Err(error),
+                Err(error) => {
+                    // The kernel reports a failure once.
+                    if ![Errno::AGAIN, Errno::INTR, Errno::FAULT].contains(&error) {
+                        self.record_failure(error);
+                    }
+                    break;
+                }
+            }
+            if flags & libc::MSG_PEEK != 0 && done > 0 || offset + done >= to.bytes() {
+                break;
+            }
+            let position = if is_of_ring(phase) { &reader.head } else { &reader.tcp_read };
+            if incoming.end(phase).is_none_or(|end| position.load(Ordering::Relaxed) < end) {
+                break;
+            }
+            let next = phase.wrapping_add(1);
+            reader.phase.store(next, Ordering::Relaxed);
+            incoming.follow(next);
+        }
+        if done > 0 { Ok(done) } else { Err(Errno::AGAIN) }
+    }
+
+    /// Takes bytes from the ring.
     fn take_from_ring(
+        &self,
+        socket: Descriptor,
+        link: Link,
+        to: &UserMemory<'_>,
+        offset: usize,
+        flags: i32,
+        wakes_writer: &mut bool,
+    ) -> Result<Taken, Errno> {
+        let mut is_ended = false;
+        loop {
+            let bytes = self.copy_from_ring(link, to, offset, flags, wakes_writer)?;
+            if bytes > 0 {
+                return Ok(Taken::Bytes(bytes));
+            }
+            if self.incoming(link).end(link.own().reader.phase.load(Ordering::Relaxed)).is_some() {
+                return Ok(Taken::Phase);
+            }
+            // The last look at the ring comes after the end of TCP: the peer wrote before it ended.
+            if std::mem::replace(&mut is_ended, true) {
+                return Ok(Taken::End);
+            }
+            self.look_at_tcp(socket, link)?;
+        }
+    }
+
+    /// Copies bytes from the ring. Returns their number.
+    fn copy_from_ring(
         &self,
         link: Link,
         to: &UserMemory<'_>,
         offset: usize,
         flags: i32,
-    ) -> Result<(usize, bool), Errno> {
-        let direction = self.side() ^ 1;
+        wakes_writer: &mut bool,
+    ) -> Result<usize, Errno> {
         let mut span = self.filled(link).map_err(|_| Errno::CONNRESET)?;
         let free = RING_BYTES - span.bytes;
         span.bytes = span.bytes.min(to.bytes() - offset);
         if span.bytes == 0 {
-            return Ok((0, false));
+            return Ok(0);
         }
         if flags & libc::MSG_TRUNC == 0 {
-            link.read(direction, span, to, offset)?;
+            link.read(self.side() ^ 1, span, to, offset)?;
         }
         if flags & libc::MSG_PEEK != 0 {
-            return Ok((span.bytes, false));
+            return Ok(span.bytes);
         }
         let is_worth_waking = free + span.bytes >= WRITABLE_BYTES;
         let head = span.position.wrapping_add(span.bytes as u64);
         // The own position moves first: a process that is killed in between leaves one that the next call publishes.
         link.own().reader.head.store(head, Ordering::Relaxed);
-        Ok((span.bytes, link.header().directions[direction].consume(head, is_worth_waking)))
+        *wakes_writer |= self.incoming(link).consume(head, is_worth_waking);
+        Ok(span.bytes)
     }
 
-    /// Reads what the peer sent before it changed to the ring.
+    /// Reads what the peer sends by TCP in this phase.
     fn read_tcp(
         &self,
         socket: Descriptor,
@@ -167,62 +239,83 @@ impl Endpoint {
         to: &UserMemory<'_>,
         offset: usize,
         flags: i32,
-    ) -> Result<usize, Errno> {
-        let count = &link.own().reader.tcp_read;
-        let before = count.load(Ordering::Relaxed);
-        let end = link.header().directions[self.side() ^ 1].tcp_end();
-        let left = end.map_or(usize::MAX, |end| end.saturating_sub(before).try_into().unwrap_or(usize::MAX));
-        let kept = flags & (libc::MSG_PEEK | libc::MSG_TRUNC);
-        let bytes = to.receive(socket.0, offset, left.min(to.bytes() - offset), kept)?;
-        if flags & libc::MSG_PEEK == 0 {
-            count.store(before + bytes as u64, Ordering::Relaxed);
+    ) -> Result<Taken, Errno> {
+        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let (phase, before) = (reader.phase.load(Ordering::Relaxed), reader.tcp_read.load(Ordering::Relaxed));
+        let mut waiting = usize::MAX;
+        if incoming.end(phase).is_none() {
+            // First how many there are, then whether they belong to this phase: the peer may have gone on by the ring, and come back.
+            waiting = rustix::io::ioctl_fionread(socket)? as usize;
+            if waiting == 0 {
+                waiting = sys::with_room(&mut [0], |memory| memory.receive(socket.0, 0, 1, libc::MSG_PEEK))?;
+            }
         }
+        let bytes = match incoming.end(phase) {
+            Some(end) if before >= end => return Ok(Taken::Phase),
+            Some(end) => (end - before).try_into().unwrap_or(usize::MAX),
+            None => waiting,
+        };
+        let kept = flags & (libc::MSG_PEEK | libc::MSG_TRUNC);
+        let bytes = if bytes == 0 { 0 } else { to.receive(socket.0, offset, bytes.min(to.bytes() - offset), kept)? };
         if bytes == 0 {
             self.latch(Latched::END);
+            return Ok(Taken::End);
         }
-        Ok(bytes)
+        if flags & libc::MSG_PEEK == 0 {
+            let taken = before + bytes as u64;
+            reader.tcp_read.store(taken, Ordering::Relaxed);
+            incoming.take_tcp(taken);
+        }
+        Ok(Taken::Bytes(bytes))
     }
 
     /// Asks TCP whether the connection has ended. `AGAIN`: it has not.
-    fn look_at_tcp(&self, socket: Descriptor) -> Result<(), Errno> {
+    fn look_at_tcp(&self, socket: Descriptor, link: Link) -> Result<(), Errno> {
         if self.local().latched.load(Ordering::Relaxed) & Latched::END != 0 {
             return Ok(());
         }
         let looked = sys::with_room(&mut [0], |memory| memory.receive(socket.0, 0, 1, libc::MSG_PEEK));
         match looked {
-            Ok(1..) => self.refuse_bypass(socket),
+            Ok(1..) => {
+                // The peer says that it goes on by TCP before it does.
+                let is_announced = self.incoming(link).end(link.own().reader.phase.load(Ordering::Relaxed)).is_some();
+                if !is_announced {
+                    self.refuse_bypass();
+                }
+                Ok(())
+            }
             Ok(0) => {
                 self.latch(Latched::END);
                 Ok(())
             }
             Err(Errno::AGAIN | Errno::INTR) => Err(Errno::AGAIN),
             Err(error) => {
-                self.latch(Latched::END);
-                self.mark_dead();
-                self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
+                self.record_failure(error);
                 Ok(())
             }
         }
     }
 
-    /// Ends a stream whose peer wrote to TCP after its switch: a call went past the peer's library, and the order of the bytes is lost.
-    /// `AGAIN`: it is urgent data that the program reads in line.
-    fn refuse_bypass(&self, socket: Descriptor) -> Result<(), Errno> {
-        if rustix::net::sockopt::socket_oobinline(socket).unwrap_or(false) {
-            return Err(Errno::AGAIN);
-        }
-        self.shared().reason.store(Reason::Bypassed as u32, Ordering::Relaxed);
-        self.latch(Latched::END | Latched::HUP | Latched::ERROR);
+    /// Keeps a failure of the connection for the next call.
+    fn record_failure(&self, error: Errno) {
+        self.latch(Latched::END);
         self.mark_dead();
-        self.local().error.store(Errno::CONNRESET.raw_os_error(), Ordering::Relaxed);
-        Ok(())
+        self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
+    }
+
+    /// Ends a stream whose peer wrote to TCP while it uses the ring: a call went past the peer's library, and the order of the bytes is
+    /// lost.
+    fn refuse_bypass(&self) {
+        self.shared().reason.store(Reason::Bypassed as u32, Ordering::Relaxed);
+        self.latch(Latched::HUP | Latched::ERROR);
+        self.record_failure(Errno::CONNRESET);
     }
 
     /// Looks for TCP bytes that a call of the peer sent past its library, after the kernel said that there are some.
     pub fn check_bypass(&self, socket: Descriptor) {
-        if self.is_off_tcp() {
+        if let Some(link) = self.local().link().filter(|_| self.is_off_tcp()) {
             // The result is in the latched conditions.
-            let _ = self.look_at_tcp(socket);
+            let _ = self.look_at_tcp(socket, link);
         }
     }
 
@@ -233,18 +326,12 @@ impl Endpoint {
             return Ok(from.bytes() - offset);
         }
         let direction = self.side();
-        let cursors = &link.header().directions[direction];
         let rings = {
             let _lock = ThreadLock::take(&own.writer.lock)?;
-            if !Self::is_switched(link) {
-                if !Self::is_attached(link) {
-                    let bytes = from.send(socket.0, offset, flags & libc::MSG_MORE)?;
-                    own.writer.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
-                    return Ok(bytes);
-                }
-                cursors.switch(own.writer.tcp_written.load(Ordering::Relaxed));
-                own.writer.is_switched.store(1, Ordering::Relaxed);
-                self.shared().reason.store(Reason::SharedMemory as u32, Ordering::Relaxed);
+            if !self.choose_ring(link) {
+                let bytes = from.send(socket.0, offset, flags & libc::MSG_MORE)?;
+                own.writer.tcp_written.fetch_add(bytes as u64, Ordering::Relaxed);
+                return Ok(bytes);
             }
             let mut span = self.space(link).map_err(|_| Errno::CONNRESET)?;
             span.bytes = span.bytes.min(from.bytes() - offset);
@@ -255,7 +342,7 @@ impl Endpoint {
             let tail = span.position.wrapping_add(span.bytes as u64);
             own.writer.tail.store(tail, Ordering::Relaxed);
             Self::note_filled(link, tail);
-            (span.bytes, cursors.publish(tail))
+            (span.bytes, self.outgoing(link).publish(tail))
         };
         if rings.1 {
             self.ring_peer();
@@ -299,6 +386,11 @@ impl Endpoint {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let found = rustix::event::poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0);
         found && polled.iter().any(|polled| polled.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    }
+
+    /// Leaves the ring after a write that found no space, if it is time. True: the write goes on.
+    fn goes_on_by_tcp(&self) -> bool {
+        self.local().link().is_some_and(|link| self.is_stalled(link) && self.leave_full_ring(link))
     }
 
     /// Shuts the writing side, after the kernel has done so.

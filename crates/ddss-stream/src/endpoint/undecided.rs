@@ -214,7 +214,7 @@ impl Endpoint {
         let own = link.own();
         own.reader.tcp_read.store(shared.tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
         own.writer.tcp_written.store(shared.tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
-        link.header().directions[self.side() ^ 1].rest_for_data();
+        self.incoming(link).rest_for_data();
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         local.set_hidden(Hidden::Bell, HiddenDescriptor::hide(bell, close_on_exec)?);
         if !close_on_exec {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
 use super::endpoint::Endpoint;
-use crate::limits::{LOOK_BESIDE_SET, SPIN_MAX_NS, SPIN_MIN_NS};
+use crate::limits::{LOOK_BESIDE_SET, SPIN_MAX_NS, SPIN_MIN_NS, STALL_AFTER};
 use crate::sys::{Descriptor, Link};
 
 /// Looks between two readings of the clock.
@@ -114,8 +114,8 @@ impl Endpoint {
         }
         let of_socket = match want {
             Want::Data => libc::POLLIN | libc::POLLRDHUP,
-            Want::Space if Self::is_switched(link) => 0,
-            Want::Space => libc::POLLOUT,
+            Want::Space if self.writes_to_tcp() => libc::POLLOUT,
+            Want::Space => 0,
         };
         // The kernel skips a missing bell.
         let entry = |fd, events| pollfd { fd, events, revents: 0 };
@@ -123,13 +123,21 @@ impl Endpoint {
         let bell = if owes_set { -1 } else { bell };
         let mut polled = [entry(socket.0, of_socket), entry(bell, libc::POLLIN), entry(control, libc::POLLIN)];
         crate::signals::forget_handlers();
-        let short = if owes_set { Some(LOOK_BESIDE_SET) } else { super::before_sleep() };
+        let is_ring_full = want == Want::Space && !self.writes_to_tcp();
+        let short = match owes_set {
+            true => Some(LOOK_BESIDE_SET),
+            // The caller looks whether the reader has stopped.
+            false if is_ring_full => Some(STALL_AFTER),
+            false => super::before_sleep(),
+        };
         let idle = short.filter(|short| left.is_none_or(|left| *short < left));
         if crate::signals::poll(&mut polled, idle.or(left))? == 0 {
             if idle.is_none() {
                 return Err(Errno::AGAIN);
             }
-            super::after_idle_sleep();
+            if !is_ring_full {
+                super::after_idle_sleep();
+            }
             return Ok(());
         }
         // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
@@ -158,18 +166,16 @@ impl Endpoint {
         if !self.is_resting(link, want) {
             self.silence_for(link, want);
         }
-        let directions = &link.header().directions;
         match want {
-            Want::Data => directions[self.side() ^ 1].rest_for_data(),
-            Want::Space => directions[self.side()].rest_for_space(),
+            Want::Data => self.incoming(link).rest_for_data(),
+            Want::Space => self.outgoing(link).rest_for_space(),
         }
     }
 
     fn is_resting(&self, link: Link, want: Want) -> bool {
-        let directions = &link.header().directions;
         match want {
-            Want::Data => directions[self.side() ^ 1].is_reader_resting(),
-            Want::Space => directions[self.side()].is_writer_resting(),
+            Want::Data => self.incoming(link).is_reader_resting(),
+            Want::Space => self.outgoing(link).is_writer_resting(),
         }
     }
 }

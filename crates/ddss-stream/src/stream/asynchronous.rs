@@ -21,12 +21,13 @@ use super::local::LocalStream;
 use super::policy::{Transport, TransportPolicy};
 use super::stream::{Carrier, Stream};
 use crate::endpoint::Endpoint;
+use crate::limits::STALL_AFTER;
 use crate::reason::Reason;
 use crate::wire::WireStream;
 
 /// A connected stream on tokio, for hyper, tonic and other programs that take `AsyncRead + AsyncWrite`.
 ///
-/// Flush after the last write: on the wire, bytes that the socket did not take wait for the next call.
+/// Flush after the last write: on the wire, bytes that the socket did not take wait for the next call. The runtime needs its timer.
 #[derive(Debug)]
 pub struct AsyncStream {
     /// Bells of a stream in shared memory. They are registered no longer than the stream lives.
@@ -219,13 +220,20 @@ impl AsyncStream {
     fn poll_events(&mut self, role: Role) -> io::Result<bool> {
         let waker = Waker::from(Arc::clone(&self.wakers));
         let mut context = Context::from_waker(&waker);
-        let (mut flags, mut at) = (PollFlags::IN, None);
+        let (mut flags, at);
         if let Some(wire) = self.get_ref()?.as_wire() {
             let interest = wire.interest()?;
             (flags, at) = (interest.flags, interest.at);
         } else {
             // The socket tells a writer in shared memory that the peer is gone.
-            flags.set(PollFlags::OUT, role == Role::Writer && self.shared().is_none_or(Endpoint::writes_to_tcp));
+            let is_of_tcp = self.shared().is_none_or(Endpoint::writes_to_tcp);
+            flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, role == Role::Writer && is_of_tcp);
+            at = match role {
+                // The next write looks whether the reader has stopped.
+                Role::Writer => (!is_of_tcp).then(|| std::time::Instant::now() + STALL_AFTER),
+                Role::Reader => self.timer.as_ref().map(|timer| timer.deadline().into_std()),
+            };
         }
         let mut is_ready = self.poll_bells(role, &mut context)?;
         let socket = self.registration()?;

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::user_memory::kernel_call;
 use crate::limits::{RINGS_BYTES, RINGS_CALLS};
 
 /// Descriptors below this number can be hidden.
@@ -254,6 +255,39 @@ pub(crate) fn ring_bell(bell: HiddenDescriptor) {
 pub(crate) fn drain_bell(bell: HiddenDescriptor) -> bool {
     // An empty counter means that the bell did not ring.
     rustix::io::read(bell, &mut [0u8; 8]).is_ok()
+}
+
+/// Request that asks whether the next byte is at the mark of urgent data.
+const SIOCATMARK: rustix::ioctl::Opcode = 0x8905;
+
+/// Returns true if a read would begin at the mark of urgent data.
+pub(crate) fn is_at_mark(socket: Descriptor) -> bool {
+    // SAFETY: the request stores one `int`.
+    let request = unsafe { rustix::ioctl::Getter::<SIOCATMARK, libc::c_int>::new() };
+    // SAFETY: as above.
+    unsafe { rustix::ioctl::ioctl(socket, request) }.is_ok_and(|mark| mark != 0)
+}
+
+/// Commands of `fcntl` about the signals of a descriptor.
+const F_SETSIG: libc::c_int = 10;
+const F_GETSIG: libc::c_int = 11;
+const F_SETOWN_EX: libc::c_int = 15;
+const F_GETOWN_EX: libc::c_int = 16;
+
+/// Gives a control socket the signals of a TCP socket: owner, number, and whether there are any.
+pub(crate) fn copy_signals(socket: Descriptor, control: HiddenDescriptor) {
+    // Kind and number, the kernel's `f_owner_ex`.
+    let mut owner = [0 as libc::c_int; 2];
+    let place = owner.as_mut_ptr() as usize;
+    // SAFETY: the numbers of descriptors, and an owner that lives until the last call returns.
+    let fcntl = |number, command, argument| unsafe {
+        kernel_call(libc::SYS_fcntl, number, command as usize, argument, 0) as usize
+    };
+    fcntl(socket.0, F_GETOWN_EX, place);
+    fcntl(control.0, F_SETOWN_EX, place);
+    fcntl(control.0, F_SETSIG, fcntl(socket.0, F_GETSIG, 0));
+    let wanted = fcntl(socket.0, libc::F_GETFL, 0) & libc::O_ASYNC as usize;
+    fcntl(control.0, libc::F_SETFL, fcntl(control.0, libc::F_GETFL, 0) & !(libc::O_ASYNC as usize) | wanted);
 }
 
 /// Returns the low water mark of a socket's reads.

@@ -18,9 +18,9 @@ use crate::sys::guarded_copy;
 use crate::sys::user_memory::UserMemory;
 
 /// First word of the common memory: the layout and its version.
-const MAGIC: u64 = 0x4444_5353_5354_0003;
+const MAGIC: u64 = 0x4444_5353_5354_0004;
 /// First word of the memory of one end.
-const OWN_MAGIC: u64 = 0x4444_5353_4f57_0001;
+const OWN_MAGIC: u64 = 0x4444_5353_4f57_0002;
 /// Bytes of the mapping.
 const MAPPED_BYTES: usize = OWN_BYTES + LINK_BYTES;
 
@@ -32,6 +32,8 @@ pub(crate) struct OwnReader {
     pub(crate) lock: AtomicU64,
     /// Bytes taken from the ring.
     pub(crate) head: AtomicU64,
+    /// Phase of the peer whose bytes this end takes.
+    pub(crate) phase: AtomicU32,
     /// Bytes taken from TCP.
     pub(crate) tcp_read: AtomicU64,
 }
@@ -46,8 +48,10 @@ pub(crate) struct OwnWriter {
     pub(crate) tail: AtomicU64,
     /// Position up to which the ring's memory was given back.
     pub(crate) returned: AtomicU64,
-    /// 1 after this end changed to the ring.
-    pub(crate) is_switched: AtomicU32,
+    /// Phase of this end: an odd one is of the ring.
+    pub(crate) phase: AtomicU32,
+    /// 1 once this end has to write to TCP for good.
+    pub(crate) stays_on_tcp: AtomicU32,
     /// Bytes given to TCP.
     pub(crate) tcp_written: AtomicU64,
 }

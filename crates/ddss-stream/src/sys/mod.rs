@@ -9,7 +9,9 @@ mod signal;
 mod user_memory;
 
 pub use descriptor::{Descriptor, HiddenDescriptor, is_hidden};
-pub(crate) use descriptor::{Rings, drain_bell, forget_raised_limit, low_water, ring_bell, ring_peer, take_rings};
+pub(crate) use descriptor::{
+    Rings, copy_signals, drain_bell, forget_raised_limit, is_at_mark, low_water, ring_bell, ring_peer, take_rings,
+};
 pub use guarded_copy::{load, resume_address, store};
 pub(crate) use link::{Link, Side};
 pub(crate) use region::{Hidden, Local, Shared, high_water, local, shared};

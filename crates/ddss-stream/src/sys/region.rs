@@ -54,6 +54,9 @@ pub(crate) struct Local {
     /// 1 from the moment when a set of `epoll` asks for space until one has taken a bell.
     pub(crate) asks_space: AtomicU32,
     pub(crate) writes: AtomicU32,
+    /// Progress of the reader when this end last found too little space, and the time of the first such look, in milliseconds.
+    pub(crate) full_progress: AtomicU64,
+    pub(crate) full_since: AtomicU64,
     /// Position of the writer at the last look for idle rings.
     pub(crate) seen_tail: AtomicU64,
     /// Sets of `epoll` that keep an interest in the stream.

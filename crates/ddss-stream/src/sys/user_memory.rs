@@ -183,7 +183,7 @@ fn message_call(number: c_long, socket: RawFd, parts: &mut [iovec], flags: i32) 
 /// # Safety
 ///
 /// As for the call with this number. Arguments behind the last one are zero.
-unsafe fn kernel_call(number: c_long, socket: RawFd, second: usize, third: usize, fourth: i32) -> isize {
+pub(super) unsafe fn kernel_call(number: c_long, socket: RawFd, second: usize, third: usize, fourth: i32) -> isize {
     type Call = unsafe extern "C" fn(c_long, ...) -> c_long;
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let mut next = NEXT.load(Ordering::Relaxed);

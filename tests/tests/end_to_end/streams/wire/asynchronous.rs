@@ -73,6 +73,34 @@ async fn tasks_read_and_write_one_stream_at_once() {
     }
 }
 
+// If this failed, two programs that both write a message before they read would wait for each other for ever.
+#[tokio::test]
+async fn both_ends_write_a_large_message_before_they_read() {
+    let (mut here, mut there) = pair(TransportPolicy::Auto).await;
+    let (bytes, mut word) = (pattern(600 << 10), [0; 8]);
+    for _ in 0..8 {
+        here.write_all(&word).await.unwrap();
+        there.read_exact(&mut word).await.unwrap();
+        there.write_all(&word).await.unwrap();
+        here.read_exact(&mut word).await.unwrap();
+    }
+    assert_eq!([here.transport(), there.transport()], [Transport::SameNode; 2]);
+    let ends = [here, there].map(|mut stream| {
+        let bytes = bytes.clone();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                stream.write_all(&bytes).await.unwrap();
+                let mut got = vec![0; bytes.len()];
+                stream.read_exact(&mut got).await.unwrap();
+                assert!(got == bytes);
+            }
+        })
+    });
+    for end in ends {
+        timeout(PATIENCE, end).await.unwrap().unwrap();
+    }
+}
+
 // If this failed, a stream of a node would stay on TCP, or a request would wait for a wake-up that never comes.
 #[tokio::test]
 async fn many_small_requests_are_answered_on_every_transport() {
