@@ -50,6 +50,10 @@ pub(crate) fn write(
     mut native: impl FnMut() -> isize,
 ) -> isize {
     if flags & KERNEL_ONLY != 0 {
+        // Bytes of the ring come before urgent data, and all others after it.
+        if flags & libc::MSG_OOB != 0 && endpoint.is_shared() && !endpoint.leave_ring() {
+            return result(Err(Errno::AGAIN));
+        }
         return kernel_only(endpoint, socket, flags, native);
     }
     if let Some(result) = through_kernel(endpoint, socket, Native::Write, &mut native) {
@@ -196,6 +200,20 @@ pub(crate) fn before_close(socket: RawFd) {
         endpoint.before_close(Descriptor(socket));
     }
     descriptor_table::remove(socket);
+}
+
+/// Keeps a stream on TCP whose bytes the kernel has to announce by signals. True: it has left TCP, and
+/// [`after_signals`] has to be called.
+pub(crate) fn before_signals(socket: RawFd) -> bool {
+    descriptor_table::stream(socket).is_some_and(|endpoint| !stay_on_tcp(&endpoint, socket))
+}
+
+/// Returns a stream to TCP whose program has asked for signals, or has changed them.
+pub(crate) fn after_signals(socket: RawFd, has_asked: bool) {
+    let Some(endpoint) = descriptor_table::stream(socket).filter(Endpoint::is_shared) else { return };
+    if (has_asked || endpoint.is_returning()) && !endpoint.return_to_tcp(Descriptor(socket)) {
+        crate::sys::report("ddss-preload: a stream in shared memory sends no signals before its next write\n");
+    }
 }
 
 /// Shuts the writing side after the kernel did.

@@ -10,6 +10,8 @@ const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
+/// Urgent data, which the kernel announces.
+const PRIORITY: u32 = libc::EPOLLPRI as u32;
 const END: u32 = libc::EPOLLRDHUP as u32;
 /// Conditions that are always reported.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
@@ -68,7 +70,7 @@ impl Item {
     /// Returns the events that the kernel must have for the TCP socket.
     pub(super) fn wanted_kernel_events(&self, endpoint: &Endpoint) -> u32 {
         if endpoint.is_off_tcp() {
-            return IN | END | EDGE;
+            return IN | END | EDGE | self.events & PRIORITY;
         }
         if self.is_spent {
             return EDGE;
@@ -76,7 +78,7 @@ impl Item {
         let out = if endpoint.writes_to_tcp() { self.events & OUT } else { 0 };
         // TCP tells the end of the connection also to programs that only want bytes.
         let end = if self.events & IN != 0 { END } else { 0 };
-        self.events & (IN | END | EDGE) | out | end
+        self.events & (IN | END | PRIORITY | EDGE) | out | end
     }
 
     /// Returns the bits that are due.

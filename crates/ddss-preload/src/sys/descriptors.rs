@@ -19,6 +19,11 @@ fn refuse() -> c_int {
     -1
 }
 
+fn fault() -> c_int {
+    errno::set(libc::EFAULT);
+    -1
+}
+
 /// Replaces libc's `close`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
@@ -119,27 +124,19 @@ pub(super) unsafe extern "C-unwind" fn dup3(fd: c_int, copy: c_int, flags: c_int
     copied(fd, unsafe { real::dup3(fd, copy, flags) }, flags & libc::O_CLOEXEC != 0)
 }
 
-/// Keeps a stream on TCP whose bytes the kernel has to announce by signals. True: it has left TCP, and the call is refused, unless it
-/// `is_harmless` by itself.
-fn refuses_signals(fd: c_int, is_harmless: bool) -> bool {
-    let is_late = descriptor_table::stream(fd).is_some_and(|endpoint| !calls::stay_on_tcp(&endpoint, fd));
-    if is_late && !is_harmless {
-        super::report("ddss-preload: a stream in shared memory sends no signals; give the program a rule\n");
-        errno::set(libc::EOPNOTSUPP);
-    }
-    is_late && !is_harmless
-}
-
 /// Replaces libc's `fcntl`. On 64-bit Linux a variable argument is passed as a fixed one.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let wants_signals = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG].contains(&command)
-        || command == libc::F_SETFL && argument as c_int & libc::O_ASYNC != 0;
-    if wants_signals && refuses_signals(fd, command != libc::F_SETFL) {
-        return -1;
+    let has_asked = command == libc::F_SETFL && argument as c_int & libc::O_ASYNC != 0;
+    let is_of_signals = has_asked || [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG].contains(&command);
+    if is_of_signals {
+        calls::before_signals(fd);
     }
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::fcntl(fd, command, argument) };
+    if result >= 0 && (is_of_signals || command == libc::F_SETFL) {
+        calls::after_signals(fd, has_asked);
+    }
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, result, command == libc::F_DUPFD_CLOEXEC),
         libc::F_SETFD if result >= 0 => {
@@ -157,19 +154,25 @@ pub(super) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument
 pub(super) unsafe extern "C-unwind" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
     // Programs pass the command as a signed or an unsigned word; 32 bits count.
     let known = u64::from(command as u32);
-    match known {
-        SIOCATMARK => _ = refuses_signals(fd, true),
-        libc::FIOASYNC if refuses_signals(fd, false) => return -1,
-        _ => (),
+    if [SIOCATMARK, libc::FIOASYNC].contains(&known) && calls::before_signals(fd) && known == libc::FIOASYNC {
+        // SAFETY: the program's arguments, unchanged.
+        let result = unsafe { real::ioctl(fd, command, argument as usize) };
+        calls::after_signals(fd, result >= 0);
+        return result;
     }
     if let Some(endpoint) = descriptor_table::stream(fd).filter(|endpoint| endpoint.is_shared()) {
         match known {
             libc::FIONREAD if !argument.is_null() => {
                 if let Some(bytes) = endpoint.unread(Descriptor(fd)) {
-                    // SAFETY: the program passed room for an `int`.
-                    unsafe { argument.cast::<c_int>().write_unaligned(bytes as c_int) };
-                    return 0;
+                    // SAFETY: the program passed room for an `int`, or a wrong pointer.
+                    let is_stored = unsafe { ddss_stream::store(argument.cast(), bytes as c_int) };
+                    return if is_stored { 0 } else { fault() };
                 }
+            }
+            SIOCATMARK if endpoint.has_bytes_before_tcp() => {
+                // SAFETY: the program passed room for an `int`, or a wrong pointer.
+                let is_stored = unsafe { ddss_stream::store(argument.cast::<c_int>(), 0) };
+                return if is_stored { 0 } else { fault() };
             }
             libc::FIOCLEX | libc::FIONCLEX => endpoint.set_close_on_exec(known == libc::FIOCLEX),
             _ => (),
