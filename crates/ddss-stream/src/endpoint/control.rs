@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
-use crate::cursors::{BrokenCursor, Cursors, Span, is_of_ring};
+use crate::cursors::{BrokenCursor, Span, is_of_ring};
 use crate::limits::RING_BYTES;
 use crate::sys::{self, Hidden, HiddenDescriptor, Link, Rings};
 
@@ -23,7 +23,7 @@ impl Endpoint {
     /// Returns the part of the peer's ring that this end may take next, from its own position on.
     #[inline]
     pub(crate) fn filled(&self, link: Link) -> Result<Span, BrokenCursor> {
-        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let (reader, incoming) = (&link.own().reader, link.incoming());
         let (head, phase) = (reader.head.load(Ordering::Relaxed), reader.phase.load(Ordering::Relaxed));
         if is_of_ring(phase) {
             return incoming.filled(head, phase, RING_BYTES);
@@ -40,19 +40,7 @@ impl Endpoint {
     #[inline]
     pub(crate) fn space(&self, link: Link) -> Result<Span, BrokenCursor> {
         let tail = link.own().writer.tail.load(Ordering::Relaxed);
-        self.outgoing(link).space(tail, RING_BYTES)
-    }
-
-    /// Returns the cursors of the direction that this end writes.
-    #[inline]
-    pub(crate) fn outgoing<'a>(&self, link: Link) -> &'a Cursors {
-        &link.header().directions[self.side()]
-    }
-
-    /// Returns the cursors of the direction that this end reads.
-    #[inline]
-    pub(crate) fn incoming<'a>(&self, link: Link) -> &'a Cursors {
-        &link.header().directions[self.side() ^ 1]
+        link.outgoing().space(tail, RING_BYTES)
     }
 
     /// Returns true after this end changed to its ring for the first time.

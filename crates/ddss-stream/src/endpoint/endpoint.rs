@@ -208,7 +208,7 @@ impl Endpoint {
     }
 
     pub(crate) fn peer_side<'a>(&self, link: Link) -> &'a Side {
-        &link.header().sides[self.side() ^ 1]
+        &link.header().sides[link.side() ^ 1]
     }
 
     /// Counts one more process for every stream of this process; called before `fork`.
@@ -309,7 +309,7 @@ impl Endpoint {
             Some(link) => {
                 let is_last = link.own().processes.fetch_sub(1, Ordering::AcqRel) == 1;
                 if is_last {
-                    link.header().sides[self.side()].is_closed.store(1, Ordering::Release);
+                    link.header().sides[link.side()].is_closed.store(1, Ordering::Release);
                     self.ring_peer();
                 }
                 link.unmap();

@@ -85,7 +85,7 @@ impl Endpoint {
         // A thread that has the lock writes: the ring is not idle.
         let Some(_lock) = ThreadLock::take_free(&writer.lock) else { return true };
         let is_empty = self.space(link).is_ok_and(|span| span.bytes == RING_BYTES && span.position == tail);
-        if is_empty && link.return_ring(self.side()) {
+        if is_empty && link.return_ring(link.side()) {
             writer.returned.store(tail, Ordering::Relaxed);
         }
         false

@@ -37,7 +37,7 @@ impl Endpoint {
     /// Returns true if the peer's next bytes come by the ring, and none by TCP, as far as this end knows.
     #[inline]
     pub(super) fn reads_ring(&self, link: Link) -> bool {
-        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let (reader, incoming) = (&link.own().reader, link.incoming());
         let phase = reader.phase.load(Ordering::Relaxed);
         match incoming.end(phase) {
             None => is_of_ring(phase),
@@ -49,20 +49,20 @@ impl Endpoint {
     }
 
     fn has_to_use_tcp(&self, link: Link) -> bool {
-        link.own().writer.stays_on_tcp.load(Ordering::Relaxed) != 0 || self.outgoing(link).is_tcp_wanted()
+        link.own().writer.stays_on_tcp.load(Ordering::Relaxed) != 0 || link.outgoing().is_tcp_wanted()
     }
 
     /// Chooses the ring or TCP for the next bytes, under the writer's lock. True: the ring.
     #[inline]
     pub(super) fn choose_ring(&self, link: Link) -> bool {
         let phase = link.own().writer.phase.load(Ordering::Relaxed);
-        let is_settled = is_of_ring(phase) && self.outgoing(link).is_begun(phase) && !self.has_to_use_tcp(link);
+        let is_settled = is_of_ring(phase) && link.outgoing().is_begun(phase) && !self.has_to_use_tcp(link);
         is_settled || self.change_phase(link, phase)
     }
 
     #[inline(never)]
     fn change_phase(&self, link: Link, phase: u32) -> bool {
-        let outgoing = self.outgoing(link);
+        let outgoing = link.outgoing();
         if phase != 0 && !outgoing.is_begun(phase) {
             // A process that was killed here had changed the own phase only.
             self.publish_phase(link, phase);
@@ -91,7 +91,7 @@ impl Endpoint {
     fn publish_phase(&self, link: Link, phase: u32) {
         let writer = &link.own().writer;
         let end = if is_of_ring(phase) { &writer.tcp_written } else { &writer.tail };
-        self.outgoing(link).begin(phase, end.load(Ordering::Relaxed));
+        link.outgoing().begin(phase, end.load(Ordering::Relaxed));
     }
 
     /// Writes to TCP from now on, for good: before urgent data, whose place is one of TCP. False: another thread's write does not end.
@@ -114,8 +114,8 @@ impl Endpoint {
         if let Some(control) = self.local().hidden(Hidden::Control) {
             sys::copy_signals(socket, control);
         }
-        self.incoming(link).want_tcp();
-        self.incoming(link).rest_for_data();
+        link.incoming().want_tcp();
+        link.incoming().rest_for_data();
         // A writer that waits for space has to look again.
         self.ring_peer();
         self.leave_ring()
@@ -124,7 +124,7 @@ impl Endpoint {
     /// Returns true after [`return_to_tcp`](Self::return_to_tcp).
     #[must_use]
     pub fn is_returning(&self) -> bool {
-        self.local().link().is_some_and(|link| self.incoming(link).is_tcp_wanted())
+        self.local().link().is_some_and(|link| link.incoming().is_tcp_wanted())
     }
 
     /// Returns true if bytes of the ring come before what TCP has.
@@ -136,10 +136,10 @@ impl Endpoint {
     /// Returns true if a ring with too little space has to be left: its reader waits for space itself, or has stopped.
     pub(super) fn is_stalled(&self, link: Link) -> bool {
         let is_peer_full = || self.filled(link).is_ok_and(|span| span.bytes > RING_BYTES - WRITABLE_BYTES);
-        if self.incoming(link).is_writer_resting() && is_peer_full() {
+        if link.incoming().is_writer_resting() && is_peer_full() {
             return true;
         }
-        let (local, progress, now) = (self.local(), self.outgoing(link).progress(), now_ms());
+        let (local, progress, now) = (self.local(), link.outgoing().progress(), now_ms());
         if local.full_progress.swap(progress, Ordering::Relaxed) != progress {
             local.full_since.store(now, Ordering::Relaxed);
         }

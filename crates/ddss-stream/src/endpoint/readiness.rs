@@ -102,7 +102,7 @@ impl Endpoint {
     /// Announces that a waiter sleeps. It must look at [`ready`](Self::ready) once more before it does.
     pub fn rest(&self, wants_space: bool) {
         let Some(link) = self.local().link() else { return };
-        self.incoming(link).rest_for_data();
+        link.incoming().rest_for_data();
         if wants_space && !self.writes_to_tcp() {
             self.ask_for_space(link);
         }
@@ -111,7 +111,7 @@ impl Endpoint {
     /// Lets the reader ring once there is space, and lets threads of this process look whether the reader has stopped.
     fn ask_for_space(&self, link: Link) {
         self.local().asks_space.store(1, Ordering::Relaxed);
-        self.outgoing(link).rest_for_space();
+        link.outgoing().rest_for_space();
         note_shortage();
     }
 
@@ -154,7 +154,7 @@ impl Endpoint {
             && own.processes.load(Ordering::Relaxed) <= 1
             && self.local().registrations.load(Ordering::Relaxed) <= 1;
         if is_alone {
-            self.incoming(link).wake_reader();
+            link.incoming().wake_reader();
         }
     }
 
@@ -170,7 +170,7 @@ impl Endpoint {
         let low_water = self.local().low_water.load(Ordering::Relaxed) as usize;
         low_water == 0
             || self.filled(link).map_or(true, |span| span.bytes > low_water)
-            || self.incoming(link).end(link.own().reader.phase.load(Ordering::Relaxed)).is_some()
+            || link.incoming().end(link.own().reader.phase.load(Ordering::Relaxed)).is_some()
     }
 
     /// Takes the socket's low water mark over, as the kernel does for at most half of its buffer.

@@ -136,7 +136,7 @@ impl Endpoint {
         flags: i32,
         wakes_writer: &mut bool,
     ) -> Result<usize, Errno> {
-        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let (reader, incoming) = (&link.own().reader, link.incoming());
         let mut done = 0;
         for _ in 0..PHASES_MAX {
             let phase = reader.phase.load(Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Endpoint {
             if bytes > 0 {
                 return Ok(Taken::Bytes(bytes));
             }
-            if self.incoming(link).end(link.own().reader.phase.load(Ordering::Relaxed)).is_some() {
+            if link.incoming().end(link.own().reader.phase.load(Ordering::Relaxed)).is_some() {
                 return Ok(Taken::Phase);
             }
             // The last look at the ring comes after the end of TCP: the peer wrote before it ended.
@@ -218,7 +218,7 @@ impl Endpoint {
             return Ok(0);
         }
         if flags & libc::MSG_TRUNC == 0 {
-            link.read(self.side() ^ 1, span, to, offset)?;
+            link.read(link.side() ^ 1, span, to, offset)?;
         }
         if flags & libc::MSG_PEEK != 0 {
             return Ok(span.bytes);
@@ -227,7 +227,7 @@ impl Endpoint {
         let head = span.position.wrapping_add(span.bytes as u64);
         // The own position moves first: a process that is killed in between leaves one that the next call publishes.
         link.own().reader.head.store(head, Ordering::Relaxed);
-        *wakes_writer |= self.incoming(link).consume(head, is_worth_waking);
+        *wakes_writer |= link.incoming().consume(head, is_worth_waking);
         Ok(span.bytes)
     }
 
@@ -240,7 +240,7 @@ impl Endpoint {
         offset: usize,
         flags: i32,
     ) -> Result<Taken, Errno> {
-        let (reader, incoming) = (&link.own().reader, self.incoming(link));
+        let (reader, incoming) = (&link.own().reader, link.incoming());
         let (phase, before) = (reader.phase.load(Ordering::Relaxed), reader.tcp_read.load(Ordering::Relaxed));
         let mut waiting = usize::MAX;
         if incoming.end(phase).is_none() {
@@ -278,7 +278,7 @@ impl Endpoint {
         match looked {
             Ok(1..) => {
                 // The peer says that it goes on by TCP before it does.
-                let is_announced = self.incoming(link).end(link.own().reader.phase.load(Ordering::Relaxed)).is_some();
+                let is_announced = link.incoming().end(link.own().reader.phase.load(Ordering::Relaxed)).is_some();
                 if !is_announced {
                     self.refuse_bypass();
                 }
@@ -325,7 +325,6 @@ impl Endpoint {
         if self.is_discarded(socket, link)? {
             return Ok(from.bytes() - offset);
         }
-        let direction = self.side();
         let rings = {
             let _lock = ThreadLock::take(&own.writer.lock)?;
             if !self.choose_ring(link) {
@@ -338,11 +337,11 @@ impl Endpoint {
             if span.bytes == 0 {
                 return Ok(0);
             }
-            link.write(direction, span, from, offset)?;
+            link.write(link.side(), span, from, offset)?;
             let tail = span.position.wrapping_add(span.bytes as u64);
             own.writer.tail.store(tail, Ordering::Relaxed);
             Self::note_filled(link, tail);
-            (span.bytes, self.outgoing(link).publish(tail))
+            (span.bytes, link.outgoing().publish(tail))
         };
         if rings.1 {
             self.ring_peer();

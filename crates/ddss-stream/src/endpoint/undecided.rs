@@ -212,9 +212,10 @@ impl Endpoint {
     fn enter(&self, socket: Descriptor, link: Link, own_page: OwnedFd, memory: &OwnedFd) -> Result<(), Errno> {
         let (shared, local, close_on_exec) = (self.shared(), self.local(), is_close_on_exec(socket));
         let own = link.own();
+        own.side.store(self.side() as u32, Ordering::Relaxed);
         own.reader.tcp_read.store(shared.tcp_read.load(Ordering::Relaxed), Ordering::Relaxed);
         own.writer.tcp_written.store(shared.tcp_written.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.incoming(link).rest_for_data();
+        link.incoming().rest_for_data();
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         local.set_hidden(Hidden::Bell, HiddenDescriptor::hide(bell, close_on_exec)?);
         if !close_on_exec {
@@ -231,7 +232,6 @@ impl Endpoint {
         for (word, place) in own.hidden.iter().zip([Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control]) {
             word.store(local.hidden(place).map_or(0, |hidden| hidden.number() as u32 + 1), Ordering::Relaxed);
         }
-        own.side.store(self.side() as u32, Ordering::Relaxed);
         own.inode.store(rustix::fs::fstat(socket)?.st_ino, Ordering::Relaxed);
         own.processes.store(1, Ordering::Relaxed);
         local.set_link(link);

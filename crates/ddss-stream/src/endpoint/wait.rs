@@ -167,15 +167,15 @@ impl Endpoint {
             self.silence_for(link, want);
         }
         match want {
-            Want::Data => self.incoming(link).rest_for_data(),
-            Want::Space => self.outgoing(link).rest_for_space(),
+            Want::Data => link.incoming().rest_for_data(),
+            Want::Space => link.outgoing().rest_for_space(),
         }
     }
 
     fn is_resting(&self, link: Link, want: Want) -> bool {
         match want {
-            Want::Data => self.incoming(link).is_reader_resting(),
-            Want::Space => self.outgoing(link).is_writer_resting(),
+            Want::Data => link.incoming().is_reader_resting(),
+            Want::Space => link.outgoing().is_writer_resting(),
         }
     }
 }

@@ -209,6 +209,24 @@ impl Link {
         unsafe { self.0.cast::<Own>().as_ref() }
     }
 
+    /// Returns the place of this end: 0 accepts, 1 connects.
+    #[inline]
+    pub(crate) fn side(self) -> usize {
+        (self.own().side.load(Ordering::Relaxed) & 1) as usize
+    }
+
+    /// Returns the cursors of the direction that this end writes.
+    #[inline]
+    pub(crate) fn outgoing<'a>(self) -> &'a Cursors {
+        &self.header().directions[self.side()]
+    }
+
+    /// Returns the cursors of the direction that this end reads.
+    #[inline]
+    pub(crate) fn incoming<'a>(self) -> &'a Cursors {
+        &self.header().directions[self.side() ^ 1]
+    }
+
     /// Returns the state that the peer can write as well.
     #[inline]
     pub(crate) fn header<'a>(self) -> &'a Header {
