@@ -81,8 +81,8 @@ pub struct Inbox {
 
 impl Inbox {
     /// Delivers an event and wakes the server. If the server is gone, the event is dropped, which ends the session.
-    pub fn deliver(&self, next_event: ClientEvent) {
-        if self.sender.send(next_event).is_ok() {
+    pub fn deliver(&self, event: ClientEvent) {
+        if self.sender.send(event).is_ok() {
             self.waiting.fetch_add(1, Ordering::Release);
         }
         self.wake_server();
@@ -97,7 +97,7 @@ impl Inbox {
     /// Returns this inbox as the sink for [`Acceptor::start`](crate::Acceptor::start).
     pub fn sink(&self) -> impl FnMut(ClientEvent) + Send + 'static {
         let inbox = self.clone();
-        move |next_event| inbox.deliver(next_event)
+        move |event| inbox.deliver(event)
     }
 }
 
@@ -172,9 +172,9 @@ impl IpcServer {
         if self.inbox.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let next_event = self.arrivals.try_recv().ok()?;
+        let event = self.arrivals.try_recv().ok()?;
         self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
-        Some(next_event)
+        Some(event)
     }
 
     /// Starts to serve a client. Removes an earlier client of the same slot.
