@@ -285,7 +285,7 @@ impl Nodes {
         self.attach(self.daemons.len() - 1, Strategy::Auto)
     }
 
-    /// The same for each strategy.
+    /// A client of the last node, with this strategy.
     pub(crate) fn at_home_by(&self, strategy: Strategy) -> Client {
         self.attach(self.daemons.len() - 1, strategy)
     }

@@ -32,7 +32,7 @@ pub(crate) const APPLICATIONS: [Run; 14] = [
 
 /// The text's statement about figure 5(a); 5(b) and 5(c) show the same.
 pub(crate) const SHARING: &str = "MQ takes 87 % less than without, RCQ 56 % less than MQ and 27 % less than RMQ";
-/// The same as parts of the time without DDSS, in percent: RCQ takes 44 % of MQ's 13 %, which is 73 % of RMQ.
+/// Figure 5(a) as parts of the time without DDSS, in percent: RCQ takes 44 % of MQ's 13 %, which is 73 % of RMQ.
 pub(crate) const SHARING_PERCENT: [(&str, f64); 3] = [("mq", 13.0), ("rmq", 7.8), ("rcq", 5.7)];
 /// Figure 7: how much longer web requests take at most while loads are read, with the service thread on the proxy's core
 /// and on another.

@@ -188,7 +188,7 @@ impl Cluster {
         self.segment_at(self.daemons.len() - 1, client, name, bytes)
     }
 
-    /// Does the same with the daemon of that index as its home.
+    /// Returns a filled segment of this size with the daemon of index `home` as its home, opened by `client`.
     pub fn segment_at(&self, home: usize, client: &Client, name: &str, bytes: usize) -> Segment {
         self.wake();
         let home = self.attach(&self.daemons[home], Strategy::Auto);

@@ -97,7 +97,8 @@ pub fn run_tasks(
     alone
 }
 
-/// Does the same for any server; `cpu_times` returns the processor time of the servers so far.
+/// Lets each task run on a thread of its own for `time`, for any server; `cpu_times` returns the processor time of the
+/// servers so far.
 pub(crate) fn run_threads(
     cores: Cores,
     reserved: bool,

@@ -104,7 +104,7 @@ pub(crate) enum HandshakeReply {
 pub(crate) enum BadFrame {
     /// A DDSS frame of another version.
     Version(u32),
-    /// Not a DDSS frame.
+    /// The bytes are not a DDSS frame.
     Malformed(&'static str),
 }
 

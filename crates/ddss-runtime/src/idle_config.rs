@@ -60,7 +60,8 @@ pub(crate) struct IdleConstants {
     pub(crate) rounds_per_clock_contended: u32,
     /// Upper bound of a yield that lets no other thread run.
     pub(crate) unused_yield_max: Duration,
-    /// The same where a client on this core waits for this thread: it checks and gives the core back.
+    /// Upper bound of an unused yield if a client on this core waits for this thread: it checks and gives the core
+    /// back.
     pub(crate) waiter_yield_max: Duration,
     /// Attempts to hand the core to a client whose result is ready.
     pub(crate) hand_overs_max: u32,

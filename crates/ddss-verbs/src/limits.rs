@@ -24,7 +24,7 @@ pub const BACKLOG_MAX: usize = 1024;
 pub const BACKLOG_MESSAGE_BYTES_MAX: usize = 512 << 10;
 /// Operations of one connection in an adapter's queue, and messages that its peer may send before it gets credits again.
 pub const SLOTS_MAX: usize = 256;
-/// The same if messages are long.
+/// Minimum of [`SLOTS_MAX`], for long messages.
 pub const SLOTS_MIN: usize = 64;
 /// Bytes of an adapter's slots in one direction, unless [`SLOTS_MIN`] need more. They are locked in memory.
 pub const SLOTS_BYTES: usize = 4 << 20;
@@ -41,18 +41,17 @@ pub const SEND_QUEUE_GATHERED_BYTES: usize = 1 << 20;
 /// Bytes of a lone message that are sent while the rest is encoded. Words stay atomic across the boundary.
 pub const EARLY_SEND_BYTES: usize = 56 << 10;
 /// Low-water mark of a busy connection's socket (`SO_RCVLOWAT`). The core that processes the incoming packets
-/// acknowledges less than this at once, because the receiving thread has better things to do at the end of an answer.
-/// The mark is only just above the first part of a lone message: with much more in flight, the sender's core is the
-/// busier one.
+/// acknowledges less than this at once, so that the receiving thread need not do it at the end of an answer. The mark
+/// is only just above the first part of a lone message: with much more in flight, the sender's core is the busier one.
 pub const LOW_WATER_BYTES: usize = EARLY_SEND_BYTES + (4 << 10);
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;
-/// The same before a large segment: room for its headers and the start of its payload, or for a few small segments if
-/// those arrive instead.
+/// Bytes that one `recv` asks for before a large segment: enough for its headers and the start of its payload, or for a
+/// few small segments instead.
 pub const HEADER_RECEIVE_BYTES: usize = 2 << 10;
 /// Bytes received from one connection in one poll before the next connection is served.
 pub const RECEIVE_BUDGET_BYTES: usize = 1 << 20;
-/// The same for a closed connection: the bytes are discarded, and the peer may send them without end.
+/// Bytes received from one closed connection in one poll. They are discarded, and the peer may send them endlessly.
 pub const LINGER_BYTES: usize = 16 << 10;
 /// Bytes sent to one connection in one poll before the next connection is served.
 pub const SEND_BUDGET_BYTES: usize = 1 << 20;

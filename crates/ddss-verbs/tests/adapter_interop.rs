@@ -166,7 +166,7 @@ impl Rping {
 
 impl Drop for Rping {
     fn drop(&mut self) {
-        // It ends with its peer; otherwise it is killed.
+        // The program ends with its peer; otherwise it is killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

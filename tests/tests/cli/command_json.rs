@@ -37,7 +37,7 @@ impl Held {
         self.ending(folder, words, 0)
     }
 
-    /// Does the same for a command that ends with another code.
+    /// Runs and validates a command as [`of`](Self::of) does, but expects this exit code.
     fn ending(&self, folder: &Path, words: &[&str], code: i32) -> Vec<Value> {
         let schema = match words {
             [group @ ("cluster" | "map"), part, ..] => format!("{group}-{part}"),

@@ -55,7 +55,7 @@ fn answered(folder: &Path, words: &[&str]) -> i32 {
     said.code
 }
 
-/// Does the same for invalid arguments, which must end with an error.
+/// Runs the command with invalid arguments, which must end with an error.
 fn refused(folder: &Path, words: &[&str]) -> i32 {
     let code = answered(folder, words);
     assert_ne!(code, 0, "{words:?} was taken for right");

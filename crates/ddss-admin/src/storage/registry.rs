@@ -29,9 +29,9 @@ pub struct Registry {
 /// Reason why an existing registry is unusable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// It is not a registry, or has the format of another release.
+    /// The file is not a registry, or has the format of another release.
     Version(u64),
-    /// It belongs to another node.
+    /// The registry belongs to another node.
     Node(NodeId),
 }
 
@@ -49,7 +49,7 @@ pub enum Head {
         /// Name of the release, or empty.
         release: String,
     },
-    /// Not a registry.
+    /// The file is not a registry.
     Foreign,
     /// Truncated within its header.
     Truncated,

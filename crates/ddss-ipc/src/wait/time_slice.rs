@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(turn.busy_until.unwrap() - turn.began, WAIT.busy_backoff_max);
         assert!(turn.offer_core(long_ago, true).is_some(), "an oversubscribed core comes back");
         turn.record_offer(Duration::from_millis(3));
-        // It began before the core was known to be busy, and came back at once.
+        // At the end of the backoff the core is offered again.
         assert!(turn.offer_core(turn.busy_until.unwrap(), false).is_some());
     }
 

@@ -15,8 +15,9 @@ use crate::limits::HELD_LOOK_BYTES;
 /// [`receive_room`](Self::receive_room). There is no timer: a write is appended to the last frame while none of its
 /// bytes has left. If the room is empty the caller stops receiving, and the fabric's flow control stops the peer.
 ///
-/// Without [`StreamConfig::no_delay`] a caller that goes on writing sends [`outgoing_after_write`](Self::outgoing_after_write):
-/// small writes share a frame while the peer has not acknowledged the messages before them.
+/// Without [`StreamConfig::no_delay`] a caller that continues to write sends
+/// [`outgoing_after_write`](Self::outgoing_after_write): small writes share a frame while the peer has not acknowledged
+/// the messages before them.
 pub struct EnhancedStream {
     control: Control,
     writer: FrameWriter,

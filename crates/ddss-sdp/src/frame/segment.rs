@@ -303,7 +303,7 @@ impl IncomingSegment {
         self.frame.done == self.frame.bytes()
     }
 
-    /// Checks the complete frame. `reader` goes on behind it.
+    /// Checks the complete frame. `reader` continues behind it.
     ///
     /// # Errors
     /// A marker or the checksum is wrong.

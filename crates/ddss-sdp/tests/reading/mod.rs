@@ -189,7 +189,7 @@ pub(crate) struct PlainDecoder {
     crc: bool,
     position: u64,
     frame: Vec<u8>,
-    /// The same frame with its markers.
+    /// The bytes of `frame` with its markers.
     raw: Vec<u8>,
     marker: Vec<u8>,
     number: u32,

@@ -209,7 +209,7 @@ fn damaged_frames_are_refused() {
 
 #[test]
 fn wrong_marker_is_refused_without_a_checksum() {
-    // If this failed, a stream without checksums would go on after it lost its place.
+    // If this failed, a stream without checksums would continue after it lost its position.
     let mut writer = FrameWriter::new(RING, framing(true, false)).unwrap();
     assert!(writer.open(&HEADER));
     writer.append(&pattern(6, 0, 900));

@@ -7,7 +7,7 @@ use ddss_dsm_core::{CallId, Failure};
 /// State of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ThreadState {
-    /// Can go on.
+    /// The thread can continue.
     Ready,
     /// Waits for a call.
     Waiting(CallId),

@@ -165,7 +165,7 @@ impl World {
             let thread = &mut self.threads[index];
             let step = thread.step().cloned();
             match (result, step) {
-                // The thread goes on without the write.
+                // The thread continues without the write.
                 (Err(Failure::Full("twins")), _) => thread.advance(),
                 (Err(failure), _) => thread.state = ThreadState::Failed(failure),
                 (Ok(_), None | Some(Op::Read { .. } | Op::Write { .. })) => thread.state = ThreadState::Ready,

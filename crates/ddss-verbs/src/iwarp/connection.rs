@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     was_large_segment: bool,
     /// Key of an incomplete write.
     open_write: Option<u32>,
-    /// The same key, if its window was withdrawn meanwhile: the rest of that write is discarded.
+    /// Key of an incomplete write whose window was withdrawn: the rest of the write is discarded.
     withdrawn_write: Option<u32>,
     ulpdu: Vec<u8>,
     message: Vec<u8>,

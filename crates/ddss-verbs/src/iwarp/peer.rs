@@ -87,7 +87,7 @@ pub(crate) struct Peer {
     pub(crate) closing: bool,
     /// Counted among the connections that send their last bytes.
     pub(crate) lingers: bool,
-    /// Not accepted yet.
+    /// The connection is not accepted yet.
     pub(crate) half_open: bool,
     /// The options of its socket are set.
     pub(crate) has_options: bool,

@@ -12,7 +12,7 @@ use crate::sys::rdma_core::AsyncNotice;
 
 /// Polls between two checks of everything except completions: each check is a system call.
 const POLLS_PER_CHECK: u32 = 64;
-/// The same while operations are in flight, when the caller mostly polls for completions.
+/// Polls between two checks while operations are in flight, when the caller mostly polls for completions.
 const POLLS_PER_CHECK_BUSY: u32 = 1024;
 /// Connection events that one check processes.
 const CONNECTION_EVENTS_PER_CHECK: usize = 64;

@@ -74,7 +74,7 @@ pub(crate) fn bytes_come_back_from_another_process<F: Fabric>(
     assert_eq!((ledger.written, ledger.read), (STREAM_BYTES as u64, STREAM_BYTES as u64));
 }
 
-/// The same, with processes that are killed.
+/// Kills the other process during a stream: the survivor reads a prefix of what was written.
 pub(crate) fn killed_process_leaves_a_prefix<F: Fabric>(test: &str, open: impl Fn(bool) -> F, address: SocketAddr) {
     // If this failed, the death of a peer would look like the end of its bytes, or its survivor would wait forever.
     for round in 0..KILLS {

@@ -29,7 +29,7 @@ pub(crate) enum Acquired {
     Call(CallId, u64),
 }
 
-/// An acquire: intervals that this rank has to know before it goes on.
+/// An acquire: intervals that this rank must know before it continues.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
     pub(crate) time: VectorTime,

@@ -43,7 +43,7 @@ pub(crate) fn arrive(ctx: &mut Context<'_>, from: Rank, index: u32, time: &Vecto
     Ok(())
 }
 
-/// Acquires what all ranks released, and lets the call go on.
+/// Acquires what all ranks released, and lets the call continue.
 pub(crate) fn depart(ctx: &mut Context<'_>, from: Rank, index: u32, time: VectorTime) -> Result<(), Failure> {
     check_time(ctx, from, &time)?;
     let call = ctx.state.sync.rendezvous.at_barrier.remove(&index).filter(|_| from == Rank::ZERO);

@@ -33,7 +33,7 @@ pub(crate) fn add(ctx: &mut Context<'_>, from: Rank, index: u32, delta: u64, tim
     Ok(())
 }
 
-/// Acquires what earlier additions released, and lets the oldest addition go on.
+/// Acquires what earlier additions released, and lets the oldest addition continue.
 pub(crate) fn on_value(
     ctx: &mut Context<'_>,
     from: Rank,

@@ -6,7 +6,7 @@ use crate::engine::context::Context;
 use crate::engine::flush::{close_interval, finish_placements, has_room};
 use crate::engine::state::{Acquired, PendingRelease, Release, Step};
 
-/// Works on all steps that can go on.
+/// Works on all steps that can continue.
 pub(crate) fn advance(ctx: &mut Context<'_>) {
     loop {
         let placed = finish_placements(ctx);

@@ -67,7 +67,7 @@ pub(crate) fn on_wait(ctx: &mut Context<'_>, from: Rank, index: u32) -> Result<(
     Ok(())
 }
 
-/// Acquires what the posts released, and lets the oldest wait go on.
+/// Acquires what the posts released, and lets the oldest wait continue.
 pub(crate) fn on_grant(ctx: &mut Context<'_>, from: Rank, index: u32, time: VectorTime) -> Result<(), Failure> {
     check_from_manager(ctx, from, index)?;
     check_time(ctx, from, &time)?;

@@ -20,7 +20,7 @@ const GATHERED_BYTES: usize = 60 << 10;
 /// Payload up to this length is copied even where it could be gathered: the socket accepts one long part faster than
 /// many short ones.
 const COPY_MAX_BYTES: usize = 8 << 10;
-/// The same limit where the processor checksums payload while copying it.
+/// Payload up to this length is copied if the processor checksums payload while copying it.
 const COPY_SUMMED_MAX_BYTES: usize = 16 << 10;
 
 const _: () = assert!(COPIED_BYTES.is_multiple_of(8), "words stay whole across segments");

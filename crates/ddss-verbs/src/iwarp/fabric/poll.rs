@@ -29,13 +29,13 @@ const HOT_MAX: usize = 4;
 const QUIET_POLLS_MAX: u32 = 4096;
 /// Polls between two epoll waits, while hot connections are few.
 const POLLS_PER_WAIT: u32 = 64;
-/// The same without hot connections. An epoll wait is a system call of some 250 ns, more than everything else that the
-/// thread does for a call of a local client. The first message after a silence therefore waits some microseconds
-/// longer (a few tens if local clients keep the thread busy).
+/// Polls between two epoll waits without hot connections. An epoll wait is a system call of some 250 ns, more than
+/// everything else that the thread does for a call of a local client. The first message after a silence therefore waits
+/// some microseconds longer (a few tens if local clients keep the thread busy).
 const POLLS_PER_WAIT_QUIET: u32 = 256;
-/// The same without any peer: only a new connection can arrive.
+/// Polls between two epoll waits without any peer, when only a new connection can arrive.
 const POLLS_PER_WAIT_NO_PEER: u32 = 16 << 10;
-/// The same while connection requests may wait: often enough that none of them times out.
+/// Polls between two epoll waits while connection requests may be pending, so that none of them times out.
 const POLLS_PER_WAIT_BACKLOG: u32 = 16;
 /// Bytes moved after which the next poll waits on epoll in any case, so that quiet connections do not wait long behind
 /// busy ones.

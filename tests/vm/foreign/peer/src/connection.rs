@@ -56,7 +56,7 @@ pub(crate) struct Window {
     pub(crate) bytes: usize,
 }
 
-/// Ends the process after so many seconds.
+/// Ends the process after this many seconds.
 pub(crate) fn end_after(seconds: u32) {
     // SAFETY: the signal has its default effect, which ends the process.
     unsafe { libc::alarm(seconds) };
