@@ -1,10 +1,10 @@
 //! Calls inside a node, beside a bare cache line between two cores.
 //!
 //! `null` is `Client::ping`: the client crate, the ring, the progress thread of a daemon in another process, its
-//! engine, and back. `echo` is the transport alone: a server that echoes each entry; `auto-spin` and `auto-adaptive` are
-//! `auto` by one of its two wait policies. `first` is a `null` of a sleeping daemon, `trickle` one every 100
+//! engine, and back. `echo` is the transport alone: a server that echoes each entry; `auto-spin` and `auto-adaptive`
+//! are `auto` by one of its two wait policies. `first` is a `null` of a sleeping daemon, `trickle` one every 100
 //! microseconds, `paced` one at a fixed rate. These two do not wait for earlier replies, and their latency counts from
-//! the time when a request was due. `shm-threads` and `shm-processes` are several clients at once.
+//! the time when a request was due. `shm-threads` and `shm-processes` are several clients at the same time.
 #![forbid(unsafe_code)]
 
 use ddss::Strategy;

@@ -1,4 +1,4 @@
-//! Blocking calls of a client, against a service thread that answers each request at once.
+//! Blocking calls of a client, against a service thread that answers each request immediately.
 //!
 //! Only the client's own instructions are counted: the counter is off while the channel waits, since the length of a
 //! wait depends on the scheduler.

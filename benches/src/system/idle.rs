@@ -51,7 +51,8 @@ impl RoundTrip for First {
 
 /// Requests with a fixed interval, for that long: their latency, and the daemon's work for them.
 ///
-/// The load is open-loop: a late client sends at once, and its latency counts from the time when the request was due.
+/// The load is open-loop: a late client sends immediately, and its latency counts from the time when the request was
+/// due.
 pub fn paced(cluster: &Cluster, strategy: Strategy, every: Duration, time: Duration) -> StandaloneResult {
     let client = cluster.client(strategy);
     let mut sample = Sample::empty();

@@ -115,7 +115,7 @@ fn slot_changed_after_publish_is_ignored() {
     for round in 0..2000_u32 {
         let slot = round as usize % 64;
         attacker.publish(slot, round + 1, 7);
-        // All of it is overwritten at once, sequence included, while the service copies.
+        // Overwrites all words behind the sequence's word while the service copies.
         for word in 1..8 {
             let offset = support::raw::RING + slot * 64 + word * 8;
             attacker.memory.store(offset, if word == 3 { NOW } else { u64::MAX }, Ordering::Relaxed).unwrap();

@@ -171,7 +171,7 @@ fn busy_user_gets_no_more_than_its_share() {
     acceptor.stop();
 }
 
-/// Answers at once, weighs the requests of one client as heavy, and records the clients.
+/// Answers immediately, weighs the requests of one client as heavy, and records the clients.
 struct WeighingHandler {
     heavy: ClientId,
     served: Vec<ClientId>,

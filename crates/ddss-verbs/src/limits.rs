@@ -41,8 +41,9 @@ pub const SEND_QUEUE_GATHERED_BYTES: usize = 1 << 20;
 /// Bytes of a lone message that are sent while the rest is encoded. Words stay atomic across the boundary.
 pub const EARLY_SEND_BYTES: usize = 56 << 10;
 /// Low-water mark of a busy connection's socket (`SO_RCVLOWAT`). The core that processes the incoming packets
-/// acknowledges less than this at once, so that the receiving thread need not do it at the end of an answer. The mark
-/// is only just above the first part of a lone message: with much more in flight, the sender's core is the busier one.
+/// acknowledges less than this immediately, so that the receiving thread need not do it at the end of an answer. The
+/// mark is only just above the first part of a lone message: with much more in flight, the sender's core is the busier
+/// one.
 pub const LOW_WATER_BYTES: usize = EARLY_SEND_BYTES + (4 << 10);
 /// Bytes that one `recv` asks for.
 pub const RECEIVE_BYTES: usize = 256 << 10;

@@ -44,7 +44,7 @@ pub enum Work<'a> {
     CompareSwap { peer: PeerId, tag: u64, remote: RemoteRange, compare: u64, swap: u64 },
     /// Adds to the remote word; *done* carries the previous value.
     FetchAdd { peer: PeerId, tag: u64, remote: RemoteRange, add: u64 },
-    /// Sends a message in order, after every write posted before it. The bytes are copied at once.
+    /// Sends a message in order, after every write posted before it. The bytes are copied immediately.
     Send { peer: PeerId, tag: u64, message: &'a [u8], mode: SendMode },
     /// Sends eight bytes of immediate data, in order with the messages.
     Immediate { peer: PeerId, tag: u64, data: [u8; 8], solicited: bool },

@@ -169,7 +169,7 @@ fn whole(segment: &Segment, length: usize) -> Result<String, Box<dyn Error>> {
     Ok(format!("whole {changes}"))
 }
 
-/// Allocates that many segments at once and releases them, until the process is killed.
+/// Allocates this many segments together and releases them, until the process is killed.
 fn allocate_many(client: &Client, prefix: &str, count: usize) -> Result<String, Box<dyn Error>> {
     let names: Vec<String> = (0..count).map(|number| format!("{prefix}/{number}")).collect();
     let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(64))).collect();

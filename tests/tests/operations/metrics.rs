@@ -30,7 +30,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 /// Sends bytes; returns the status code and the body of the answer, if there is one.
 fn http_request(address: SocketAddr, words: &[u8]) -> Option<(u16, String, String)> {
     let mut stream = connect(address);
-    // The daemon closes a refused connection at once, so that a client cannot send everything.
+    // The daemon closes a refused connection immediately, so that a client cannot send everything.
     let _ = stream.write_all(words);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

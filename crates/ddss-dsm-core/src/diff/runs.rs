@@ -17,7 +17,7 @@ impl Run {
     }
 }
 
-/// Bytes that are compared at once.
+/// Bytes that are compared together.
 const BLOCK_BYTES: usize = 64;
 
 /// Replaces `runs` by the changed runs of a page. They are exact to the byte: an unchanged byte between two runs may be

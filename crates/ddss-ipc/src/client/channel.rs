@@ -60,8 +60,8 @@ impl Channel {
         self.state_ref().outstanding
     }
 
-    /// Publishes a request and overwrites the low half of its word 0. A polling service may see the request at once; a
-    /// sleeping one is woken only by [`ring_doorbell`](Self::ring_doorbell).
+    /// Publishes a request and overwrites the low half of its word 0. A polling service may see the request
+    /// immediately; a sleeping one is woken only by [`ring_doorbell`](Self::ring_doorbell).
     #[inline]
     pub fn submit(&mut self, entry: Entry) -> Result<(), ChannelFull> {
         let state = self.state();

@@ -36,7 +36,7 @@ use crate::transport::sysv_journal::{OwnedQueue, QueueJournal, QueueRole};
 const HANDSHAKES_MAX: usize = 64;
 /// Backlog of the listening socket.
 const BACKLOG: i32 = 512;
-/// Events taken from the kernel at once.
+/// Maximum number of events taken from the kernel in one call.
 const EVENTS_MAX: usize = 64;
 
 /// Configuration of an acceptor.

@@ -5,7 +5,7 @@
 //! it has pending. A user that fills all its rings only delays itself.
 //!
 //! Requests are weighed in units of a small request. A request heavier than the user's share (a segment, a mebibyte) is
-//! served at once. The user then gets nothing until the others have received as much or want nothing.
+//! served immediately. The user then gets nothing until the others have received as much or want nothing.
 
 /// Share of one user in a round over the hot channels, when several users call. A call behind those of another user
 /// waits less than twice as long as one that is alone.

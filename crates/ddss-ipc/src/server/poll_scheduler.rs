@@ -36,9 +36,9 @@ const RESERVED_FOR_COLD: usize = 32;
 /// hot, and its calls do not wait for polls of the others.
 const HOT_POLLS: u32 = 512;
 /// Cold channels polled in a sweep, in addition to half as many as there are hot channels. A poll takes as long as the
-/// rest of a sweep, and a client that calls again at once waits for it.
+/// rest of a sweep, and a client that calls again immediately waits for it.
 const COLD_SLICE: usize = 1;
-/// Sweeps in a row without a request after which no client calls again at once.
+/// Sweeps in a row without a request after which no client calls again immediately.
 const IDLE_SWEEPS_SHORT: u32 = 16;
 /// Sweeps in a row without a request after which no user has to wait for earlier heavy requests. A call from another
 /// core takes less.
@@ -177,7 +177,7 @@ impl PollScheduler {
         self.visit::<false>(budget, &mut |channel, most| TakenRequests::with_unit_weight(channel.take(most, into)))
     }
 
-    /// Passes up to `budget` requests to `handler`, and publishes each reply at once.
+    /// Passes up to `budget` requests to `handler`, and publishes each reply immediately.
     #[inline]
     pub(crate) fn serve(&mut self, budget: usize, handler: &mut impl RequestHandler) -> usize {
         if self.shares.has_several_users() {

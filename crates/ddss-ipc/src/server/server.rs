@@ -36,7 +36,7 @@ use crate::sys::{MemoryError, SharedMemory};
 const INBOX_EVENTS_MAX: usize = 2 * CLIENTS_MAX;
 /// Hot channels that count as few: only among these the server looks for a client that yields on its core.
 const FEW_CHANNELS: usize = 4;
-/// Events taken from the kernel at once when the service wakes up.
+/// Maximum number of events taken from the kernel when the service wakes up.
 const EVENTS_MAX: usize = 64;
 
 /// Idle strategy of a service.
@@ -274,7 +274,7 @@ impl IpcServer {
         self.scheduler.count_pending().0 == 0 && !self.scheduler.has_unflushed()
     }
 
-    /// Publishes a completion and overwrites the low half of its word 0. A spinning client sees it at once;
+    /// Publishes a completion and overwrites the low half of its word 0. A spinning client sees it immediately;
     /// [`flush`](Self::flush) wakes a sleeping one. Returns false when the client is gone or the channel has no request
     /// in flight; that is counted and otherwise harmless.
     #[inline]

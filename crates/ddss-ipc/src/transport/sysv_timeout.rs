@@ -144,7 +144,7 @@ impl TimeoutWorker {
             let deadline = slot.deadline.load(Ordering::Relaxed);
             waiting |= deadline != AWAKE;
             let late = deadline != AWAKE && (gone || deadline <= now);
-            // Set before the send: the channel may receive at once, and its store must come last. A full queue has
+            // Set before the send: the channel may receive immediately, and its store must come last. A full queue has
             // messages to wake the channel; the send is retried at the next tick.
             if late && !slot.nudged.swap(true, Ordering::Relaxed) && self.queue.nudge(channel as u8).is_err() {
                 slot.nudged.store(false, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl TimeoutWorker {
         let kick = PollFd::from_borrowed_fd(self.slots.kick.as_fd(), PollFlags::IN);
         let socket = PollFd::from_borrowed_fd(self.connection.socket(), PollFlags::RDHUP);
         let mut asked = [kick, socket];
-        // After the hang-up the socket would make each poll return at once.
+        // After the hang-up the socket would make each poll return immediately.
         let count = if self.connection.is_gone() { 1 } else { 2 };
         if rustix::event::poll(&mut asked[..count], limit.as_ref()).is_err() {
             return;

@@ -7,8 +7,8 @@ use crate::strategy::WaitClass;
 use crate::transport::channel_transport::WaitOutcome;
 use crate::transport::ring_ends::RingEnds;
 
-/// Waits for a completion. A polling client spins until the deadline. On the service's core the caller sleeps at once,
-/// so that the kernel finds another core for it.
+/// Waits for a completion. A polling client spins until the deadline. On the service's core the caller sleeps
+/// immediately, so that the kernel finds another core for it.
 pub(crate) fn wait(ends: &mut RingEnds, is_polling: bool, class: WaitClass, deadline: Instant) -> WaitOutcome {
     if class == WaitClass::Sleeping || ends.connection().shared_core().is_some() {
         return ends.wait_parked(deadline);

@@ -141,7 +141,7 @@ fn serve(mut server: IpcServer, seen: &Seen, stop: &AtomicBool) {
     }
 }
 
-/// Values of word 3 of a request, which select its handling. This one: answer at once.
+/// Values of word 3 of a request, which select its handling. This one: answer immediately.
 pub(crate) const NOW: u64 = 0;
 /// Deferred, and answered in reverse order by the next [`REVERSE`].
 pub(crate) const LATER: u64 = 1;

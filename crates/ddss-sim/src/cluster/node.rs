@@ -58,7 +58,7 @@ pub(crate) struct LargeCommit {
 }
 
 impl Node {
-    /// Bytes of the largest value that is committed at once.
+    /// Bytes of the largest value that is committed in one step.
     pub(crate) const COMMIT_AT_ONCE_MAX: u32 = 64;
 
     pub(crate) fn new(id: NodeId, peers: &[NodeId], plan: &Scenario, reads_overlap: bool, random: &mut Random) -> Self {

@@ -1,9 +1,9 @@
 //! Many iWARP connections over real sockets, driven by one thread.
 //!
-//! A poll sends posted work, receives from the few recently active connections without epoll, and sends the answers.
-//! It asks epoll about the other connections only now and then, and at once after a sleep. With an admission filter,
-//! the [`acceptor_thread`] handles unauthenticated peers; [`connect`] holds the handshakes, [`poll`] the event
-//! loop, [`peer_table`] the slots.
+//! A poll sends posted work, receives from the few recently active connections without epoll, and sends the answers. It
+//! asks epoll about the other connections only now and then, and immediately after a sleep. With an admission filter,
+//! the [`acceptor_thread`] handles unauthenticated peers; [`connect`] holds the handshakes, [`poll`] the event loop,
+//! [`peer_table`] the slots.
 
 mod acceptor;
 mod acceptor_thread;

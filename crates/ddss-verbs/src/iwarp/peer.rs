@@ -278,7 +278,7 @@ impl Peer {
 
     fn send_once(&mut self, send_early: bool, cx: &Context<'_>) -> io::Result<usize> {
         let send_queue = self.connection.send_queue();
-        // More bytes follow at once, so a packet that is not full may wait for them.
+        // More bytes follow immediately, so a packet that is not full may wait for them.
         let more = !send_early && self.connection.has_more();
         match send_queue.single() {
             Some(bytes) => {

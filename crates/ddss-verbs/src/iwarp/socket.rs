@@ -68,8 +68,8 @@ fn open(address: SocketAddr) -> io::Result<OwnedFd> {
 pub(crate) fn tune(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
-    // Pacing suits long fat networks; between nodes it delays packets that could be sent at once. Where the choice is
-    // unavailable, the system's default will do.
+    // Pacing suits long fat networks; between nodes it delays packets that could be sent immediately. Where the choice
+    // is unavailable, the system's default will do.
     let _ = sockopt::set_tcp_congestion(socket, CONGESTION_CONTROL);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;

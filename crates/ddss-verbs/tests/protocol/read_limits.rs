@@ -11,7 +11,7 @@ use ddss_verbs::{
     SendMode, Work,
 };
 
-/// Operations posted at once.
+/// Operations posted together.
 const COUNT: usize = 9;
 /// Polls without a request after which none is expected.
 const SILENCE: usize = 200;
@@ -194,8 +194,8 @@ fn takes_none(mut reader: Reader) {
 
 #[test]
 fn reads_of_a_peer_without_inbound_reads_are_refused_locally() {
-    // If this failed, a read of such a peer would wait forever, or break the connection. It has to be refused at once,
-    // without effect on other operations.
+    // If this failed, a read of such a peer would wait forever, or break the connection. It has to be refused
+    // immediately, without effect on other operations.
     let config = || limited(256, Revision::Two);
     let answer = start(false, CRC | ENHANCED, 2, &limits(0, 4, [0, 0]));
     takes_none(Reader::connects(config(), answer));

@@ -91,7 +91,7 @@ fn connection_cut_within_an_answer_completes_each_operation() {
         let local = |offset, bytes| LocalRange { region, offset, bytes };
         let read = |tag, offset| Work::Read { peer, tag, local: local(offset, 5000), remote: REMOTE };
         let write = |tag| Work::Write { peer, tag, local: local(0, 8), remote: REMOTE };
-        // The first write is sent at once, two reads are requested, one read and a write wait.
+        // The first write is sent immediately, two reads are requested, one read and a write wait.
         node.fabric.post(&[write(0), read(1, 0), read(2, 8192), read(3, 16_384), write(4)]).unwrap();
         let mut requests = Vec::new();
         until(&mut node, "the requests", |_| {

@@ -35,7 +35,7 @@ pub(crate) fn changes_slot_after_publishing(target: &Target) -> AttackResult {
     let mut liar = ByzantineClient::attach(target)?;
     for round in 0..2000u32 {
         let position = liar.post(&null(round.into()));
-        // Overwrites all of it but the sequence at once, while the service copies.
+        // Overwrites all words behind the sequence's word while the service copies.
         let line = 8192 + (round % SLOTS) as usize * 64;
         for word in 1..8 {
             liar.store(line + word * 8, target.secret.to_bits());

@@ -1,4 +1,4 @@
-//! Posted work: encoded at once if there is room, else queued in order.
+//! Posted work: encoded immediately if there is room, else queued in order.
 
 use super::context::Context;
 use super::posted_work::{PendingAtomic, PendingRead, Queued, Receipt};

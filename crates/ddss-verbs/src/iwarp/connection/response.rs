@@ -8,8 +8,8 @@ use crate::work::{LocalRange, RemoteRange};
 /// An answer up to this length is small: it is sent along with others.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// Rule for payload in memory. Payload that only this thread can change, and that is sent at once, is summed in place
-/// and left to the socket. Other payload is copied when it is encoded.
+/// Rule for payload in memory. Payload that only this thread can change, and that is sent immediately, is summed in
+/// place and left to the socket. Other payload is copied when it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     InPlace,

@@ -38,7 +38,7 @@ use crate::limits::HELLO_BYTES_MAX;
 
 /// Admitted peers that the polling thread has not adopted yet.
 const ADMITTED_MAX: usize = 16;
-/// Peers that one address may have admitted at once.
+/// Peers of one address that are admitted in a burst.
 const ADMISSION_BURST: u32 = 8;
 /// Interval of further admissions from one address. Each costs the polling thread some tens of microseconds in three
 /// or four pieces, and at most one client call in a hundred should wait for one.

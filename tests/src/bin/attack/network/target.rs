@@ -105,7 +105,7 @@ pub(super) fn reset(stream: TcpStream) -> AttackResult {
     Ok(())
 }
 
-/// Opens `count` connections at once and sends `bytes` on each.
+/// Opens `count` connections at the same time and sends `bytes` on each.
 pub(super) fn open_connections(address: SocketAddr, count: usize, words: &[u8]) -> Result<Vec<TcpStream>, String> {
     let mut all = Vec::new();
     for _ in 0..count {
