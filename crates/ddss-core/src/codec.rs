@@ -1,14 +1,15 @@
 //! Little-endian encoding of message fields, each checked on decoding.
 
 use crate::failure::Failure;
-use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, LEASE_MAX_US, MESSAGE_BYTES_MAX, RANGES_MAX};
+use crate::limits::{COPIES_MAX_OF_SEGMENT, HISTORY_MAX, MESSAGE_BYTES_MAX, RANGES_MAX};
 use crate::model::coherence::Model;
 use crate::model::segment::{Name, Permissions, Principal};
 use crate::model::spec::{Storage, decode_row_bytes, encode_row_bytes};
 use crate::peer::message::{RemoteWindow, SegmentInfo};
 use crate::peer::replica_reply::{OfferReply, ReplicaAck};
 use crate::request::entry_change::EntryChange;
-use crate::request::operation::{LockRequest, LockToken, PutConditions};
+use crate::request::operation::{LockToken, PutConditions};
+use crate::request::request::Request;
 use crate::{ClientId, SegmentId, Version};
 use arrayvec::ArrayVec;
 
@@ -50,6 +51,11 @@ impl<const N: usize> Writer<N> {
         self.u64(info.segment.to_bits()).u64(info.bytes).u8(kind).u32(parameter).u32(info.history_len);
         self.identity(info.permissions.owner).u16(info.permissions.mode).u8(info.copies | info.storage.code() << 7);
         self.u16(encode_row_bytes(info.row_bytes))
+    }
+    /// Writes a request as its ring entry, without the ring's sequence.
+    pub(crate) fn request(&mut self, request: &Request) -> &mut Self {
+        let [first, rest @ ..] = request.encode();
+        rest.iter().fold(self.u32((first >> 32) as u32), |out, &word| out.u64(word))
     }
     pub(crate) fn model(&mut self, model: Option<Model>) -> &mut Self {
         let (kind, parameter) = model.map_or((0, 0), Model::to_parts);
@@ -106,16 +112,12 @@ impl Reader<'_> {
             _ => Err(Failure::Malformed),
         }
     }
-    pub(crate) fn lease(&mut self) -> Result<u32, Failure> {
-        let lease_us = self.u32()?;
-        if (1..=LEASE_MAX_US).contains(&lease_us) { Ok(lease_us) } else { Err(Failure::Malformed) }
-    }
-    pub(crate) fn lock_request(&mut self) -> Result<LockRequest, Failure> {
-        let (flags, lease_us, row_offset) = (self.u8()?, self.lease()?, self.option()?);
-        if flags > 3 {
-            return Err(Failure::Malformed);
+    pub(crate) fn request(&mut self) -> Result<Request, Failure> {
+        let mut entry = [u64::from(self.u32()?) << 32, 0, 0, 0, 0, 0, 0, 0];
+        for word in &mut entry[1..] {
+            *word = self.u64()?;
         }
-        Ok(LockRequest { shared: flags & 1 != 0, no_wait: flags & 2 != 0, lease_us, row_offset })
+        Request::decode(&entry).map_err(|refused| refused.failure)
     }
     pub(crate) fn info(&mut self) -> Result<SegmentInfo, Failure> {
         let (segment, bytes) = (self.segment()?, self.u64()?);

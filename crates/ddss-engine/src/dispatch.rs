@@ -4,9 +4,9 @@ use crate::action::{CommitSource, RangeSet};
 use crate::config::Now;
 use crate::engine::Engine;
 use crate::fault_injection::planted;
-use crate::requester::{LocalCaller, LockOwner, Requester};
+use crate::requester::{LocalCaller, Requester};
 use crate::state::clients::Client;
-use crate::state::lock_queue::{Destination, Get, PendingOp, Watcher};
+use crate::state::lock_queue::{Destination, Get, PendingOp};
 use crate::state::memory::uploads::UploadOwner;
 use crate::state::output::RangeList;
 use crate::state::pending::{Continuation, Transfer};
@@ -45,9 +45,6 @@ impl Engine {
                 }
             }
             Operation::Open { .. } => self.look_up(now, caller, Name::from_bytes(text)?, Continuation::Open)?,
-            Operation::Release { segment } if self.is_home(segment) => {
-                self.home().release_named(now, caller.requester(), caller.principal, segment)?;
-            }
             Operation::Get { segment, offset, into, inline, options } => {
                 fits(&into)?;
                 let parts = RangeSet::One { offset, bytes: into.bytes };
@@ -79,45 +76,13 @@ impl Engine {
                 self.commit_upload(now, &caller, segment, (offset, upload), conditions)?;
             }
             Operation::DropUpload { segment, upload } => self.drop_upload(&caller, segment, upload),
-            Operation::Atomic { segment, offset, change, token } if self.is_home(segment) => {
-                self.home().submit_client_op(now, &caller, segment, PendingOp::Atomic { offset, change, token })?;
-            }
-            Operation::Lock { segment, lock_request } if self.is_home(segment) => {
-                self.home().submit_client_op(now, &caller, segment, PendingOp::Lock(lock_request))?;
-            }
-            Operation::Await { segment, offset, above } if self.is_home(segment) => {
-                let (requester, deadline_us) = (caller.requester(), caller.deadline_us);
-                let watcher = Watcher { requester, row: 0, above, deadline_us };
-                self.home().await_at_home(now, segment, caller.principal, offset, watcher)?;
-            }
-            Operation::Unlock { segment, token } if self.is_home(segment) => {
-                let fields =
-                    self.home().unlock_at_home(now, segment, token, LockOwner::Client(caller.channel.client))?;
-                self.output.answer(caller.requester(), Outcome::Done, fields);
-            }
-            Operation::Renew { segment, token, lease_us } if self.is_home(segment) => {
-                let owner = LockOwner::Client(caller.channel.client);
-                let fields = self.home().renew_at_home(now, segment, token, owner, lease_us)?;
-                self.output.answer(caller.requester(), Outcome::Done, fields);
-            }
             Operation::List { node, text: range } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..range })?;
                 self.list_from(now, &caller, node, range, &ListQuery::decode(text)?)?;
             }
             Operation::Stat { segment, page } => {
                 fits(&ArenaRange { bytes: Listing::PAGE_BYTES as u32, ..page })?;
-                if !self.is_home(segment) {
-                    return self.remote().request_remote(caller, operation);
-                }
-                let bytes = self.home().page_of_one(now, segment, caller.principal)?;
-                self.output.reply_page(caller.channel, caller.request, page, &bytes, (self.node, false));
-            }
-            Operation::Permit { segment, update } if self.is_home(segment) => {
-                let requester = caller.requester();
-                self.home().update_permissions_at_home(now, caller.principal, segment, update, requester)?;
-            }
-            Operation::Break { segment } if self.is_home(segment) => {
-                self.home().break_at_home(now, caller.principal, segment, caller.requester())?;
+                self.execute(now, &caller, segment, operation)?;
             }
             Operation::Cancel { segment, request } => self.cancel(now, &caller, (segment, caller.channel), request),
             Operation::Collect => {
@@ -125,16 +90,32 @@ impl Engine {
                     self.output.reply(caller.channel, completion, None);
                 }
             }
-            Operation::Atomic { .. }
-            | Operation::Lock { .. }
-            | Operation::Await { .. }
-            | Operation::Unlock { .. }
-            | Operation::Renew { .. }
-            | Operation::Permit { .. }
-            | Operation::Break { .. }
-            | Operation::Release { .. } => self.remote().request_remote(caller, operation)?,
+            Operation::Atomic { segment, .. }
+            | Operation::Lock { segment, .. }
+            | Operation::Await { segment, .. }
+            | Operation::Unlock { segment, .. }
+            | Operation::Renew { segment, .. }
+            | Operation::Permit { segment, .. }
+            | Operation::Break { segment, .. }
+            | Operation::Release { segment } => self.execute(now, &caller, segment, operation)?,
         }
         Ok(())
+    }
+
+    /// Executes an operation here, or asks the home of its segment to do so.
+    #[inline(never)]
+    fn execute(
+        &mut self,
+        now: Now,
+        caller: &LocalCaller,
+        segment: SegmentId,
+        operation: &Operation,
+    ) -> Result<(), Failure> {
+        if self.is_home(segment) {
+            self.home().execute(now, &caller.at_home(), operation)
+        } else {
+            self.remote().call(caller, segment, operation)
+        }
     }
 
     #[inline(never)]

@@ -6,12 +6,12 @@ use crate::engine::Engine;
 use crate::fault_injection::planted;
 use crate::ids::StepId;
 use crate::remote::served_get::ServedReply;
-use crate::requester::{LockOwner, ReplyFields, Requester};
-use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter, Watcher};
+use crate::requester::{Caller, ReplyFields, Requester};
+use crate::state::lock_queue::{Destination, Get, PendingOp, Waiter};
 use crate::state::memory::uploads::UploadOwner;
 use crate::uploads::at_home::Uploader;
 use ddss_core::limits::{ANSWER_MARGIN_MAX_US, TIMEOUT_DEFAULT_US};
-use ddss_core::{Failure, ListQuery, Message, NodeId, Outcome, Timestamp};
+use ddss_core::{Failure, ListQuery, Message, NodeId, Outcome, Request, RequestId, Timestamp};
 
 impl Engine {
     /// Handles a peer's message, with that peer's clock and the bytes behind the fields. Every later timestamp of this
@@ -64,6 +64,13 @@ impl Engine {
                     },
                 );
                 asked.map_err(|failure| (step, failure))
+            }
+            Message::Call { principal, ref request, .. } => {
+                let Request { id: RequestId(step), timeout_us, ref operation, .. } = *request;
+                let deadline_us =
+                    if operation.is_harmless() { deadline(timeout_us) } else { deadline_of_change(timeout_us) };
+                let caller = Caller { requester: Requester::Peer(node, step), principal, deadline_us };
+                self.home().execute(now, &caller, operation).map_err(|failure| (step, failure))
             }
             Message::UploadPart { step, principal, segment, client, part, length, staged } => {
                 let (requester, deadline_us) = (Requester::Peer(node, step), deadline(TIMEOUT_DEFAULT_US));
@@ -118,65 +125,14 @@ impl Engine {
                 let query = ListQuery::decode(tail).map_err(|failure| (step, failure));
                 query.map(|query| self.home().list_at_home(now, node, step, principal, &query))
             }
-            Message::Stat { step, principal, segment } => {
-                self.home().stat_at_home(now, node, step, principal, segment).map_err(|failure| (step, failure))
-            }
             Message::Listed { step, more } => {
                 self.remote().handle_page(node, StepId::from_bits(step), more, tail);
-                Ok(())
-            }
-            Message::Permit { step, principal, segment, update } => {
-                let requester = Requester::Peer(node, step);
-                self.home()
-                    .update_permissions_at_home(now, principal, segment, update, requester)
-                    .map_err(|failure| (step, failure))
-            }
-            Message::Break { step, principal, segment } => self
-                .home()
-                .break_at_home(now, principal, segment, Requester::Peer(node, step))
-                .map_err(|failure| (step, failure)),
-            Message::Cancel { step, segment } => {
-                self.home().cancel_at_home(now, segment, Requester::Peer(node, step));
                 Ok(())
             }
             Message::Changed { info } => {
                 self.remote().handle_info_change(node, info);
                 Ok(())
             }
-            Message::Atomic { step, principal, segment, offset, change, token, timeout_us } => {
-                let op = PendingOp::Atomic { offset, change, token };
-                let (requester, deadline_us) = (Requester::Peer(node, step), deadline_of_change(timeout_us));
-                let waiter = Waiter { requester, principal, op, deadline_us };
-                let aligned = if offset.is_multiple_of(8) { Ok(()) } else { Err(Failure::Unaligned) };
-                aligned.and_then(|()| self.home().submit_op(now, segment, waiter)).map_err(|failure| (step, failure))
-            }
-            Message::Lock { step, principal, segment, lock_request, timeout_us } => {
-                let op = PendingOp::Lock(lock_request);
-                let waiter =
-                    Waiter { requester: Requester::Peer(node, step), principal, op, deadline_us: deadline(timeout_us) };
-                self.home().submit_op(now, segment, waiter).map_err(|failure| (step, failure))
-            }
-            Message::Await { step, principal, segment, offset, above, timeout_us } => {
-                let requester = Requester::Peer(node, step);
-                let watcher = Watcher { requester, row: 0, above, deadline_us: deadline(timeout_us) };
-                let awaited = self.home().await_at_home(now, segment, principal, offset, watcher);
-                awaited.map_err(|failure| (step, failure))
-            }
-            Message::Unlock { step, segment, token } => {
-                let unlocked = self.home().unlock_at_home(now, segment, token, LockOwner::Peer(node));
-                unlocked
-                    .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
-                    .map_err(|failure| (step, failure))
-            }
-            Message::Renew { step, segment, token, lease_us } => self
-                .home()
-                .renew_at_home(now, segment, token, LockOwner::Peer(node), lease_us)
-                .map(|fields| self.output.answer(Requester::Peer(node, step), Outcome::Done, fields))
-                .map_err(|failure| (step, failure)),
-            Message::Release { step, principal, segment } => self
-                .home()
-                .release_named(now, Requester::Peer(node, step), principal, segment)
-                .map_err(|failure| (step, failure)),
             Message::Found { step, info, window } => {
                 self.remote().handle_found(now, node, StepId::from_bits(step), info, window);
                 Ok(())

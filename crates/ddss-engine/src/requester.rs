@@ -1,6 +1,9 @@
 //! Requesters of operations: clients of this node and engines of other nodes, and the fields of an answer to them.
 
-use ddss_core::{ChannelId, ClientId, Name, NodeId, Principal, RequestId, Spec, Timestamp, Version};
+use crate::ids::StepId;
+use ddss_core::{
+    ChannelId, ClientId, Message, Name, NodeId, Operation, Principal, RequestId, Spec, Timestamp, Version,
+};
 
 /// Recipient of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -12,6 +15,14 @@ pub(crate) enum Requester {
 }
 
 impl Requester {
+    /// Returns the requester of another request: of the same channel, or of the same peer.
+    pub(crate) fn of_request(self, request: RequestId) -> Self {
+        match self {
+            Requester::Client(channel, _) => Requester::Client(channel, request),
+            Requester::Peer(node, _) => Requester::Peer(node, request.0),
+        }
+    }
+
     pub(crate) fn owner(self) -> LockOwner {
         match self {
             Requester::Client(channel, _) => LockOwner::Client(channel.client),
@@ -40,6 +51,14 @@ impl LockOwner {
     }
 }
 
+/// Caller of an operation at its home: a client of this node, or a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) requester: Requester,
+    pub(crate) principal: Principal,
+    pub(crate) deadline_us: u64,
+}
+
 /// A local client's request, after the check that the client is attached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCaller {
@@ -54,6 +73,17 @@ impl LocalCaller {
     /// Returns the recipient of the answer.
     pub(crate) fn requester(&self) -> Requester {
         Requester::Client(self.channel, self.request)
+    }
+
+    /// Returns the caller of an operation at home here.
+    pub(crate) fn at_home(&self) -> Caller {
+        let LocalCaller { principal, deadline_us, .. } = *self;
+        Caller { requester: self.requester(), principal, deadline_us }
+    }
+
+    /// Makes the message that asks another node to execute an operation.
+    pub(crate) fn call(&self, step: StepId, operation: Operation) -> Message {
+        Message::call(step.to_bits(), self.principal, self.timeout_us, operation)
     }
 }
 

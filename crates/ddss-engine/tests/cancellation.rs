@@ -198,7 +198,8 @@ fn peer_cancels_only_its_own_requests() {
     pair.ask(0, CLIENT, 2, lock);
     for step in [0, 1, 2, u64::MAX] {
         for segment in [pair.segment, SegmentId::from_bits(step)] {
-            pair.engines[0].message(NOW, NodeId(2), Timestamp(0), &Message::Cancel { step, segment }, &[]);
+            let cancel = Operation::Cancel { segment, request: RequestId(step) };
+            pair.engines[0].message(NOW, NodeId(2), Timestamp(0), &Message::call(0, PRINCIPAL, 0, cancel), &[]);
             pair.go_on();
         }
     }

@@ -42,9 +42,10 @@ fn ask(engine: &mut Engine, operation: Operation) -> Vec<Action> {
 fn lock(engine: &mut Engine, segment: SegmentId) {
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: 1_000_000, row_offset: None };
     let asked = ask(engine, Operation::Lock { segment, lock_request });
-    let [Action::Send { node: FIRST, message: Message::Lock { step, .. }, .. }] = asked[..] else {
+    let [Action::Send { node: FIRST, message: Message::Call { request, .. }, .. }] = asked[..] else {
         panic!("the home is asked: {asked:?}")
     };
+    let step = request.id.0;
     let (outcome, version, timestamp) = (Outcome::Done, Version(1), Timestamp(1));
     let granted = Message::Ended { step, outcome, version, timestamp, word: TOKEN.0 };
     engine.message(NOW, FIRST, Timestamp(1), &granted, &[]);
@@ -60,7 +61,8 @@ fn take_over(engine: &mut Engine, segment: SegmentId, home: NodeId, epoch: u32) 
 /// Returns true if the engine counts on the lock: it asks the home to end it.
 fn holds_lock(engine: &mut Engine, segment: SegmentId) -> bool {
     let asked = ask(engine, Operation::Unlock { segment, token: TOKEN });
-    matches!(asked[..], [Action::Send { message: Message::Unlock { token: TOKEN, .. }, .. }])
+    let [Action::Send { message: Message::Call { request, .. }, .. }] = asked[..] else { return false };
+    request.operation == Operation::Unlock { segment, token: TOKEN }
 }
 
 // If this failed, clients of a restarted node would lose their locks to takeovers that came long before.

@@ -6,13 +6,14 @@
 use crate::failure::Outcome;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::model::coherence::Model;
-use crate::model::segment::{Header, Name, PermissionUpdate, Permissions, Principal};
+use crate::model::segment::{Header, Name, Permissions, Principal};
 use crate::model::spec::Spec;
 use crate::model::spec::Storage;
 use crate::model::table::TableLayout;
 use crate::peer::replica_reply::{OfferReply, ReplicaAck};
-use crate::request::operation::{AtomicOp, LockRequest, LockToken, Part, PutConditions, ReadOptions, UploadId};
-use crate::{ClientId, SegmentId, Timestamp, Version};
+use crate::request::operation::{LockToken, Operation, Part, PutConditions, ReadOptions, UploadId};
+use crate::request::request::Request;
+use crate::{ClientId, RequestId, SegmentId, Timestamp, Version};
 
 /// Key to a range of another node's memory, for one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -112,6 +113,16 @@ pub enum Message {
         /// Its name.
         name: Name,
     },
+    /// Asks the receiver to execute an operation on a segment that is at home there. A range of the operation's bytes lies in
+    /// the staging memory that the receiver keeps for the sender.
+    Call {
+        /// User on whose behalf it is sent.
+        principal: Principal,
+        /// Lock that the sender's client holds: its get does not wait for it. Zero for none.
+        lock: LockToken,
+        /// Operation and timeout. The id is the sender's number of the operation; zero if no caller waits for an answer.
+        request: Request,
+    },
     /// Describes a segment.
     Found {
         /// Sender's number of the operation.
@@ -186,80 +197,6 @@ pub enum Message {
         /// Upload to drop; zero for all.
         upload: UploadId,
     },
-    /// Changes one word.
-    Atomic {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Offset of the word.
-        offset: u64,
-        /// Change to apply.
-        change: AtomicOp,
-        /// Lock under which it is made, if any.
-        token: Option<LockToken>,
-        /// Timeout in microseconds.
-        timeout_us: u32,
-    },
-    /// Asks for an answer when the version is above this one.
-    Await {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Offset in the row of a table; 0 for a plain segment.
-        offset: u64,
-        /// Last version that the client has seen.
-        above: Version,
-        /// Timeout in microseconds.
-        timeout_us: u32,
-    },
-    /// Takes the lock.
-    Lock {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Kind of lock.
-        lock_request: LockRequest,
-        /// Timeout in microseconds.
-        timeout_us: u32,
-    },
-    /// Releases a lock. `step` is zero if no caller waits for an answer.
-    Unlock {
-        /// Sender's number of the operation.
-        step: u64,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Token of the grant.
-        token: LockToken,
-    },
-    /// Extends the lease of a lock.
-    Renew {
-        /// Sender's number of the operation.
-        step: u64,
-        /// Segment of the operation.
-        segment: SegmentId,
-        /// Token of the grant.
-        token: LockToken,
-        /// New lease in microseconds.
-        lease_us: u32,
-    },
-    /// Releases a segment.
-    Release {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-    },
     /// Ends an operation.
     Ended {
         /// Sender's number of the operation.
@@ -331,48 +268,12 @@ pub enum Message {
         /// User on whose behalf it is sent.
         principal: Principal,
     },
-    /// Asks for the listing of one segment, as a page of one.
-    Stat {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment to describe.
-        segment: SegmentId,
-    },
     /// Returns a page: the tail.
     Listed {
         /// Sender's number of the operation.
         step: u64,
         /// True if there are more segments.
         more: bool,
-    },
-    /// Changes permissions.
-    Permit {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment to change.
-        segment: SegmentId,
-        /// New permissions.
-        update: PermissionUpdate,
-    },
-    /// Breaks a lock.
-    Break {
-        /// Sender's number of the operation.
-        step: u64,
-        /// User on whose behalf it is sent.
-        principal: Principal,
-        /// Segment of the operation.
-        segment: SegmentId,
-    },
-    /// Cancels the sender's request of this number, if it waits for another caller. It is answered as usual.
-    Cancel {
-        /// Sender's number of the operation.
-        step: u64,
-        /// Segment of that request.
-        segment: SegmentId,
     },
     /// Announces new permissions of one of the sender's segments.
     Changed {
@@ -497,6 +398,12 @@ pub enum Message {
 }
 
 impl Message {
+    /// Makes the call of an operation, with the sender's number of it.
+    pub const fn call(step: u64, principal: Principal, timeout_us: u32, operation: Operation) -> Self {
+        let request = Request { id: RequestId(step), timeout_us, operation, parks: false };
+        Message::Call { principal, lock: LockToken(0), request }
+    }
+
     /// Value of `staged` for bytes that are in the message.
     pub const NOT_STAGED: u64 = u64::MAX;
     /// Bytes of data that fit behind the fields of a put, with room for a seal.
@@ -511,16 +418,8 @@ impl Message {
             | Message::Put { segment, .. }
             | Message::UploadPart { segment, .. }
             | Message::CommitUpload { segment, .. }
-            | Message::Atomic { segment, .. }
-            | Message::Await { segment, .. }
-            | Message::Lock { segment, .. }
-            | Message::Unlock { segment, .. }
-            | Message::Renew { segment, .. }
-            | Message::Release { segment, .. }
-            | Message::Get { segment, .. }
-            | Message::Stat { segment, .. }
-            | Message::Permit { segment, .. }
-            | Message::Break { segment, .. } => Some(segment),
+            | Message::Get { segment, .. } => Some(segment),
+            Message::Call { ref request, .. } => request.operation.segment(),
             _ => None,
         }
     }

@@ -4,11 +4,10 @@ use super::message::Message;
 use crate::codec::{Reader, Writer};
 use crate::failure::{Failure, Outcome};
 use crate::limits::{LIST_TEXT_BYTES_MAX, STAGING_BYTES};
-use crate::model::segment::PermissionUpdate;
 use crate::model::spec::Spec;
 use crate::request::entry_change::EntryChange;
 use crate::request::listing::Listing;
-use crate::request::operation::{AtomicOp, LockToken, Part, ReadOptions, UploadId};
+use crate::request::operation::{LockToken, Part, ReadOptions, UploadId};
 use crate::request::ranges::Ranges;
 use crate::{Timestamp, Version};
 use arrayvec::ArrayVec;
@@ -29,6 +28,9 @@ impl Message {
             Message::Allocate { step, principal, spec, name } => {
                 out.u8(4).u64(step).identity(principal).bytes(&spec.encode()).bytes(name.as_str().as_bytes())
             }
+            Message::Call { principal, lock, ref request } => {
+                out.u8(32).identity(principal).u64(lock.0).request(request)
+            }
             Message::Found { step, info, window } => out.u8(5).u64(step).info(&info).window(window),
             Message::Put { step, principal, segment, offset, length, staged, ranges, conditions, timeout_us } => {
                 let (kind, key_bytes, value_bytes) = conditions.entry.map_or((0, 0, 0), EntryChange::to_parts);
@@ -40,38 +42,12 @@ impl Message {
                 out.model(conditions.requested_model).u8(kind).u16(key_bytes).u32(value_bytes);
                 out.u32(timeout_us).bytes(tail)
             }
-            Message::Release { step, principal, segment } => {
-                out.u8(7).u64(step).identity(principal).u64(segment.to_bits())
-            }
             Message::Ended { step, outcome, version, timestamp, word } => {
                 let [kind, failure] = outcome.to_bytes();
                 out.u8(8).u64(step).u8(kind).u8(failure).u64(version.0).u64(timestamp.0).u64(word)
             }
             Message::Forget { segment } => out.u8(9).u64(segment.to_bits()),
             Message::Forgotten { segment } => out.u8(10).u64(segment.to_bits()),
-            Message::Atomic { step, principal, segment, offset, change, token, timeout_us } => {
-                let (kind, first, second) = change.to_parts();
-                out.u8(11).u64(step).identity(principal).u64(segment.to_bits()).u64(offset);
-                out.u8(kind).u64(first).u64(second).option(token.map(|token| token.0)).u32(timeout_us)
-            }
-            Message::Await { step, principal, segment, offset, above, timeout_us } => {
-                out.u8(12).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u64(above.0).u32(timeout_us)
-            }
-            Message::Lock { step, principal, segment, lock_request, timeout_us } => {
-                let flags = u8::from(lock_request.shared) | u8::from(lock_request.no_wait) << 1;
-                out.u8(13)
-                    .u64(step)
-                    .identity(principal)
-                    .u64(segment.to_bits())
-                    .u8(flags)
-                    .u32(lock_request.lease_us)
-                    .option(lock_request.row_offset)
-                    .u32(timeout_us)
-            }
-            Message::Unlock { step, segment, token } => out.u8(14).u64(step).u64(segment.to_bits()).u64(token.0),
-            Message::Renew { step, segment, token, lease_us } => {
-                out.u8(50).u64(step).u64(segment.to_bits()).u64(token.0).u32(lease_us)
-            }
             Message::Get { step, principal, segment, offset, length, ranges, options, token, timeout_us } => {
                 out.u8(15).u64(step).identity(principal).u64(segment.to_bits()).u64(offset).u32(length).u8(ranges);
                 out.model(options.requested_model).option(options.version.map(|version| version.0));
@@ -82,18 +58,8 @@ impl Message {
             }
             Message::Taken { number } => out.u8(17).u64(number),
             Message::List { step, principal } => out.u8(18).u64(step).identity(principal).bytes(tail),
-            Message::Stat { step, principal, segment } => {
-                out.u8(19).u64(step).identity(principal).u64(segment.to_bits())
-            }
             Message::Listed { step, more } => out.u8(20).u64(step).u8(more.into()).bytes(tail),
-            Message::Permit { step, principal, segment, update } => {
-                let [bits, owner] = update.to_words();
-                out.u8(21).u64(step).identity(principal).u64(segment.to_bits()).u64(bits).u64(owner)
-            }
             Message::Changed { info } => out.u8(22).info(&info),
-            Message::Break { step, principal, segment } => {
-                out.u8(23).u64(step).identity(principal).u64(segment.to_bits())
-            }
             Message::UploadPart { step, principal, segment, client, part, length, staged } => {
                 out.u8(40).u64(step).identity(principal).u64(segment.to_bits()).client(client);
                 out.u32(part.upload.0).u32(part.at).u32(part.total).u32(length).u64(staged).bytes(tail)
@@ -104,7 +70,6 @@ impl Message {
                 out.option(conditions.token.map(|token| token.0)).model(conditions.requested_model).u32(timeout_us)
             }
             Message::DropUpload { client, upload } => out.u8(42).client(client).u32(upload.0),
-            Message::Cancel { step, segment } => out.u8(30).u64(step).u64(segment.to_bits()),
             Message::Offer { segment, epoch, version, timestamp, spec, permissions, name } => {
                 out.u8(24).u64(segment.to_bits()).u32(epoch).u64(version.0).u64(timestamp.0).bytes(&spec.encode());
                 out.identity(permissions.owner).u16(permissions.mode).bytes(name.as_str().as_bytes())
@@ -160,6 +125,9 @@ impl Message {
                 spec: Spec::decode(&input.array()?)?,
                 name: input.name()?,
             },
+            32 => {
+                Message::Call { principal: input.identity()?, lock: LockToken(input.u64()?), request: input.request()? }
+            }
             5 => Message::Found { step: input.u64()?, info: input.info()?, window: input.window()? },
             6 => Message::Put {
                 step: input.u64()?,
@@ -172,7 +140,6 @@ impl Message {
                 conditions: input.put_conditions()?,
                 timeout_us: input.u32()?,
             },
-            7 => Message::Release { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             8 => Message::Ended {
                 step: input.u64()?,
                 outcome: Outcome::from_bytes(input.array()?),
@@ -182,31 +149,6 @@ impl Message {
             },
             9 => Message::Forget { segment: input.segment()? },
             10 => Message::Forgotten { segment: input.segment()? },
-            11 => Message::Atomic {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                offset: input.u64()?,
-                change: AtomicOp::from_parts(input.u8()?, input.u64()?, input.u64()?)?,
-                token: input.option()?.map(LockToken),
-                timeout_us: input.u32()?,
-            },
-            12 => Message::Await {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                offset: input.u64()?,
-                above: Version(input.u64()?),
-                timeout_us: input.u32()?,
-            },
-            13 => Message::Lock {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                lock_request: input.lock_request()?,
-                timeout_us: input.u32()?,
-            },
-            14 => Message::Unlock { step: input.u64()?, segment: input.segment()?, token: LockToken(input.u64()?) },
             15 => Message::Get {
                 step: input.u64()?,
                 principal: input.identity()?,
@@ -228,16 +170,8 @@ impl Message {
             },
             17 => Message::Taken { number: input.u64()? },
             18 => Message::List { step: input.u64()?, principal: input.identity()? },
-            19 => Message::Stat { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             20 => Message::Listed { step: input.u64()?, more: input.u8()? != 0 },
-            21 => Message::Permit {
-                step: input.u64()?,
-                principal: input.identity()?,
-                segment: input.segment()?,
-                update: PermissionUpdate::from_words([input.u64()?, input.u64()?])?,
-            },
             22 => Message::Changed { info: input.info()? },
-            23 => Message::Break { step: input.u64()?, principal: input.identity()?, segment: input.segment()? },
             24 => Message::Offer {
                 segment: input.segment()?,
                 epoch: input.u32()?,
@@ -294,13 +228,6 @@ impl Message {
                 staged: input.u64()?,
                 number: input.u64()?,
             },
-            50 => Message::Renew {
-                step: input.u64()?,
-                segment: input.segment()?,
-                token: LockToken(input.u64()?),
-                lease_us: input.lease()?,
-            },
-            30 => Message::Cancel { step: input.u64()?, segment: input.segment()? },
             40 => Message::UploadPart {
                 step: input.u64()?,
                 principal: input.identity()?,
@@ -362,8 +289,8 @@ mod tests {
     use crate::peer::message::{RemoteWindow, SegmentInfo};
     use crate::peer::replica_reply::{OfferReply, ReplicaAck};
     use crate::request::entry_change::EntryChangeKind;
-    use crate::request::operation::{LockRequest, PutConditions};
-    use crate::{Model, NodeId, SegmentId, Storage};
+    use crate::request::operation::{ArenaRange, AtomicOp, LockRequest, Operation, PutConditions};
+    use crate::{Model, NodeId, RequestId, SegmentId, Storage};
     use proptest::prelude::*;
 
     const CLOCK: Timestamp = Timestamp(77);
@@ -396,6 +323,7 @@ mod tests {
         let lock_request = LockRequest { shared: true, no_wait: false, lease_us: 7, row_offset: Some(8) };
         let client = crate::ClientId { index: 3, generation: 4 };
         let part = Part { upload: UploadId(1), at: 2, total: 9 };
+        let call = |operation| Message::call(1, principal, 5, operation);
         let all = [
             Message::Welcome { staging: window },
             Message::Lookup { step: 1, principal, name },
@@ -413,12 +341,16 @@ mod tests {
                 conditions,
                 timeout_us: 5,
             },
-            Message::Atomic { step: 1, principal, segment, offset: 8, change: AtomicOp::Add(3), token, timeout_us: 5 },
-            Message::Await { step: 1, principal, segment, offset: 7, above: Version(3), timeout_us: 5 },
-            Message::Lock { step: 1, principal, segment, lock_request, timeout_us: 5 },
-            Message::Unlock { step: 1, segment, token: LockToken(9) },
-            Message::Renew { step: 1, segment, token: LockToken(9), lease_us: 7 },
-            Message::Release { step: 1, principal, segment },
+            call(Operation::Atomic { segment, offset: 8, change: AtomicOp::Add(3), token }),
+            call(Operation::Await { segment, offset: 7, above: Version(3) }),
+            call(Operation::Lock { segment, lock_request }),
+            call(Operation::Unlock { segment, token: LockToken(9) }),
+            call(Operation::Renew { segment, token: LockToken(9), lease_us: 7 }),
+            call(Operation::Release { segment }),
+            call(Operation::Stat { segment, page: ArenaRange { slot: 3, bytes: 4 } }),
+            call(Operation::Permit { segment, update }),
+            call(Operation::Break { segment }),
+            call(Operation::Cancel { segment, request: RequestId(1) }),
             Message::Ended { step: 1, outcome: Outcome::Done, version, timestamp, word: 3 },
             Message::Get {
                 step: 1,
@@ -434,14 +366,10 @@ mod tests {
             Message::Got { step: 1, version, timestamp, length: 3, staged: 4, number: 5 },
             Message::Taken { number: 6 },
             Message::List { step: 1, principal },
-            Message::Stat { step: 1, principal, segment },
             Message::Listed { step: 1, more: true },
-            Message::Permit { step: 1, principal, segment, update },
             Message::Changed { info },
             Message::Changed { info: in_a_file },
             Message::Changed { info: table },
-            Message::Break { step: 1, principal, segment },
-            Message::Cancel { step: 1, segment },
             Message::UploadPart { step: 1, principal, segment, client, part, length: 3, staged: 4 },
             Message::CommitUpload {
                 step: 1,

@@ -75,20 +75,6 @@ impl Home<'_> {
         self.send_page(node, step, &page, more);
     }
 
-    /// Returns the listing of one segment to a peer.
-    pub(crate) fn stat_at_home(
-        &mut self,
-        now: Now,
-        node: NodeId,
-        step: u64,
-        principal: Principal,
-        id: SegmentId,
-    ) -> Result<(), Failure> {
-        let page = self.page_of_one(now, id, principal)?;
-        self.send_page(node, step, &page, false);
-        Ok(())
-    }
-
     pub(crate) fn page_of_one(&mut self, now: Now, id: SegmentId, principal: Principal) -> Result<PageBytes, Failure> {
         self.update_lock_gate(now, id);
         let segment = self.segments.get(id)?;
@@ -101,7 +87,7 @@ impl Home<'_> {
         Ok(page)
     }
 
-    fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
+    pub(crate) fn send_page(&mut self, node: NodeId, step: u64, page: &[u8], more: bool) {
         let buffer = self.output.store(page);
         self.output.push(Action::Send {
             node,

@@ -3,6 +3,7 @@
 //! decides the same for tables and maps. The other files cover creation, names, metadata, gets for other nodes, and
 //! shutdown.
 
+pub(crate) mod execute;
 pub(crate) mod fast_path;
 pub(crate) mod handler;
 pub(crate) mod home_ops;

@@ -6,7 +6,7 @@
 use crate::ids::StepId;
 use crate::remote::handler::Remote;
 use crate::state::pending::WaitState;
-use ddss_core::{ChannelId, ClientId, Message, RequestId};
+use ddss_core::{ChannelId, ClientId, Message, Operation, RequestId};
 
 impl Remote<'_> {
     /// Ends a waiting request of a channel.
@@ -30,7 +30,8 @@ impl Remote<'_> {
         );
         let Some(segment) = pending.wait.segment().filter(|_| waits_at_home) else { return };
         if self.peers.reachable(pending.on).is_some() {
-            self.output.send(pending.on, Message::Cancel { step: step.to_bits(), segment });
+            let cancel = Operation::Cancel { segment, request: RequestId(step.to_bits()) };
+            self.output.send(pending.on, Message::call(0, pending.principal, 0, cancel));
         }
         if !matches!(pending.wait, WaitState::Answer { .. } | WaitState::Put { .. }) {
             self.expire(step);

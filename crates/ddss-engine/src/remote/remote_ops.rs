@@ -108,13 +108,6 @@ impl Remote<'_> {
         Ok(())
     }
 
-    fn release_remote(&mut self, caller: LocalCaller, segment: SegmentId) -> Result<(), Failure> {
-        let home = self.reachable_home(segment)?;
-        let step = self.begin(&caller, WaitState::Release { home })?;
-        self.output.send(home, Message::Release { step: step.to_bits(), principal: caller.principal, segment });
-        Ok(())
-    }
-
     /// Puts bytes into a remote segment. On error the caller still owns the range table.
     pub(crate) fn put_remote(
         &mut self,
@@ -452,58 +445,50 @@ impl Remote<'_> {
         None
     }
 
-    /// Sends an operation without bytes to the home.
-    pub(crate) fn request_remote(&mut self, caller: LocalCaller, operation: &Operation) -> Result<(), Failure> {
-        let LocalCaller { principal, timeout_us, .. } = caller;
-        match *operation {
-            Operation::Atomic { segment, offset, change, token } => {
-                let home = self.reachable_home(segment)?;
-                self.check_own_lock(&caller, segment, token.is_none(), offset)?;
-                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
-                self.output.send(home, Message::Atomic { step, principal, segment, offset, change, token, timeout_us });
-            }
-            Operation::Await { segment, offset, above } => {
-                let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Version { segment, above })?.to_bits();
-                self.output.send(home, Message::Await { step, principal, segment, offset, above, timeout_us });
-            }
-            Operation::Lock { segment, lock_request } => {
-                let home = self.reachable_home(segment)?;
-                if self.remote_locks.is_full() {
-                    return Err(Failure::Busy(Limit::RemoteLocks));
-                }
-                let LockRequest { lease_us, row_offset, .. } = lock_request;
-                let step = self.begin(&caller, WaitState::Lock { segment, lease_us, row_offset })?.to_bits();
-                self.output.send(home, Message::Lock { step, principal, segment, lock_request, timeout_us });
-            }
-            Operation::Unlock { segment, token } => {
-                let home = self.reachable_home(segment)?;
-                if !self.remote_locks.contains(caller.channel.client, segment, token) {
-                    return Err(Failure::LockLost);
-                }
-                let step = self.begin(&caller, WaitState::Unlock { segment, token })?.to_bits();
-                self.output.send(home, Message::Unlock { step, segment, token });
-            }
-            Operation::Renew { segment, token, lease_us } => self.renew_remote(&caller, segment, token, lease_us)?,
-            Operation::Stat { segment, page } => {
-                let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Page { node: home, into: page, list: false })?.to_bits();
-                self.output.send(home, Message::Stat { step, principal, segment });
-            }
-            Operation::Permit { segment, update } => {
-                let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
-                self.output.send(home, Message::Permit { step, principal, segment, update });
-            }
-            Operation::Break { segment } => {
-                let home = self.reachable_home(segment)?;
-                let step = self.begin(&caller, WaitState::Answer { segment })?.to_bits();
-                self.output.send(home, Message::Break { step, principal, segment });
-            }
-            Operation::Release { segment } => self.release_remote(caller, segment)?,
-            _ => return Err(Failure::Unsupported),
+    /// Asks the home to execute an operation without bytes.
+    pub(crate) fn call(
+        &mut self,
+        caller: &LocalCaller,
+        segment: SegmentId,
+        operation: &Operation,
+    ) -> Result<(), Failure> {
+        let home = self.reachable_home(segment)?;
+        let wait = self.check_call(caller, home, operation)?;
+        let step = self.begin(caller, wait)?;
+        if let WaitState::Renew { segment, token, lease_us } = wait {
+            // The record here outlives the lease at the home, whenever the message arrives within the deadline.
+            let until_us = caller.deadline_us.saturating_add(lease_us.into());
+            self.remote_locks.extend(segment, token, until_us);
         }
+        self.output.send(home, caller.call(step, *operation));
         Ok(())
+    }
+
+    /// Checks what this node can check of a call, and returns what the call waits for.
+    fn check_call(&mut self, caller: &LocalCaller, home: NodeId, operation: &Operation) -> Result<WaitState, Failure> {
+        let client = caller.channel.client;
+        Ok(match *operation {
+            Operation::Atomic { segment, offset, token, .. } => {
+                self.check_own_lock(caller, segment, token.is_none(), offset)?;
+                WaitState::Answer { segment }
+            }
+            Operation::Permit { segment, .. } | Operation::Break { segment } => WaitState::Answer { segment },
+            Operation::Await { segment, above, .. } => WaitState::Version { segment, above },
+            Operation::Lock { .. } if self.remote_locks.is_full() => return Err(Failure::Busy(Limit::RemoteLocks)),
+            Operation::Lock { segment, lock_request: LockRequest { lease_us, row_offset, .. } } => {
+                WaitState::Lock { segment, lease_us, row_offset }
+            }
+            Operation::Unlock { segment, token } | Operation::Renew { segment, token, .. }
+                if !self.remote_locks.contains(client, segment, token) =>
+            {
+                return Err(Failure::LockLost);
+            }
+            Operation::Unlock { segment, token } => WaitState::Unlock { segment, token },
+            Operation::Renew { segment, token, lease_us } => WaitState::Renew { segment, token, lease_us },
+            Operation::Stat { page, .. } => WaitState::Page { node: home, into: page, list: false },
+            Operation::Release { .. } => WaitState::Release { home },
+            _ => return Err(Failure::Unsupported),
+        })
     }
 
     /// Records that one peer does not have the name. Returns the segment to create here.

@@ -6,7 +6,9 @@ use super::target::{PATIENCE, Target, dial, random_bytes, send};
 use super::unauthenticated::node_3;
 use crate::byzantine_client::{AttackResult, contains_secret, context, expect_failure};
 use ddss_core::limits::STAGING_BYTES;
-use ddss_core::{Message, Name, NodeId, Outcome, PeerHello, Principal, RemoteWindow, SegmentId, Spec, Timestamp};
+use ddss_core::{
+    Message, Name, NodeId, Operation, Outcome, PeerHello, Principal, RemoteWindow, SegmentId, Spec, Timestamp,
+};
 use snow::TransportState;
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -170,7 +172,8 @@ impl Member {
 
     /// Releases a segment, as a correct member would.
     pub(super) fn release(&mut self, segment: SegmentId) -> AttackResult {
-        self.ask(|step| Message::Release { step, principal: PRINCIPAL, segment }, &[]).map(drop)
+        let release = Operation::Release { segment };
+        self.ask(|step| Message::call(step, PRINCIPAL, 1_000_000, release), &[]).map(drop)
     }
 
     pub(super) fn read(&mut self, key: u32, address: u64, bytes: u32) {

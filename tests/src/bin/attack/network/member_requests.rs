@@ -6,8 +6,9 @@ use crate::byzantine_client::{AttackResult, context, expect_failure};
 use crate::entry_changes::{self, WrongChange};
 use ddss_core::limits::{STAGING_BYTES, TRANSFER_BYTES_MAX, WAITERS_PER_SEGMENT_MAX};
 use ddss_core::{
-    AtomicOp, Failure, Limit, LockRequest, LockToken, Message, Model, Name, NodeId, Outcome, Permissions, Principal,
-    PutConditions, ReadOptions, RemoteWindow, SegmentId, SegmentInfo, Spec, Storage, Timestamp, Version,
+    ArenaRange, AtomicOp, Failure, Limit, LockRequest, LockToken, Message, Model, Name, NodeId, Operation, Outcome,
+    Permissions, Principal, PutConditions, ReadOptions, RemoteWindow, SegmentId, SegmentInfo, Spec, Storage, Timestamp,
+    Version,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +17,14 @@ const TIMEOUT_US: u32 = 100_000;
 /// Timeout of queued lock requests: longer than filling the queue takes.
 const LINE_US: u32 = 10_000_000;
 const STRANGER: Principal = Principal { uid: 9, gid: 9 };
+
+fn call(operation: Operation) -> impl FnOnce(u64) -> Message {
+    call_of(PRINCIPAL, operation)
+}
+
+fn call_of(principal: Principal, operation: Operation) -> impl FnOnce(u64) -> Message {
+    move |step| Message::call(step, principal, TIMEOUT_US, operation)
+}
 
 /// Misuses the window of a segment of its own, and expects that the node ends the connection.
 fn misuses(target: &Target, misuse: impl FnOnce(&mut Member, RemoteWindow)) -> AttackResult {
@@ -78,7 +87,7 @@ pub(super) fn writes_beyond_its_staging_memory(target: &Target) -> AttackResult 
 pub(super) fn reads_a_segment_that_it_released(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, window) = member.make(Spec::new(BYTES))?;
-    member.send_message(&plain(&Message::Release { step: 1, principal: PRINCIPAL, segment }, &[]))?;
+    member.send_message(&plain(&call(Operation::Release { segment })(1), &[]))?;
     // The member closes its reading side and continues.
     member.send_message(&plain(&Message::Forgotten { segment }, &[]))?;
     let name = Name::new("nothing").map_err(context("a name"))?;
@@ -166,11 +175,9 @@ pub(super) fn requests_ranges_beyond_a_segment(target: &Target) -> AttackResult 
         let short = length.min(400);
         member.is_denied(put(segment, offset, short, Message::NOT_STAGED), &vec![7; short as usize])?;
         member.is_denied(put(segment, offset, TRANSFER_BYTES_MAX as u32, 0), &[])?;
-        let (change, token, timeout_us, offset) = (AtomicOp::Swap(7), None, TIMEOUT_US, offset.max(4096));
-        member.is_denied(
-            |step| Message::Atomic { step, principal: PRINCIPAL, segment, offset, change, token, timeout_us },
-            &[],
-        )?;
+        // A node checks the alignment of its clients' words, so an unaligned one ends the connection.
+        let (change, token, offset) = (AtomicOp::Swap(7), None, offset.max(4096) & !7);
+        member.is_denied(call(Operation::Atomic { segment, offset, change, token }), &[])?;
     }
     member.release(segment)?;
     member.ends_served()
@@ -217,7 +224,7 @@ pub(super) fn locks_what_is_no_row(target: &Target) -> AttackResult {
     let (plain, _) = member.make(Spec::new(BYTES))?;
     let lock = |segment, offset| {
         let lock_request = LockRequest { shared: false, no_wait: true, lease_us: LINE_US, row_offset: Some(offset) };
-        move |step| Message::Lock { step, principal: PRINCIPAL, segment, lock_request, timeout_us: TIMEOUT_US }
+        call(Operation::Lock { segment, lock_request })
     };
     for offset in [1, 8, ROW_BYTES - 1, ROWS * ROW_BYTES, ROWS * ROW_BYTES + 8, 1 << 63, u64::MAX - 7, u64::MAX] {
         member.is_denied(lock(table, offset), &[])?;
@@ -253,8 +260,8 @@ pub(super) fn locks_what_is_no_row(target: &Target) -> AttackResult {
 pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
     let mut member = Member::authenticate(target)?;
     let (segment, token) = (target.held, LockToken(target.token));
-    member.is_denied(|step| Message::Unlock { step, segment, token }, &[])?;
-    member.is_denied(|step| Message::Renew { step, segment, token, lease_us: 1 }, &[])?;
+    member.is_denied(call(Operation::Unlock { segment, token }), &[])?;
+    member.is_denied(call(Operation::Renew { segment, token, lease_us: 1 }), &[])?;
     let (conditions, staged, timeout_us) =
         (PutConditions { token: Some(token), ..PutConditions::default() }, Message::NOT_STAGED, TIMEOUT_US);
     let put = |step| Message::Put {
@@ -275,9 +282,9 @@ pub(super) fn uses_foreign_lock(target: &Target) -> AttackResult {
 pub(super) fn requests_for_unprivileged_user(target: &Target) -> AttackResult {
     let (mut member, segment, principal) = (Member::authenticate(target)?, target.secret, STRANGER);
     member.is_denied(|step| Message::Describe { step, principal, segment }, &[])?;
-    member.is_denied(|step| Message::Release { step, principal, segment }, &[])?;
-    member.is_denied(|step| Message::Stat { step, principal, segment }, &[])?;
-    member.is_denied(|step| Message::Break { step, principal, segment }, &[])?;
+    member.is_denied(call_of(principal, Operation::Release { segment }), &[])?;
+    member.is_denied(call_of(principal, Operation::Stat { segment, page: ArenaRange::NOWHERE }), &[])?;
+    member.is_denied(call_of(principal, Operation::Break { segment }), &[])?;
     member.is_denied(get(segment, principal, 0, 64), &[])?;
     member.ends_served()
 }
@@ -295,7 +302,7 @@ pub(super) fn names_absent_segments(target: &Target) -> AttackResult {
         member.is_denied(get(segment, PRINCIPAL, 0, 8), &[])?;
         member.is_denied(put(segment, 0, 8, Message::NOT_STAGED), &[7; 8])?;
         member.is_denied(|step| Message::Describe { step, principal: PRINCIPAL, segment }, &[])?;
-        member.is_denied(|step| Message::Release { step, principal: PRINCIPAL, segment }, &[])?;
+        member.is_denied(call(Operation::Release { segment }), &[])?;
     }
     member.ends_served()
 }
@@ -342,8 +349,7 @@ pub(super) fn floods_lock_queues(target: &Target) -> AttackResult {
     let lock_request = LockRequest { shared: false, no_wait: false, lease_us: LINE_US, row_offset: None };
     let (many, mut heard, mut busy) = (WAITERS_PER_SEGMENT_MAX as u64 + 200, 0, 0);
     for step in 0..many {
-        let lock =
-            Message::Lock { step: 1 << 40 | step, principal: PRINCIPAL, segment, lock_request, timeout_us: LINE_US };
+        let lock = Message::call(1 << 40 | step, PRINCIPAL, LINE_US, Operation::Lock { segment, lock_request });
         member.send_message(&plain(&lock, &[]))?;
     }
     // Each request ends; those without room in the queue end immediately.
