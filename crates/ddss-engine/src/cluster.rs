@@ -3,6 +3,7 @@
 use crate::config::Now;
 use crate::engine::Engine;
 use crate::role::RoleAssignment;
+use crate::state::name_claims::NameClaims;
 use ddss_core::{Name, NodeId, SegmentId};
 
 impl Engine {
@@ -12,9 +13,20 @@ impl Engine {
         self.replicas.join_cluster();
     }
 
-    /// Returns the names of all segments here, each with whether another node was its first home.
+    /// Declares that the cluster's directory once had all names of this node: a replicated segment whose name it lacks was
+    /// released since. Otherwise the cluster may be new, on the memory of an older one.
+    pub fn set_names_compared(&mut self) {
+        self.directory.get_or_insert_default().set_compared();
+    }
+
+    /// Returns the names of all segments here, each with whether the directory decides if this node is the home.
     pub fn names(&self) -> Vec<(Name, bool)> {
-        self.segments.names()
+        let decides = |id| {
+            let is_replicated = self.segments.get(id).is_ok_and(|segment| segment.replication.is_some());
+            self.segments.is_adopted(id)
+                || is_replicated && self.directory.as_ref().is_some_and(NameClaims::is_compared)
+        };
+        self.segments.names().map(|(name, id)| (name, decides(id))).collect()
     }
 
     /// Sets whether a majority of the cluster's voters is reachable. Without it no segment is released, since its name

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
 use ddss_core::{
-    ChannelId, ClientId, LockRequest, LockToken, Message, NodeId, Operation, Outcome, Principal, Request, RequestId,
-    SegmentId, Shard, Timestamp, Version,
+    ChannelId, ClientId, LockRequest, LockToken, Message, Name, NodeId, Operation, Outcome, Permissions, Principal,
+    Record, Request, RequestId, SegmentId, Shard, Spec, Timestamp, Version,
 };
 use ddss_engine::{Action, Engine, EngineConfig, Now, RoleAssignment};
 
@@ -83,4 +83,64 @@ fn takeover_after_the_first_lease_breaks_locks_although_that_lease_has_ended() {
     lock(&mut engine, segment);
     take_over(&mut engine, segment, SECOND, 2);
     assert!(!holds_lock(&mut engine, segment));
+}
+
+const NAME: &str = "s";
+
+/// Restores a replicated segment of this node, as the last daemon left it.
+fn restore(engine: &mut Engine) -> SegmentId {
+    let id = SegmentId::new(NodeId(2), 0, 1);
+    let spec = Spec { copies: 2, ..Spec::new(64) };
+    let permissions = Permissions { owner: PRINCIPAL, mode: 0o600 };
+    let record = Record { segment: id, known_as: id, at: 1 << 48, name: Name::new(NAME).unwrap(), spec, permissions };
+    engine.restore(&record, Version(5), Timestamp(5)).unwrap();
+    id
+}
+
+/// Returns true if the engine drops the segment.
+fn drops(engine: &mut Engine, segment: SegmentId) -> bool {
+    let deleted = |action: &Action| matches!(action, Action::DeleteRecord { segment: deleted } if *deleted == segment);
+    actions(engine).iter().any(deleted)
+}
+
+// If this failed, a home that was replaced, and learns from a snapshot that its segment was released meanwhile, would serve
+// the segment for ever.
+#[test]
+fn home_whose_segment_was_released_elsewhere_drops_it() {
+    let mut engine = started_node();
+    let segment = restore(&mut engine);
+    let home = NodeId(2);
+    engine.assign_role(
+        NOW,
+        &RoleAssignment { segment, home, replica: FIRST, epoch: 1, turn: 1, paired: true, vacant: false },
+    );
+    engine.lease(NOW, 1_000_000);
+    assert!(!drops(&mut engine, segment));
+    engine.remove_role(NOW, segment);
+    assert!(drops(&mut engine, segment));
+}
+
+// If this failed, a node would bring back a segment that was released while it was away, or a new cluster on the memory of
+// an older one would lose its segments.
+#[test]
+fn restored_segment_without_a_name_is_dropped_unless_the_cluster_is_new() {
+    for (is_compared, home, is_dropped) in [
+        (true, None, true),
+        (true, Some(FIRST), true),
+        (true, Some(NodeId(2)), false),
+        (false, None, false),
+        (false, Some(FIRST), false),
+    ] {
+        let mut engine = started_node();
+        engine.enable_cluster_names();
+        if is_compared {
+            engine.set_names_compared();
+        }
+        let segment = restore(&mut engine);
+        let name = Name::new(NAME).unwrap();
+        assert_eq!(engine.names(), [(name, is_compared)]);
+        engine.set_home(name, home);
+        engine.lease(NOW, 1_000_000);
+        assert_eq!(drops(&mut engine, segment), is_dropped, "compared: {is_compared}, home: {home:?}");
+    }
 }

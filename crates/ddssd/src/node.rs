@@ -3,7 +3,9 @@
 use crate::bootstrap::Bootstrap;
 use crate::config::config::Config;
 use crate::config::quota_table::QuotaTable;
-use crate::control::{BridgeEnd, ControlBridge, ControlConfig, ControlError, ControlPlane, has_left};
+use crate::control::{
+    BridgeEnd, ControlBridge, ControlConfig, ControlError, ControlPlane, are_names_compared, has_left,
+};
 use crate::cpu_placement;
 use crate::metrics::Metrics;
 use crate::peers::fabric;
@@ -99,7 +101,8 @@ impl Node {
         let (mut shards, mut bridge_ends, drain) = (Vec::new(), Vec::new(), Drain::default());
         let supervisor = Supervisor::default();
         for part in parts {
-            let (bridge, control_end, asked) = ControlBridge::open().map_err(StartError::Network)?;
+            let (mut bridge, control_end, asked) = ControlBridge::open().map_err(StartError::Network)?;
+            bridge.are_names_compared = are_names_compared(&config.state_folder);
             shards.push(part.start(bootstrap.is_some().then_some(bridge), drain.clone(), &supervisor)?);
             bridge_ends.push((control_end, asked));
         }

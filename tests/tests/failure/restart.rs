@@ -5,6 +5,8 @@ use ddss_testkit::{Daemon, DaemonOptions, pattern};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+mod returning_nodes;
+
 fn patient(daemon: &Daemon, seconds: u64) -> Client {
     let patience = Duration::from_secs(seconds);
     Client::builder().folder(daemon.folder()).timeout(patience).connect().expect("the daemon serves")

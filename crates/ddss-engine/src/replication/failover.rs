@@ -56,15 +56,14 @@ impl Home<'_> {
         }
     }
 
-    /// Handles the release of a replicated segment.
+    /// Handles the release of a replicated segment. A home has released its segment before; one that still has it was
+    /// replaced, and the next home released it.
     pub(crate) fn remove_role(&mut self, now: Now, id: SegmentId) {
         self.replicas.unassign(id);
-        let gone = |engine: &mut Self| {
-            let segment = engine.segments.get(id).ok()?;
-            (segment.is_replica() || engine.replicas.is_unconfirmed(id)).then_some(())
-        };
-        if gone(self).is_some() {
+        if self.segments.get(id).is_ok() {
+            self.end_forward(now, id, Outcome::Indeterminate(Failure::NodeDown), ReplyFields::default());
             self.drop_replica(now, id);
+            self.announce_names();
         }
     }
 
@@ -80,9 +79,10 @@ impl Home<'_> {
     fn find_role(&mut self, now: Now, id: SegmentId) {
         let (node, is_adopted) = (self.node, self.segments.is_adopted(id));
         let assignment = self.replicas.assignment(id).copied();
+        let is_released = is_adopted || self.is_released(id);
         let Some(replication) = self.replication_of(id) else { return };
         let Some(assignment) = assignment else {
-            return if is_adopted { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
+            return if is_released { self.drop_replica(now, id) } else { self.begin_as_home(now, id) };
         };
         (replication.epoch, replication.turn) = (assignment.epoch, assignment.turn);
         if assignment.home != node {
@@ -94,6 +94,13 @@ impl Home<'_> {
         // A forward in flight when this node ended is lost: home and replica start over.
         replication.role = Role::Home(if assignment.paired { SyncState::Paired } else { SyncState::Alone });
         if assignment.paired { self.lose_replica(now, id) } else { self.start_transition(now, id) }
+    }
+
+    /// Returns true if the directory, which is complete at the first lease, gives the name of a segment to no home or
+    /// another one, although it once had all names of this node.
+    fn is_released(&self, id: SegmentId) -> bool {
+        let (Ok(segment), Some(directory)) = (self.segments.get(id), self.directory.as_ref()) else { return false };
+        directory.is_compared() && directory.home_of(&segment.name()) != Some(self.node)
     }
 
     fn follow_assignment(&mut self, now: Now, id: SegmentId, assignment: &RoleAssignment) {

@@ -192,7 +192,7 @@ impl Home<'_> {
         let Some(replication) = segment.replication.as_deref() else { return };
         let (is_home, has_replica) = (replication.is_home(), replication.needs_acknowledgement());
         let outcome = match made {
-            _ if !is_home => Outcome::Indeterminate(Failure::NodeDown),
+            _ if !is_home || commit.is_drop_deferred => Outcome::Indeterminate(Failure::NodeDown),
             true => Outcome::Done,
             // The replica has the value, and may take over with it.
             false if has_replica => Outcome::Indeterminate(no_room(storage)),
@@ -204,6 +204,9 @@ impl Home<'_> {
         }
         if !is_home {
             return self.replica_committed(now, id, commit, made);
+        }
+        if commit.is_drop_deferred {
+            return self.drop_replica(now, id);
         }
         if made {
             self.note_dirty(now, id, &RangeSet::One { offset, bytes });

@@ -31,6 +31,8 @@ pub(crate) struct NameClaims {
     busy: HashSet<Name>,
     /// The cluster cannot decide about names now.
     has_no_majority: bool,
+    /// The directory once had all names of this node.
+    is_compared: bool,
 }
 
 impl NameClaims {
@@ -60,6 +62,16 @@ impl NameClaims {
     /// Sets whether the cluster can decide.
     pub(crate) fn set_majority(&mut self, has_majority: bool) {
         self.has_no_majority = !has_majority;
+    }
+
+    /// Returns true if the directory once had all names of this node.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.is_compared
+    }
+
+    /// Records that the directory once had all names of this node.
+    pub(crate) fn set_compared(&mut self) {
+        self.is_compared = true;
     }
 
     /// Returns true if a claim of that name is in progress.

@@ -140,6 +140,8 @@ pub(crate) struct ControlBridge {
     requests: asynchronous::UnboundedSender<ControlRequest>,
     events: mpsc::Receiver<ControlEvent>,
     waker: Arc<Waker>,
+    /// The cluster's directory once had all names of this node.
+    pub(crate) are_names_compared: bool,
 }
 
 impl ControlBridge {
@@ -153,7 +155,7 @@ impl ControlBridge {
         let (requests, request_receiver) = asynchronous::unbounded_channel();
         let (event_sender, events) = mpsc::channel();
         Ok((
-            ControlBridge { requests, events, waker: Arc::clone(&waker) },
+            ControlBridge { requests, events, waker: Arc::clone(&waker), are_names_compared: false },
             EventSender { events: event_sender, waker },
             request_receiver,
         ))

@@ -1,7 +1,7 @@
 //! Periodic checks of the control plane: liveness of the nodes, choice of the voters, registration of this node, and
 //! reconciliation of the names that it owns with the directory.
 
-use super::owned_names::{ComparisonSchedule, OwnedNames};
+use super::owned_names::NameComparison;
 use super::raft::directory::Directory;
 use super::raft::types::{Command, CommandResult};
 use super::rpc::types::{Call, Reply};
@@ -39,8 +39,8 @@ const SNAPSHOT_ENTRIES_MAX: u64 = 50_000;
 const RECONCILE_NAMES_MAX: usize = 64;
 
 /// Runs the periodic checks until the runtime ends.
-pub(crate) async fn run_periodic_checks(context: Context, run: u32, owned_names: OwnedNames, pages: Vec<StatusPage>) {
-    let (mut leading_since, mut comparisons) = (None, ComparisonSchedule::default());
+pub(crate) async fn run_periodic_checks(context: Context, run: u32, mut names: NameComparison, pages: Vec<StatusPage>) {
+    let mut leading_since = None;
     let began = Instant::now();
     let mut probed = began;
     loop {
@@ -79,7 +79,7 @@ pub(crate) async fn run_periodic_checks(context: Context, run: u32, owned_names:
             }
         }
         context.announce_self(run).await;
-        context.reconcile_names(&owned_names, &mut comparisons).await;
+        context.reconcile_names(&mut names).await;
         context.build_snapshot_when_due().await;
     }
 }
@@ -229,18 +229,18 @@ impl Context {
 
     /// Disclaims names that the directory holds for this node and that it does not have, as after a crash between a
     /// claim and the creation of its segment. Claims names that it has and that the directory does not know.
-    async fn reconcile_names(&self, owned_names: &OwnedNames, schedule: &mut ComparisonSchedule) {
+    async fn reconcile_names(&self, names: &mut NameComparison) {
         let node = self.node;
         // A later start of this node may own names that this start does not know.
         if !self.is_registered() {
             return;
         }
-        let (changes, began) = ((self.state_machine.changes(), owned_names.changes()), Instant::now());
-        if !schedule.is_due(began, changes) {
+        let (changes, began) = ((self.state_machine.changes(), names.owned.changes()), Instant::now());
+        if !names.schedule.is_due(began, changes) {
             return;
         }
-        let stale = self.state_machine.read(|directory| owned_names.reconcile(directory, node, RECONCILE_NAMES_MAX));
-        schedule.record(began, changes, stale.is_empty());
+        let stale = self.state_machine.read(|directory| names.owned.reconcile(directory, node, RECONCILE_NAMES_MAX));
+        names.record(began, changes, stale.is_empty());
         for command in stale {
             let name = match &command {
                 Command::Claim { name, .. } | Command::Disclaim { name, .. } | Command::Yield { name, .. } => {
@@ -257,7 +257,7 @@ impl Context {
                         home,
                         "a segment of this node has a name that another node holds: release one of them"
                     );
-                    owned_names.abandon(&name);
+                    names.owned.abandon(&name);
                 }
                 Ok(Reply::NotMember) => return,
                 Ok(_) => tracing::info!(name, "corrected a name in the cluster's directory"),

@@ -1,9 +1,11 @@
 //! The names that this node owns in the directory.
 
+use super::membership::identity::{are_names_compared, mark_names_compared};
 use super::raft::directory::{Directory, NameOwner};
 use super::raft::types::Command;
 use ddss_core::Name;
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -11,7 +13,7 @@ use std::time::Instant;
 pub(super) struct Names {
     /// Claim of each name; `None` accepts the claim in the directory.
     claims: HashMap<String, Option<u64>>,
-    /// Segments of other homes, found at the start: owned if the directory says so.
+    /// Segments found at the start of which the directory decides: owned if it says so.
     adopted: HashSet<String>,
     /// Claims of released segments that the directory may still hold: at most those released since the last comparison,
     /// and those that it held then.
@@ -152,6 +154,32 @@ impl ComparisonSchedule {
         let ended = Instant::now();
         self.agreed = agrees.then_some(changes);
         self.not_before = ended.checked_add(ended.duration_since(began) * Self::PAUSE_FACTOR);
+    }
+}
+
+/// Comparison of this node's names with the directory.
+#[derive(Debug)]
+pub(super) struct NameComparison {
+    pub(super) owned: OwnedNames,
+    pub(super) schedule: ComparisonSchedule,
+    state_folder: PathBuf,
+    /// The state folder records that both have agreed once.
+    is_marked: bool,
+}
+
+impl NameComparison {
+    pub(super) fn new(owned: OwnedNames, state_folder: PathBuf) -> Self {
+        let is_marked = are_names_compared(&state_folder);
+        Self { owned, schedule: ComparisonSchedule::default(), state_folder, is_marked }
+    }
+
+    /// Records a comparison. The first one without a difference shows that the directory has all names of this node.
+    pub(super) fn record(&mut self, began: Instant, changes: (u64, u64), agrees: bool) {
+        if agrees && !self.is_marked {
+            let marked = mark_names_compared(&self.state_folder);
+            self.is_marked = marked.inspect_err(|error| tracing::debug!(%error, "cannot mark the names")).is_ok();
+        }
+        self.schedule.record(began, changes, agrees && self.is_marked);
     }
 }
 

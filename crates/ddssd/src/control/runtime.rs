@@ -8,7 +8,7 @@ use super::membership::founding::founders;
 use super::membership::incarnation::Incarnation;
 use super::membership::registration::StartCheck;
 use super::membership::removal::Removal;
-use super::owned_names::OwnedNames;
+use super::owned_names::{NameComparison, OwnedNames};
 use super::raft::log::LogStore;
 use super::raft::network::RaftNetworkClient;
 use super::raft::state_machine::StateMachine;
@@ -106,7 +106,7 @@ pub(crate) struct ControlConfig {
     pub(crate) founder: bool,
     /// Address of the cluster to join; used if no known member answers.
     pub(crate) join: Option<HostPort>,
-    /// Names of recovered segments; the flag is true for a segment of another home.
+    /// Names of recovered segments; the flag is true where the directory decides if this node is the home.
     pub(crate) names: Vec<(Name, bool)>,
     /// Status pages of all shards, for the state of the cluster.
     pub(crate) pages: Vec<StatusPage>,
@@ -258,7 +258,8 @@ async fn start_control_plane(
     spawn_critical(supervisor, serve(context.clone(), listener));
     spawn_critical(supervisor, watch_majority(context.clone(), config.pages.clone(), events.clone()));
     spawn_critical(supervisor, detect_stalls(context.stall.clone(), config.pages.clone()));
-    spawn_critical(supervisor, run_periodic_checks(context.clone(), config.run, owned_names.clone(), config.pages));
+    let names = NameComparison::new(owned_names.clone(), config.state_folder);
+    spawn_critical(supervisor, run_periodic_checks(context.clone(), config.run, names, config.pages));
     spawn_critical(supervisor, renew_leases(context.clone(), config.run, events));
     for (events, requests) in bridges {
         tokio::spawn(serve_requests(context.clone(), requests, events, owned_names.clone(), config.run));

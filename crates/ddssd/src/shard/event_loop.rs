@@ -129,8 +129,11 @@ impl EventLoop {
             tracing::info!(segments, bytes, undone, "restored the segments of the last daemon");
         }
         quotas.take_changed().into_iter().for_each(|quotas| engine.set_quotas(quotas));
-        if bridge.is_some() {
+        if let Some(bridge) = &bridge {
             engine.enable_cluster_names();
+            if bridge.are_names_compared {
+                engine.set_names_compared();
+            }
         }
         let hello = PeerHello { node: config.node, run, shards: shard.count() };
         server.publish_core();
@@ -444,7 +447,7 @@ impl EventLoop {
         recorder.flush_gauges(&gauges, self.latency_ns, links.rows());
     }
 
-    /// Returns the names of the segments; with each, true if another node was its first home.
+    /// Returns the names of the segments; with each, true if the directory decides whether this node is its home.
     pub(crate) fn names(&self) -> Vec<(Name, bool)> {
         self.executor.engine.names()
     }

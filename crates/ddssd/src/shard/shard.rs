@@ -222,7 +222,7 @@ impl RunningShard {
         Ok(())
     }
 
-    /// Takes the names that the start found; with each, true if another node was its first home.
+    /// Takes the names that the start found; with each, true if the directory decides whether this node is its home.
     pub(crate) fn take_names(&mut self) -> Vec<(Name, bool)> {
         std::mem::take(&mut self.names)
     }

@@ -20,10 +20,9 @@ impl Segments {
         self.names.contains_key(name.as_str())
     }
 
-    /// Returns all names, also those in creation, each with whether another node was the first home.
-    pub(crate) fn names(&self) -> Vec<(Name, bool)> {
-        let names = self.names.iter().filter_map(|(name, &index)| Some((Name::new(name).ok()?, index)));
-        names.map(|(name, index)| (name, self.is_adopted(self.id_of(index)))).collect()
+    /// Returns all names, also those in creation, each with its segment.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Name, SegmentId)> {
+        self.names.iter().filter_map(|(name, &index)| Some((Name::new(name).ok()?, self.id_of(index))))
     }
 
     /// Returns the segment or replica of that name.

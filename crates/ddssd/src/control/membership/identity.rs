@@ -30,6 +30,20 @@ impl Identity {
     }
 }
 
+/// File that marks a node whose names were compared with the cluster's directory.
+const NAMES_MARK_NAME: &str = "names-compared";
+
+/// Returns true if all names of this node were once in the directory of this cluster. A replicated segment whose name is
+/// not there was released since. Without the mark the cluster may be new, on the memory of an older one.
+pub(crate) fn are_names_compared(folder: &Path) -> bool {
+    folder.join(NAMES_MARK_NAME).exists()
+}
+
+/// Records that the directory has all names of this node.
+pub(in crate::control) fn mark_names_compared(folder: &Path) -> io::Result<()> {
+    replace_file_atomically(folder, NAMES_MARK_NAME, b"")
+}
+
 /// File that marks a node that has left its cluster.
 const LEFT_MARK_NAME: &str = "left";
 
@@ -42,7 +56,7 @@ pub(crate) fn has_left(folder: &Path) -> bool {
 pub(crate) fn delete_cluster_state(folder: &Path) -> io::Result<()> {
     // Written first, so that a crash in between founds no second cluster.
     replace_file_atomically(folder, LEFT_MARK_NAME, b"")?;
-    for name in [Identity::NAME, Incarnation::NAME, "raft.log", "directory.json"] {
+    for name in [NAMES_MARK_NAME, Identity::NAME, Incarnation::NAME, "raft.log", "directory.json"] {
         remove_file_if_present(folder, name)?;
     }
     Ok(())

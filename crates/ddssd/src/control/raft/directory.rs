@@ -306,6 +306,18 @@ impl Directory {
         self.names.iter().filter(move |(_, holder)| is_lost(holder)).map(|(name, _)| name.as_str())
     }
 
+    /// Returns what an older directory has and this one lacks: released segments, and deaths of nodes that are alive again.
+    pub(crate) fn changes_since(&self, before: &Self) -> Vec<DirectoryChange> {
+        let segments = |directory: &Self| -> BTreeSet<u64> {
+            directory.names.values().filter_map(|owner| Some(owner.roles?.segment)).collect()
+        };
+        let stored = segments(self);
+        let released = segments(before).into_iter().filter(|segment| !stored.contains(segment));
+        let alive = before.dead_nodes().filter(|&node| self.node_status(node).alive);
+        let released = released.map(|segment| DirectoryChange::RoleReleased { segment });
+        released.chain(alive.map(DirectoryChange::Alive)).collect()
+    }
+
     /// Returns the nodes that are declared dead.
     pub(crate) fn dead_nodes(&self) -> impl Iterator<Item = u16> + '_ {
         self.lives.iter().filter(|(_, life)| !life.alive && life.epoch > 0).map(|(&node, _)| node)

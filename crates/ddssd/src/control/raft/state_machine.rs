@@ -121,6 +121,32 @@ fn role_assignment(home: u16, roles: ReplicaRecord) -> RoleAssignment {
     RoleAssignment { segment: SegmentId::from_bits(segment), home, replica, epoch, turn, paired, vacant }
 }
 
+/// Notifies the progress threads of a change of the directory.
+fn send_change(events: &EventSenders, change: DirectoryChange) {
+    match change {
+        DirectoryChange::Name { name, home } => match Name::new(&name) {
+            Ok(name) => events.send(ControlEvent::Name { name, home: home.map(NodeId) }),
+            // Only a byzantine node can have claimed such a name.
+            Err(_) => tracing::warn!(name, "the directory holds a name that no segment can have"),
+        },
+        DirectoryChange::Dead(node) => {
+            tracing::warn!(node, "the cluster has declared a node dead");
+            events.send(ControlEvent::Dead(NodeId(node)));
+        }
+        DirectoryChange::Alive(node) => events.send(ControlEvent::Alive(NodeId(node))),
+        DirectoryChange::Removed(node) => {
+            tracing::warn!(node, "a node was removed from the cluster: its messages are ignored");
+            events.send(ControlEvent::Removed(NodeId(node)));
+        }
+        DirectoryChange::RoleAssigned { home, roles } => {
+            events.send(ControlEvent::RoleAssigned(role_assignment(home, roles)));
+        }
+        DirectoryChange::RoleReleased { segment } => {
+            events.send(ControlEvent::RoleReleased(SegmentId::from_bits(segment)));
+        }
+    }
+}
+
 fn members(membership: &Membership) -> Vec<(u16, Member)> {
     membership.nodes().filter_map(|(&node, &member)| Some((u16::try_from(node).ok()?, member))).collect()
 }
@@ -159,28 +185,7 @@ impl Inner {
             EntryPayload::Normal(command) => {
                 self.changes += 1;
                 let events = &self.events;
-                self.directory.apply(&command, |change| match change {
-                    DirectoryChange::Name { name, home } => match Name::new(&name) {
-                        Ok(name) => events.send(ControlEvent::Name { name, home: home.map(NodeId) }),
-                        // Only a byzantine node can have claimed such a name.
-                        Err(_) => tracing::warn!(name, "the directory holds a name that no segment can have"),
-                    },
-                    DirectoryChange::Dead(node) => {
-                        tracing::warn!(node, "the cluster has declared a node dead");
-                        events.send(ControlEvent::Dead(NodeId(node)));
-                    }
-                    DirectoryChange::Alive(node) => events.send(ControlEvent::Alive(NodeId(node))),
-                    DirectoryChange::Removed(node) => {
-                        tracing::warn!(node, "a node was removed from the cluster: its messages are ignored");
-                        events.send(ControlEvent::Removed(NodeId(node)));
-                    }
-                    DirectoryChange::RoleAssigned { home, roles } => {
-                        events.send(ControlEvent::RoleAssigned(role_assignment(home, roles)))
-                    }
-                    DirectoryChange::RoleReleased { segment } => {
-                        events.send(ControlEvent::RoleReleased(SegmentId::from_bits(segment)))
-                    }
-                })
+                self.directory.apply(&command, |change| send_change(events, change))
             }
             EntryPayload::Membership(membership) => {
                 self.membership = Membership::new(Some(entry.log_id), membership);
@@ -262,8 +267,12 @@ impl RaftStateMachine<Group> for StateMachine {
         inner.on_disk.write(&stored).map_err(|error| wrong(&error))?;
         inner.applied = meta.last_log_id;
         inner.membership = meta.last_membership.clone();
-        inner.directory = stored.directory;
+        let before = std::mem::replace(&mut inner.directory, stored.directory);
         inner.changes += 1;
+        // The log entries that this node lacks would have reported these.
+        for change in inner.directory.changes_since(&before) {
+            send_change(&inner.events, change);
+        }
         inner.send_all();
         Ok(())
     }
@@ -282,7 +291,56 @@ impl RaftStateMachine<Group> for StateMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::bridge::ControlBridge;
+    use crate::control::raft::types::Command;
     use openraft::CommittedLeaderId;
+
+    /// Applies commands to a directory: a replicated segment of that name and id, with node 1 as its home.
+    fn replicated(directory: &mut Directory, name: &str, segment: SegmentId) {
+        let (name, home, claim) = (name.to_owned(), 1, segment.to_bits());
+        directory.apply(&Command::Claim { name: name.clone(), home, claim }, |_| {});
+        let pair = Command::Pair { name, home, run: 0, segment: segment.to_bits(), epoch: 1, turn: 1, replica: 2 };
+        directory.apply(&pair, |_| {});
+    }
+
+    #[test]
+    fn snapshot_reports_what_it_lacks() {
+        // If this broke, a node that returns through a snapshot would bring back segments that were released meanwhile,
+        // and choose no replica at a node that is alive again.
+        let folder = std::env::temp_dir().join(format!("ddssd-installed-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let id = |index| SegmentId::new(NodeId(1), index, 1);
+        let (mut before, mut after) = (Directory::default(), Directory::default());
+        for (index, name) in [(1, "released"), (2, "again"), (3, "stays")] {
+            replicated(&mut before, name, id(index));
+        }
+        for (index, name) in [(9, "again"), (3, "stays")] {
+            replicated(&mut after, name, id(index));
+        }
+        for directory in [&mut before, &mut after] {
+            directory.apply(&Command::Alive { node: 2, run: 7 }, |_| {});
+        }
+        before.apply(&Command::Dead { node: 2, epoch: 1 }, |_| {});
+        write_snapshot(&folder, &StoredSnapshot { directory: before, ..Default::default() }).unwrap();
+        let (bridge, sender, _requests) = ControlBridge::open().unwrap();
+        let mut machine = StateMachine::open(&folder, 2, EventSenders::new([sender])).unwrap();
+        while bridge.next_event().is_some() {}
+        let bytes = Box::new(Cursor::new(serde_json::to_vec(&after).unwrap()));
+        let last_log_id = Some(LogId::new(CommittedLeaderId::new(1, 1), 9));
+        let meta = SnapshotMeta { last_log_id, ..Default::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(machine.install_snapshot(&meta, bytes)).unwrap();
+        let events: Vec<ControlEvent> = std::iter::from_fn(|| bridge.next_event()).collect();
+        let released = events.iter().filter_map(|event| match event {
+            ControlEvent::RoleReleased(segment) => Some(*segment),
+            _ => None,
+        });
+        assert_eq!(released.collect::<Vec<_>>(), [id(1), id(2)], "{events:?}");
+        let assigned = |event: &ControlEvent| matches!(event, ControlEvent::RoleAssigned(_));
+        assert_eq!(events.iter().filter(|event| assigned(event)).count(), 2, "{events:?}");
+        assert!(events.iter().any(|event| matches!(event, ControlEvent::Alive(NodeId(2)))), "{events:?}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn older_snapshot_does_not_replace_a_newer_one() {

@@ -1,0 +1,170 @@
+//! Nodes that return with their memory: after an absence during which segments were released, and into a new cluster.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+
+use ddss::{Client, Failure, Placement, ReplicationInfo, Spec};
+use ddss_core::NodeId;
+use ddss_testkit::{Daemon, DaemonOptions};
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time limit on a machine that runs other tests.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Names whose claims make the leader drop the log before them.
+const NAMES: usize = 3500;
+
+fn client(daemon: &Daemon) -> Client {
+    Client::builder().folder(daemon.folder()).timeout(PATIENCE).connect().unwrap()
+}
+
+/// Repeats a check until it holds.
+fn until<T>(what: &str, mut good: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match good() {
+            Ok(found) => return found,
+            Err(said) => assert!(Instant::now() < end, "{what}: {said}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the last log entry in the snapshot that a node has on its disk.
+fn snapshot_of(folder: &Path) -> Option<u64> {
+    std::fs::read_dir(folder).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return snapshot_of(&path);
+        }
+        let is_snapshot = path.file_name().is_some_and(|name| name == "directory.json");
+        let read = || serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).expect("a snapshot is whole");
+        is_snapshot.then(|| read()["meta"]["last_log_id"]["index"].as_u64().unwrap_or_default())
+    })
+}
+
+/// Returns home and replica, once they are in sync.
+fn in_sync(client: &Client, name: &str) -> (NodeId, NodeId) {
+    until("in sync", || {
+        let stat = client.open(name).and_then(|segment| segment.stat()).map_err(|error| error.to_string())?;
+        let nodes = (stat.home, stat.replica);
+        if stat.replication == ReplicationInfo::InSync { Ok(nodes) } else { Err(format!("{:?}", stat.replication)) }
+    })
+}
+
+/// Segments that the absent node stores: as home and as replica, of names that are given again or not.
+const RELEASED: [(&str, u16, bool); 4] =
+    [("home", 3, false), ("home again", 3, true), ("replica", 1, false), ("replica again", 1, true)];
+
+/// Releases segments of node 3 while it is away, and checks that it does not bring them back.
+fn return_without_released_segments(is_by_snapshot: bool) {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
+    }
+    let first = client(&daemons[0]);
+    for (name, home, _) in RELEASED {
+        let spec = Spec { copies: 2, ..Spec::new(4096) }.placement(Placement::Node(NodeId(home)));
+        until("allocate", || first.allocate(name, spec).map_err(|error| error.to_string()));
+    }
+    let stays = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+    let stays = until("allocate", || first.allocate("stays", stays).map_err(|error| error.to_string()));
+    let nodes = RELEASED.map(|(name, _, _)| in_sync(&first, name));
+    in_sync(&first, "stays");
+    stays.put(0, b"stays").unwrap();
+    daemons[2].kill().unwrap();
+    for ((name, home, is_again), (_, replica)) in RELEASED.into_iter().zip(nodes) {
+        assert!(home == 3 || [NodeId(2), NodeId(3)].contains(&replica), "{name}: {replica:?}");
+        until("release", || match first.open(name).and_then(|segment| segment.release()) {
+            Err(error) if error.failure() == Some(Failure::NotFound) => Ok(()),
+            released => released.map_err(|error| error.to_string()),
+        });
+        if is_again {
+            until("allocate again", || first.allocate(name, Spec::new(64)).map_err(|error| error.to_string()));
+        }
+    }
+    let before = snapshot_of(daemons[2].folder()).unwrap_or_default();
+    if is_by_snapshot {
+        let names: Vec<String> = (0..NAMES).map(|number| format!("names/{number}")).collect();
+        let wanted: Vec<_> = names.iter().map(|name| (&name[..], Spec::new(8))).collect();
+        first.allocate_many(&wanted).into_iter().for_each(|made| drop(made.unwrap()));
+        until("a snapshot of the leader", || {
+            let made = snapshot_of(daemons[0].folder()).unwrap_or_default();
+            if made > before + 1000 { Ok(()) } else { Err(format!("the last is of entry {made}")) }
+        });
+    }
+    daemons[2].restart().unwrap();
+    let third = client(&daemons[2]);
+    in_sync(&third, "stays");
+    assert_eq!(third.open("stays").unwrap().get(..5).unwrap()[..], b"stays"[..]);
+    if is_by_snapshot {
+        let installed = snapshot_of(daemons[2].folder()).unwrap_or_default();
+        assert!(installed > before, "node 3 got no snapshot: {installed} after {before}");
+    }
+    // A new segment shows that the node takes part again.
+    let later = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+    until("allocate", || third.allocate("later", later).map_err(|error| error.to_string()));
+    in_sync(&first, "later");
+    for (name, _, is_again) in RELEASED {
+        for daemon in &daemons {
+            let opened = client(daemon).open(name);
+            match opened {
+                Ok(segment) => {
+                    assert!(is_again, "{name} came back");
+                    assert_eq!((segment.bytes(), segment.stat().unwrap().home), (64, NodeId(1)), "{name}");
+                }
+                Err(error) => assert!(!is_again && error.failure() == Some(Failure::NotFound), "{name}: {error}"),
+            }
+        }
+    }
+    // No copy is left at the node, and no name is taken.
+    let listed = third.list("").unwrap().map(|found| found.unwrap().name.as_str().to_owned());
+    let ghosts: Vec<_> = listed.filter(|name| name == "home" || name == "replica").collect();
+    assert!(ghosts.is_empty(), "{ghosts:?}");
+    for (name, _, is_again) in RELEASED {
+        if !is_again {
+            third.allocate(name, Spec::new(64)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
+// If this failed, a segment that was released while its node was away would come back with the node.
+#[test]
+fn released_segments_stay_released_when_their_node_returns_by_the_log() {
+    return_without_released_segments(false);
+}
+
+// As above. No entry of the log tells the node of the releases.
+#[test]
+fn released_segments_stay_released_when_their_node_returns_by_a_snapshot() {
+    return_without_released_segments(true);
+}
+
+// If this failed, a cluster that lost its state, and is founded again, would drop the replicated segments in its memory.
+#[test]
+fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    daemons.push(DaemonOptions::new(2).unwrap().joins(daemons[0].listen()).start().unwrap());
+    let first = client(&daemons[0]);
+    let spec = Spec { copies: 2, ..Spec::new(64) };
+    let stays = until("allocate", || first.allocate("stays", spec).map_err(|error| error.to_string()));
+    in_sync(&first, "stays");
+    stays.put(0, b"stays").unwrap();
+    drop((first, stays));
+    for daemon in &mut daemons {
+        daemon.kill().unwrap();
+        let state = daemon.folder().join("state");
+        assert!(state.join("names-compared").exists(), "a node marks what it has compared");
+        let files = std::fs::read_dir(state).unwrap().map(|file| file.unwrap().path());
+        for file in files.filter(|file| file.is_file() && !file.to_string_lossy().contains("key")) {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+    // The second start finds the state of the new cluster.
+    for _ in 0..2 {
+        daemons.iter_mut().for_each(|daemon| daemon.restart().unwrap());
+        let second = client(&daemons[1]);
+        in_sync(&second, "stays");
+        assert_eq!(second.open("stays").unwrap().get(..5).unwrap()[..], b"stays"[..]);
+        daemons.iter_mut().for_each(|daemon| daemon.kill().unwrap());
+    }
+}
