@@ -75,7 +75,7 @@ impl Engine {
             remote_locks: RemoteLocks::default(),
             directory: None,
             served_gets: ServedGets::default(),
-            uploads: Uploads::new(config.pool_bytes),
+            uploads: Uploads::new(config.pool_bytes, config.first_generation),
             remote_uploaders: BTreeSet::new(),
             read_cache: ReadCache::default(),
             replicas: Replicas::default(),

@@ -59,7 +59,7 @@ impl Parts {
             pending_atomics: VecDeque::new(),
             pending_records: VecDeque::new(),
             served_gets: ServedGets::default(),
-            uploads: Uploads::new(1 << 20),
+            uploads: Uploads::new(1 << 20, 0),
             directory: None,
             clock: HybridClock::default(),
             counters: Counters::default(),

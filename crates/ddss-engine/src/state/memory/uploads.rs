@@ -74,10 +74,12 @@ pub(crate) struct Uploads {
 impl Uploads {
     /// Creates the table of a node. The uploads of all clients take at most half of its pool, and so do those of homes:
     /// clients here cannot keep large puts from replicas.
-    pub(crate) fn new(pool_bytes: u64) -> Self {
+    ///
+    /// `first` differs in each daemon: a peer that has not noticed a restart names no upload of the new daemon.
+    pub(crate) fn new(pool_bytes: u64, first: u32) -> Self {
         Self {
             by_id: BTreeMap::new(),
-            last: UploadId(0),
+            last: UploadId(first),
             bytes: 0,
             bytes_max: pool_bytes / 2,
             at_once_max: TRANSFER_BYTES_MAX as u32,
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn parts_follow_each_other_and_only_their_owner_commits_them() {
         // If this broke, a put would commit bytes that never arrived, or those of another client.
-        let mut uploads = Uploads::new(4000);
+        let mut uploads = Uploads::new(4000, 0);
         uploads.admit(owner(1), 1000).unwrap();
         let id = uploads.begin(0, owner(1), SEGMENT, (4096, 1000));
         let own = (owner(1), SEGMENT);
@@ -252,9 +254,21 @@ mod tests {
     }
 
     #[test]
+    fn parts_for_an_earlier_daemon_join_no_upload() {
+        // If this broke, a home that restarts unnoticed would mix two values of one client.
+        let (mut earlier, mut later) = (Uploads::new(4000, u32::MAX - 1), Uploads::new(4000, 7_000_000));
+        let own = (owner(1), SEGMENT);
+        for _ in 0..3 {
+            let id = earlier.begin(0, own.0, SEGMENT, (4096, 100));
+            later.begin(0, own.0, SEGMENT, (4096, 100));
+            assert_eq!(later.append(0, id, own, (0, 100)), Err(Failure::UploadGone), "{id:?}");
+        }
+    }
+
+    #[test]
     fn memory_of_uploads_is_bounded_for_a_client_and_for_the_node() {
         // If this broke, one client's large puts would fill the memory of the node.
-        let mut uploads = Uploads::new(4000);
+        let mut uploads = Uploads::new(4000, 0);
         assert_eq!(uploads.admit(owner(1), 1001), Err(Failure::UploadsFull), "a quarter for one client");
         for client in 1..=2 {
             uploads.admit(owner(client), 1000).unwrap();
@@ -273,7 +287,7 @@ mod tests {
     #[test]
     fn uploads_of_clients_leave_room_for_those_of_homes() {
         // If this broke, one user's large puts here would fail those of others whose replicas are on this node.
-        let mut uploads = Uploads::new(4000);
+        let mut uploads = Uploads::new(4000, 0);
         for client in 1..=2 {
             uploads.begin(0, owner(client), SEGMENT, (u64::from(client) * 4096, 1000));
         }
@@ -288,7 +302,7 @@ mod tests {
     #[test]
     fn abandoned_upload_is_kept_for_a_while_and_belongs_to_nobody() {
         // If this broke, the memory of a put on its way to a replica would be given to another, or never be free again.
-        let mut uploads = Uploads::new(4000);
+        let mut uploads = Uploads::new(4000, 0);
         assert!(uploads.has_room(2000) && !uploads.has_room(2001));
         let id = uploads.begin(0, owner(1), SEGMENT, (4096, 1000));
         assert_eq!(uploads.append(0, id, (owner(1), SEGMENT), (0, 1000)), Ok(4096));
