@@ -1,13 +1,16 @@
 //! Cluster-wide names in one engine: events in, actions out.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
+use ddss_core::limits::OPERATIONS_MAX;
 use ddss_core::{
-    ArenaRange, ChannelId, ClientId, Completion, Failure, Message, Name, NodeId, Operation, Outcome, Placement,
-    Principal, Request, RequestId, Shard, Spec, Timestamp,
+    ArenaRange, ChannelId, ClientId, Completion, Failure, Limit, Message, Name, NodeId, OpenedSegment, Operation,
+    Outcome, Placement, Principal, Request, RequestId, SegmentId, Shard, Spec, Timestamp,
 };
 use ddss_engine::{Action, ClaimId, Engine, EngineConfig, Now, StepId};
 
 const CLIENT: ClientId = ClientId { index: 0, generation: 1 };
+/// A client of another user.
+const OTHER: ClientId = ClientId { index: 1, generation: 1 };
 const LANE: ChannelId = ChannelId { client: CLIENT, index: 0 };
 const PRINCIPAL: Principal = Principal { uid: 1, gid: 1 };
 const NOW: Now = Now { steady_us: 1, wall_us: 1 };
@@ -127,7 +130,7 @@ fn name_is_returned_when_creation_fails_or_segment_is_released() {
     assert_eq!(end_in(&node.make("b")), Outcome::Done);
     let opened = node.open("b");
     let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
-    let segment = ddss_core::OpenedSegment::decode(&completion.data).segment;
+    let segment = OpenedSegment::decode(&completion.data).segment;
     let actions = node.ask(Operation::Release { segment }, b"");
     assert!(!actions.iter().any(|action| matches!(action, Action::Reply { .. })), "{actions:?}");
     let claim = actions.iter().find_map(|action| match action {
@@ -145,7 +148,7 @@ fn release_without_majority_fails_or_is_indeterminate() {
     assert_eq!(end_in(&node.make("a")), Outcome::Done);
     let opened = node.open("a");
     let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
-    let segment = ddss_core::OpenedSegment::decode(&completion.data).segment;
+    let segment = OpenedSegment::decode(&completion.data).segment;
     node.engine.set_majority(false);
     let refused = Outcome::Failed(Failure::NoMajority);
     assert_eq!(end_in(&node.ask(Operation::Release { segment }, b"")), refused);
@@ -219,4 +222,58 @@ fn remote_segment_is_created_by_its_home() {
         panic!("{actions:?}")
     };
     assert_eq!(outcome, Outcome::Failed(Failure::TimedOut));
+}
+
+/// Creates a segment; returns its id.
+fn made(node: &mut Node, name: &str) -> SegmentId {
+    assert_eq!(end_in(&node.make(name)), Outcome::Done);
+    let opened = node.open(name);
+    let [Action::Reply { completion, .. }] = opened[..] else { panic!("{opened:?}") };
+    OpenedSegment::decode(&completion.data).segment
+}
+
+/// Begins as many claims as may be in progress.
+fn fill_claims(node: &mut Node) {
+    let full = Outcome::Failed(Failure::Busy(Limit::Claims));
+    let is_full = |actions: &[Action]| matches!(actions, [Action::Reply { .. }]) && end_in(actions) == full;
+    let filled = (0..=OPERATIONS_MAX).find(|number| is_full(&node.allocate(&format!("filling/{number}"), 0)));
+    assert!(filled.is_some(), "claims are bounded");
+}
+
+#[test]
+fn release_beside_as_many_claims_as_may_be_does_nothing() {
+    // If this broke, a release would be done while the cluster still holds the name.
+    let mut node = Node::new();
+    let segment = made(&mut node, "a");
+    fill_claims(&mut node);
+    let refused = Outcome::Failed(Failure::Busy(Limit::Claims));
+    assert_eq!(end_in(&node.ask(Operation::Release { segment }, b"")), refused);
+    assert_eq!(end_in(&node.open("a")), Outcome::Done, "nothing was done");
+}
+
+#[test]
+fn name_is_returned_beside_as_many_claims_as_may_be() {
+    // If this broke, a segment that could not be created would occupy its name until the next start of the daemon.
+    let mut node = Node::new();
+    let claim = claim_in(&node.allocate("a", 0));
+    node.engine.claimed(NOW, claim, Ok(()));
+    let actions = node.actions();
+    let [Action::Format { record, .. }] = actions[..] else { panic!("{actions:?}") };
+    fill_claims(&mut node);
+    node.engine.formatted(NOW, record.segment, false);
+    let actions = node.actions();
+    assert!(actions.iter().any(|action| matches!(action, Action::ReleaseName { .. })), "{actions:?}");
+}
+
+#[test]
+fn refused_release_leaves_no_claim() {
+    // If this broke, refused releases would use up the claims, or keep names from being given again.
+    let mut node = Node::new();
+    let segment = made(&mut node, "a");
+    node.engine.attach(OTHER, Principal { uid: 2, gid: 2 }, 1 << 20);
+    let other = ChannelId { client: OTHER, index: 0 };
+    for request in 0..=OPERATIONS_MAX as u64 {
+        node.engine.request(NOW, other, &Request::new(RequestId(request), Operation::Release { segment }), &[]);
+        assert_eq!(end_in(&node.actions()), Outcome::Failed(Failure::PermissionDenied));
+    }
 }

@@ -57,10 +57,8 @@ impl Home<'_> {
     /// Gives a name back whose segment could not be created.
     pub(crate) fn return_name(&mut self, name: Name) {
         let Some(directory) = &mut self.directory else { return };
-        // If the table is full, the daemon's periodic comparison gives the name back.
-        if let Ok(claim) = directory.begin(name, ClaimPurpose::GiveBack) {
-            self.output.push(Action::ReleaseName { claim, name });
-        }
+        let claim = directory.begin_return(name);
+        self.output.push(Action::ReleaseName { claim, name });
     }
 
     /// Releases a segment, and answers when its name is free too.
@@ -75,11 +73,15 @@ impl Home<'_> {
         if self.directory.as_ref().is_some_and(|directory| !directory.has_majority()) {
             return Err(Failure::NoMajority);
         }
-        self.release_at_home(now, principal, id)?;
-        let begun = self.directory.as_mut().map(|directory| directory.begin(name, ClaimPurpose::Release { requester }));
-        match begun {
-            Some(Ok(claim)) => self.output.push(Action::ReleaseName { claim, name }),
-            Some(Err(_)) | None => self.output.answer(requester, Outcome::Done, ReplyFields::default()),
+        let purpose = ClaimPurpose::Release { requester };
+        let claim = self.directory.as_mut().map(|directory| directory.begin(name, purpose)).transpose()?;
+        if let Err(failure) = self.release_at_home(now, principal, id) {
+            claim.and_then(|claim| self.directory.as_mut()?.end(claim));
+            return Err(failure);
+        }
+        match claim {
+            Some(claim) => self.output.push(Action::ReleaseName { claim, name }),
+            None => self.output.answer(requester, Outcome::Done, ReplyFields::default()),
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::ids::ClaimId;
 use crate::requester::Requester;
-use ddss_core::limits::OPERATIONS_MAX;
+use ddss_core::limits::{OPERATIONS_MAX, SEGMENTS_PER_NODE_MAX};
 use ddss_core::{Failure, Limit, Name, NodeId, Principal, Spec};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -79,16 +79,28 @@ impl NameClaims {
         self.busy.contains(name)
     }
 
-    /// Begins a claim of a name, or its return.
+    /// Begins a claim of a name for a client, or its return.
     pub(crate) fn begin(&mut self, name: Name, purpose: ClaimPurpose) -> Result<ClaimId, Failure> {
-        if self.waiting.len() == OPERATIONS_MAX {
-            return Err(Failure::Busy(Limit::Claims));
+        if self.waiting.len() >= OPERATIONS_MAX {
+            Err(Failure::Busy(Limit::Claims))
+        } else {
+            Ok(self.add(name, purpose))
         }
+    }
+
+    /// Begins the return of a name whose segment could not be created. Such segments are bounded: each had a claim here,
+    /// and a slot since.
+    pub(crate) fn begin_return(&mut self, name: Name) -> ClaimId {
+        assert!(self.waiting.len() < OPERATIONS_MAX + SEGMENTS_PER_NODE_MAX, "claims are bounded");
+        self.add(name, ClaimPurpose::GiveBack)
+    }
+
+    fn add(&mut self, name: Name, purpose: ClaimPurpose) -> ClaimId {
         self.next += 1;
         let claim = ClaimId::new(self.next);
         self.busy.insert(name);
         self.waiting.insert(claim, (name, purpose));
-        Ok(claim)
+        claim
     }
 
     /// Ends a claim; `None` if it has ended already.
