@@ -1,0 +1,226 @@
+//! Joining a group: its table, a free place, the lock of that place.
+
+use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
+use crate::member::{Incarnation, MEMBERS_MAX, Member};
+use crate::membership::Place;
+use ddss::{Client, Error, Failure, LockOptions, RowGuard, Spec, Table};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Options of [`Membership::join`](crate::Membership::join).
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct JoinOptions {
+    pub(crate) members: u16,
+    pub(crate) address: SocketAddr,
+    pub(crate) number: Option<u16>,
+    pub(crate) settings: Note,
+    pub(crate) note: Note,
+    pub(crate) lease: Duration,
+    pub(crate) copies: u8,
+}
+
+impl JoinOptions {
+    /// Creates options for a group of so many members, and a process whose fabric listens at `address`.
+    pub fn new(members: u16, address: SocketAddr) -> Self {
+        let (settings, note, lease) = ([0; NOTE_BYTES], [0; NOTE_BYTES], Duration::from_secs(10));
+        Self { members, address, number: None, settings, note, lease, copies: 1 }
+    }
+
+    /// Asks for one place. Default: the first that is free.
+    pub fn number(mut self, number: u16) -> Self {
+        self.number = Some(number);
+        self
+    }
+
+    /// Sets what all members have to agree on: the first one writes it, and others with other settings are refused.
+    pub fn settings(mut self, settings: Note) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets what the other members learn of this one.
+    pub fn note(mut self, note: Note) -> Self {
+        self.note = note;
+        self
+    }
+
+    /// Sets the lease of the place: a process that is stopped for longer is lost. Default 10 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets the copies of the directory: with two, the group outlives the node of its directory.
+    pub fn copies(mut self, copies: u8) -> Self {
+        self.copies = copies;
+        self
+    }
+}
+
+/// Reason why a process cannot join.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// A call of the client failed.
+    #[error(transparent)]
+    Client(#[from] Error),
+    /// The directory has another format.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    /// The place that was asked for is taken.
+    #[error("{member} of {group} is another process: wait for its end, or join with another number")]
+    Taken {
+        /// Name of the group.
+        group: String,
+        /// Place.
+        member: Member,
+    },
+    /// All places are taken.
+    #[error("all {members} places of {group} are taken")]
+    Full {
+        /// Name of the group.
+        group: String,
+        /// Places.
+        members: u16,
+    },
+    /// The number of members, or the place, is none.
+    #[error("{what} {value} is not allowed: it is {allowed}")]
+    BadNumber {
+        /// Argument.
+        what: &'static str,
+        /// Value.
+        value: u16,
+        /// Allowed values.
+        allowed: String,
+    },
+    /// The group has another number of members.
+    #[error(
+        "{group} was made for {theirs} members, and this process wants {ours}: use one number, or remove the group"
+    )]
+    OtherMembers {
+        /// Name of the group.
+        group: String,
+        /// Members of the group.
+        theirs: u64,
+        /// Members that this process wants.
+        ours: u16,
+    },
+    /// The group has other settings; the caller knows what they mean.
+    #[error("{group} was made with other settings: start all members with the same, or remove the group")]
+    OtherSettings {
+        /// Name of the group.
+        group: String,
+        /// Settings of the group.
+        theirs: Box<Note>,
+    },
+    /// A system call failed.
+    #[error("the membership cannot start")]
+    System(#[from] std::io::Error),
+}
+
+impl From<rustix::io::Errno> for JoinError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::System(error.into())
+    }
+}
+
+/// Takes a place in a group, and makes the group if it does not exist.
+pub(crate) fn take_place(client: &Client, name: &str, options: &JoinOptions) -> Result<Place, JoinError> {
+    let members = options.members;
+    if !(1..=MEMBERS_MAX).contains(&members) {
+        return Err(JoinError::BadNumber { what: "members", value: members, allowed: format!("1 to {MEMBERS_MAX}") });
+    }
+    if let Some(value) = options.number.filter(|number| *number >= members) {
+        return Err(JoinError::BadNumber { what: "place", value, allowed: format!("0 to {}", members - 1) });
+    }
+    let table = open(client, name, options)?;
+    let group = agree(&table, name, options)?;
+    let (member, guard) = lock_place(&table, name, options)?;
+    let run = loop {
+        let run = random_word()?;
+        if run != 0 {
+            break run;
+        }
+    };
+    let row = MemberRow { run, process: std::process::id(), address: options.address, note: options.note };
+    // Under the lock of the place nobody else writes this row.
+    table.put(row_of(member), 0, &row.encode())?;
+    Ok(Place { table, guard, group, row, ours: Incarnation { member, run } })
+}
+
+fn open(client: &Client, name: &str, options: &JoinOptions) -> Result<Table, JoinError> {
+    let members = options.members;
+    let spec = Spec::table(rows_of(members), ROW_BYTES as u32).copies(options.copies);
+    let table = match Table::open(client, name) {
+        Err(error) if error.failure() == Some(Failure::NotFound) => match Table::allocate(client, name, spec) {
+            // Another member was first.
+            Err(error) if error.failure() == Some(Failure::AlreadyExists) => Table::open(client, name)?,
+            other => other?,
+        },
+        other => other?,
+    };
+    if table.row_bytes() != ROW_BYTES as u64 {
+        return Err(RowError { row: 0 }.into());
+    }
+    if table.rows() != rows_of(members) {
+        let theirs = table.rows().saturating_sub(1) / 2;
+        return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours: members });
+    }
+    Ok(table)
+}
+
+/// Reads row 0, or writes it with a new key.
+fn agree(table: &Table, name: &str, options: &JoinOptions) -> Result<GroupRow, JoinError> {
+    let mut found = table.get(0)?;
+    if GroupRow::decode(&found)?.is_none() {
+        let mut key = [0; ddss_auth::KEY_BYTES];
+        getrandom::fill(&mut key).map_err(std::io::Error::other)?;
+        let group = GroupRow { members: options.members, key, settings: options.settings };
+        match table.put_if(0, found.version(), 0, &group.encode()) {
+            Err(error) if error.failure() == Some(Failure::VersionMismatch) => {}
+            other => drop(other?),
+        }
+        found = table.get(0)?;
+    }
+    let group = GroupRow::decode(&found)?.ok_or(RowError { row: 0 })?;
+    if group.members != options.members {
+        let (theirs, ours) = (group.members.into(), options.members);
+        return Err(JoinError::OtherMembers { group: name.to_owned(), theirs, ours });
+    }
+    if group.settings != options.settings {
+        return Err(JoinError::OtherSettings { group: name.to_owned(), theirs: Box::new(group.settings) });
+    }
+    Ok(group)
+}
+
+/// Locks the place that was asked for, or the first that is free.
+fn lock_place(table: &Table, name: &str, options: &JoinOptions) -> Result<(Member, RowGuard), JoinError> {
+    let lock = LockOptions::new().lease(options.lease).keep_alive();
+    // Members that look whether this place is free hold its lock for a moment.
+    let waiting = lock.timeout(Duration::from_secs(1));
+    let is_taken = |error: &Error| matches!(error.failure(), Some(Failure::Locked | Failure::TimedOut));
+    let attempts = match options.number {
+        Some(number) => vec![(number, waiting)],
+        None => (0..options.members).map(|number| (number, lock.no_wait())).collect(),
+    };
+    for (number, lock) in attempts {
+        let member = Member(number);
+        match table.lock_row_with(lock_row_of(member, options.members), lock) {
+            Ok(guard) => return Ok((member, guard)),
+            Err(error) if is_taken(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let group = name.to_owned();
+    Err(match options.number {
+        Some(number) => JoinError::Taken { group, member: Member(number) },
+        None => JoinError::Full { group, members: options.members },
+    })
+}
+
+fn random_word() -> Result<u32, JoinError> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(u32::from_le_bytes(bytes))
+}

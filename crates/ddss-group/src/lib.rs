@@ -1,0 +1,28 @@
+//! A named group of processes on one or several nodes: members, liveness, and an authenticated connection to each.
+//!
+//! A group is a table of DDSS. Its owner and mode decide who may join. A process takes a place in it ([`Membership`]), brings a
+//! fabric of its own, and connects to the others ([`Mesh`]). [`Group`] joins the two, and reports each member as seen, up, left
+//! or lost.
+//!
+//! - A daemon that restarts ends no group: members go on with their connections, and take their locks again.
+//! - A member is lost when its connection ends; when it is silent for a second and its lock is free; or when it is silent for
+//!   longer than its lease. The free lock alone proves nothing: a restarted daemon forgets locks.
+//! - Messages are sealed with a key that the directory keeps. One-sided transfers are not.
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
+mod directory;
+mod group;
+mod join;
+mod member;
+mod membership;
+mod mesh;
+
+pub use directory::{NOTE_BYTES, Note, RowError};
+pub use group::{Group, GroupEvent, LostReason};
+pub use join::{JoinError, JoinOptions};
+pub use member::{Incarnation, MEMBERS_MAX, Member};
+pub use membership::{Change, Membership};
+pub use mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError, Verifier};

@@ -1,0 +1,317 @@
+//! Membership of a process: its place in the directory, its lock, and news of the others.
+//!
+//! A thread makes the calls, so that the caller's own thread never waits for a daemon. While no daemon answers, nothing changes:
+//! the members go on.
+
+use crate::directory::{GroupRow, MemberRow, Note, RowError, lock_row_of, row_of};
+use crate::join::{JoinError, JoinOptions, take_place};
+use crate::member::{Incarnation, Member};
+use ddss::{Client, RowGuard, Table};
+use ddss_auth::Key;
+use rustix::event::{EventfdFlags, eventfd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// News of a membership.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// A process has taken the place of a member.
+    Seen {
+        /// Process.
+        whom: Incarnation,
+        /// Address of its fabric.
+        address: SocketAddr,
+        /// Its note.
+        note: Note,
+    },
+    /// A suspect's lock is free. It is dead, or the daemon that kept its lock has restarted.
+    LockFree(Member),
+    /// This process has lost its place: it was stopped for longer than its lease, and another one took the place.
+    Replaced,
+    /// The directory cannot be read by this release.
+    Unreadable(RowError),
+}
+
+/// State that the caller and the thread share.
+#[derive(Debug)]
+struct Shared {
+    /// Members whose lock is to be tried, as bits.
+    suspects: AtomicU64,
+    has_left: AtomicBool,
+    /// Wakes the thread before its next round is due.
+    sleeping: Mutex<()>,
+    wake: Condvar,
+    /// Readable when there is news.
+    news: OwnedFd,
+}
+
+impl Shared {
+    fn sleep(&self, span: Duration) {
+        let sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_idle = || !self.has_left.load(Ordering::Acquire) && self.suspects.load(Ordering::Acquire) == 0;
+        if is_idle() {
+            let _ = self.wake.wait_timeout(sleeping, span);
+        }
+    }
+
+    fn wake(&self) {
+        let _sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wake.notify_all();
+    }
+}
+
+/// Membership of this process in a group. Dropping it gives the place up.
+#[derive(Debug)]
+pub struct Membership {
+    ours: Incarnation,
+    key: Key,
+    members: u16,
+    changes: Receiver<Change>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Membership {
+    /// Members that are not seen are looked for this often at first.
+    const LOOK_FIRST: Duration = Duration::from_millis(20);
+    /// The directory is looked through this often once all members are seen.
+    const LOOK_LAST: Duration = Duration::from_millis(500);
+    /// News that the caller has not taken; the thread waits with more.
+    const CHANGES_MAX: usize = 256;
+
+    /// Joins a group by name, and makes it if it does not exist.
+    ///
+    /// # Errors
+    /// The place is taken, the settings differ, or the error of a call.
+    pub fn join(client: &Client, name: &str, options: &JoinOptions) -> Result<Self, JoinError> {
+        let place = take_place(client, name, options)?;
+        let (sender, changes) = sync_channel(Self::CHANGES_MAX);
+        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            suspects: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
+            sleeping: Mutex::new(()),
+            wake: Condvar::new(),
+            news,
+        });
+        let (ours, members, key) = (place.ours, options.members, place.group.key);
+        let watcher = Watcher {
+            guard: Some(place.guard),
+            table: place.table,
+            row: place.row,
+            ours,
+            members,
+            lease: options.lease,
+            seen: vec![0; usize::from(members)],
+            sender,
+            shared: shared.clone(),
+        };
+        let body = move || watcher.run();
+        let thread = Some(std::thread::Builder::new().name("ddss-group".to_owned()).spawn(body)?);
+        Ok(Self { ours, key, members, changes, shared, thread })
+    }
+
+    /// Returns this process's place.
+    #[must_use]
+    pub fn ours(&self) -> Incarnation {
+        self.ours
+    }
+
+    /// Returns the key of the group.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the number of places.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        self.members
+    }
+
+    /// Takes the next news, if there is some.
+    pub fn next_change(&self) -> Option<Change> {
+        let change = self.changes.try_recv().ok();
+        if change.is_none() {
+            // Nothing to read is what is wanted; what comes from now on makes it readable again.
+            let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
+            return self.changes.try_recv().ok();
+        }
+        change
+    }
+
+    /// Asks whether the lock of a member is free. The answer, if it is, comes as [`Change::LockFree`].
+    pub fn suspect(&self, member: Member) {
+        if member.0 < self.members {
+            let bit = 1 << member.0;
+            if self.shared.suspects.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                self.shared.wake();
+            }
+        }
+    }
+
+    /// Returns a descriptor that is readable when there is news.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.news.as_fd()
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.shared.has_left.store(true, Ordering::Release);
+        self.shared.wake();
+        // A full channel would hold the thread up: nobody takes the news any more.
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            while self.changes.try_recv().is_ok() {}
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread of a membership.
+struct Watcher {
+    /// Lock of the own place. `None` after it was lost.
+    guard: Option<RowGuard>,
+    table: Table,
+    row: MemberRow,
+    ours: Incarnation,
+    members: u16,
+    lease: Duration,
+    /// Run of each member that was seen last; 0: none.
+    seen: Vec<u32>,
+    sender: SyncSender<Change>,
+    shared: Arc<Shared>,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        let mut pause = Membership::LOOK_FIRST;
+        while !self.shared.has_left.load(Ordering::Acquire) {
+            let begun = Instant::now();
+            let keeps = self.keep_place() && self.look() && self.try_suspects();
+            if !keeps {
+                break;
+            }
+            let is_complete = self.seen.iter().filter(|run| **run != 0).count() + 1 == self.seen.len();
+            pause = if is_complete { Membership::LOOK_LAST } else { (pause * 2).min(Membership::LOOK_LAST / 2) };
+            self.shared.sleep(pause.saturating_sub(begun.elapsed()));
+        }
+        self.give_place_up();
+    }
+
+    /// Reports a change. Returns false if the caller is gone.
+    fn report(&self, change: Change) -> bool {
+        let is_taken = self.sender.send(change).is_ok();
+        // A full counter is as readable as a fresh one.
+        let _ = rustix::io::write(&self.shared.news, &1_u64.to_ne_bytes());
+        is_taken
+    }
+
+    /// Takes the lock again after its home has forgotten it. Returns false if another process has the place.
+    fn keep_place(&mut self) -> bool {
+        if self.guard.as_ref().is_some_and(|guard| !guard.lease_left().is_zero()) {
+            return true;
+        }
+        self.guard = None;
+        let options = ddss::LockOptions::new().lease(self.lease).keep_alive().no_wait();
+        let lock_row = lock_row_of(self.ours.member, self.members);
+        let (Ok(guard), Ok(row)) =
+            (self.table.lock_row_with(lock_row, options), self.table.get(row_of(self.ours.member)))
+        else {
+            // No daemon answers, or another process tries this lock at the moment: again in the next round.
+            return !self.is_replaced();
+        };
+        if row[..] != self.row.encode() {
+            self.report(Change::Replaced);
+            return false;
+        }
+        self.guard = Some(guard);
+        true
+    }
+
+    /// Reports, and returns true, if the own row names another process.
+    fn is_replaced(&self) -> bool {
+        let Ok(row) = self.table.get(row_of(self.ours.member)) else { return false };
+        let is_replaced = row[..] != self.row.encode();
+        if is_replaced {
+            self.report(Change::Replaced);
+        }
+        is_replaced
+    }
+
+    /// Reports the processes that have come. Returns false if there is no sense in going on.
+    fn look(&mut self) -> bool {
+        for member in (0..self.members).map(Member).filter(|member| *member != self.ours.member) {
+            // While no daemon answers nobody comes.
+            let Ok(row) = self.table.get(row_of(member)) else { return true };
+            let found = match MemberRow::decode(&row, row_of(member)) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.report(Change::Unreadable(error));
+                    return false;
+                }
+            };
+            let Some(MemberRow { run, address, note, .. }) = found else { continue };
+            let seen = &mut self.seen[usize::from(member.0)];
+            // The row of a process that is gone stays until another takes the place.
+            if *seen == run || self.table_lock_is_free(member) {
+                continue;
+            }
+            self.seen[usize::from(member.0)] = run;
+            if !self.report(Change::Seen { whom: Incarnation { member, run }, address, note }) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn try_suspects(&mut self) -> bool {
+        let suspects = self.shared.suspects.swap(0, Ordering::AcqRel);
+        (0..self.members)
+            .map(Member)
+            .filter(|member| suspects & 1 << member.0 != 0)
+            .all(|member| !self.table_lock_is_free(member) || self.report(Change::LockFree(member)))
+    }
+
+    /// Returns true if nobody holds the lock of a place. The lock is held for the moment of the question.
+    fn table_lock_is_free(&self, member: Member) -> bool {
+        let options = ddss::LockOptions::new().lease(Duration::from_secs(1)).no_wait();
+        self.table.lock_row_with(lock_row_of(member, self.members), options).is_ok()
+    }
+
+    /// Clears the own row and frees the lock, so that nobody takes this process for a member any more.
+    fn give_place_up(&mut self) {
+        let Some(guard) = self.guard.take() else { return };
+        let row = row_of(self.ours.member);
+        let cleared = self.table.get(row).and_then(|found| {
+            let is_ours = found[..] == self.row.encode();
+            if is_ours {
+                self.table.put_if(row, found.version(), 0, &[0; crate::directory::ROW_BYTES]).map(|_| ())
+            } else {
+                Ok(())
+            }
+        });
+        // Without a daemon the lock ends with the session, and an old row behind a free lock names nobody.
+        let _ = cleared.and_then(|()| guard.unlock());
+    }
+}
+
+/// Place of a process in the directory.
+pub(crate) struct Place {
+    pub(crate) table: Table,
+    pub(crate) guard: RowGuard,
+    pub(crate) group: GroupRow,
+    pub(crate) row: MemberRow,
+    pub(crate) ours: Incarnation,
+}
