@@ -31,14 +31,12 @@
 compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
 
 pub mod diff;
-mod directory;
 mod engine;
 pub mod limits;
 mod log;
 pub mod message;
 mod model;
 
-pub use directory::{DirectoryError, ROW_BYTES, RankRow, SpaceRow};
 #[cfg(feature = "planted")]
 pub use engine::Bug;
 pub use engine::{
@@ -46,5 +44,5 @@ pub use engine::{
 };
 pub use model::{
     Access, ChangedPages, Config, ConfigError, Homes, LogShape, Notice, Ordering, PageId, PageRange, Protocol, Rank,
-    RankSet, Stamps, Tuning, VectorTime,
+    RankSet, SETTINGS_BYTES, SettingsError, Stamps, Tuning, VectorTime,
 };

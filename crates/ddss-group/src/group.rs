@@ -7,6 +7,7 @@ use crate::mesh::{DownReason, Mesh, MeshConfig, MeshEvent, SendError};
 use ddss_auth::Context;
 use ddss_verbs::{CloseReason, Event, Fabric, PeerId};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -72,12 +73,18 @@ impl Group {
     /// Silence after which a member whose lock is free is lost.
     pub const SILENCE: Duration = Duration::from_secs(1);
 
-    /// Creates the view of a membership. `context` names the purpose of the connections and the release of the protocol on them.
-    #[must_use]
-    pub fn new(membership: Membership, context: Context, lease: Duration) -> Self {
+    /// Creates the view of a membership, whose fabric listens already. `context` names the purpose of the connections and the
+    /// release of the protocol on them.
+    ///
+    /// # Errors
+    /// The fabric cannot verify peers.
+    pub fn new(membership: Membership, fabric: &mut dyn Fabric, context: Context, lease: Duration) -> io::Result<Self> {
         let (ours, members, key) = (membership.ours(), membership.members(), *membership.key());
         let mesh = Mesh::new(MeshConfig { ours, members, key, context });
-        Self { membership, mesh, lease, ended: vec![false; usize::from(members)], pending: VecDeque::new() }
+        if fabric.capabilities().has_admission_filter {
+            fabric.set_admission_filter(Box::new(mesh.verifier()))?;
+        }
+        Ok(Self { membership, mesh, lease, ended: vec![false; usize::from(members)], pending: VecDeque::new() })
     }
 
     /// Returns this process's number.

@@ -47,6 +47,7 @@ struct Shared {
     /// Wakes the thread before its next round is due.
     sleeping: Mutex<()>,
     wake: Condvar,
+    has_news: AtomicBool,
     /// Readable when there is news.
     news: OwnedFd,
 }
@@ -98,6 +99,7 @@ impl Membership {
             has_left: AtomicBool::new(false),
             sleeping: Mutex::new(()),
             wake: Condvar::new(),
+            has_news: AtomicBool::new(false),
             news,
         });
         let (ours, members, key) = (place.ours, options.members, place.group.key);
@@ -137,12 +139,14 @@ impl Membership {
 
     /// Takes the next news, if there is some.
     pub fn next_change(&self) -> Option<Change> {
-        let change = self.changes.try_recv().ok();
-        if change.is_none() {
-            // Nothing to read is what is wanted; what comes from now on makes it readable again.
-            let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
-            return self.changes.try_recv().ok();
+        if !self.shared.has_news.swap(false, Ordering::AcqRel) {
+            return None;
         }
+        // Nothing to read is fine too. What comes from now on makes the descriptor readable again.
+        let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
+        let change = self.changes.try_recv().ok();
+        // There may be more.
+        self.shared.has_news.fetch_or(change.is_some(), Ordering::AcqRel);
         change
     }
 
@@ -213,6 +217,7 @@ impl Watcher {
     /// Reports a change. Returns false if the caller is gone.
     fn report(&self, change: Change) -> bool {
         let is_taken = self.sender.send(change).is_ok();
+        self.shared.has_news.store(true, Ordering::Release);
         // A full counter is as readable as a fresh one.
         let _ = rustix::io::write(&self.shared.news, &1_u64.to_ne_bytes());
         is_taken

@@ -2,6 +2,7 @@
 
 mod examples;
 mod files;
+mod groups;
 mod local_read;
 mod locks;
 mod models;
@@ -10,6 +11,7 @@ mod nodes;
 mod remote_get;
 mod replicas;
 mod same_core;
+mod shared_pages;
 mod slices;
 mod streams;
 mod system_calls;

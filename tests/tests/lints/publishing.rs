@@ -22,6 +22,8 @@ const PUBLISHED: &[&str] = &[
     "ddss-admin",
     "ddssd",
     "ddss-client",
+    "ddss-group",
+    "ddss-dsm",
     "ddss-stream",
     "ddss-cli",
 ];

@@ -43,6 +43,8 @@ const RULES: &[MemberRule] = &[
         ],
         &[],
     ),
+    rule("ddss-group", &["ddss-auth", "ddss-client", "ddss-verbs"], &[]),
+    rule("ddss-dsm", &["ddss-auth", "ddss-client", "ddss-dsm-core", "ddss-group", "ddss-runtime", "ddss-verbs"], &[]),
     // Streams know nothing of segments, and the client crate nothing of streams.
     rule("ddss-stream", &["ddss-sdp"], &[]),
     rule("ddss-preload", &["ddss-stream"], &[]),
@@ -63,6 +65,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/ddss-ipc/src/shm/ring.rs",
     "crates/ddss-verbs/src/sys/**",
     "crates/ddss-runtime/src/affinity.rs",
+    "crates/ddss-dsm/src/sys/**",
     "crates/ddss-stream/src/sys/**",
     "crates/ddss-preload/src/sys/**",
     // Not DDSS itself: libnfs, for the comparison with NFS.

@@ -102,7 +102,7 @@ impl Default for Tuning {
 }
 
 /// Settings of one rank. All but the rank and the tuned constants are the same on each rank of a space; of the tuned
-/// constants only `fetches` is. Row 0 of the space names them.
+/// constants only `fetches` is.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// This rank.

@@ -7,6 +7,7 @@ mod notice;
 mod page;
 mod page_set;
 mod rank;
+mod settings;
 mod vector_time;
 
 pub use config::{Config, Homes, Ordering, Protocol, Stamps, Tuning};
@@ -16,4 +17,5 @@ pub use notice::{ChangedPages, Notice};
 pub use page::{Access, PageId, PageRange};
 pub(crate) use page_set::PageSet;
 pub use rank::{Rank, RankSet};
+pub use settings::{SETTINGS_BYTES, SettingsError};
 pub use vector_time::VectorTime;

@@ -193,13 +193,11 @@ impl Mesh {
         Ok(())
     }
 
-    /// Tells all connected members that this process leaves in order. Poll the fabric until their connections have ended, or as
-    /// long as the caller waits; then close it.
-    pub fn leave(&mut self, fabric: &mut dyn Fabric) {
-        for link in &mut self.links {
-            if matches!(link.state, State::Up { .. }) {
-                post(link, fabric, &[LEAVE]);
-            }
+    /// Tells a member that this process leaves in order, behind all messages to it. The member closes the connection: poll the
+    /// fabric until then.
+    pub fn leave(&mut self, fabric: &mut dyn Fabric, member: Member) {
+        if let Some(link) = self.links.get_mut(usize::from(member.0)) {
+            post(link, fabric, &[LEAVE]);
         }
     }
 

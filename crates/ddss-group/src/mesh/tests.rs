@@ -160,7 +160,7 @@ fn member_that_leaves_and_member_that_dies_are_told_apart() {
     world.introduce_all();
     world.run(seconds(1));
     let Process { fabric, mesh, .. } = &mut world.processes[1];
-    mesh.leave(fabric);
+    [0, 2].map(|other| mesh.leave(fabric, Member(other)));
     world.run(seconds(1));
     world.net.kill(&world.processes[2].fabric);
     world.processes[2].is_stopped = true;
@@ -263,4 +263,39 @@ fn what_waits_for_a_member_is_bounded_and_comes_in_order() {
         .collect();
     assert_eq!(numbers, (0..sent).collect::<Vec<_>>());
     assert_eq!(world.send(0, 1, b"again"), Ok(()));
+}
+
+#[test]
+fn members_connect_through_the_filter_of_a_real_fabric() {
+    // If this broke, meshes would work in simulations only.
+    let start = std::time::Instant::now();
+    let mut processes: Vec<_> = (0..2)
+        .map(|member| {
+            let mut fabric = ddss_verbs::Iwarp::new(ddss_verbs::IwarpConfig::default()).unwrap();
+            let address = fabric.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let mesh = Mesh::new(MeshConfig { ours: incarnation(member), members: 2, key: KEY, context: CONTEXT });
+            fabric.set_admission_filter(Box::new(mesh.verifier())).unwrap();
+            (fabric, mesh, address, Vec::new())
+        })
+        .collect();
+    let addresses = [processes[0].2, processes[1].2];
+    for (whom, (fabric, mesh, ..)) in processes.iter_mut().enumerate() {
+        let other = 1 - whom;
+        mesh.learn(fabric, incarnation(other as u16), addresses[other], start.elapsed());
+    }
+    let mut events = Events::new();
+    while processes.iter().any(|(.., seen)| seen.is_empty()) {
+        assert!(start.elapsed() < seconds(30), "{:?} {:?}", processes[0].3, processes[1].3);
+        for (fabric, mesh, _, seen) in &mut processes {
+            fabric.poll(&mut events);
+            for event in events.iter() {
+                let happened = mesh.handle(fabric, &event, start.elapsed());
+                seen.extend(happened.map(|happened| format!("{happened:?}")));
+            }
+            events.clear();
+            mesh.tick(fabric, start.elapsed());
+        }
+    }
+    let [first, second] = [&processes[0].3, &processes[1].3];
+    assert_eq!((&first[..], &second[..]), (&["Up(Member(1))".to_owned()][..], &["Up(Member(0))".to_owned()][..]));
 }

@@ -1,11 +1,9 @@
-//! Rows of the table of a space.
+//! Settings that all ranks of a space have in common.
 
 use ddss_dsm_core::limits::{
     FETCHES_MAX, LOG_SLOTS_MAX, MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, PAGES_MAX, RANKS_MAX, RECORD_BYTES_MAX,
 };
-use ddss_dsm_core::{
-    Config, DirectoryError, LogShape, Ordering, Protocol, ROW_BYTES, Rank, RankRow, SpaceRow, Stamps, Tuning,
-};
+use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, SettingsError, Stamps, Tuning};
 
 fn config() -> Config {
     Config {
@@ -24,10 +22,10 @@ fn config() -> Config {
 
 // If this failed, a rank could join a space with other settings: it would misread messages, or read stale bytes.
 #[test]
-fn space_row_names_the_setting_that_differs() {
-    let (ours, row) = (config(), SpaceRow { key: [7; 32] });
-    let encoded = row.encode(&ours);
-    assert_eq!(SpaceRow::decode(&encoded, &Config { rank: Rank::new(2).unwrap(), ..ours }), Ok(row));
+fn settings_name_the_setting_that_differs() {
+    let ours = config();
+    let encoded = ours.encode_settings();
+    assert_eq!(Config { rank: Rank::new(2).unwrap(), ..ours }.compare_settings(&encoded), Ok(()));
     let tuning = |fetches| Tuning { fetches, ..ours.tuning };
     let others = [
         ("ranks", Config { ranks: 4, ..ours }),
@@ -42,21 +40,21 @@ fn space_row_names_the_setting_that_differs() {
         ("bytes of a record", Config { log: LogShape { record_bytes: 512, ..ours.log }, ..ours }),
     ];
     for (setting, other) in others {
-        let found = SpaceRow::decode(&encoded, &other);
-        assert!(matches!(found, Err(DirectoryError::Mismatch { name, .. }) if name == setting), "{setting}: {found:?}");
+        let found = other.compare_settings(&encoded);
+        assert!(matches!(found, Err(SettingsError::Mismatch { name, .. }) if name == setting), "{setting}: {found:?}");
     }
-    let mismatch = DirectoryError::Mismatch { name: "pages", theirs: 100, ours: 200 };
-    assert_eq!(SpaceRow::decode(&encoded, &Config { pages: 200, ..ours }), Err(mismatch));
-    for at in [3, 51] {
+    let mismatch = SettingsError::Mismatch { name: "pages", theirs: 100, ours: 200 };
+    assert_eq!(Config { pages: 200, ..ours }.compare_settings(&encoded), Err(mismatch));
+    for at in [3, 19] {
         let mut foreign = encoded;
         foreign[at] ^= 1;
-        assert_eq!(SpaceRow::decode(&foreign, &ours), Err(DirectoryError::Format), "byte {at}");
+        assert_eq!(ours.compare_settings(&foreign), Err(SettingsError::Format), "byte {at}");
     }
 }
 
 // If this failed, the greatest settings would not fit their fields, and each rank would be refused.
 #[test]
-fn space_row_has_room_for_the_greatest_settings() {
+fn settings_have_room_for_the_greatest_settings() {
     let greatest = Config {
         ranks: RANKS_MAX,
         pages: PAGES_MAX,
@@ -66,17 +64,5 @@ fn space_row_has_room_for_the_greatest_settings() {
         tuning: Tuning { fetches: FETCHES_MAX, ..Tuning::default() },
         ..config()
     };
-    let row = SpaceRow { key: [7; 32] };
-    assert_eq!(SpaceRow::decode(&row.encode(&greatest), &greatest), Ok(row));
-}
-
-// If this failed, a rank would connect to an address that no rank has.
-#[test]
-fn rank_rows_have_an_address_or_none() {
-    for address in ["10.0.0.1:4000", "[fe80::1]:5"] {
-        let row = RankRow { address: address.parse().unwrap(), process: 77 };
-        assert_eq!(RankRow::decode(&row.encode()), Ok(Some(row)));
-    }
-    assert_eq!(RankRow::decode(&[0; ROW_BYTES]), Ok(None));
-    assert_eq!(RankRow::decode(&[1; ROW_BYTES]), Err(DirectoryError::Format));
+    assert_eq!(greatest.compare_settings(&greatest.encode_settings()), Ok(()));
 }

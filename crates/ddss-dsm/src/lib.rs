@@ -1,0 +1,22 @@
+//! Page-based shared memory for processes on several nodes: home-based lazy release consistency over one-sided transfers.
+//!
+//! A [`Space`] is memory that n processes share under a name, its *ranks*. Pages travel one-sided from the rank that is their
+//! home; a release sends the changed bytes there. Locks and barriers order what ranks see. DDSS names the space, decides who
+//! joins and notices deaths; each rank brings a fabric of its own.
+//!
+//! The engine is `ddss-dsm-core`, the members are those of `ddss-group`. This crate joins them: `transport` is the service
+//! thread of a rank, `space` the calls.
+#![deny(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("DDSS needs Linux: it uses memfd, futex and epoll; build for a Linux target");
+
+mod error;
+mod space;
+#[allow(unsafe_code, reason = "copies between a mapping that peers write and memory of this process")]
+mod sys;
+mod transport;
+
+pub use ddss_dsm_core::{Failure, Ordering, Protocol, Stamps};
+pub use error::SpaceError;
+pub use space::{Section, Space, SpaceOptions};

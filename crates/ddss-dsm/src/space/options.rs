@@ -1,0 +1,81 @@
+//! Options of a space.
+
+use ddss_dsm_core::{Config, LogShape, Ordering, Protocol, Rank, Stamps, Tuning};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// Options of [`Space::join`](crate::Space::join). All ranks of a space need the same, except for their own number, address and
+/// deadline.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct SpaceOptions {
+    pub(super) ranks: u16,
+    pub(super) bytes: u64,
+    pub(super) rank: Option<u16>,
+    pub(super) listen: IpAddr,
+    pub(super) timeout: Duration,
+    protocol: Protocol,
+    ordering: Ordering,
+    stamps: Stamps,
+}
+
+impl SpaceOptions {
+    /// Bytes of a page.
+    pub(super) const PAGE_BYTES: u32 = 4096;
+
+    /// Creates options for a space of so many bytes that so many ranks share: NEWGENDSM, stamped, one stamp a home.
+    pub fn new(ranks: u16, bytes: u64) -> Self {
+        Self {
+            ranks,
+            bytes,
+            rank: None,
+            listen: Ipv4Addr::LOCALHOST.into(),
+            timeout: Duration::from_secs(60),
+            protocol: Protocol::NewGenDsm,
+            ordering: Ordering::Stamped,
+            stamps: Stamps::PerHome,
+        }
+    }
+
+    /// Asks for a number. Default: the first that is free.
+    pub fn rank(mut self, rank: u16) -> Self {
+        self.rank = Some(rank);
+        self
+    }
+
+    /// Sets the address at which the other ranks reach this one. Default: the loopback address, for ranks on one machine.
+    pub fn listen(mut self, address: IpAddr) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// Sets the deadline of each call, and of the wait for the other ranks. Default: a minute.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the protocol, the ordering, and the kind of stamps.
+    pub fn protocol(mut self, protocol: Protocol, ordering: Ordering, stamps: Stamps) -> Self {
+        (self.protocol, self.ordering, self.stamps) = (protocol, ordering, stamps);
+        self
+    }
+
+    /// Returns the settings of the engine of a rank on a fabric with messages of so many bytes.
+    pub(super) fn config(&self, rank: Rank, message_bytes: usize) -> Config {
+        let pages = self.bytes.div_ceil(Self::PAGE_BYTES.into());
+        Config {
+            rank,
+            ranks: self.ranks.into(),
+            // More than a space may have is refused by the engine.
+            pages: pages.try_into().unwrap_or(u32::MAX),
+            page_bytes: Self::PAGE_BYTES,
+            message_bytes,
+            protocol: self.protocol,
+            ordering: self.ordering,
+            stamps: self.stamps,
+            log: LogShape::default(),
+            tuning: Tuning::default(),
+        }
+    }
+}

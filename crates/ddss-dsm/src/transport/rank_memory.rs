@@ -1,0 +1,106 @@
+//! Memory of a rank, as its engine uses it.
+
+use super::areas::Layout;
+use crate::sys::MemoryFile;
+use ddss_dsm_core::limits::{LINE_BYTES, WORD_BYTES};
+use ddss_dsm_core::{Access, Area, Config, LocalPlace, Memory, PageId, Rank};
+use std::io;
+
+/// Memory of a rank. Calls of the application copy through it, so that no thread but the service thread sees a page.
+#[derive(Debug)]
+pub(super) struct RankMemory {
+    pub(super) file: MemoryFile,
+    pub(super) layout: Layout,
+    access: Vec<Access>,
+    ranks: u32,
+}
+
+impl RankMemory {
+    pub(super) fn create(config: &Config) -> io::Result<Self> {
+        let layout = Layout::new(config);
+        let file = MemoryFile::create("ddss-dsm", layout.bytes)?;
+        Ok(Self { file, layout, access: vec![Access::None; config.pages as usize], ranks: config.ranks as u32 })
+    }
+
+    /// Returns true if calls may use a page in this way.
+    pub(super) fn allows(&self, page: PageId, access: Access) -> bool {
+        self.access[page.0 as usize] >= access
+    }
+
+    /// Copies bytes of a page that calls may read.
+    pub(super) fn load(&self, page: PageId, offset: u32, into: &mut [u8]) {
+        self.file.read(self.cache(page) + u64::from(offset), into);
+    }
+
+    /// Writes bytes of a page that calls may write.
+    pub(super) fn store(&mut self, page: PageId, offset: u32, bytes: &[u8]) {
+        self.file.write(self.cache(page) + u64::from(offset), bytes);
+    }
+
+    fn cache(&self, page: PageId) -> u64 {
+        self.layout.local(LocalPlace::Cache(page))
+    }
+
+    pub(super) fn home(&self, page: PageId) -> u64 {
+        self.layout.shared(Area::HomeFrames).offset + page.offset(self.layout.page_bytes)
+    }
+
+    fn line(&self, page: PageId) -> u64 {
+        self.layout.shared(Area::Lines).offset + u64::from(page.0) * LINE_BYTES as u64
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.layout.page_bytes as usize
+    }
+}
+
+impl Memory for RankMemory {
+    fn set_access(&mut self, page: PageId, access: Access) {
+        self.access[page.0 as usize] = access;
+    }
+
+    fn read_cache(&mut self, page: PageId, into: &mut [u8]) {
+        self.file.read(self.cache(page), into);
+    }
+
+    fn fill_from_home(&mut self, page: PageId) {
+        self.file.copy(self.home(page), self.cache(page), self.page_bytes());
+    }
+
+    fn fill_from_landing(&mut self, page: PageId, slot: u16) {
+        self.file.copy(self.layout.landing(slot), self.cache(page), self.page_bytes());
+    }
+
+    fn write_home(&mut self, page: PageId, offset: u32, bytes: &[u8]) {
+        self.file.write(self.home(page) + u64::from(offset), bytes);
+    }
+
+    fn claim_home(&mut self, page: PageId, word: u64) -> u64 {
+        let words = self.layout.shared(Area::HomeWords).offset;
+        self.file.claim(words + u64::from(page.0 / self.ranks) * WORD_BYTES, word)
+    }
+
+    fn read_stamps(&mut self, page: PageId) -> [u8; LINE_BYTES] {
+        let mut line = [0; LINE_BYTES];
+        self.file.read(self.line(page), &mut line);
+        line
+    }
+
+    fn write_stamp(&mut self, page: PageId, rank: Rank, interval: u32) {
+        self.file.write(self.line(page) + 4 * rank.index() as u64, &interval.to_le_bytes());
+    }
+
+    fn read_line(&mut self, slot: u16) -> [u8; LINE_BYTES] {
+        let mut line = [0; LINE_BYTES];
+        self.file.read(self.layout.local(LocalPlace::Line(slot)), &mut line);
+        line
+    }
+
+    fn write_log(&mut self, offset: u64, bytes: &[u8]) {
+        self.file.write(self.layout.shared(Area::Log).offset + offset, bytes);
+    }
+
+    fn read_log(&mut self, rank: Rank, offset: u64, into: &mut [u8]) {
+        self.file.read(self.layout.local(LocalPlace::Log { rank, offset }), into);
+    }
+}

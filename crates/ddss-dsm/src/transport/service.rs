@@ -1,0 +1,551 @@
+//! Task of the service thread.
+
+use super::areas::{Layout, SHARED};
+use super::handover::{self, PeerWindows};
+use super::outbox::{Outbox, Post, StagingSlots};
+use super::rank_memory::RankMemory;
+use crate::error::SpaceError;
+use ddss_auth::Context;
+use ddss_dsm_core::limits::INDEX_END;
+use ddss_dsm_core::{
+    Access, Action, Area, CallId, Config, Engine, Event, Failure, Output, PageId, PageRange, Rank, Request, Tag,
+};
+use ddss_group::{Group, GroupEvent, Member, Membership, Mesh};
+use ddss_runtime::ProgressTask;
+use ddss_verbs::{Events, Fabric, LocalRange, PeerId, PostErrorKind, RegionId, RemoteRange, Rights, Trust, Work};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// First byte of a message to a peer.
+const HANDOVER: u8 = 0;
+const ENGINE: u8 = 1;
+
+/// Barrier of leaving, which the application does not have.
+const LEAVE_BARRIER: u32 = INDEX_END - 1;
+
+/// Tag bits of work that is not the engine's.
+const WRITE: u64 = 1 << 62;
+const WRITE_PAGE: u64 = 1 << 61;
+
+/// Call of the application.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// A request of the engine.
+    Engine(Request),
+    /// Reads bytes of the space.
+    Read { offset: u64, bytes: usize },
+    /// Writes bytes of the space.
+    Write { offset: u64, bytes: Vec<u8> },
+    /// Completes when all ranks are connected.
+    Ready,
+    /// Waits until all ranks leave.
+    AwaitLeave,
+    /// Tells the peers that this rank leaves.
+    Leave,
+}
+
+/// Result of a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reply {
+    Value(u64),
+    Bytes(Vec<u8>),
+}
+
+/// Call with the way back.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) call: Call,
+    pub(crate) reply: Sender<Result<Reply, Failure>>,
+}
+
+/// What the service thread needs.
+pub(crate) struct ServiceConfig {
+    pub(crate) engine: Config,
+    pub(crate) context: Context,
+    pub(crate) lease: Duration,
+    pub(crate) membership: Membership,
+    pub(crate) fabric: Box<dyn Fabric>,
+    pub(crate) commands: Receiver<Command>,
+    /// Readable when there are commands.
+    pub(crate) wake: Arc<OwnedFd>,
+}
+
+/// Copy between the application and its pages, page by page.
+#[derive(Debug)]
+struct Transfer {
+    offset: u64,
+    done: usize,
+    access: Access,
+    bytes: Vec<u8>,
+}
+
+/// Call that the engine works on.
+#[derive(Debug)]
+struct Waiting {
+    reply: Sender<Result<Reply, Failure>>,
+    transfer: Option<Transfer>,
+}
+
+/// Connection to another rank.
+#[derive(Debug, Default)]
+struct Peer {
+    windows: Option<PeerWindows>,
+    outbox: Outbox,
+}
+
+/// Task of the service thread.
+pub(crate) struct Service {
+    config: Config,
+    engine: Engine,
+    memory: RankMemory,
+    fabric: Box<dyn Fabric>,
+    group: Group,
+    /// Region of the rank's file.
+    region: RegionId,
+    peers: Vec<Peer>,
+    staging: StagingSlots,
+    commands: Receiver<Command>,
+    wake: Arc<OwnedFd>,
+    waiting: HashMap<CallId, Waiting>,
+    next_call: u64,
+    /// Results of the engine that are not passed on yet.
+    completed: VecDeque<(CallId, Result<u64, Failure>)>,
+    is_completing: bool,
+    /// Calls that wait until all ranks are connected.
+    held: Vec<Command>,
+    is_ready: bool,
+    /// True once this rank leaves: others may leave too.
+    is_leaving: bool,
+    next_tick: Duration,
+    events: Events,
+    out: Output,
+    start: Instant,
+}
+
+impl Service {
+    /// Longest time between two looks at the group while the thread does not sleep.
+    const TICK: Duration = Duration::from_millis(1);
+
+    pub(crate) fn new(config: ServiceConfig) -> Result<Self, SpaceError> {
+        let ServiceConfig { engine: config, context, lease, membership, mut fabric, commands, wake } = config;
+        let memory = RankMemory::create(&config).map_err(SpaceError::Memory)?;
+        let region = fabric.register(memory.file.descriptor(), Trust::Exclusive, 0, memory.layout.bytes)?;
+        let group = Group::new(membership, fabric.as_mut(), context, lease).map_err(SpaceError::System)?;
+        let engine = Engine::new(config)?;
+        Ok(Self {
+            engine,
+            memory,
+            group,
+            region,
+            peers: (0..config.ranks).map(|_| Peer::default()).collect(),
+            staging: StagingSlots::new(Layout::STAGING_SLOTS),
+            commands,
+            wake,
+            waiting: HashMap::new(),
+            next_call: 0,
+            completed: VecDeque::new(),
+            is_completing: false,
+            held: Vec::new(),
+            is_ready: config.ranks == 1,
+            is_leaving: false,
+            next_tick: Duration::ZERO,
+            events: Events::new(),
+            out: Output::default(),
+            start: Instant::now(),
+            config,
+            fabric,
+        })
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Hands an event to the engine, and executes what it decides.
+    fn handle(&mut self, event: Event<'_>) {
+        let now_us = self.now().as_micros() as u64;
+        let mut out = std::mem::take(&mut self.out);
+        self.engine.handle(event, now_us, &mut self.memory, &mut out);
+        for action in out.actions() {
+            let (to, post) = match action {
+                Action::Send { to, message } => (*to, Post::Send(out.payload(message).to_vec())),
+                Action::Write { to, offset, bytes } => {
+                    (*to, Post::Write { offset: *offset, bytes: out.payload(bytes).to_vec() })
+                }
+                Action::WritePage { to, page, slot } => (*to, Post::WritePage { page: *page, slot: *slot }),
+                Action::Read { from, tag, area, offset, bytes, into } => {
+                    let (tag, area, offset, bytes, into) = (*tag, *area, *offset, *bytes, *into);
+                    (*from, Post::Read { tag, area, offset, bytes, into })
+                }
+                Action::Swap { at, tag, offset, word } => (*at, Post::Swap { tag: *tag, offset: *offset, word: *word }),
+                Action::Complete { call, result } => {
+                    self.completed.push_back((*call, *result));
+                    continue;
+                }
+            };
+            self.peers[to.index()].outbox.0.push_back(post);
+        }
+        out.clear();
+        self.out = out;
+        // A copy of many pages makes calls in its turn, which may complete at once: one after the other, not one in the other.
+        if !std::mem::replace(&mut self.is_completing, true) {
+            while let Some((call, result)) = self.completed.pop_front() {
+                self.complete(call, result);
+            }
+            self.is_completing = false;
+        }
+    }
+
+    /// Answers a call, or goes on with the copy that it is part of.
+    fn complete(&mut self, call: CallId, result: Result<u64, Failure>) {
+        let Some(Waiting { reply, transfer }) = self.waiting.remove(&call) else { return };
+        let answer = match (result, transfer) {
+            (Err(failure), _) => Err(failure),
+            (Ok(value), None) => Ok(Reply::Value(value)),
+            (Ok(_), Some(transfer)) => return self.transfer(transfer, reply),
+        };
+        // The application may be gone.
+        let _ = reply.send(answer);
+    }
+
+    /// Copies as far as pages are open, and asks the engine to open the rest. What was opened may be closed by now, by another
+    /// thread's barrier: then it is asked again.
+    fn transfer(&mut self, mut transfer: Transfer, reply: Sender<Result<Reply, Failure>>) {
+        let page_bytes = u64::from(self.config.page_bytes);
+        while transfer.done < transfer.bytes.len() {
+            let at = transfer.offset + transfer.done as u64;
+            let (page, offset) = (PageId((at / page_bytes) as u32), (at % page_bytes) as u32);
+            if !self.memory.allows(page, transfer.access) {
+                let last = (transfer.offset + transfer.bytes.len() as u64 - 1) / page_bytes;
+                // Pages that fetches fill together; a copy of more takes several rounds.
+                let pages = (last - u64::from(page.0) + 1).min(u64::from(self.config.tuning.fetches)) as u32;
+                let request = Request::Touch { pages: PageRange { first: page, pages }, access: transfer.access };
+                return self.call(request, reply, Some(transfer));
+            }
+            let end = transfer.bytes.len().min(transfer.done + (page_bytes - u64::from(offset)) as usize);
+            let part = &mut transfer.bytes[transfer.done..end];
+            if transfer.access == Access::Write {
+                self.memory.store(page, offset, part);
+            } else {
+                self.memory.load(page, offset, part);
+            }
+            transfer.done = end;
+        }
+        let reads = transfer.access == Access::Read;
+        let _ = reply.send(Ok(if reads { Reply::Bytes(transfer.bytes) } else { Reply::Value(0) }));
+    }
+
+    fn call(&mut self, request: Request, reply: Sender<Result<Reply, Failure>>, transfer: Option<Transfer>) {
+        let call = CallId(self.next_call);
+        self.next_call += 1;
+        self.waiting.insert(call, Waiting { reply, transfer });
+        self.handle(Event::Call { call, request });
+    }
+
+    /// Starts the calls of the application. Returns their number.
+    fn take_commands(&mut self) -> usize {
+        let mut taken = 0;
+        while let Ok(command) = self.commands.try_recv() {
+            taken += 1;
+            self.start(command);
+        }
+        taken
+    }
+
+    fn start(&mut self, command: Command) {
+        let failure = self.engine.failure();
+        if !self.is_ready && failure.is_none() {
+            return self.held.push(command);
+        }
+        let Command { call, reply } = command;
+        let transfer = |offset, access, bytes| Transfer { offset, done: 0, access, bytes };
+        match call {
+            Call::Engine(request) => self.call(request, reply, None),
+            Call::Ready => drop(reply.send(failure.map_or(Ok(Reply::Value(0)), Err))),
+            Call::AwaitLeave => {
+                self.is_leaving = true;
+                self.call(Request::Barrier(LEAVE_BARRIER), reply, None);
+            }
+            Call::Leave => {
+                // Behind all that the others still wait for.
+                self.peers.iter_mut().for_each(|peer| peer.outbox.0.push_back(Post::Leave));
+                let _ = reply.send(Ok(Reply::Value(0)));
+            }
+            Call::Read { .. } | Call::Write { .. } if failure.is_some() => {
+                let _ = reply.send(Err(failure.expect("it was checked")));
+            }
+            Call::Read { offset, bytes } => self.transfer(transfer(offset, Access::Read, vec![0; bytes]), reply),
+            Call::Write { offset, bytes } => self.transfer(transfer(offset, Access::Write, bytes), reply),
+        }
+    }
+
+    /// Polls the fabric, and handles what has happened. Returns the number of events.
+    fn poll_fabric(&mut self) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        let count = self.fabric.poll(&mut events);
+        for event in events.iter() {
+            if let ddss_verbs::Event::Done { tag, outcome, .. } = event {
+                self.finish_work(tag, outcome.ok());
+                continue;
+            }
+            let now = self.now();
+            // The message borrows the group, which the engine's answers need.
+            let happened = self.group.handle(self.fabric.as_mut(), &event, now).map(Happened::of);
+            if let Some(happened) = happened {
+                self.apply(happened);
+            }
+        }
+        events.clear();
+        self.events = events;
+        if count > 0 || self.now() >= self.next_tick {
+            while let Some(event) = self.group.tick(self.fabric.as_mut(), self.start.elapsed()) {
+                self.apply(Happened::of(event));
+            }
+            self.next_tick = self.now() + Self::TICK;
+        }
+        count
+    }
+
+    fn apply(&mut self, happened: Happened) {
+        match happened {
+            Happened::Up(member) => self.hand_over(member),
+            Happened::Message(from, bytes) => self.receive(from, &bytes),
+            Happened::Left(member) if !self.is_leaving => self.lose(member),
+            Happened::Lost(member) => self.lose(member),
+            Happened::Replaced => self.lose(self.group.ours()),
+            Happened::Left(_) | Happened::Nothing => {}
+        }
+    }
+
+    fn lose(&mut self, member: Member) {
+        let Some(rank) = Rank::new(usize::from(member.0)) else { return };
+        self.handle(Event::Lost(rank));
+        for command in std::mem::take(&mut self.held) {
+            self.start(command);
+        }
+    }
+
+    /// Opens the areas to a peer, and tells it where they are.
+    fn hand_over(&mut self, member: Member) {
+        let Some(peer) = self.group.peer(member) else { return };
+        let windows = self.expose(peer);
+        let sent = windows.map(|windows| {
+            let message = handover::encode(&windows);
+            self.group.send(self.fabric.as_mut(), member, &[&[HANDOVER], &message])
+        });
+        if !matches!(sent, Some(Ok(()))) {
+            self.lose(member);
+        }
+    }
+
+    fn expose(&mut self, peer: PeerId) -> Option<[ddss_verbs::Window; SHARED.len()]> {
+        let mut windows = Vec::with_capacity(SHARED.len());
+        for area in SHARED {
+            let rights = match area {
+                Area::HomeFrames => Rights::READ.union(Rights::WRITE),
+                Area::HomeWords => Rights::ATOMIC,
+                Area::Lines | Area::Log => Rights::READ,
+                Area::Landing => Rights::WRITE,
+            };
+            let span = self.memory.layout.shared(area);
+            windows.push(self.fabric.expose(peer, self.region, span.offset, span.bytes, rights).ok()?);
+        }
+        windows.try_into().ok()
+    }
+
+    fn receive(&mut self, from: Member, bytes: &[u8]) {
+        let index = usize::from(from.0);
+        match (bytes.split_first(), Rank::new(index)) {
+            (Some((&HANDOVER, windows)), _) if self.peers[index].windows.is_none() => {
+                self.peers[index].windows = handover::decode(windows);
+                if self.peers[index].windows.is_none() {
+                    return self.lose(from);
+                }
+                let ours = self.config.rank.index();
+                let is_known = |(rank, peer): (usize, &Peer)| rank == ours || peer.windows.is_some();
+                self.is_ready = self.peers.iter().enumerate().all(is_known);
+                if self.is_ready {
+                    for command in std::mem::take(&mut self.held) {
+                        self.start(command);
+                    }
+                }
+            }
+            (Some((&ENGINE, message)), Some(rank)) => self.handle(Event::Message { from: rank, bytes: message }),
+            _ => self.lose(from),
+        }
+    }
+
+    /// Takes the completion of work.
+    fn finish_work(&mut self, tag: u64, value: Option<u64>) {
+        if tag == Mesh::TAG {
+            return;
+        }
+        if tag & WRITE != 0 {
+            return self.staging.put_back(tag as u16);
+        }
+        // Failed work is followed by the end of its connection.
+        if let (Some(tag), Some(value)) = (Tag::from_bits(tag), value) {
+            self.handle(Event::Done { tag, value });
+        }
+    }
+
+    /// Posts what waits for the peers. Returns the number of posts.
+    fn post(&mut self) -> usize {
+        let mut posted = 0;
+        for index in 0..self.peers.len() {
+            let member = Member(index as u16);
+            while let (Some(peer), Some(windows)) = (self.group.peer(member), self.peers[index].windows) {
+                let Some(post) = self.peers[index].outbox.0.pop_front() else { break };
+                if let Err(post) = self.post_one(member, peer, &windows, post) {
+                    self.peers[index].outbox.0.push_front(post);
+                    break;
+                }
+                posted += 1;
+            }
+        }
+        posted
+    }
+
+    /// Posts one action. Returns it if it has to wait.
+    fn post_one(&mut self, member: Member, peer: PeerId, windows: &PeerWindows, post: Post) -> Result<(), Post> {
+        let region = self.region;
+        let local = |offset, bytes| LocalRange { region, offset, bytes };
+        let page_bytes = u64::from(self.config.page_bytes);
+        let outside = RemoteRange { key: 0, address: u64::MAX };
+        let work = match &post {
+            Post::Send(message) => {
+                return match self.group.send(self.fabric.as_mut(), member, &[&[ENGINE], message]) {
+                    Err(ddss_group::SendError::Full(_)) => Err(post),
+                    // The connection has ended: its event follows.
+                    _ => Ok(()),
+                };
+            }
+            Post::Leave => {
+                self.group.mesh().leave(self.fabric.as_mut(), member);
+                return Ok(());
+            }
+            Post::Write { offset, bytes } => {
+                let Some(slot) = self.staging.take() else { return Err(post) };
+                let place = self.memory.layout.staging(slot);
+                self.memory.file.write(place, bytes);
+                let length = bytes.len() as u64;
+                let remote = windows.address(Area::HomeFrames, *offset, length).unwrap_or(outside);
+                let (tag, local) = (WRITE | u64::from(slot), local(place, length));
+                Work::Write { peer, tag, local, remote }
+            }
+            Post::WritePage { page, slot } => {
+                let offset = u64::from(*slot) * page_bytes;
+                let remote = windows.address(Area::Landing, offset, page_bytes).unwrap_or(outside);
+                Work::Write { peer, tag: WRITE_PAGE, local: local(self.memory.home(*page), page_bytes), remote }
+            }
+            Post::Read { tag, area, offset, bytes, into } => {
+                let length = u64::from(*bytes);
+                let remote = windows.address(*area, *offset, length).unwrap_or(outside);
+                let local = local(self.memory.layout.local(*into), length);
+                Work::Read { peer, tag: tag.to_bits(), local, remote }
+            }
+            Post::Swap { tag, offset, word } => {
+                let remote = windows.address(Area::HomeWords, *offset, 8).unwrap_or(outside);
+                Work::CompareSwap { peer, tag: tag.to_bits(), remote, compare: 0, swap: *word }
+            }
+        };
+        let (tag, error) = (work.tag(), self.fabric.post(&[work]).err());
+        if error.is_some() && tag & WRITE != 0 {
+            self.staging.put_back(tag as u16);
+        }
+        match error.map(|error| error.kind) {
+            None => Ok(()),
+            Some(PostErrorKind::Busy | PostErrorKind::NotConnected) => Err(post),
+            Some(_) => {
+                // The peer's windows do not fit this space, or it is gone.
+                self.lose(member);
+                Ok(())
+            }
+        }
+    }
+
+    /// True if there is nothing to post but for peers that have no room.
+    fn is_idle(&self) -> bool {
+        self.peers.iter().all(|peer| peer.outbox.0.is_empty())
+    }
+}
+
+/// Event of the group that owns its bytes.
+enum Happened {
+    Up(Member),
+    Message(Member, Vec<u8>),
+    Left(Member),
+    Lost(Member),
+    Replaced,
+    Nothing,
+}
+
+impl Happened {
+    fn of(event: GroupEvent<'_>) -> Self {
+        match event {
+            GroupEvent::Up(member) => Self::Up(member),
+            GroupEvent::Message { from, bytes } => Self::Message(from, bytes.to_vec()),
+            GroupEvent::Left(member) => Self::Left(member),
+            GroupEvent::Lost(member, _) => Self::Lost(member),
+            GroupEvent::Replaced | GroupEvent::Unreadable => Self::Replaced,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl ProgressTask for Service {
+    fn poll(&mut self) -> usize {
+        let mut worked = self.poll_fabric() + self.take_commands();
+        let now_us = self.now().as_micros() as u64;
+        if self.engine.next_deadline().is_some_and(|due| due <= now_us) {
+            self.handle(Event::Tick);
+            worked += 1;
+        }
+        worked + self.post()
+    }
+
+    fn has_served_peers(&self) -> bool {
+        self.fabric.has_moved_bytes()
+    }
+
+    fn arm(&mut self) -> bool {
+        // Drained before the look at the channel, so that a command behind the look is readable.
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        if self.take_commands() > 0 || !self.is_idle() {
+            return false;
+        }
+        self.fabric.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.fabric.disarm();
+    }
+
+    fn with_descriptors(&self, wait: &mut dyn FnMut(&[BorrowedFd<'_>])) {
+        wait(&[self.fabric.descriptor(), self.group.descriptor(), self.wake.as_fd()]);
+    }
+
+    fn park_limit(&self) -> Duration {
+        let now_us = self.now().as_micros() as u64;
+        let engine = self
+            .engine
+            .next_deadline()
+            .map_or(Mesh::ASK_AFTER, |due| Duration::from_micros(due.saturating_sub(now_us)));
+        let fabric = self.fabric.next_deadline().map_or(engine, |at| at.saturating_duration_since(Instant::now()));
+        engine.min(fabric).min(Duration::from_millis(50))
+    }
+
+    /// Sends what is left, such as the word that this rank leaves, and waits a moment until the peers have closed.
+    fn finish(&mut self) {
+        let end = Instant::now() + Duration::from_millis(500);
+        let is_connected =
+            |service: &Self| (0..service.peers.len()).any(|index| service.group.peer(Member(index as u16)).is_some());
+        while self.is_leaving && is_connected(self) && Instant::now() < end {
+            self.poll();
+            std::thread::yield_now();
+        }
+    }
+}
