@@ -32,7 +32,7 @@ pub enum LostReason {
     Replaced,
 }
 
-/// What has happened in a group.
+/// Change that a group reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum GroupEvent<'a> {

@@ -2,7 +2,6 @@
 
 use crate::directory::{GroupRow, MemberRow, NOTE_BYTES, Note, ROW_BYTES, RowError, lock_row_of, row_of, rows_of};
 use crate::member::{Incarnation, MEMBERS_MAX, Member};
-use crate::membership::Place;
 use ddss::{Client, Error, Failure, LockOptions, RowGuard, Spec, Table};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -123,6 +122,15 @@ impl From<rustix::io::Errno> for JoinError {
     fn from(error: rustix::io::Errno) -> Self {
         Self::System(error.into())
     }
+}
+
+/// Place of a process in the directory.
+pub(crate) struct Place {
+    pub(crate) table: Table,
+    pub(crate) guard: RowGuard,
+    pub(crate) group: GroupRow,
+    pub(crate) row: MemberRow,
+    pub(crate) ours: Incarnation,
 }
 
 /// Takes a place in a group, and makes the group if it does not exist.

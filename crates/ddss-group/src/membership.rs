@@ -3,7 +3,7 @@
 //! A thread makes the calls, so that the caller's own thread never waits for a daemon. While no daemon answers, nothing changes:
 //! the members go on.
 
-use crate::directory::{GroupRow, MemberRow, Note, RowError, lock_row_of, row_of};
+use crate::directory::{MemberRow, Note, RowError, lock_row_of, row_of};
 use crate::join::{JoinError, JoinOptions, take_place};
 use crate::member::{Incarnation, Member};
 use ddss::{Client, RowGuard, Table};
@@ -310,13 +310,4 @@ impl Watcher {
         // Without a daemon the lock ends with the session, and an old row behind a free lock names nobody.
         let _ = cleared.and_then(|()| guard.unlock());
     }
-}
-
-/// Place of a process in the directory.
-pub(crate) struct Place {
-    pub(crate) table: Table,
-    pub(crate) guard: RowGuard,
-    pub(crate) group: GroupRow,
-    pub(crate) row: MemberRow,
-    pub(crate) ours: Incarnation,
 }

@@ -11,7 +11,6 @@ mod nodes;
 mod remote_get;
 mod replicas;
 mod same_core;
-mod shared_pages;
 mod slices;
 mod streams;
 mod system_calls;

@@ -1,11 +1,11 @@
 //! The service thread of a rank: it drives the engine over a fabric, and executes the application's calls.
 //!
-//! `areas` lays the rank's memory out, `rank_memory` is what the engine sees of it, `outbox` keeps the order of what goes to a
+//! `areas` lays the rank's memory out, `rank_memory` is what the engine sees of it, `post_queue` keeps the order of what goes to a
 //! peer, `handover` tells peers the windows, and `service` is the task of the thread.
 
 mod areas;
 mod handover;
-mod outbox;
+mod post_queue;
 mod rank_memory;
 mod service;
 

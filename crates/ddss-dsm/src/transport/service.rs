@@ -2,7 +2,7 @@
 
 use super::areas::{Layout, SHARED};
 use super::handover::{self, PeerWindows};
-use super::outbox::{Outbox, Post, StagingSlots};
+use super::post_queue::{Post, PostQueue, StagingSlots};
 use super::rank_memory::RankMemory;
 use crate::error::SpaceError;
 use ddss_auth::Context;
@@ -61,7 +61,7 @@ pub(crate) struct Command {
     pub(crate) reply: Sender<Result<Reply, Failure>>,
 }
 
-/// What the service thread needs.
+/// Parts of which the service thread is made.
 pub(crate) struct ServiceConfig {
     pub(crate) engine: Config,
     pub(crate) context: Context,
@@ -93,7 +93,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Peer {
     windows: Option<PeerWindows>,
-    outbox: Outbox,
+    queue: PostQueue,
 }
 
 /// Task of the service thread.
@@ -186,7 +186,7 @@ impl Service {
                     continue;
                 }
             };
-            self.peers[to.index()].outbox.0.push_back(post);
+            self.peers[to.index()].queue.0.push_back(post);
         }
         out.clear();
         self.out = out;
@@ -271,7 +271,7 @@ impl Service {
             }
             Call::Leave => {
                 // Behind all that the others still wait for.
-                self.peers.iter_mut().for_each(|peer| peer.outbox.0.push_back(Post::Leave));
+                self.peers.iter_mut().for_each(|peer| peer.queue.0.push_back(Post::Leave));
                 let _ = reply.send(Ok(Reply::Value(0)));
             }
             Call::Read { .. } | Call::Write { .. } if failure.is_some() => {
@@ -398,9 +398,9 @@ impl Service {
         for index in 0..self.peers.len() {
             let member = Member(index as u16);
             while let (Some(peer), Some(windows)) = (self.group.peer(member), self.peers[index].windows) {
-                let Some(post) = self.peers[index].outbox.0.pop_front() else { break };
+                let Some(post) = self.peers[index].queue.0.pop_front() else { break };
                 if let Err(post) = self.post_one(member, peer, &windows, post) {
-                    self.peers[index].outbox.0.push_front(post);
+                    self.peers[index].queue.0.push_front(post);
                     break;
                 }
                 posted += 1;
@@ -469,7 +469,7 @@ impl Service {
 
     /// True if there is nothing to post but for peers that have no room.
     fn is_idle(&self) -> bool {
-        self.peers.iter().all(|peer| peer.outbox.0.is_empty())
+        self.peers.iter().all(|peer| peer.queue.0.is_empty())
     }
 }
 

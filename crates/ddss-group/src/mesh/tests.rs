@@ -160,7 +160,9 @@ fn member_that_leaves_and_member_that_dies_are_told_apart() {
     world.introduce_all();
     world.run(seconds(1));
     let Process { fabric, mesh, .. } = &mut world.processes[1];
-    [0, 2].map(|other| mesh.leave(fabric, Member(other)));
+    for other in [0, 2] {
+        mesh.leave(fabric, Member(other));
+    }
     world.run(seconds(1));
     world.net.kill(&world.processes[2].fabric);
     world.processes[2].is_stopped = true;

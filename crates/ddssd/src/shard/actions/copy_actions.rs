@@ -1,4 +1,4 @@
-//! CopyActions between a client's arena, the staging memory of a peer, and the memory of segments.
+//! Copies between a client's arena, the staging memory of a peer, and the memory of segments.
 
 use crate::peers::links::Links;
 use crate::shard::client_arena::{CHECKED, ClientArenas};

@@ -94,7 +94,7 @@ fn ranks_on_two_nodes_see_what_locks_and_barriers_order_under_every_protocol() {
     if let Some(space) = child() {
         return run(space);
     }
-    let test = "shared_pages::ranks_on_two_nodes_see_what_locks_and_barriers_order_under_every_protocol";
+    let test = "groups::shared_pages::ranks_on_two_nodes_see_what_locks_and_barriers_order_under_every_protocol";
     let [a, b] = Daemon::pair().unwrap();
     // Stamps make a difference only where diffs are written one-sided and ordered by stamps.
     for number in [0, 1, 2, 4, 5, 6, 8, 10, 12, 14] {
@@ -121,7 +121,7 @@ fn killed_rank_is_named_by_all_others() {
         space.barrier().unwrap();
         return is_lost(space.barrier().unwrap_err());
     }
-    let test = "shared_pages::killed_rank_is_named_by_all_others";
+    let test = "groups::shared_pages::killed_rank_is_named_by_all_others";
     let [a, b] = Daemon::pair().unwrap();
     let mut children = [(1, &b), (2, &a)].map(|(rank, daemon)| start(test, daemon, rank, 0));
     let mut space = join(a.folder(), 0, 0);

@@ -36,7 +36,7 @@ pub(super) enum Post {
 
 /// Work for a peer that waits. The engine bounds it: it awaits answers.
 #[derive(Debug, Default)]
-pub(super) struct Outbox(pub(super) VecDeque<Post>);
+pub(super) struct PostQueue(pub(super) VecDeque<Post>);
 
 /// Places of the staging memory from which writes are sent.
 #[derive(Debug)]

@@ -168,7 +168,7 @@ fn members_of_two_nodes_meet_and_each_end_is_told_once_and_with_its_reason() {
     if is_child() {
         return;
     }
-    let test = "groups::members_of_two_nodes_meet_and_each_end_is_told_once_and_with_its_reason";
+    let test = "groups::members::members_of_two_nodes_meet_and_each_end_is_told_once_and_with_its_reason";
     let [a, b] = Daemon::pair().unwrap();
     let mut first = Process::join(a.folder(), 0, 4).unwrap();
     let mut children = [(1, &a), (2, &b), (3, &b)].map(|(number, daemon)| start(test, daemon, number, 4));
@@ -216,7 +216,7 @@ fn group_goes_on_without_its_daemon_and_keeps_its_places_after_it() {
     if is_child() {
         return;
     }
-    let test = "groups::group_goes_on_without_its_daemon_and_keeps_its_places_after_it";
+    let test = "groups::members::group_goes_on_without_its_daemon_and_keeps_its_places_after_it";
     let mut daemon = Daemon::start(1).unwrap();
     let mut first = Process::join(daemon.folder(), 0, 2).unwrap();
     let mut child = start(test, &daemon, 1, 2);
