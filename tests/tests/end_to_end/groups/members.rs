@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAME: &str = "solver";
 
-/// What a member has seen, in words that tests compare.
+/// Event of a group, as tests compare it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Seen {
     Up(u16),
