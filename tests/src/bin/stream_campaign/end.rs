@@ -7,6 +7,10 @@ use crate::{DEADLINE, Killed, Programs};
 
 /// Ways to move bytes: threads, in turns, epoll level- and edge-triggered, poll, as a runtime of tasks, as a server of files.
 pub(crate) const MODES: u64 = 7;
+/// Faults of the processes themselves: none, forks, signals, both.
+pub(crate) const FAULTS: u64 = 4;
+/// Bit of the signals among the faults.
+pub(crate) const SIGNALS: u64 = 2;
 
 /// A running end.
 pub(crate) struct End {
@@ -21,14 +25,14 @@ impl End {
         programs: &Programs,
         side: &str,
         port: &str,
-        mode: u64,
+        [mode, faults]: [u64; 2],
         seed: u64,
         limit: u64,
     ) -> Result<Self, String> {
         let count_file = programs.folder().join(format!("{side}-{seed}"));
         let name = count_file.display().to_string();
-        let [mode, seed, limit] = [mode, seed, limit].map(|number| number.to_string());
-        let mut process = programs.start(&[side, port, &mode, &seed, &name, &limit])?;
+        let [mode, seed, limit, faults] = [mode, seed, limit, faults].map(|number| number.to_string());
+        let mut process = programs.start(&[side, port, &mode, &seed, &name, &limit, &faults])?;
         let output = process.0.stdout.take().ok_or("no output")?;
         Ok(Self { process, output: BufReader::new(output), count_file })
     }

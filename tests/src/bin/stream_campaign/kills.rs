@@ -1,12 +1,13 @@
-//! Kills of either end: the other end never hangs, and it reads a prefix of what was written, with all that `write` took.
+//! Kills of either end, which forks or takes signals meanwhile: the other end never hangs, and it reads a prefix of what was written, with all that `write` took.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ddss_testkit::Random;
+use rustix::process::Signal;
 
-use crate::end::{End, MODES};
+use crate::end::{End, FAULTS, MODES, SIGNALS};
 use crate::{DEADLINE, Programs};
 
 /// Pairs of processes at a time.
@@ -15,6 +16,9 @@ const PAIRS: u64 = 2;
 const EARLY: u64 = 8;
 /// Longest time from the start of the transfer to the kill, in microseconds.
 const DELAY_US: u64 = 3_000;
+
+/// Signals that end a victim, if signals are among its faults.
+const ENDS: [Signal; 3] = [Signal::KILL, Signal::TERM, Signal::SEGV];
 
 /// Sums over the survivors.
 #[derive(Default)]
@@ -56,10 +60,11 @@ pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, 
 
 fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, String> {
     let word = Random::new(seed << 32 ^ number).word();
-    let (mode, is_early, is_acceptor_killed) = (number % MODES, word.is_multiple_of(EARLY), word >> 8 & 1 == 0);
-    let mut acceptor = End::start(programs, "accept", "0", mode, word >> 16, 0)?;
+    let (kind @ [mode, faults], is_early) = ([number % MODES, number / MODES % FAULTS], word.is_multiple_of(EARLY));
+    let is_acceptor_killed = word >> 8 & 1 == 0;
+    let mut acceptor = End::start(programs, "accept", "0", kind, word >> 16, 0)?;
     let port = acceptor.line("PORT")?;
-    let mut connector = End::start(programs, "connect", &port, mode, word >> 16, 0)?;
+    let mut connector = End::start(programs, "connect", &port, kind, word >> 16, 0)?;
     for end in [&mut acceptor, &mut connector] {
         end.line("CONNECTED")?;
         if !is_early {
@@ -69,14 +74,24 @@ fn kill_one(programs: &Programs, number: u64, seed: u64) -> Result<Counts, Strin
     std::thread::sleep(Duration::from_micros((word >> 20) % DELAY_US));
     let (victim, survivor) =
         if is_acceptor_killed { (&mut acceptor, &mut connector) } else { (&mut connector, &mut acceptor) };
-    victim.process.0.kill().map_err(|error| error.to_string())?;
+    let has_signals = faults & SIGNALS != 0;
+    if has_signals {
+        survivor.process.signal(Signal::STOP)?;
+    }
+    victim.process.signal(if has_signals { ENDS[(word >> 10) as usize % ENDS.len()] } else { Signal::KILL })?;
     let start = Instant::now();
     victim.process.wait(DEADLINE)?;
-    let (received, is_shared) = survivor.finish().map_err(|error| format!("mode {mode}: {error}"))?;
+    if has_signals {
+        survivor.process.signal(Signal::CONT)?;
+    }
+    let (received, is_shared) = survivor.finish().map_err(|error| format!("mode {mode}, faults {faults}: {error}"))?;
     let (longest, is_shared) = (start.elapsed(), is_shared && !is_early);
     // On TCP the kernel itself drops bytes of a killed process that had not read everything.
     if is_shared && received < victim.written() {
-        return Err(format!("mode {mode}: {received} bytes arrived of {} that were written", victim.written()));
+        return Err(format!(
+            "mode {mode}, faults {faults}: {received} bytes arrived of {} that were written",
+            victim.written()
+        ));
     }
     Ok(Counts { kills: 1, shared: is_shared.into(), bytes: received, longest })
 }

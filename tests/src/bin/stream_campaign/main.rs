@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 /// Time limit for the end of a process. A slower process counts as hanging.
@@ -63,6 +64,10 @@ impl Programs {
 pub(crate) struct Killed(pub(crate) Child);
 
 impl Killed {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).map_err(|error| error.to_string())
+    }
+
     /// Waits until the process ends. The error says that it hangs.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<bool, String> {
         let end = Instant::now() + limit;

@@ -1,7 +1,8 @@
-// One end of a stream of the campaign: peer accept | connect PORT, then MODE SEED COUNT_FILE LIMIT; peer serve; peer connects PORT COUNT
+// One end of a stream of the campaign: peer accept | connect PORT, then MODE SEED COUNT_FILE LIMIT FAULTS; peer serve; peer connects PORT COUNT
 //
 // The byte at a position says where it belongs, so that a reader finds each wrong, lost or repeated byte. COUNT_FILE holds the number
 // of bytes that `write` took: they have to arrive although the writer is killed. A LIMIT that is not 0 ends each direction.
+// FAULTS: 1 forks at random moments, 2 interrupts all calls by signals whose handler uses the stream.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -15,15 +16,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ROUND_TRIPS = 8, CHUNK = 100000, UNREAD = 30000, WARM_UP = 2000 };
 enum { REQUEST = 8, ANSWER = 160000, PAUSE_US = 200 };
 enum { THREADS, PING_PONG, EPOLL_LEVEL, EPOLL_EDGE, POLL, SHORT_CALLS, ANSWERS };
+enum { FORKS = 1, SIGNALS = 2, FORK_EVERY = 16, LINGER_US = 2000, ALARM_US = 300 };
+enum { ENDS, LINGERS, CLOSES, EXECUTES, WRITES, KINDS };
 
-static int fd, side, count_file;
-static uint64_t state, sent, received, limit;
+static int fd, side, count_file, faults;
+static uint64_t state, fault_state, sent, received, limit;
 static char room[CHUNK], chunk[CHUNK];
 
 static void fail(const char *what) {
@@ -31,10 +37,14 @@ static void fail(const char *what) {
     exit(1);
 }
 
-static uint32_t next(void) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state >> 11;
+static uint32_t next_of(uint64_t *from) {
+    *from ^= *from << 13, *from ^= *from >> 7, *from ^= *from << 17;
+    return *from >> 11;
 }
+
+// Both ends draw the same: a ping-pong needs that.
+static uint32_t next(void) { return next_of(&state); }
+static uint32_t next_fault(void) { return next_of(&fault_state); }
 
 static char pattern(uint64_t position, int from) { return (position * 0x9e3779b1u >> 13) + 101 * from; }
 
@@ -61,7 +71,7 @@ static int take(size_t most) {
 }
 
 // Writes once, at most so many bytes. 0: the peer is gone, or the limit is reached. -1: there is no room now.
-static int give(size_t most) {
+static int give_here(size_t most) {
     if (limit && sent >= limit) {
         shutdown(fd, SHUT_WR);
         return 0;
@@ -73,6 +83,61 @@ static int give(size_t most) {
     sent += written;
     if (pwrite(count_file, &sent, sizeof sent, 0) != sizeof sent) fail("count");
     return written;
+}
+
+// Forks. The child dies with the thread that made it. Returns its number, or 0 in the child.
+static pid_t fork_bound(void) {
+    pid_t parent = getpid(), child = fork();
+    if (child < 0) fail("fork");
+    if (!child && (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)) _exit(1);
+    return child;
+}
+
+static int status_of(pid_t child) {
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) fail("waitpid");
+    return status;
+}
+
+// Writes as `give_here`, now and then beside a child that has the stream, or by one.
+static int give(size_t most) {
+    if (!(faults & FORKS) || next_fault() % FORK_EVERY) return give_here(most);
+    while (waitpid(-1, NULL, WNOHANG) > 0) {}
+    int kind = next_fault() % KINDS;
+    pid_t child = fork_bound();
+    if (!child) {
+        if (kind == LINGERS) usleep(next_fault() % LINGER_US);
+        if (kind == CLOSES) close(fd);
+        if (kind == EXECUTES) execlp("true", "true", NULL);
+        _exit(kind == WRITES && !give_here(most));
+    }
+    if (kind != WRITES) return give_here(most);
+    int status = status_of(child);
+    uint64_t before = sent;
+    if (pread(count_file, &sent, sizeof sent, 0) != sizeof sent) sent = before;
+    return sent > before ? (int)(sent - before) : status ? 0 : -1;
+}
+
+// A child goes on with the stream, which this process keeps open or not until then.
+static void hand_over(void) {
+    pid_t child = fork_bound();
+    if (!child) return;
+    if (next_fault() % 2) close(fd);
+    _exit(status_of(child) != 0);
+}
+
+static void on_alarm(int unused) {
+    int error = errno;
+    struct pollfd entry = {fd, POLLIN, 0};
+    poll(&entry, 1, 0);
+    errno = error;
+}
+
+static void interrupt(void) {
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = next_fault() % 2 ? SA_RESTART : 0};
+    struct itimerval often = {{0, ALARM_US + next_fault() % ALARM_US}, {0, ALARM_US}};
+    if (sigaction(SIGALRM, &action, NULL) || setitimer(ITIMER_REAL, &often, NULL)) fail("setitimer");
 }
 
 static size_t some(void) { return 1 + next() % (next() % 2 ? 200 : CHUNK); }
@@ -142,10 +207,10 @@ static void with_answers(void) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
     size_t left = 0;
     while (side) {
-        for (size_t done = 0; done < REQUEST; done += moved)
-            if ((moved = give(REQUEST - done)) <= 0) return;
-        for (size_t done = 0; done < ANSWER; done += moved)
-            if ((moved = take(sizeof room)) <= 0) return;
+        for (size_t done = 0; done < REQUEST; done += moved > 0 ? moved : 0)
+            if (!(moved = give(REQUEST - done))) return;
+        for (size_t done = 0; done < ANSWER; done += moved > 0 ? moved : 0)
+            if (!(moved = take(sizeof room))) return;
     }
     if (fcntl(fd, F_SETFL, O_NONBLOCK) || set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("epoll");
     while (moved) {
@@ -161,6 +226,8 @@ static void with_answers(void) {
 
 static void transfer(int mode) {
     pthread_t writer;
+    if (faults & FORKS && next_fault() % 4 == 0) hand_over();
+    if (faults & SIGNALS) interrupt();
     switch (mode) {
     case THREADS:
         if (pthread_create(&writer, NULL, write_all, NULL)) fail("thread");
@@ -174,7 +241,7 @@ static void transfer(int mode) {
     case SHORT_CALLS: with_short_calls(); break;
     default: with_answers();
     }
-    while (take(sizeof room) > 0) {}
+    while (take(sizeof room)) {}
     shutdown(fd, SHUT_WR);
 }
 
@@ -211,6 +278,8 @@ static int transfer_part(char **arguments) {
     limit = strtoull(arguments[5], NULL, 10);
     int mode = atoi(arguments[2]);
     state = strtoull(arguments[3], NULL, 10) * 2654435761u + 88172645463325252u;
+    fault_state = state + side;
+    faults = atoi(arguments[6]);
     if ((count_file = open(arguments[4], O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0) fail("open");
     if (side) {
         fd = connect_from(INADDR_LOOPBACK, atoi(arguments[1]));
@@ -284,7 +353,7 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 2 && !strcmp(arguments[1], "serve")) return serve();
     if (count == 4 && !strcmp(arguments[1], "connects")) return connects(atoi(arguments[2]), atol(arguments[3]));
-    if (count != 7) return 2;
+    if (count != 8) return 2;
     side = !strcmp(arguments[1], "connect");
     return transfer_part(arguments + 1);
 }

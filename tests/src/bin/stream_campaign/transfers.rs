@@ -2,7 +2,7 @@
 //! forever.
 
 use crate::Programs;
-use crate::end::{End, MODES};
+use crate::end::{End, FAULTS, MODES};
 
 /// Bytes of each direction: many times the rings, so that both ends wait for space and for bytes.
 const BYTES: u64 = 32 << 20;
@@ -11,11 +11,11 @@ const BYTES: u64 = 32 << 20;
 pub(crate) fn run(programs: &Programs, count: u64, seed: u64) -> Result<String, String> {
     let mut bytes = 0;
     for number in 0..count {
-        let (mode, seed) = (number % MODES, seed << 32 | number);
-        let of_mode = |error| format!("transfer {number}, mode {mode}: {error}");
-        let mut acceptor = End::start(programs, "accept", "0", mode, seed, BYTES)?;
+        let ([mode, faults], seed) = ([number % MODES, number / MODES % FAULTS], seed << 32 | number);
+        let of_mode = |error| format!("transfer {number}, mode {mode}, faults {faults}: {error}");
+        let mut acceptor = End::start(programs, "accept", "0", [mode, faults], seed, BYTES)?;
         let port = acceptor.line("PORT").map_err(of_mode)?;
-        let mut connector = End::start(programs, "connect", &port, mode, seed, BYTES)?;
+        let mut connector = End::start(programs, "connect", &port, [mode, faults], seed, BYTES)?;
         let ends = [acceptor.finish().map_err(of_mode)?, connector.finish().map_err(of_mode)?];
         let written = [connector.written(), acceptor.written()];
         if ends.map(|(received, _)| received) != written || !ends.iter().all(|(_, is_shared)| *is_shared) {
