@@ -21,6 +21,7 @@ mod calls;
 mod campaign;
 mod costs;
 mod declined;
+mod image_pump;
 mod numbers;
 mod phases;
 mod pump;
@@ -168,6 +169,9 @@ fn act(part: &str, mut stream: TcpStream) {
     let is_connector = std::env::var_os(PORT).is_some();
     if part != "resume" {
         exchange(&mut stream, is_connector);
+    }
+    if part == "talk_to_image" {
+        return image_pump::talk(stream);
     }
     if let Some(part) = part.strip_prefix("wire_") {
         return pump::act(part, stream);

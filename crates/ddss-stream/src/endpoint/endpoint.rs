@@ -211,6 +211,21 @@ impl Endpoint {
         &link.header().sides[link.side() ^ 1]
     }
 
+    /// Counts a pump that gives this stream the bytes of a program image. Until [`end_pump`](Self::end_pump) the peer takes the end of the
+    /// connection for a failure.
+    pub fn begin_pump(&self) {
+        if let Some(link) = self.local().link() {
+            link.header().sides[link.side()].pumps.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends the count of a pump that has written everything.
+    pub fn end_pump(&self) {
+        if let Some(link) = self.local().link() {
+            link.header().sides[link.side()].pumps.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Counts one more process for every stream of this process; called before `fork`.
     pub fn before_fork() {
         each_used(|endpoint| {

@@ -119,6 +119,8 @@ impl Endpoint {
         let taken = taken?;
         if taken == 0 {
             match self.local().error.swap(0, Ordering::Relaxed) {
+                // A pump of the peer was killed with bytes that it had taken.
+                0 if self.peer_side(link).pumps.load(Ordering::Acquire) != 0 => return Err(Errno::CONNRESET),
                 0 => return Ok(0),
                 error => return Err(Errno::from_raw_os_error(error)),
             }

@@ -24,7 +24,7 @@ const MESSAGE_BYTES: usize = 12;
 const DESCRIPTORS: usize = 2;
 
 /// Byte that stays unread in the pump's end until the stream ends in order.
-pub(super) const KEPT: &[u8] = &[0];
+const KEPT: &[u8] = &[0];
 
 static HANDOVERS: AtomicU64 = AtomicU64::new(0);
 
@@ -68,12 +68,11 @@ impl PumpClient {
         let (pumps, programs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         names.bind(&pumps, nonce())?;
-        make_room(&programs)?;
+        keep_byte(&programs)?;
         for timeout in [Timeout::Recv, Timeout::Send] {
             sockopt::set_socket_timeout(&programs, timeout, sockopt::socket_timeout(socket, timeout)?)?;
         }
         rustix::fs::fcntl_setfl(&programs, rustix::fs::fcntl_getfl(socket)?)?;
-        rustix::io::write(&programs, KEPT)?;
         let message = encode(is_acceptor, std::process::id());
         let sent = [socket.as_fd(), pumps.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -95,9 +94,15 @@ impl PumpClient {
     }
 }
 
+/// Leaves the byte in the pump's end whose loss resets the program's one.
+pub(super) fn keep_byte(programs: impl AsFd) -> Result<(), Errno> {
+    make_room(&programs)?;
+    rustix::io::write(&programs, KEPT).map(|_| ())
+}
+
 /// Gives the program's end a send buffer of which the kept byte never fills a quarter: from there on the kernel calls it writable. The byte
 /// keeps the whole piece of memory that it came in, which is one of up to 17 pages after `sendfile`.
-pub(super) fn make_room(programs: impl AsFd) -> Result<(), Errno> {
+fn make_room(programs: impl AsFd) -> Result<(), Errno> {
     // The kernel doubles the number, and cuts it to the administrator's limit.
     sockopt::set_socket_send_buffer_size(&programs, PUMP_SEND_BUFFER_BYTES)?;
     let is_enough = sockopt::socket_send_buffer_size(&programs)? >= PUMP_SEND_BUFFER_MIN;

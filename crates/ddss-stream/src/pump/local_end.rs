@@ -5,7 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendFlags, Shutdown, recv, recvmsg, send, shutdown};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, recvmsg, send,
+    shutdown, socketpair,
+};
+
+use super::handover::keep_byte;
 
 /// Bytes that stay unread.
 const KEPT: usize = 1;
@@ -18,8 +23,21 @@ const KEPT: usize = 1;
 /// ```
 ///
 /// A close with an unread byte resets the program's end. Only an end in order takes the kept byte before.
+///
+/// ```
+/// use std::io::Read;
+/// use std::os::unix::net::UnixStream;
+///
+/// use ddss_stream::pump::LocalEnd;
+///
+/// let (program, pump) = LocalEnd::pair()?;
+/// drop(pump);
+/// let error = UnixStream::from(program).read(&mut [0; 8]).unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(super) struct LocalEnd {
+pub struct LocalEnd {
     socket: OwnedFd,
     /// True once the program writes no more: everything it wrote is in the queue.
     has_ended: bool,
@@ -36,8 +54,18 @@ impl LocalEnd {
         Self { socket, has_ended: false, is_closed: false, is_refusing: false, is_reset: false }
     }
 
+    /// Returns a program's end, and the pump's.
+    ///
+    /// # Errors
+    /// The system has no descriptor or memory for it.
+    pub fn pair() -> io::Result<(OwnedFd, Self)> {
+        let (pumps, programs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        keep_byte(&programs)?;
+        Ok((programs, Self::new(pumps)))
+    }
+
     /// Takes what `epoll` reports.
-    pub(super) fn note(&mut self, events: EventFlags) {
+    pub fn note(&mut self, events: EventFlags) {
         self.has_ended |= events.intersects(EventFlags::RDHUP | EventFlags::HUP);
         self.is_closed |= events.contains(EventFlags::HUP);
         if events.contains(EventFlags::ERR) {
@@ -50,7 +78,9 @@ impl LocalEnd {
         self.has_ended || self.unread().is_ok_and(|bytes| bytes > 0)
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    /// Returns true once the program has no descriptor of its end left.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
@@ -67,7 +97,10 @@ impl LocalEnd {
     }
 
     /// Reads bytes of the program: `Some(0)` at the end, `None` if there are none yet.
-    pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// The kernel refuses the read.
+    pub fn read(&mut self, room: &mut [u8]) -> io::Result<Option<usize>> {
         // The end is looked at first: bytes that came before it are then in the queue.
         let has_ended = self.has_ended;
         let wanted = self.unread()?.min(room.len());
@@ -86,7 +119,10 @@ impl LocalEnd {
     }
 
     /// Writes bytes for the program. `None`: it has to read first. Bytes for a program that reads no more are dropped, as TCP does.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// The kernel refuses the write.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         if self.is_refusing {
             return Ok(Some(bytes.len()));
         }
@@ -105,13 +141,13 @@ impl LocalEnd {
     }
 
     /// Tells the program that the peer writes no more.
-    pub(super) fn shutdown_write(&self) {
+    pub fn shutdown_write(&self) {
         // A failure means that the program is gone.
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
     /// Closes the end of a stream whose directions both ended. Without this call a drop resets the program's end.
-    pub(super) fn close_in_order(self) {
+    pub fn close_in_order(self) {
         let _ = recv(&self.socket, &mut [0; KEPT][..], RecvFlags::DONTWAIT);
     }
 }
@@ -127,13 +163,11 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    use super::super::handover::{KEPT, make_room};
     use super::*;
 
     fn pair() -> (LocalEnd, UnixStream) {
-        let (pumps, mut programs) = UnixStream::pair().unwrap();
-        programs.write_all(KEPT).unwrap();
-        (LocalEnd::new(pumps.into()), programs)
+        let (programs, pumps) = LocalEnd::pair().unwrap();
+        (pumps, programs.into())
     }
 
     // If this failed, bytes would be lost or doubled where the pump leaves one unread.
@@ -187,7 +221,6 @@ mod tests {
         rustix::fs::ftruncate(&file, 4 << 20).unwrap();
         for is_file in [true, false] {
             let (mut local, program) = pair();
-            make_room(&program).unwrap();
             program.set_nonblocking(true).unwrap();
             let (mut offset, mut sent, mut got, mut room) = (0, 0, 0, vec![0; 64 << 10]);
             for _ in 0..20 {

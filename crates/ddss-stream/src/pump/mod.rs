@@ -21,4 +21,5 @@ mod tests;
 
 pub use event_loop::Pump;
 pub use handover::PumpClient;
+pub use local_end::LocalEnd;
 pub use names::SocketNames;

@@ -92,6 +92,8 @@ pub(crate) struct Handover {
 pub(crate) struct Side {
     /// 1 after the last process of the end closed it.
     pub(crate) is_closed: AtomicU32,
+    /// Pumps of images that may still have bytes for the peer. A killed one stays counted.
+    pub(crate) pumps: AtomicU32,
 }
 
 #[derive(Debug)]

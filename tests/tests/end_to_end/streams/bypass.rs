@@ -11,7 +11,7 @@ use super::{DEADLINE, LEFT_BYTES, PORT, child, output_of, port_of, result};
 
 /// The C program, linked both ways.
 pub(super) struct Programs {
-    folder: TempDir,
+    pub(super) folder: TempDir,
 }
 
 impl Programs {

@@ -13,9 +13,9 @@ use super::pump::Wire;
 use super::{PORT, output_of, port_of, result, wait_for_line};
 
 /// Variable with the number that the bytes of a connection follow from.
-const SEED: &str = "DDSS_TEST_STREAM_SEED";
+pub(super) const SEED: &str = "DDSS_TEST_STREAM_SEED";
 /// Bytes of each direction.
-const BYTES: u64 = 4 << 20;
+pub(super) const BYTES: u64 = 4 << 20;
 /// Longest time from the connection to the kill, in microseconds. The whole transfer takes some milliseconds.
 const DELAY_US: u64 = 12_000;
 /// Start of the hello by which a pump asks for the wire.
@@ -35,29 +35,34 @@ enum Victim {
 
 /// Report of an end about its connection.
 #[derive(Debug)]
-struct Found {
-    read: u64,
+pub(super) struct Found {
+    pub(super) read: u64,
     /// `end`, `hello`, `different`, or the error of the last read.
-    last: String,
+    pub(super) last: String,
     /// `all`, or the error of the last write.
-    wrote: String,
+    pub(super) wrote: String,
     transport: String,
 }
 
 impl Found {
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let part = |name: &str| text.split(' ').find_map(|part| part.strip_prefix(name)).unwrap().to_owned();
         let (last, wrote, transport) = (part("last="), part("wrote="), part("transport="));
         Self { read: part("read=").parse().unwrap(), last, wrote, transport }
     }
+
+    pub(super) fn report(&self) {
+        let Self { read, last, wrote, transport } = self;
+        println!("\nRESULT read={read} last={last} wrote={wrote} transport={transport}");
+    }
 }
 
-fn byte_at(seed: u64, position: u64) -> u8 {
+pub(super) fn byte_at(seed: u64, position: u64) -> u8 {
     ((position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 /// Returns the bytes of a direction: none in every third round, whose program only reads.
-fn bytes_of(seed: u64) -> u64 {
+pub(super) fn bytes_of(seed: u64) -> u64 {
     if Random::new(seed).below(3) == 0 { 0 } else { BYTES }
 }
 
@@ -77,14 +82,14 @@ fn end_of_a_connection() {
     };
     println!("\nCONNECTED");
     let own = u64::from(port.is_some());
-    let Found { read, last, wrote, transport } = match stream {
+    let found = match stream {
         Ok(stream) => exchange(stream, seed + own, seed + 1 - own),
         Err(error) => {
             let (last, none) = (format!("{:?}", error.kind()), String::new());
             Found { read: 0, last, wrote: none.clone(), transport: none }
         }
     };
-    println!("\nRESULT read={read} last={last} wrote={wrote} transport={transport}");
+    found.report();
     std::process::exit(0);
 }
 
@@ -95,7 +100,7 @@ fn own_transport() -> String {
 }
 
 /// Writes the bytes of one seed and reads those of the other one.
-fn exchange(stream: TcpStream, own: u64, peers: u64) -> Found {
+pub(super) fn exchange(stream: TcpStream, own: u64, peers: u64) -> Found {
     let mut writing = stream.try_clone().unwrap();
     let writer = thread::spawn(move || {
         let (mut position, mut random) = (0, Random::new(own));

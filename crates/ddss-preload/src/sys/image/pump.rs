@@ -1,15 +1,20 @@
 //! A pump: a process that copies bytes between a stream and a Unix socket, for a program image without this library.
 //!
 //! ```text
-//!  peer == stream ==> pump -- Unix socket --> image       a killed pump closes both, a killed image ends the pump
+//!  peer == stream ==> pump -- Unix socket --> image
 //! ```
+//!
+//! A killed pump resets both: one byte stays unread in its end of the Unix socket, and the stream counts it until it has written all.
 
 use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
+use ddss_stream::pump::LocalEnd;
 use ddss_stream::{Descriptor, Endpoint};
 use libc::pollfd;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::OFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::process;
 use crate::sys::{descriptors, errno, io, real, sockets};
@@ -18,6 +23,8 @@ use crate::{descriptor_table, polling};
 /// Bytes that one direction holds.
 const BUFFER_BYTES: usize = 16 << 10;
 const SIGNALS: c_int = 64;
+/// Changes of the Unix socket.
+const CHANGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Gives every inheritable descriptor of a stream a Unix socket instead, and starts the pump. False: the system has no process or
 /// descriptor for it.
@@ -38,8 +45,11 @@ pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
 
 /// Starts the pump of a stream. Returns the socket that takes the stream's place in an image. The caller closes it.
 pub(super) fn start(stream: c_int) -> Option<c_int> {
-    let ends = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).ok()?;
-    let [outer, inner] = [ends.0, ends.1].map(std::os::fd::IntoRawFd::into_raw_fd);
+    let (outer, local) = LocalEnd::pair().ok()?;
+    let changes = epoll::create(CreateFlags::CLOEXEC).ok()?;
+    epoll::add(&changes, &local, EventData::new_u64(0), CHANGES).ok()?;
+    let endpoint = descriptor_table::stream(stream)?;
+    endpoint.begin_pump();
     // SAFETY: between `fork` and its end the child calls what a signal handler may call, and this library.
     let child = unsafe { process::fork() };
     if child == 0 {
@@ -47,70 +57,182 @@ pub(super) fn start(stream: c_int) -> Option<c_int> {
         // SAFETY: as above.
         let pump = unsafe { process::fork() };
         if pump == 0 {
-            run(stream, inner);
+            Pump { stream, endpoint, local, changes, ways: [Way::EMPTY; 2] }.run();
         }
         // The process between was counted, and closes nothing.
         Endpoint::after_failed_fork();
         if pump > 0 {
             // Says that the pump runs. A program that ignores SIGCHLD never sees the status of a process.
-            let _ = rustix::fs::fcntl_setfl(Descriptor(outer), OFlags::NONBLOCK);
+            let _ = rustix::fs::fcntl_setfl(&outer, OFlags::NONBLOCK);
         }
         // SAFETY: ends this process without the program's exit handlers.
         unsafe { libc::_exit(0) };
     }
-    // SAFETY: this function's own descriptor.
-    unsafe { real::close(inner) };
+    drop(local);
     if child > 0 {
         let mut status = 0;
         // SAFETY: waits for the process between, which ends at once.
         while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 && errno::get() == libc::EINTR {}
-        let is_running = rustix::fs::fcntl_getfl(Descriptor(outer)).is_ok_and(|set| set.contains(OFlags::NONBLOCK));
-        if is_running && rustix::fs::fcntl_setfl(Descriptor(outer), OFlags::empty()).is_ok() {
-            return Some(outer);
+        let is_running = rustix::fs::fcntl_getfl(&outer).is_ok_and(|set| set.contains(OFlags::NONBLOCK));
+        if is_running && rustix::fs::fcntl_setfl(&outer, OFlags::empty()).is_ok() {
+            return Some(outer.into_raw_fd());
         }
     }
-    // SAFETY: as above.
-    unsafe { real::close(outer) };
+    endpoint.end_pump();
     None
 }
 
-/// Pumps until both directions have ended, and ends the process.
-fn run(stream: c_int, socket: c_int) -> ! {
-    for signal in 1..=SIGNALS {
-        let action =
-            if [libc::SIGPIPE, libc::SIGHUP, libc::SIGINT].contains(&signal) { libc::SIG_IGN } else { libc::SIG_DFL };
-        // SAFETY: the program's handlers belong to the image that has gone.
-        unsafe { libc::signal(signal, action) };
+/// A running pump.
+struct Pump {
+    stream: c_int,
+    endpoint: Endpoint,
+    local: LocalEnd,
+    /// A set with the Unix socket, which always has an unread byte: only changes are news.
+    changes: OwnedFd,
+    /// To the program, and to the peer.
+    ways: [Way; 2],
+}
+
+/// A way that cannot go on: the connection is broken.
+struct Broken;
+
+impl Pump {
+    /// Pumps until both directions have ended, and ends the process.
+    fn run(mut self) -> ! {
+        for signal in 1..=SIGNALS {
+            let action = if [libc::SIGPIPE, libc::SIGHUP, libc::SIGINT].contains(&signal) {
+                libc::SIG_IGN
+            } else {
+                libc::SIG_DFL
+            };
+            // SAFETY: the program's handlers belong to the image that has gone.
+            unsafe { libc::signal(signal, action) };
+        }
+        self.close_others();
+        let _ = rustix::process::setsid();
+        if self.carry().is_ok() {
+            drop(self.endpoint);
+            self.local.close_in_order();
+            // Another process may go on with the stream: the close of the last one is its end.
+            // SAFETY: this process's own descriptor.
+            unsafe { descriptors::close(self.stream) };
+        }
+        // SAFETY: ends this process without the program's exit handlers.
+        unsafe { libc::_exit(0) }
     }
-    let (low, high) = (stream.min(socket) as u32, stream.max(socket) as u32);
-    for (first, last) in [(0, low.wrapping_sub(1)), (low + 1, high - 1), (high + 1, u32::MAX)] {
-        if first <= last && last.wrapping_add(1) != first {
-            // SAFETY: the process between needs none of the program's other descriptors.
-            unsafe { descriptors::close_range(first, last, 0) };
+
+    /// Closes the program's other descriptors.
+    fn close_others(&self) {
+        let mut kept =
+            [self.stream, self.local.as_fd().as_raw_fd(), self.changes.as_raw_fd()].map(c_int::cast_unsigned);
+        kept.sort_unstable();
+        let mut first = 0;
+        for number in kept {
+            if first < number {
+                // SAFETY: the pump needs none of the program's other descriptors.
+                unsafe { descriptors::close_range(first, number - 1, 0) };
+            }
+            first = number + 1;
+        }
+        // SAFETY: as above.
+        unsafe { descriptors::close_range(first, u32::MAX, 0) };
+    }
+
+    /// Moves bytes until the stream has ended in order.
+    fn carry(&mut self) -> Result<(), Broken> {
+        let mut is_hung = false;
+        loop {
+            let has_moved = self.advance_to_program()? | self.advance_to_peer()?;
+            let [to_program, to_peer] = &self.ways;
+            if to_peer.is_done && (to_program.is_done || self.local.is_closed()) {
+                return Ok(());
+            }
+            if has_moved {
+                continue;
+            }
+            let reads = if to_program.is_empty() && !to_program.is_done { libc::POLLIN } else { 0 };
+            let events = reads | if to_peer.is_empty() { 0 } else { libc::POLLOUT };
+            // A peer that is gone is always reported.
+            let stream = if is_hung && events == 0 { -1 } else { self.stream };
+            let changes = pollfd { fd: self.changes.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut list = [pollfd { fd: stream, events, revents: 0 }, changes];
+            let polled = polling::poll(&mut list, None, std::ptr::null());
+            if polled.is_err_and(|error| error != libc::EINTR) {
+                return Err(Broken);
+            }
+            is_hung |= list[0].revents & (libc::POLLHUP | libc::POLLERR) != 0;
+            self.note_changes();
         }
     }
-    let _ = rustix::process::setsid();
-    let mut ways = [Way::new(stream, socket), Way::new(socket, stream)];
-    while ways.iter().any(|way| !way.is_done) {
-        let mut list = [stream, socket].map(|fd| pollfd { fd, events: 0, revents: 0 });
-        for way in ways.iter().filter(|way| !way.is_done) {
-            let (fd, events) = if way.is_empty() { (way.from, libc::POLLIN) } else { (way.to, libc::POLLOUT) };
-            list[usize::from(fd == socket)].events |= events;
-        }
-        let polled = polling::poll(&mut list, None, std::ptr::null());
-        let is_broken = ways.iter_mut().any(|way| !way.is_done && way.advance().is_none());
-        if is_broken || polled.is_err_and(|error| error != libc::EINTR) {
-            break;
+
+    fn note_changes(&mut self) {
+        let mut event = [std::mem::MaybeUninit::<Event>::uninit()];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if let Ok((events, _)) = epoll::wait(&self.changes, &mut event, Some(&now)) {
+            events.iter().for_each(|event| self.local.note(event.flags));
         }
     }
-    // SAFETY: ends this process without the program's exit handlers.
-    unsafe { libc::_exit(0) }
+
+    /// Moves what the peer wrote. Returns true if something moved.
+    fn advance_to_program(&mut self) -> Result<bool, Broken> {
+        let way = &mut self.ways[0];
+        if way.is_done {
+            return Ok(false);
+        }
+        if way.is_empty() {
+            // SAFETY: the buffer has this length.
+            let found =
+                unsafe { io::recv(self.stream, way.buffer.as_mut_ptr().cast(), BUFFER_BYTES, libc::MSG_DONTWAIT) };
+            match found {
+                0 => {
+                    way.is_done = true;
+                    self.local.shutdown_write();
+                    return Ok(true);
+                }
+                found if found < 0 => return if is_transient() { Ok(false) } else { Err(Broken) },
+                found => (way.start, way.end) = (0, found as usize),
+            }
+        }
+        let sent = self.local.write(&way.buffer[way.start..way.end]).map_err(|_| Broken)?;
+        way.start += sent.unwrap_or(0);
+        Ok(sent.is_some())
+    }
+
+    /// Moves what the program wrote. Returns true if something moved.
+    fn advance_to_peer(&mut self) -> Result<bool, Broken> {
+        let way = &mut self.ways[1];
+        if way.is_done {
+            return Ok(false);
+        }
+        if way.is_empty() {
+            match self.local.read(&mut way.buffer).map_err(|_| Broken)? {
+                None => return Ok(false),
+                Some(0) => {
+                    way.is_done = true;
+                    self.endpoint.end_pump();
+                    if !self.local.is_closed() {
+                        // SAFETY: a call without memory.
+                        unsafe { sockets::shutdown(self.stream, libc::SHUT_WR) };
+                    }
+                    return Ok(true);
+                }
+                Some(found) => (way.start, way.end) = (0, found),
+            }
+        }
+        let rest = &way.buffer[way.start..way.end];
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the rest of the buffer has this length.
+        let sent = unsafe { io::send(self.stream, rest.as_ptr().cast(), rest.len(), flags) };
+        if sent < 0 {
+            return if is_transient() { Ok(false) } else { Err(Broken) };
+        }
+        way.start += sent as usize;
+        Ok(true)
+    }
 }
 
 /// One direction.
 struct Way {
-    from: c_int,
-    to: c_int,
     buffer: [u8; BUFFER_BYTES],
     start: usize,
     end: usize,
@@ -118,40 +240,10 @@ struct Way {
 }
 
 impl Way {
-    fn new(from: c_int, to: c_int) -> Self {
-        Self { from, to, buffer: [0; BUFFER_BYTES], start: 0, end: 0, is_done: false }
-    }
+    const EMPTY: Self = Self { buffer: [0; BUFFER_BYTES], start: 0, end: 0, is_done: false };
 
     fn is_empty(&self) -> bool {
         self.start == self.end
-    }
-
-    /// Moves what can be moved without waiting. `None`: the connection is broken.
-    fn advance(&mut self) -> Option<()> {
-        if self.is_empty() {
-            // SAFETY: the buffer has this length.
-            let found =
-                unsafe { io::recv(self.from, self.buffer.as_mut_ptr().cast(), self.buffer.len(), libc::MSG_DONTWAIT) };
-            match found {
-                0 => {
-                    self.is_done = true;
-                    // SAFETY: a call without memory.
-                    unsafe { sockets::shutdown(self.to, libc::SHUT_WR) };
-                    return Some(());
-                }
-                found if found < 0 => return is_transient().then_some(()),
-                found => (self.start, self.end) = (0, found as usize),
-            }
-        }
-        let rest = &self.buffer[self.start..self.end];
-        // SAFETY: the rest of the buffer has this length.
-        let sent =
-            unsafe { io::send(self.to, rest.as_ptr().cast(), rest.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
-        if sent < 0 {
-            return is_transient().then_some(());
-        }
-        self.start += sent as usize;
-        Some(())
     }
 }
 
