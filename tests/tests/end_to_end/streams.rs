@@ -21,7 +21,7 @@ mod calls;
 mod campaign;
 mod costs;
 mod declined;
-mod image_pump;
+mod images;
 mod numbers;
 mod phases;
 mod pump;
@@ -170,8 +170,13 @@ fn act(part: &str, mut stream: TcpStream) {
     if part != "resume" {
         exchange(&mut stream, is_connector);
     }
-    if part == "talk_to_image" {
-        return image_pump::talk(stream);
+    match part {
+        "talk_to_image" => return images::talk(stream),
+        "read_of_images" => return images::read_of_images(stream),
+        "images_by_fork" | "images_by_spawn" => {
+            return images::write_around_images(stream, part == "images_by_fork");
+        }
+        _ => {}
     }
     if let Some(part) = part.strip_prefix("wire_") {
         return pump::act(part, stream);

@@ -63,7 +63,7 @@ fn is_inherited(endpoint: &Endpoint) -> bool {
 
 /// Prepares the streams that a new image inherits. `is_loading`: `None` for an image that cannot be started.
 ///
-/// The standard descriptors get a Unix socket always: libc's stdio reads and writes past the library.
+/// libc's stdio reads and writes past the library: so a standard output is TCP from now on, and a standard input a Unix socket.
 fn before_exec(is_loading: impl FnOnce() -> Option<bool>) {
     let mut inherited = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
     if !inherited.any(|(_, endpoint)| is_inherited(&endpoint)) {
@@ -72,7 +72,10 @@ fn before_exec(is_loading: impl FnOnce() -> Option<bool>) {
     let Some(is_loading) = is_loading() else { return };
     for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
         let is_native = is_loading && endpoint.is_memory_inherited() && !is_standard(&endpoint);
-        if is_inherited(&endpoint) && !is_native && !pump::replace(fd, &endpoint) {
+        if !is_inherited(&endpoint) || is_native || is_only_written(&endpoint) && endpoint.leave_ring() {
+            continue;
+        }
+        if !pump::replace(fd, &endpoint) {
             report_refused();
             close_stream(fd);
         }
@@ -86,6 +89,17 @@ pub(crate) fn leave_streams_to_pumps() {
             close_stream(fd);
         }
     }
+}
+
+/// Returns true if the stream is nothing but standard output of the new image. By TCP its bytes keep their order with those of this
+/// program.
+fn is_only_written(endpoint: &Endpoint) -> bool {
+    let of_stream = descriptor_table::streams().filter(|(_, other)| other.index() == endpoint.index());
+    of_stream.filter(|(fd, _)| descriptor_table::survives_exec(*fd)).all(|(fd, _)| is_output(fd))
+}
+
+pub(super) fn is_output(fd: c_int) -> bool {
+    [libc::STDOUT_FILENO, libc::STDERR_FILENO].contains(&fd)
 }
 
 /// Returns true if a standard descriptor of the new image is one of the stream.

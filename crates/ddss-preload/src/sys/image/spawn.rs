@@ -1,7 +1,8 @@
 //! `posix_spawn`: libc itself duplicates descriptors in the child, past this library.
 //!
-//! A stream that the image can use by this library is inherited as it is. Any other stream gets a pump, and the child, before it takes the
-//! program's actions, replaces the descriptors of the stream by the pump's Unix socket. The parent's own descriptors stay.
+//! A stream that the image can use by this library is inherited as it is, and one that is only its standard output returns to TCP. Any
+//! other stream gets a pump, and the child, before it takes the program's actions, replaces the descriptors of the stream by the pump's
+//! Unix socket. The parent's own descriptors stay.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -10,7 +11,7 @@ use std::sync::OnceLock;
 use ddss_stream::Endpoint;
 use libc::{pid_t, posix_spawn_file_actions_t};
 
-use super::exec::{loads, loads_by_name};
+use super::exec::{is_output, loads, loads_by_name};
 use super::pump;
 use crate::sys::errno;
 use crate::sys::real::{self, StringList};
@@ -130,6 +131,8 @@ struct Given {
     is_inherited: bool,
     /// True if one of the image's standard descriptors is the stream.
     is_standard: bool,
+    /// True if the stream is nothing but standard output of the image.
+    is_only_written: bool,
 }
 
 fn given(actions: &[Action], duplicates: c_int) -> Vec<Given> {
@@ -139,12 +142,19 @@ fn given(actions: &[Action], duplicates: c_int) -> Vec<Given> {
         let place = all.iter().position(|other| other.endpoint.index() == endpoint.index()).unwrap_or(all.len());
         if place == all.len() {
             let is_inherited = endpoint.is_memory_inherited();
-            all.push(Given { endpoint, descriptors: Vec::new(), is_inherited, is_standard: false });
+            all.push(Given {
+                endpoint,
+                descriptors: Vec::new(),
+                is_inherited,
+                is_standard: false,
+                is_only_written: true,
+            });
         }
         let stream = &mut all[place];
         stream.descriptors.push(fd);
         stream.is_inherited |= survives;
         stream.is_standard |= survives && fd <= libc::STDERR_FILENO;
+        stream.is_only_written &= !survives || is_output(fd);
     }
     for stream in &mut all {
         let mut numbers = stream.descriptors.clone();
@@ -153,6 +163,7 @@ fn given(actions: &[Action], duplicates: c_int) -> Vec<Given> {
                 numbers.push(action.second);
                 stream.is_inherited = true;
                 stream.is_standard |= action.second <= libc::STDERR_FILENO;
+                stream.is_only_written &= is_output(action.second);
             }
         }
     }
@@ -178,9 +189,10 @@ unsafe fn spawn(
     let actions = if duplicates.is_some() { unsafe { copied(program) } } else { Vec::new() };
     let streams = given(&actions, duplicates.unwrap_or(-1));
     let Some(is_loading) = (if streams.is_empty() { None } else { is_loading() }) else { return start(program) };
-    let (native, pumped): (Vec<Given>, Vec<Given>) = streams
-        .into_iter()
-        .partition(|stream| is_loading && stream.endpoint.is_memory_inherited() && !stream.is_standard);
+    let (native, pumped): (Vec<Given>, Vec<Given>) = streams.into_iter().partition(|stream| {
+        let is_native = is_loading && stream.endpoint.is_memory_inherited() && !stream.is_standard;
+        is_native || stream.is_standard && stream.is_only_written && stream.endpoint.leave_ring()
+    });
     // The image is counted before the start: the program may close its own descriptors as soon as the call returns.
     native.iter().for_each(|stream| stream.endpoint.count_process());
     let result = if pumped.is_empty() {

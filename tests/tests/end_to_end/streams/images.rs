@@ -1,7 +1,9 @@
-//! The pump between a stream and an image without the library, killed at random moments: nobody takes a cut for the end.
+//! Images that get a stream as standard descriptor: their bytes keep their place, and a killed pump never looks like an end.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,40 @@ use super::{DEADLINE, PORT, bypass, child, output_of, port_of, result};
 const DELAY_US: u64 = 12_000;
 /// Kills of each kind of image.
 const KILLS: u64 = 12;
+
+/// Images that a server starts in one connection.
+const IMAGES: u32 = 20;
+
+/// Part of a child: a server whose images write between its own writes. `is_forking`: by `fork` and `exec`, else by `posix_spawn`.
+pub(super) fn write_around_images(mut stream: TcpStream, is_forking: bool) {
+    for number in 0..IMAGES {
+        write!(stream, "before {number} ").unwrap();
+        let mut image = Command::new("echo");
+        image.arg(format!("image {number}")).stdout(stream.as_fd().try_clone_to_owned().unwrap());
+        if is_forking {
+            image.uid(rustix::process::geteuid().as_raw());
+        }
+        assert!(image.status().unwrap().success());
+    }
+    println!("\nRESULT done");
+}
+
+/// Part of a child: the client of such a server.
+pub(super) fn read_of_images(mut stream: TcpStream) {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    println!("\nRESULT {}", text.replace('\n', " "));
+}
+
+// If this failed, the answers of a server that runs programs for its client (as CGI does) would be mixed, or cut.
+#[test]
+fn bytes_of_an_image_lie_between_those_of_its_server() {
+    let expected: String = (0..IMAGES).map(|number| format!("before {number} image {number} ")).collect();
+    for part in ["images_by_fork", "images_by_spawn"] {
+        let said = super::pair(part, "read_of_images", true).map(|output| result(&output));
+        assert_eq!(said, ["done".to_owned(), expected.clone()], "{part}");
+    }
+}
 
 /// Part of a child: the far end, which writes and reads once the test says so.
 pub(super) fn talk(stream: TcpStream) {
