@@ -25,7 +25,6 @@ mod images;
 mod numbers;
 mod phases;
 mod pump;
-mod pump_kills;
 mod shells;
 mod signals;
 mod waits;

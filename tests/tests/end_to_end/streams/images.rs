@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ddss_testkit::{Random, preload_library};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::pump_kills::{BYTES, Found, SEED, byte_at, bytes_of, exchange};
+use super::pump::kills::{BYTES, Found, SEED, byte_at, bytes_of, exchange};
 use super::{DEADLINE, PORT, bypass, child, output_of, port_of, result};
 
 /// Longest time from the first byte to the kill, in microseconds. A transfer takes some milliseconds.

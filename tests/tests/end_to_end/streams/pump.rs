@@ -15,6 +15,8 @@ use super::{
     DEADLINE, Killed, LEFT_BYTES, PORT, child, count, free_port, output_of, port_of, result, wait_for_listener,
 };
 
+pub(super) mod kills;
+
 const RULES: &str = "use wire connect * *:*\nuse wire listen * *:*\n";
 const ANSWER_BYTES: usize = 20 * LEFT_BYTES;
 /// Kills of each kind.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use ddss_stream::Transport;
 use ddss_testkit::Random;
 
-use super::pump::Wire;
-use super::{PORT, output_of, port_of, result, wait_for_line};
+use super::super::{PORT, output_of, port_of, result, wait_for_line};
+use super::Wire;
 
 /// Variable with the number that the bytes of a connection follow from.
-pub(super) const SEED: &str = "DDSS_TEST_STREAM_SEED";
+pub(in super::super) const SEED: &str = "DDSS_TEST_STREAM_SEED";
 /// Bytes of each direction.
-pub(super) const BYTES: u64 = 4 << 20;
+pub(in super::super) const BYTES: u64 = 4 << 20;
 /// Longest time from the connection to the kill, in microseconds. The whole transfer takes some milliseconds.
 const DELAY_US: u64 = 12_000;
 /// Start of the hello by which a pump asks for the wire.
@@ -35,34 +35,34 @@ enum Victim {
 
 /// Report of an end about its connection.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) read: u64,
+pub(in super::super) struct Found {
+    pub(in super::super) read: u64,
     /// `end`, `hello`, `different`, or the error of the last read.
-    pub(super) last: String,
+    pub(in super::super) last: String,
     /// `all`, or the error of the last write.
-    pub(super) wrote: String,
+    pub(in super::super) wrote: String,
     transport: String,
 }
 
 impl Found {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(in super::super) fn parse(text: &str) -> Self {
         let part = |name: &str| text.split(' ').find_map(|part| part.strip_prefix(name)).unwrap().to_owned();
         let (last, wrote, transport) = (part("last="), part("wrote="), part("transport="));
         Self { read: part("read=").parse().unwrap(), last, wrote, transport }
     }
 
-    pub(super) fn report(&self) {
+    pub(in super::super) fn report(&self) {
         let Self { read, last, wrote, transport } = self;
         println!("\nRESULT read={read} last={last} wrote={wrote} transport={transport}");
     }
 }
 
-pub(super) fn byte_at(seed: u64, position: u64) -> u8 {
+pub(in super::super) fn byte_at(seed: u64, position: u64) -> u8 {
     ((position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 /// Returns the bytes of a direction: none in every third round, whose program only reads.
-pub(super) fn bytes_of(seed: u64) -> u64 {
+pub(in super::super) fn bytes_of(seed: u64) -> u64 {
     if Random::new(seed).below(3) == 0 { 0 } else { BYTES }
 }
 
@@ -100,7 +100,7 @@ fn own_transport() -> String {
 }
 
 /// Writes the bytes of one seed and reads those of the other one.
-pub(super) fn exchange(stream: TcpStream, own: u64, peers: u64) -> Found {
+pub(in super::super) fn exchange(stream: TcpStream, own: u64, peers: u64) -> Found {
     let mut writing = stream.try_clone().unwrap();
     let writer = thread::spawn(move || {
         let (mut position, mut random) = (0, Random::new(own));
@@ -140,7 +140,7 @@ pub(super) fn exchange(stream: TcpStream, own: u64, peers: u64) -> Found {
 
 fn end(wire: &Wire, seed: u64) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["streams::pump_kills::end_of_a_connection", "--exact", "--nocapture", "--test-threads=1"]);
+    command.args(["streams::pump::kills::end_of_a_connection", "--exact", "--nocapture", "--test-threads=1"]);
     command.env(SEED, seed.to_string()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     wire.put_on(&mut command);
     command
