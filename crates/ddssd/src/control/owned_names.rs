@@ -4,6 +4,7 @@ use super::membership::identity::{are_names_compared, mark_names_compared};
 use super::raft::directory::{Directory, NameOwner};
 use super::raft::types::Command;
 use ddss_core::Name;
+use ddss_core::limits::SEGMENTS_PER_NODE_MAX;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +16,24 @@ pub(super) struct Names {
     claims: HashMap<String, Option<u64>>,
     /// Segments found at the start of which the directory decides: owned if it says so.
     adopted: HashSet<String>,
-    /// Claims of released segments that the directory may still hold: at most those released since the last comparison,
-    /// and those that it held then.
+    /// Claims of released segments that the directory may still hold.
     released: HashMap<String, u64>,
+    /// Number of them at which those that the directory does not hold are forgotten: twice as many as it held last, and
+    /// [`RELEASED_MIN`] at least. It holds [`SEGMENTS_PER_NODE_MAX`] names of a node.
+    released_max: usize,
     /// Incremented with each change that the directory may not know.
     changes: u64,
+}
+
+/// Smallest bound of the releases between two comparisons.
+const RELEASED_MIN: usize = 1024;
+
+impl Names {
+    /// Forgets the releases that the directory does not hold.
+    fn forget_decided(&mut self, directory: &Directory) {
+        self.released.retain(|name, claim| directory.holder(name).is_some_and(|holder| holder.claim == *claim));
+        self.released_max = (2 * self.released.len()).clamp(RELEASED_MIN, 2 * SEGMENTS_PER_NODE_MAX);
+    }
 }
 
 /// The names that this node owns or is about to own. Clones share the set.
@@ -54,12 +68,16 @@ impl OwnedNames {
         self.forget_release(name, claim);
     }
 
-    /// Removes a name whose segment is released; returns its claim. `held` is the claim of this node in the directory.
-    pub(super) fn release(&self, name: &str, held: Option<u64>) -> Option<u64> {
+    /// Removes a name whose segment this node has released; returns its claim.
+    pub(super) fn release(&self, name: &str, directory: &Directory, node: u16) -> Option<u64> {
         let mut names = self.names();
         names.changes += 1;
         let known = names.claims.remove(name).or_else(|| names.adopted.remove(name).then_some(None));
+        let held = directory.holder(name).filter(|holder| holder.home == node).map(|holder| holder.claim);
         let claim = known?.or(held)?;
+        if names.released.len() >= names.released_max {
+            names.forget_decided(directory);
+        }
         names.released.insert(name.to_owned(), claim);
         Some(claim)
     }
@@ -95,8 +113,8 @@ impl OwnedNames {
     /// Returns the commands that make the directory and this node agree, at most `max`.
     pub(super) fn reconcile(&self, directory: &Directory, node: u16, max: usize) -> Vec<Command> {
         let mut names = self.names();
+        names.forget_decided(directory);
         let Names { claims, adopted, released, .. } = &mut *names;
-        released.retain(|name, claim| directory.holder(name).is_some_and(|holder| holder.claim == *claim));
         let mut commands = Vec::new();
         for (name, NameOwner { claim, roles, .. }) in directory.names().filter(|(_, holder)| holder.home == node) {
             if adopted.remove(name) {
@@ -264,7 +282,7 @@ mod tests {
         // If this broke, a release during an election would be undone: its replica would return with the segment.
         let (mut directory, owned) = (paired("gone"), OwnedNames::default());
         owned.insert("gone", 5);
-        assert_eq!(owned.release("gone", None), Some(5));
+        assert_eq!(owned.release("gone", &directory, 1), Some(5));
         let disclaim = Command::Disclaim { name: "gone".to_owned(), claim: 5 };
         for _ in 0..2 {
             assert_eq!(owned.reconcile(&directory, 1, 64), slice::from_ref(&disclaim), "until it is applied");
@@ -282,7 +300,7 @@ mod tests {
         // If this broke, an old release would delete a new segment, or be remembered for ever.
         let (mut directory, owned) = (paired("moved"), OwnedNames::default());
         owned.insert("moved", 5);
-        owned.release("moved", None);
+        owned.release("moved", &directory, 1);
         directory.apply(&Command::Yield { name: "moved".to_owned(), home: 1, epoch: 1 }, |_| {});
         directory.apply(&Command::TakeOver { name: "moved".to_owned(), node: 2, epoch: 1, claim: 9 }, |_| {});
         assert_eq!(owned.reconcile(&directory, 1, 64), []);
@@ -290,9 +308,25 @@ mod tests {
         // A later takeover has the same claim.
         let (directory, owned) = (paired("again"), OwnedNames::default());
         owned.insert("again", 5);
-        owned.release("again", None);
+        owned.release("again", &directory, 1);
         owned.insert("again", 5);
         assert_eq!(owned.reconcile(&directory, 1, 64), []);
+    }
+
+    #[test]
+    fn releases_that_are_not_compared_are_bounded() {
+        // If this broke, a node whose comparisons pause would remember each segment that was ever released.
+        let (directory, owned) = (paired("stays"), OwnedNames::default());
+        owned.insert("stays", 5);
+        owned.release("stays", &directory, 1);
+        for number in 0..4 * RELEASED_MIN as u64 {
+            let name = format!("n{number}");
+            owned.insert(&name, 10 + number);
+            assert_eq!(owned.release(&name, &directory, 1), Some(10 + number));
+            assert!(owned.names().released.len() <= RELEASED_MIN);
+        }
+        let disclaim = Command::Disclaim { name: "stays".to_owned(), claim: 5 };
+        assert_eq!(owned.reconcile(&directory, 1, 64), [disclaim], "the directory still holds it");
     }
 
     #[test]
@@ -301,10 +335,10 @@ mod tests {
         for is_adopted in [false, true] {
             let (directory, owned) = (paired("found"), OwnedNames::default());
             owned.add_recovered(&[(Name::new("found").unwrap(), is_adopted)]);
-            assert_eq!(owned.release("found", Some(5)), Some(5), "adopted: {is_adopted}");
+            assert_eq!(owned.release("found", &directory, 1), Some(5), "adopted: {is_adopted}");
             let disclaim = Command::Disclaim { name: "found".to_owned(), claim: 5 };
             assert_eq!(owned.reconcile(&directory, 1, 64), [disclaim]);
-            assert_eq!(owned.release("found", Some(5)), None, "once");
+            assert_eq!(owned.release("found", &directory, 1), None, "once");
         }
     }
 }

@@ -443,12 +443,9 @@ impl Context {
     /// before that, a replica that is in sync takes over.
     async fn disclaim(&self, owned_names: &OwnedNames, name: &Name) -> Result<(), Failure> {
         let name = name.as_str();
-        let held = || {
-            let holder = self.state_machine.read(|directory| directory.holder(name));
-            holder.filter(|holder| holder.home == self.node).map(|holder| holder.claim)
-        };
         // Recorded before the proposal, or reconciliation could yield the segment to its replica.
-        let Some(claim) = owned_names.release(name, held()) else { return Ok(()) };
+        let recorded = self.state_machine.read(|directory| owned_names.release(name, directory, self.node));
+        let Some(claim) = recorded else { return Ok(()) };
         let call = Call::Propose(Command::Disclaim { name: name.to_owned(), claim });
         let reply = self.ask_leader(&call, Self::DISCLAIM_MAX).await;
         if !matches!(reply, Ok(Reply::Applied(_))) {
@@ -456,7 +453,7 @@ impl Context {
             return Err(self.failure_of(&reply));
         }
         // Until this node has applied it too, reconciliation has to know.
-        if held() != Some(claim) {
+        if self.state_machine.read(|directory| directory.holder(name)).is_none_or(|holder| holder.claim != claim) {
             owned_names.forget_release(name, claim);
         }
         Ok(())

@@ -168,3 +168,86 @@ fn cluster_that_is_founded_again_keeps_its_replicated_segments() {
         daemons.iter_mut().for_each(|daemon| daemon.kill().unwrap());
     }
 }
+
+// If this failed, a home that dies between its release and the cluster's decision would leave a name without a segment, or a
+// segment at some nodes only.
+#[test]
+fn home_killed_before_its_release_is_decided_leaves_all_or_nothing() {
+    let mut daemons = vec![DaemonOptions::new(1).unwrap().clustered().start().unwrap()];
+    for node in 2..=3 {
+        daemons.push(DaemonOptions::new(node).unwrap().joins(daemons[0].listen()).start().unwrap());
+    }
+    let (first, third) = (client(&daemons[0]), client(&daemons[2]));
+    for (round, is_long) in [false, true].into_iter().enumerate() {
+        let name = format!("released/{round}");
+        let spec = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+        let segment = until("allocate", || third.allocate(&name, spec).map_err(|error| error.to_string()));
+        segment.put(0, b"value").unwrap();
+        in_sync(&first, &name);
+        let here = Client::builder().folder(daemons[2].folder()).retries(false).connect().unwrap();
+        let at_home = here.open(&name).unwrap();
+        // Without its leader and a majority the cluster does not decide, so the release takes place here only.
+        daemons[0].kill().unwrap();
+        let is_refused = std::thread::scope(|scope| {
+            let release = scope.spawn(|| segment.release());
+            daemons[1].pause().unwrap();
+            until("released at the home", || {
+                if at_home.get(..5).is_err() { Ok(()) } else { Err("it is still there".to_owned()) }
+            });
+            daemons[2].kill().unwrap();
+            daemons[1].resume().unwrap();
+            daemons[0].restart().unwrap();
+            if is_long {
+                until("the home is declared dead", || {
+                    let stat = first.open(&name).and_then(|segment| segment.stat());
+                    match stat {
+                        Ok(stat) if stat.home == NodeId(3) => Err(format!("{stat:?}")),
+                        Ok(_) => Ok(()),
+                        Err(error) if error.failure() == Some(Failure::NotFound) => Ok(()),
+                        Err(error) => Err(error.to_string()),
+                    }
+                });
+            }
+            daemons[2].restart().unwrap();
+            match release.join().unwrap() {
+                Err(error) if error.failure() == Some(Failure::NoMajority) => !error.is_indeterminate(),
+                Err(error) => {
+                    assert!(error.is_indeterminate(), "{error:?}");
+                    false
+                }
+                Ok(()) => false,
+            }
+        });
+        // The node takes part again.
+        let later = format!("later/{round}");
+        let spec = Spec { copies: 2, ..Spec::new(64) }.placement(Placement::Node(NodeId(3)));
+        until("allocate", || first.allocate(&later, spec).map_err(|error| error.to_string()));
+        in_sync(&first, &later);
+        let exists = until("all nodes agree", || {
+            let opened = daemons.iter().map(|daemon| {
+                let value = client(daemon).open(&name).and_then(|segment| segment.get(..5));
+                match value {
+                    Ok(value) => Ok(Some(value.to_vec())),
+                    Err(error) if error.failure() == Some(Failure::NotFound) => Ok(None),
+                    Err(error) => Err(error.to_string()),
+                }
+            });
+            let opened = opened.collect::<Result<Vec<_>, _>>()?;
+            if opened.iter().all(|found| *found == opened[0]) {
+                Ok(opened[0].clone())
+            } else {
+                Err(format!("{opened:?}"))
+            }
+        });
+        match exists {
+            Some(value) => {
+                assert_eq!(value, b"value", "{name}");
+                in_sync(&first, &name);
+            }
+            None => {
+                assert!(!is_refused, "a refused release did something");
+                drop(first.allocate(&name, Spec::new(8)).unwrap());
+            }
+        }
+    }
+}
