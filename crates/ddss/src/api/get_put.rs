@@ -61,19 +61,28 @@ calls! {
         /// Reads `into.len()` bytes atomically.
         #[inline]
         pub async fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-            wait!(self.get_by(self.time(), offset, into))
+            match wait!(self.get_in_place(offset, into)) {
+                Some(stamp) => Ok(stamp),
+                // A read in place needs no deadline: to compute it first would cost some of its few instructions.
+                None => wait!(self.get_from_daemon(self.time(), offset, into)),
+            }
         }
 
         /// Reads with this deadline.
         #[inline]
         pub(crate) async fn get_by(&self, time: Deadline, offset: u64, into: &mut [u8]) -> Result<Stamp, Error> {
-            match self.location().read_locally(offset, into) {
-                Some(stamp) => {
-                    wait!(self.spend_budget(1, into.len()));
-                    Ok(stamp)
-                }
+            match wait!(self.get_in_place(offset, into)) {
+                Some(stamp) => Ok(stamp),
                 None => wait!(self.get_from_daemon(time, offset, into)),
             }
+        }
+
+        /// Reads in place; `None` if the daemon has to serve the get.
+        #[inline]
+        async fn get_in_place(&self, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+            let stamp = self.location().read_locally(offset, into)?;
+            wait!(self.spend_budget(1, into.len()));
+            Some(stamp)
         }
 
         /// Reads with this deadline what cannot be read in place. Never inlined: a read in place has few instructions.

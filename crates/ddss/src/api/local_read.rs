@@ -29,12 +29,22 @@ struct LocalRecord {
     data: usize,
 }
 
-/// Consistency that a handle's local reads need. Computed once from the segment's model and the model that the handle
-/// asks for.
+/// Kind of a handle's local reads. Computed once from the segment, its model and the model that the handle asks for, so
+/// that a read of a plain segment does not look for rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LocalReadRules {
     /// No local reads: gets that exclude each other need the home to order them.
     None,
+    /// A plain segment: one byte decides, because a second test costs a cycle.
+    Words,
+    Whole,
+    Unlocked,
+    Rows(Consistency),
+}
+
+/// Consistency that local reads need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Consistency {
     /// Each word is consistent by itself; one attempt is enough.
     Words,
     /// All bytes are of one version, whether or not the lock is taken.
@@ -72,29 +82,33 @@ impl MappedSegment {
 
     /// Selects the rules for a handle that asks for this model.
     pub(crate) fn rules(&self, requested_model: Option<Model>) -> LocalReadRules {
-        match self.model.get_rules(requested_model).lock_dependency {
-            LockDependency::Any => LocalReadRules::None,
-            LockDependency::Exclusive => LocalReadRules::Unlocked,
+        let consistency = match self.model.get_rules(requested_model).lock_dependency {
+            LockDependency::Any => return LocalReadRules::None,
+            LockDependency::Exclusive => Consistency::Unlocked,
             LockDependency::None
                 if self.model == Model::Null && requested_model.is_none_or(|model| model == Model::Null) =>
             {
-                LocalReadRules::Words
+                Consistency::Words
             }
-            LockDependency::None => LocalReadRules::Whole,
+            LockDependency::None => Consistency::Whole,
+        };
+        match consistency {
+            consistency if self.table.is_some() => LocalReadRules::Rows(consistency),
+            Consistency::Words => LocalReadRules::Words,
+            Consistency::Whole => LocalReadRules::Whole,
+            Consistency::Unlocked => LocalReadRules::Unlocked,
         }
     }
 
     /// Reads a range. `None`: the daemon has to serve the get, which also reports an invalid range.
     #[inline]
     pub(crate) fn get(&self, rules: LocalReadRules, offset: u64, into: &mut [u8]) -> Option<Stamp> {
-        if let Some((layout, rows)) = self.table {
-            return self.get_row(rules, (layout, rows), offset, into);
-        }
         match rules {
             LocalReadRules::None => None,
             LocalReadRules::Words => self.get_words(offset, into),
             LocalReadRules::Whole => self.get_whole(false, offset, into),
             LocalReadRules::Unlocked => self.get_whole(true, offset, into),
+            LocalReadRules::Rows(consistency) => self.get_row(consistency, offset, into),
         }
     }
 
@@ -115,13 +129,8 @@ impl MappedSegment {
 
     /// Reads bytes of one row, by the version of its record. Never inlined: plain segments are read at once.
     #[inline(never)]
-    fn get_row(
-        &self,
-        rules: LocalReadRules,
-        (layout, rows): (TableLayout, u64),
-        offset: u64,
-        into: &mut [u8],
-    ) -> Option<Stamp> {
+    fn get_row(&self, consistency: Consistency, offset: u64, into: &mut [u8]) -> Option<Stamp> {
+        let (layout, rows) = self.table?;
         let row = layout.row_of(offset, u32::try_from(into.len()).ok()?).filter(|&row| row < rows)?;
         let place = layout.record(row);
         let at = |place: u64| usize::try_from(place - Header::DATA_OFFSET).ok();
@@ -131,18 +140,17 @@ impl MappedSegment {
             timestamp: state + Header::TIMESTAMP_OFFSET as usize,
             data: at(place.data)? + usize::try_from(offset).ok()?,
         };
-        match rules {
-            LocalReadRules::None => None,
-            LocalReadRules::Words => self.get_row_attempt(record, false, into, |_, _| true),
-            LocalReadRules::Whole => self.get_row_whole(record, false, into),
-            LocalReadRules::Unlocked => self.get_row_whole(record, true, into),
+        match consistency {
+            Consistency::Words => self.get_row_attempt(record, false, into, |_, _| true),
+            Consistency::Whole => self.get_row_whole(record, false, into),
+            Consistency::Unlocked => self.get_row_whole(record, true, into),
         }
     }
 
     /// Begins to read a row piece by piece. `None`: the daemon has to serve it, or it is being written.
     #[inline]
     pub(crate) fn begin_row(&self, rules: LocalReadRules, row: u64) -> Option<LocalRow<'_>> {
-        let (layout, rows) = self.table.filter(|_| rules != LocalReadRules::None)?;
+        let ((layout, rows), LocalReadRules::Rows(consistency)) = (self.table?, rules) else { return None };
         if row >= rows {
             return None;
         }
@@ -150,7 +158,7 @@ impl MappedSegment {
         let state_at = header + Header::STATE_OFFSET as usize;
         // Acquire: as for a whole row.
         let state = self.framed.payload_word(state_at, Ordering::Acquire)?;
-        let is_held = rules == LocalReadRules::Unlocked && self.framed.word::<LOCKED>(Ordering::Relaxed) != 0;
+        let is_held = consistency == Consistency::Unlocked && self.framed.word::<LOCKED>(Ordering::Relaxed) != 0;
         if state & 1 != 0 || is_held {
             return None;
         }
