@@ -61,6 +61,7 @@ pub use request::operation::{
 };
 pub use request::ranges::{Range, Ranges};
 pub use request::request::{BadRequest, Request};
+pub use request::row_list::RowList;
 pub use shard::Shard;
 
 /// One slot of a ring as eight words, exactly one cache line.

@@ -31,6 +31,8 @@ pub const UPLOADS_PER_CLIENT_MAX: usize = 16;
 pub const UPLOAD_IDLE_US: u64 = 60_000_000;
 /// Maximum ranges of one vectored get or put.
 pub const RANGES_MAX: usize = 16;
+/// Maximum rows of a table that one request reads.
+pub const ROWS_MAX: usize = 256;
 /// Maximum number of older versions in a segment's history.
 pub const HISTORY_MAX: u32 = 1024;
 /// Bytes of the largest remote segment in the read cache.

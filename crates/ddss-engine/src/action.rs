@@ -4,7 +4,7 @@ use crate::ids::{BufferId, ClaimId, ServedGetId, StepId};
 use crate::role::Proposal;
 use ddss_core::{
     ArenaRange, ChannelId, ClientId, Completion, EntryChange, Header, LockToken, Message, Name, NodeId, Payload,
-    Record, RecordPlace, RemoteWindow, SegmentId, Timestamp, Version,
+    Record, RecordPlace, RemoteWindow, RowList, SegmentId, TableLayout, Timestamp, Version,
 };
 
 /// Location of the bytes of a commit.
@@ -304,6 +304,37 @@ pub enum Action {
         parts: RangeSet,
         /// Destination, back to back.
         target: FetchTarget,
+    },
+    /// Reads the first bytes of rows of a remote table, each row with its two words by one read, and then the segment's
+    /// header. The row numbers lie in the client's arena; a number that the table does not have is refused. Comes back
+    /// with [`Engine::fetched`](super::Engine::fetched), or is [refused](super::Engine::refused).
+    FetchRows {
+        /// Home of the segment.
+        node: NodeId,
+        /// Step that comes back.
+        step: StepId,
+        /// Window over the segment.
+        window: RemoteWindow,
+        /// Layout of the table.
+        layout: TableLayout,
+        /// Number of rows of the table.
+        rows: u64,
+        /// Client that gets the rows.
+        client: ClientId,
+        /// Range with numbers and records.
+        range: ArenaRange,
+        /// Shape of that range.
+        list: RowList,
+    },
+    /// Reads the greatest timestamp of records in a client's arena. Comes back with
+    /// [`Engine::timestamp_read`](super::Engine::timestamp_read).
+    ReadTimestamp {
+        /// Client that got the rows.
+        client: ClientId,
+        /// Range with numbers and records.
+        range: ArenaRange,
+        /// Shape of that range.
+        list: RowList,
     },
     /// Writes the exclusive lock holder into a segment's header.
     SetLockHolder {

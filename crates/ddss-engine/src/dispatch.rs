@@ -56,6 +56,11 @@ impl Engine {
                 let transfer = Transfer { segment, parts, range, inline: false, options };
                 self.get(now, caller, transfer).inspect_err(|_| self.output.free_table(&parts))?;
             }
+            Operation::GetRows { segment, range, list, requested_model } => {
+                fits(&range)?;
+                let options = ReadOptions { requested_model, version: None };
+                self.remote().get_rows(&caller, segment, (range, list), options)?;
+            }
             Operation::Put { segment, offset, ref from, ref conditions } => {
                 if let Payload::Arena(range) = from {
                     fits(range)?;

@@ -32,6 +32,12 @@ impl Engine {
         self.home().word_read(word);
     }
 
+    /// Records the timestamp that [`Action::ReadTimestamp`](super::Action::ReadTimestamp) asked for.
+    pub fn timestamp_read(&mut self, now: Now, timestamp: Timestamp) {
+        // A client that changes it moves this node's clock no further than a peer could.
+        self.clock.hear(timestamp, now.wall_us);
+    }
+
     /// Completes an operation on a record with what [`Action::ReadRecord`](super::Action::ReadRecord) found: the record's
     /// state word and timestamp, and the word that was asked for, or 0.
     pub fn record_read(&mut self, state: u64, timestamp: Timestamp, word: u64) {

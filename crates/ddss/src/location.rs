@@ -8,7 +8,7 @@ use crate::value::{Stamp, first_word};
 use ddss_core::limits::{INLINE_REPLY_BYTES_MAX, TRANSFER_BYTES_MAX, VALUE_BYTES_MAX};
 use ddss_core::{
     ArenaRange, Failure, LockToken, Model, OpenedSegment, Operation, Part, Payload, PutConditions, ReadOptions,
-    SegmentId, UploadId, Version,
+    RowList, SegmentId, UploadId, Version,
 };
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -177,6 +177,13 @@ impl SegmentLocation {
             reply.read(0, into);
             Stamp::of(completion)
         }))
+    }
+
+    /// Plans a get of rows of a table at another node, whose numbers are `numbers`.
+    pub(crate) fn plan_get_rows<'a>(&'a self, list: RowList, numbers: &'a [u8]) -> CallPlan<'a> {
+        let (segment, range, requested_model) = (self.id, ArenaRange::NOWHERE, self.requested_model);
+        let operation = Operation::GetRows { segment, range, list, requested_model };
+        self.plan("get", operation).sends(Outgoing::Bytes(numbers)).receives(list.bytes())
     }
 
     /// Plans a put of a range that was checked.

@@ -213,6 +213,7 @@ const fn wait_class(operation: &Operation) -> WaitClass {
         Operation::Null
         | Operation::Get { .. }
         | Operation::GetMany { .. }
+        | Operation::GetRows { .. }
         | Operation::Put { .. }
         | Operation::PutMany { .. }
         | Operation::UploadPart { .. }

@@ -5,6 +5,7 @@ use crate::limits::{ARENA_SLOT_BYTES, INLINE_REQUEST_BYTES_MAX, TRANSFER_BYTES_M
 use crate::model::coherence::Model;
 use crate::model::segment::PermissionUpdate;
 use crate::request::entry_change::EntryChange;
+use crate::request::row_list::RowList;
 use crate::{NodeId, RequestId, SegmentId, Version};
 
 /// Range of the requesting client's arena. The daemon checks it against the arena's size.
@@ -106,6 +107,19 @@ pub enum Operation {
         ranges: u8,
         /// Version and strictness.
         options: ReadOptions,
+    },
+    /// Reads the first bytes of several rows of a table at another node, each of one version, by one read for each. Their
+    /// numbers lie in the first slot of an arena range; their records go into the slots behind it. Where this is
+    /// [unsupported](Failure::Unsupported), [`Get`](Operation::Get) reads one row.
+    GetRows {
+        /// Table to read.
+        segment: SegmentId,
+        /// Range with numbers and records.
+        range: ArenaRange,
+        /// Shape of that range.
+        list: RowList,
+        /// Minimum strictness.
+        requested_model: Option<Model>,
     },
     /// Writes bytes.
     Put {
@@ -248,6 +262,7 @@ impl Operation {
             | Operation::Open { name: place }
             | Operation::Get { into: place, .. }
             | Operation::GetMany { list: place, .. }
+            | Operation::GetRows { range: place, .. }
             | Operation::Put { from: Payload::Arena(place), .. }
             | Operation::PutMany { list: place, .. }
             | Operation::UploadPart { from: place, .. }
@@ -268,6 +283,7 @@ impl Operation {
             Operation::Release { segment }
             | Operation::Get { segment, .. }
             | Operation::GetMany { segment, .. }
+            | Operation::GetRows { segment, .. }
             | Operation::Put { segment, .. }
             | Operation::PutMany { segment, .. }
             | Operation::UploadPart { segment, .. }
@@ -331,6 +347,7 @@ impl Operation {
             | Operation::Open { .. }
             | Operation::Get { .. }
             | Operation::GetMany { .. }
+            | Operation::GetRows { .. }
             | Operation::List { .. }
             | Operation::Stat { .. }
             | Operation::UploadPart { .. }

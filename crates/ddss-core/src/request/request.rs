@@ -15,6 +15,7 @@ use super::entry_change::EntryChange;
 use super::operation::{
     ArenaRange, AtomicOp, LockRequest, LockToken, Operation, Part, Payload, PutConditions, ReadOptions, UploadId,
 };
+use super::row_list::RowList;
 use crate::failure::Failure;
 use crate::limits::{
     ARENA_SLOT_BYTES, INLINE_REPLY_BYTES_MAX, INLINE_REQUEST_BYTES_MAX, LEASE_MAX_US, LIST_TEXT_BYTES_MAX,
@@ -82,7 +83,7 @@ const FLAG_NO_WAIT: u16 = 16;
 const FLAG_PARKED: u16 = 32;
 /// Change of an entry: in `first`, and its digest in `second`.
 const FLAG_ENTRY: u16 = 64;
-/// Lock of a row of a table: its first byte is at `offset`.
+/// Lock of a row of a table: its first byte is at `offset`. A get of several rows, instead of ranges.
 const FLAG_ROW: u16 = 128;
 /// Hint of a vectored get: the caller is on the service's core and continues to work there meanwhile.
 const FLAG_GOES_ON: u16 = 1 << 15;
@@ -132,6 +133,13 @@ impl Request {
                 (entry[2], entry[3]) = (segment.to_bits(), ranges.into());
                 put_range(&mut entry, list);
                 put_read_options(&mut entry, options);
+                OP_GET_MANY
+            }
+            Operation::GetRows { segment, range, list, requested_model } => {
+                (entry[2], entry[3]) = (segment.to_bits(), list.rows() as u64);
+                put_range(&mut entry, range);
+                put_read_options(&mut entry, ReadOptions { requested_model, version: None });
+                put_flags(&mut entry, &[(true, FLAG_ROW)]);
                 OP_GET_MANY
             }
             Operation::Put { segment, offset, from, conditions } => {
@@ -292,6 +300,7 @@ impl Request {
         let (op, model) = ((entry[0] >> 32) as u8, (entry[0] >> 40) as u8);
         let known = match op {
             OP_GET => FLAG_INLINE | FLAG_VERSION,
+            OP_GET_MANY if flags & FLAG_ROW != 0 => FLAG_ROW,
             OP_GET_MANY => FLAG_VERSION | FLAG_GOES_ON,
             OP_PUT if inline => FLAG_INLINE,
             OP_PUT => FLAG_VERSION | FLAG_TOKEN | FLAG_ENTRY,
@@ -320,6 +329,11 @@ impl Request {
             OP_GET | OP_PUT if bytes as usize > TRANSFER_BYTES_MAX => Err(Failure::TooLarge),
             OP_GET if inline && bytes as usize > INLINE_REPLY_BYTES_MAX => Err(Failure::Malformed),
             OP_GET => Ok(Operation::Get { segment, offset, into: range, inline, options: take_read_options(entry)? }),
+            OP_GET_MANY if flags & FLAG_ROW != 0 => {
+                let list = RowList::of_request(offset, bytes).ok_or(Failure::Malformed)?;
+                let ReadOptions { requested_model, .. } = take_read_options(entry)?;
+                Ok(Operation::GetRows { segment, range, list, requested_model })
+            }
             OP_GET_MANY => {
                 let ranges = take_ranges(offset, bytes)?;
                 Ok(Operation::GetMany { segment, list: range, ranges, options: take_read_options(entry)? })

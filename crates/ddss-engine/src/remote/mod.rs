@@ -1,5 +1,5 @@
 //! Operations on segments whose home is another node. `handler.rs` names the state that they borrow. Gets are one-sided
-//! reads (`remote_get.rs`), executed by the home (`served_get.rs`) or answered from `read_cache.rs`; all other operations
+//! reads (`remote_get.rs`, several rows `row_gets.rs`), executed by the home (`served_get.rs`) or answered from `read_cache.rs`; all other operations
 //! are messages (`remote_ops.rs`). `remote_locks.rs` and `name_lookup.rs` use what this node knows of locks and names
 //! elsewhere; `cancel.rs` ends calls that their caller gave up.
 
@@ -10,6 +10,7 @@ pub(crate) mod read_cache;
 pub(crate) mod remote_get;
 pub(crate) mod remote_locks;
 pub(crate) mod remote_ops;
+pub(crate) mod row_gets;
 pub(crate) mod served_get;
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Remote<'_> {
                 None => return Ok(false),
             },
         };
-        let fetching = PendingReads { transfer: *transfer, tears: 0, history_version: None, refresh: true };
+        let fetching = PendingReads { transfer: *transfer, tears: 0, history_version: None, refresh: true, list: None };
         let step = self.begin(caller, WaitState::Fetch(fetching))?;
         let is_filling =
             CachedSegment { read_start_us: now.steady_us, is_filling: true, is_invalidated: false, ..copy };

@@ -53,7 +53,7 @@ impl Remote<'_> {
         if transfer.options.version.is_none() && self.get_cached(now, &caller, &transfer, &info, rules.copy_us)? {
             return Ok(());
         }
-        let fetching = PendingReads { transfer, tears: 0, history_version, refresh: false };
+        let fetching = PendingReads { transfer, tears: 0, history_version, refresh: false, list: None };
         let step = self.begin(&caller, WaitState::Fetch(fetching))?;
         let target = FetchTarget::Arena(caller.channel.client, transfer.range);
         self.fetch(step, &fetching, target).inspect_err(|_| {
@@ -158,6 +158,14 @@ impl Remote<'_> {
         let locked =
             ![0, own].contains(&header.0.locked) && lock_dependency > LockDependency::None && history_version.is_none();
         let locked = locked && !planted!(self.segments, UnseenLock);
+        if let Some(list) = fetching.list {
+            return self.rows_fetched(
+                step,
+                &pending,
+                (transfer.range, list),
+                header.0.segment == segment.to_bits() && !locked,
+            );
+        }
         let proof = header.0.prove(segment, header.1);
         if let SnapshotCheck::Whole(_, timestamp) = proof {
             // Later timestamps of this node must be greater.
@@ -230,7 +238,12 @@ impl Remote<'_> {
     pub(crate) fn fetch_again(&mut self, now: Now, step: StepId, pending: &Pending, transfer: Transfer) {
         let history_len = self.known_segment(transfer.segment).is_some_and(|info| info.history_len > 0);
         let history_version = transfer.options.version.filter(|_| history_len);
-        self.restart_fetch(now, step, pending, PendingReads { transfer, tears: 0, history_version, refresh: false });
+        self.restart_fetch(
+            now,
+            step,
+            pending,
+            PendingReads { transfer, tears: 0, history_version, refresh: false, list: None },
+        );
     }
 
     fn restart_fetch(&mut self, now: Now, step: StepId, pending: &Pending, fetching: PendingReads) {

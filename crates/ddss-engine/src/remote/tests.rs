@@ -6,15 +6,16 @@ use crate::config::{Counters, EngineConfig, Now};
 use crate::ids::StepId;
 use crate::requester::{LocalCaller, ReplyFields};
 use crate::state::output::Output;
-use crate::state::peers::Peers;
+use crate::state::peers::{Peers, RemoteSegment};
 use crate::state::pending::{Continuation, NameLookup, PendingOperations};
 use crate::state::read_cache::ReadCache;
-use crate::state::remote_locks::RemoteLocks;
+use crate::state::remote_locks::{RemoteLock, RemoteLocks};
 use crate::state::replication::Replicas;
 use crate::state::segments::Segments;
 use ddss_core::{
-    ArenaRange, AtomicOp, ChannelId, ClientId, Failure, HybridClock, ListPage, ListQuery, LockRequest, LockToken,
-    Message, Name, NodeId, Operation, Outcome, Placement, Principal, RequestId, SegmentId, Shard, Spec, Version,
+    ArenaRange, AtomicOp, ChannelId, ClientId, Failure, Header, HybridClock, ListPage, ListQuery, LockRequest,
+    LockToken, Message, Model, Name, NodeId, Operation, Outcome, Permissions, Placement, Principal, ReadOptions,
+    RemoteWindow, RequestId, RowList, SegmentId, SegmentInfo, Shard, Spec, Storage, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,4 +215,89 @@ fn home_that_confirms_a_lookup_without_a_description_is_disconnected() {
     let step = parts.only_step();
     assert!(parts.remote().handle_ended(NOW, HOME, step, Outcome::Done, ReplyFields::default()).is_none());
     assert_eq!(parts.actions(), [Action::Disconnect { node: HOME }]);
+}
+
+/// Makes the parts of a node that knows a table at home on its peer.
+fn parts_with_table(model: Model, copies: u8) -> Parts {
+    let mut parts = Parts::new();
+    let permissions = Permissions { owner: USER, mode: 0o600 };
+    let (bytes, history_len, storage, row_bytes) = (8000, 0, Storage::Memory, 80);
+    let info = SegmentInfo { segment: segment(), bytes, model, permissions, history_len, copies, storage, row_bytes };
+    let window = RemoteWindow { key: 4, base: 1 << 20, bytes: info.pool_bytes() };
+    let peer = parts.peers.reachable(HOME).expect("it is connected");
+    peer.remotes.insert(segment(), RemoteSegment { info, window, reads: 0, leaving: false });
+    parts
+}
+
+/// Asks for so many bytes of three rows.
+fn get_rows(parts: &mut Parts, row_bytes: usize, model: Option<Model>) -> Result<(), Failure> {
+    let list = RowList::new(3, row_bytes).expect("three rows");
+    let range = ArenaRange { slot: 0, bytes: list.bytes() as u32 };
+    let options = ReadOptions { requested_model: model, version: None };
+    parts.remote().get_rows(&caller(), segment(), (range, list), options)
+}
+
+#[test]
+fn rows_are_proved_by_the_header_that_is_read_behind_them() {
+    // If this broke, a client would take rows of another segment for its own, or those of a holder that is not finished.
+    let (ours, other) = (segment().to_bits(), SegmentId::new(HOME, 4, 1).to_bits());
+    let (done, one_by_one) = (Outcome::Done, Outcome::Failed(Failure::Unsupported));
+    let cases = [
+        (Model::Write, ours, 0, done),
+        (Model::Write, ours, 9, done),
+        (Model::Write, other, 0, one_by_one),
+        (Model::Strict, ours, 0, done),
+        (Model::Strict, ours, 9, one_by_one),
+    ];
+    for (model, segment, locked, outcome) in cases {
+        let mut parts = parts_with_table(model, 1);
+        assert_eq!(get_rows(&mut parts, 80, None), Ok(()));
+        let asked = parts.actions();
+        assert!(matches!(asked[..], [Action::FetchRows { node: HOME, rows: 100, client: CLIENT, .. }]), "{asked:?}");
+        let step = parts.only_step();
+        // Of the header only identity and lock were read.
+        let header = Header { state: 7, timestamp: 0, segment, bytes: 0, locked };
+        parts.remote().fetched(NOW, step, Ok((header, 0)));
+        assert_eq!(parts.outcomes(), [outcome], "{model:?} {locked}");
+        assert_eq!(parts.operations.count(), 0);
+        let remote = parts.peers.reachable(HOME).and_then(|peer| peer.remotes.get(&self::segment()));
+        assert_eq!(remote.map(|remote| remote.reads), Some(0), "the home may withdraw the window");
+    }
+}
+
+#[test]
+fn rows_that_need_more_than_one_read_are_refused_without_a_trace() {
+    // If this broke, a get of many rows would ignore locks and replicas, or read beyond a row.
+    let unsupported = Err(Failure::Unsupported);
+    let own_lock = |parts: &mut Parts| {
+        let (row_offset, until_us) = (Some(80), NOW.steady_us + 9);
+        let lock =
+            RemoteLock { segment: segment(), home: HOME, row_offset, token: LockToken(3), client: CLIENT, until_us };
+        parts.remote_locks.add(lock);
+    };
+    let nothing = |_: &mut Parts| ();
+    let cases: [(Model, u8, usize, Option<Model>, &dyn Fn(&mut Parts), _); 7] = [
+        (Model::Write, 2, 80, None, &nothing, unsupported),
+        (Model::Read, 1, 80, None, &nothing, unsupported),
+        (Model::Write, 1, 80, Some(Model::Read), &nothing, unsupported),
+        (Model::Write, 1, 88, None, &nothing, Err(Failure::OutOfRange)),
+        (Model::Strict, 1, 80, None, &own_lock, unsupported),
+        (Model::Write, 1, 80, None, &|parts| drop(parts.peers.disconnect(HOME)), Err(Failure::NodeDown)),
+        (Model::Write, 1, 80, None, &|parts| forget(parts), unsupported),
+    ];
+    for (model, copies, row_bytes, asked, prepare, refused) in cases {
+        let mut parts = parts_with_table(model, copies);
+        prepare(&mut parts);
+        assert_eq!(get_rows(&mut parts, row_bytes, asked), refused, "{model:?} {copies} {row_bytes} {asked:?}");
+        assert_eq!((parts.actions(), parts.operations.count()), (Vec::new(), 0));
+    }
+    // What a row's own holder must not read in this way, a get that minds no lock may.
+    let mut parts = parts_with_table(Model::Write, 1);
+    own_lock(&mut parts);
+    assert_eq!(get_rows(&mut parts, 80, None), Ok(()));
+}
+
+/// Forgets all segments of the peer.
+fn forget(parts: &mut Parts) {
+    parts.peers.reachable(HOME).expect("it is connected").remotes.clear();
 }

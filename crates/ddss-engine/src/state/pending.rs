@@ -8,8 +8,8 @@ use crate::state::lock_queue::{PendingOp, Waiter, Watcher};
 use crate::state::memory::staging::Ticket;
 use ddss_core::limits::{NODES_MAX, OPERATIONS_MAX, PARKED_OPERATIONS_MAX};
 use ddss_core::{
-    ArenaRange, ChannelId, Limit, LockToken, Name, NodeId, Principal, ReadOptions, RecordPlace, RequestId, SegmentId,
-    Spec, Version,
+    ArenaRange, ChannelId, Limit, LockToken, Name, NodeId, Principal, ReadOptions, RecordPlace, RequestId, RowList,
+    SegmentId, Spec, Version,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -36,6 +36,8 @@ pub(crate) struct PendingReads {
     pub(crate) history_version: Option<Version>,
     /// The whole segment is read into the read cache.
     pub(crate) refresh: bool,
+    /// Rows of a table that are read together.
+    pub(crate) list: Option<RowList>,
 }
 
 /// Event that an operation waits for.

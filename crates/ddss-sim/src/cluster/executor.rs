@@ -4,10 +4,10 @@ use super::decisions::NodeMessage;
 use super::network::{Event, Fetch, Staged};
 use super::node::{LargeCommit, Node};
 use super::simulator::Simulator;
-use ddss_core::limits::PAGE_BYTES;
+use ddss_core::limits::{ARENA_SLOT_BYTES, PAGE_BYTES};
 use ddss_core::{
-    ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, RecordPlace, RemoteWindow,
-    SegmentId,
+    ArenaRange, BucketLayout, ChannelId, Entry, Failure, Header, Message, NodeId, Payload, Range, RecordPlace,
+    RemoteWindow, RowList, SegmentId, Timestamp,
 };
 use ddss_engine::{Action, Commit, CommitSource, FetchTarget, RangeSet, Reply, StepId};
 
@@ -145,15 +145,39 @@ impl Simulator {
             Action::Fetch { node: home, step, window, line, parts, target } => {
                 let ranges = here.engine.ranges(&parts).to_vec();
                 let (header, bytes) = (Header::default(), Vec::new());
-                let record = None;
-                let fetch = Fetch { step, window, line, record, ranges, target, header, state_after: 0, bytes };
+                let (record, records) = (None, Vec::new());
+                let fetch =
+                    Fetch { step, window, line, record, ranges, records, target, header, state_after: 0, bytes };
                 self.begin_fetch(node, usize::from(home.0) - 1, fetch);
             }
             Action::FetchRecord { node: home, step, window, place, parts, target } => {
                 let ranges = here.engine.ranges(&parts).to_vec();
                 let (header, bytes, record) = (Header::default(), Vec::new(), Some(place));
-                let fetch = Fetch { step, window, line: 0, record, ranges, target, header, state_after: 0, bytes };
+                let (line, records) = (0, Vec::new());
+                let fetch =
+                    Fetch { step, window, line, record, ranges, records, target, header, state_after: 0, bytes };
                 self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            Action::FetchRows { node: home, step, window, layout, rows, client, range, list } => {
+                let bytes = (list.rows() * RowList::NUMBER_BYTES) as u32;
+                let numbers = here.payload(client, &Payload::Arena(ArenaRange { bytes, ..range }));
+                let numbers = numbers.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
+                let records: Vec<Range> = (numbers.filter(|&row| row < rows))
+                    .map(|row| Range { offset: layout.record(row).header, bytes: list.record_bytes() })
+                    .collect();
+                assert_eq!(records.len(), list.rows(), "simulated clients name rows of the table");
+                let target = FetchTarget::Arena(client, records_of(range));
+                let (record, header, ranges, bytes) = (None, Header::default(), Vec::new(), Vec::new());
+                let (line, state_after) = (0, 0);
+                let fetch = Fetch { step, window, line, record, ranges, records, target, header, state_after, bytes };
+                self.begin_fetch(node, usize::from(home.0) - 1, fetch);
+            }
+            Action::ReadTimestamp { client, range, list } => {
+                let records = here.payload(client, &Payload::Arena(records_of(range)));
+                let words = records.chunks(list.record_bytes() as usize).map(|record| record.as_chunks().0[1]);
+                let timestamp = words.map(u64::from_le_bytes).max().unwrap_or(0);
+                let now = self.now(node);
+                self.nodes[node].engine.timestamp_read(now, Timestamp(timestamp));
             }
             Action::ReadRecord { place, word } => {
                 let (state, timestamp) = here.record(place.header);
@@ -335,6 +359,9 @@ impl Simulator {
             return self.violation(format!("node {} read through a window that it had no longer: {fetch:?}", from + 1));
         }
         let home = &self.nodes[to];
+        if !fetch.records.is_empty() {
+            return self.read_record(from, to, life, fetch, piece);
+        }
         let line = fetch.window.base + fetch.line;
         let record = fetch.record.map(|place| place.of_segment(fetch.window.base));
         let RecordPlace { header: base, data } = record.unwrap_or(RecordPlace::of_plain_segment(line));
@@ -365,6 +392,21 @@ impl Simulator {
         self.network.at(time_us, Event::Read { from, to, life, fetch, piece: piece + 1 });
     }
 
+    /// Reads one of several records, which the home's fabric takes in one go, or the header behind all of them.
+    fn read_record(&mut self, from: usize, to: usize, life: u64, mut fetch: Box<Fetch>, piece: usize) {
+        let (home, base) = (&self.nodes[to], fetch.window.base);
+        let Some(&Range { offset, bytes }) = fetch.records.get(piece) else {
+            fetch.header = home.header(base);
+            let time_us = self.arrival(to, from);
+            self.network.at(time_us, Event::Fetched { from: to, to: from, life, fetch });
+            return;
+        };
+        fetch.bytes.extend(home.bytes(base + offset, bytes as usize));
+        let time_us = self.now_us + self.random.below(60);
+        self.network.occupy(from, to, time_us);
+        self.network.at(time_us, Event::Read { from, to, life, fetch, piece: piece + 1 });
+    }
+
     pub(crate) fn complete_read(&mut self, from: usize, to: usize, life: u64, fetch: &Fetch) {
         if self.network.life(from, to) != Some(life) || !self.fetches.remove(&(to, from, fetch.step)) {
             return;
@@ -386,4 +428,9 @@ impl Simulator {
         self.nodes[node].engine.fetched(now, step, result);
         self.perform(node);
     }
+}
+
+/// Returns the part of a list's arena range in which the records lie.
+fn records_of(range: ArenaRange) -> ArenaRange {
+    ArenaRange { slot: range.slot + 1, bytes: range.bytes - ARENA_SLOT_BYTES as u32 }
 }

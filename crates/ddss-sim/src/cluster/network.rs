@@ -15,6 +15,8 @@ pub(crate) struct Fetch {
     /// Place in the window of a table's record.
     pub(crate) record: Option<RecordPlace>,
     pub(crate) ranges: Vec<Range>,
+    /// Rows of a table that are read together: the place and the bytes of each record.
+    pub(crate) records: Vec<Range>,
     pub(crate) target: FetchTarget,
     pub(crate) header: Header,
     pub(crate) state_after: u64,

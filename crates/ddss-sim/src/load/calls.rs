@@ -2,7 +2,9 @@
 
 use crate::check::{EntryContent, OperationKind};
 use ddss_core::limits::ARENA_SLOT_BYTES;
-use ddss_core::{ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, SegmentId, SlotWord, UploadId};
+use ddss_core::{
+    ArenaRange, BucketLayout, ClientId, EntryChangeKind, LockToken, Model, RowList, SegmentId, SlotWord, UploadId,
+};
 use ddss_engine::RoleAssignment;
 
 /// Bytes of a client's arena.
@@ -193,6 +195,16 @@ pub(crate) struct PendingCall {
 }
 
 impl PendingCall {
+    /// Returns true if it asks for its row as for several rows: some of the gets of buckets.
+    pub(crate) fn asks_for_rows(&self) -> bool {
+        self.kind == Kind::GetBucket && self.request.is_multiple_of(2)
+    }
+
+    /// Returns the list of its row.
+    pub(crate) fn row_list(&self) -> RowList {
+        RowList::new(1, self.target.length).expect("one row is not too large")
+    }
+
     /// Returns the kind of operation for the history.
     pub(crate) fn what(&self) -> Option<OperationKind> {
         Some(match self.kind {

@@ -7,7 +7,7 @@ use crate::cluster::node::mark_of;
 use crate::cluster::simulator::Simulator;
 use ddss_core::{
     ChannelId, ClientId, Completion, EntryChangeKind, EntryState, Failure, ListPage, Listing, LockToken, Model,
-    OpenedSegment, Operation, Outcome, Request, SegmentId, SlotWord, UploadId,
+    OpenedSegment, Operation, Outcome, Request, RowList, SegmentId, SlotWord, Timestamp, UploadId,
 };
 
 fn first_word(completion: &Completion) -> u64 {
@@ -69,6 +69,10 @@ impl Simulator {
         }
         let Some(asked) = client.asked.take_if(|asked| asked.request == completion.request.0) else {
             return self.violation(format!("node {}: a completion for no request: {completion:?}", node + 1));
+        };
+        let completion = &match completion.outcome {
+            Outcome::Done if asked.asks_for_rows() => row_completion(&mut client.arena, &asked, completion),
+            _ => *completion,
         };
         let mark = if asked.mark.is_some() {
             asked.mark
@@ -361,6 +365,8 @@ impl Simulator {
                 _,
             ) => false,
             (Failure::AlreadyExists, Kind::Make(_)) => false,
+            // At home, with copies, locked, or not known yet: the client library then asks for each row.
+            (Failure::Unsupported, Kind::GetBucket) => !asked.asks_for_rows(),
             // The home restarted, or dropped the parts of a node that it had lost.
             (Failure::UploadGone, Kind::UploadPart | Kind::CommitUpload(_)) => false,
             (Failure::PermissionDenied, _) => {
@@ -472,4 +478,16 @@ impl Simulator {
         }
         self.maps.viewed(BucketView { bucket, began_us: asked.began_us, ended_us: self.now_us, version, entries });
     }
+}
+
+/// Moves a row from behind the words of its record to where a get returns it. The completion gets its version and timestamp.
+fn row_completion(arena: &mut [u8], asked: &PendingCall, completion: &Completion) -> Completion {
+    let (record, at) = (asked.row_list().record_at(0), asked.range.offset() as usize);
+    let [state, timestamp] = [0, 8].map(|word| {
+        let bytes = arena[record + word..].first_chunk().expect("a record has two words");
+        u64::from_le_bytes(*bytes)
+    });
+    arena.copy_within(record + 16..record + 16 + asked.target.length, at);
+    let version = RowList::version_of([state, timestamp]).expect("a read of a record takes no half of a put");
+    Completion { version, timestamp: Timestamp(timestamp), ..*completion }
 }

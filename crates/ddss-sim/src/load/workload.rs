@@ -10,7 +10,7 @@ use ddss_core::limits::ARENA_SLOT_BYTES;
 use ddss_core::{
     ANY_ROW, ArenaRange, AtomicOp, BucketLayout, EntryChange, EntryChangeKind, ListQuery, Listing, LockRequest, Model,
     Name, NodeId, Operation, Part, Payload, PermissionUpdate, Placement, PutConditions, Range, Ranges, ReadOptions,
-    Request, RequestId, SegmentId, SlotWord, Spec, UploadId, Version,
+    Request, RequestId, RowList, SegmentId, SlotWord, Spec, UploadId, Version,
 };
 
 /// Placeholder target of calls without a segment.
@@ -243,22 +243,18 @@ impl Simulator {
             let value = bytes_of(upload.mark, target.length);
             client.arena[range.offset() as usize..][..length].copy_from_slice(&value[upload.done..][..length]);
         }
-        client.asked = Some(PendingCall {
-            kind,
-            request,
-            began_us,
-            target,
-            mark,
-            content,
-            expected,
-            range,
-            newest,
-            heard,
-            pairing,
-        });
+        let asked =
+            PendingCall { kind, request, began_us, target, mark, content, expected, range, newest, heard, pairing };
+        client.asked = Some(asked);
         let channel = ddss_core::ChannelId { client: client.id, index: 0 };
         let mut operation = match (kind, upload) {
             (Kind::UploadPart | Kind::CommitUpload(_), Some(upload)) => Self::upload_operation(kind, &upload, range),
+            _ if asked.asks_for_rows() => {
+                let (list, row) = (asked.row_list(), target.row.unwrap_or(0));
+                client.arena[..RowList::NUMBER_BYTES].copy_from_slice(&row.to_le_bytes());
+                let range = ArenaRange { slot: 0, bytes: list.bytes() as u32 };
+                Operation::GetRows { segment: target.id, range, list, requested_model: None }
+            }
             _ => self.operation((kind, target), range, held, expected, &text),
         };
         let long = self.plan.engine_path.is_long(self.report.seed, request);

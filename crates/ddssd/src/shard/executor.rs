@@ -4,6 +4,7 @@ use super::actions::background::BackgroundTasks;
 use super::actions::control_events::ControlEvents;
 use super::actions::copy_actions::CopyActions;
 use super::actions::inflight_reads::InflightReads;
+use super::actions::remote_get::RowsToRead;
 use super::actions::segment_work::SegmentWork;
 use super::actions::transfers::Transfers;
 use super::client_arena::ClientArenas;
@@ -201,6 +202,14 @@ impl ActionExecutor {
             }
             Action::FetchRecord { node, step, window, place, parts, target } => {
                 self.transfers().post_record_get(node, step, window, place, &parts, target);
+            }
+            Action::FetchRows { node, step, window, layout, rows, client, range, list } => {
+                let rows = RowsToRead { layout, rows, client, range, list };
+                self.transfers().post_rows_get(node, step, window, &rows);
+            }
+            Action::ReadTimestamp { client, range, list } => {
+                let timestamp = self.transfers().greatest_timestamp(client, range, list);
+                self.engine.timestamp_read(self.clock.now(), timestamp);
             }
             Action::Fetch { node, step, window, line, parts, target } => {
                 self.transfers().post_remote_get(node, step, window, line, &parts, target);

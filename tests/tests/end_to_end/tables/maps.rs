@@ -3,7 +3,7 @@
 
 use ddss::{AsyncSegment, Client, SharedMap, Storage, Table};
 use ddss_core::BucketLayout;
-use ddss_core::status::Kind;
+use ddss_core::status::{Counter, Kind};
 use ddss_ipc::read_status;
 use ddss_testkit::{Daemon, ScriptedClient, block_on, retry};
 use std::collections::BTreeMap;
@@ -87,6 +87,44 @@ fn insert_and_removal_are_one_request_each() {
         let now = requests(daemon);
         assert_eq!((now.0 - before.0, now.1 - before.1), (50, 0), "puts and gets of 50 calls");
     }
+}
+
+// If this failed, each key that another node asks for would cost a request, four reads and a completion.
+#[test]
+fn many_keys_from_another_node_are_one_request_and_one_read_each() {
+    const MANY: u64 = 2000;
+    let [home, other] = Daemon::pair().unwrap();
+    let here: SharedMap<u64, u64> = SharedMap::allocate(&client(&home), "many", MANY).unwrap();
+    for key in 0..MANY {
+        here.insert(&key, &(key * 3)).unwrap();
+    }
+    let there_client = client(&other);
+    let there: SharedMap<u64, u64> = retry(|| SharedMap::open(&there_client, "many"));
+    there.get(&0).unwrap();
+    let counted = || {
+        let status = read_status(other.folder()).unwrap();
+        (status.counter(Counter::FabricReads), status.operation(Kind::GetMany).ended(), requests(&other).1)
+    };
+    let (before, mut batches) = (counted(), 0);
+    // Absent keys are asked for, too.
+    for first in (0..MANY + 256).step_by(128) {
+        let keys: Vec<u64> = (first..first + 128).collect();
+        let values = there.get_many(&keys).unwrap();
+        let wanted = |key: u64| (key < MANY).then_some(key * 3);
+        assert!(keys.iter().zip(values).all(|(key, value)| value == wanted(*key)), "keys from {first}");
+        batches += 1;
+    }
+    let begin = Instant::now();
+    while counted().1 < before.1 + batches {
+        assert!(begin.elapsed() < PATIENCE, "the daemon counts a request after its answer");
+    }
+    let after = counted();
+    let (reads, many, gets) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+    assert!(many <= 2 * batches, "{many} requests for {batches} batches: a second one for keys behind links");
+    assert!(gets <= many + 8, "{gets} gets, {many} of them of many rows");
+    let (least, most) = (129 * batches, (129 + 64) * batches);
+    assert!(reads > least && reads <= most, "{reads} reads for {batches} batches of 128 keys");
+    assert_eq!(there.count().unwrap(), MANY);
 }
 
 // If this failed, the death of one application would leave half of an entry, or a key twice, to all others.

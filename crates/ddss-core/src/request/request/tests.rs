@@ -29,6 +29,13 @@ fn operations() -> impl Strategy<Value = Operation> {
                 Operation::GetMany { segment, list, ranges, options }
             }
         ),
+        (segment.clone(), any::<u32>(), 1..=256usize, 1..=3000usize, options()).prop_map(
+            |(segment, slot, rows, row_bytes, ReadOptions { requested_model, .. })| {
+                let list = RowList::new(rows, row_bytes).expect("a transfer has room for them");
+                let range = ArenaRange { slot, bytes: list.bytes() as u32 };
+                Operation::GetRows { segment, range, list, requested_model }
+            }
+        ),
         (segment.clone(), any::<u32>(), 1..=RANGES_MAX as u8, any::<u64>()).prop_map(|(segment, slot, ranges, a)| {
             let list = ArenaRange { slot, bytes: ARENA_SLOT_BYTES as u32 + 5 };
             let conditions = PutConditions {
@@ -157,6 +164,9 @@ proptest! {
             prop_assert!(request.timeout_us <= TIMEOUT_MAX_US && request.timeout_us > 0);
             if let Operation::Get { into, .. } = request.operation {
                 prop_assert!(into.bytes as usize <= TRANSFER_BYTES_MAX);
+            }
+            if let Operation::GetRows { range, list, .. } = request.operation {
+                prop_assert!(range.bytes as usize == list.bytes() && list.bytes() <= TRANSFER_BYTES_MAX);
             }
         }
     }

@@ -94,10 +94,30 @@ impl<K, V, S> SharedMap<K, V, S> {
         let Some(slot) = bucket.slot_of(tag, key) else {
             return (!bucket.is_linked(tag)).then_some(None);
         };
+        Self::value_in(bucket, slot)
+    }
+
+    /// Returns the value of a slot, or `Some(None)` if it has expired. `None` if the copy does not include it.
+    fn value_in(bucket: &Bucket, slot: usize) -> Option<Option<V>>
+    where
+        V: FromBytes,
+    {
         if bucket.word(slot).is_none_or(|word| word.is_expired(now_ms())) {
             return Some(None);
         }
         Some(V::read_from_bytes(bucket.value(slot)?).ok())
+    }
+
+    /// Returns the value of a key that was looked for behind links.
+    pub(super) fn value_of_linked(&self, linked: Linked) -> Option<Option<V>>
+    where
+        V: FromBytes,
+    {
+        match linked {
+            Linked::At(bucket, slot) => Self::value_in(&bucket, slot),
+            Linked::Absent => Some(None),
+            Linked::Unknown => None,
+        }
     }
 }
 
@@ -319,6 +339,15 @@ pub(super) struct Place {
     pub(super) bucket: u64,
     pub(super) slot: usize,
     pub(super) image: Option<Bucket>,
+}
+
+/// Result of a search behind the links of a bucket.
+pub(super) enum Linked {
+    /// Copy of the bucket with the entry, and its slot.
+    At(Bucket, usize),
+    Absent,
+    /// A change came between, or there was no room for the search.
+    Unknown,
 }
 
 /// Expiry that a change gives to an entry.

@@ -4,21 +4,20 @@
 //! reads of a window are in flight at the same time, and all windows of a call share its deadline.
 
 use crate::api::tables::bucket::Bucket;
-use crate::api::tables::map_handle::{ByteMap, check_time, now_ms};
+use crate::api::tables::map_handle::{ByteMap, Linked, check_time, now_ms};
 use crate::async_client::AsyncSegment;
 use crate::calls::calls;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::value::Stamp;
-use ddss_core::{BucketLink, Failure};
+use ddss_core::{BucketLink, Failure, RowList};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 /// Buckets of one window.
 const WINDOW_BUCKETS: u64 = 128;
-/// Reads that are in flight at the same time. The first window has up to 336 buckets around it.
-const READS_TOGETHER_MAX: usize = 256;
 
 /// Copies of a window's buckets, and of those around it.
 ///
@@ -162,7 +161,13 @@ calls! {
                 return Ok(images);
             }
             let mut images = Vec::with_capacity(buckets.len());
-            for buckets in buckets.chunks(READS_TOGETHER_MAX) {
+            for buckets in buckets.chunks(RowList::rows_max(length)) {
+                if let Some(records) = wait!(self.read_rows(time, buckets))?
+                    && records.iter().all(Option::is_some)
+                {
+                    images.extend(records.into_iter().flatten());
+                    continue;
+                }
                 let plan = |&bucket| (segment.client().shard(), location.plan_get(self.place(bucket, 0), length, None));
                 let (results, error) = wait!(segment.client().run_group(time, buckets.iter().map(plan).collect()));
                 if let Some(error) = error {
@@ -174,6 +179,63 @@ calls! {
                 }
             }
             Ok(images)
+        }
+
+        /// Reads buckets by one request. `None` if the home, its model or the fabric need a request for each of them; a bucket
+        /// is missing if a put had not finished.
+        async fn read_rows(&self, time: Deadline, buckets: &[u64]) -> Result<Option<Vec<Option<Bucket>>>, Error> {
+            let (segment, length) = (self.table.segment(), self.layout.read_bytes());
+            let Some(list) = RowList::new(buckets.len(), length) else { return Ok(None) };
+            let numbers: Vec<u8> = buckets.iter().flat_map(|bucket| (bucket + 1).to_le_bytes()).collect();
+            let mut records = Vec::with_capacity(buckets.len());
+            let call = segment.location().plan_get_rows(list, &numbers).returns(|_, reply| {
+                for at in (0..list.rows()).map(|index| list.record_at(index)) {
+                    let (mut words, mut bytes) = ([0; 2], vec![0; length]);
+                    reply.read(at, words.as_mut_bytes());
+                    reply.read(at + words.as_bytes().len(), &mut bytes);
+                    let version = RowList::version_of(words.map(u64::from_le));
+                    records.push(version.map(|version| Bucket::new(self.layout, bytes, version)));
+                }
+            });
+            match wait!(segment.client().run(time, call)) {
+                Ok(()) => Ok(Some(records)),
+                Err(Error::Failed { failure: Failure::Unsupported, .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+
+        /// Searches for keys behind the links of their buckets, whose copies do not hold them. One request reads the linked
+        /// buckets, and each key's own bucket behind those: home and fabric keep this order.
+        pub(super) async fn find_linked(&self, time: Deadline, keys: &[(&[u8], Bucket)]) -> Result<Vec<Linked>, Error> {
+            let mut buckets = Vec::new();
+            let mut searches = Vec::with_capacity(keys.len());
+            for (key, home) in keys {
+                let hash = self.hash(key);
+                let links: Vec<BucketLink> = home.links().map(|(_, link)| link).filter(|link| link.may_have(hash.tag)).collect();
+                let (begin, rows) = (buckets.len(), links.len() + 1);
+                if begin + rows > RowList::rows_max(self.layout.read_bytes()) {
+                    break;
+                }
+                buckets.extend(links.iter().map(|link| self.stepped(hash.bucket, link.step)));
+                buckets.push(hash.bucket);
+                searches.push((begin, links));
+            }
+            let images = if buckets.is_empty() { None } else { wait!(self.read_rows(time, &buckets))? };
+            let images = images.unwrap_or_default();
+            let search = |(index, (key, before)): (usize, &(&[u8], Bucket))| {
+                let (begin, links) = searches.get(index)?;
+                let home = images.get(begin + links.len())?.as_ref()?;
+                let tag = self.hash(key).tag;
+                for (link, image) in links.iter().zip(&images[*begin..]) {
+                    let image = image.as_ref()?;
+                    // The slot may have changed hands meanwhile, unless the link is still there: see `find`.
+                    if image.holds(link.slot, tag, key) {
+                        return home.has_link(link.step, link.slot).then(|| Linked::At(image.clone(), link.slot));
+                    }
+                }
+                (home.version == before.version).then_some(Linked::Absent)
+            };
+            Ok(keys.iter().enumerate().map(|key| search(key).unwrap_or(Linked::Unknown)).collect())
         }
 
         /// Moves to the next window; false at the end. A call that failed may be repeated.

@@ -79,8 +79,13 @@ calls! {
             let (mut values, time) = (Vec::with_capacity(keys.len()), self.map.table.segment().time().started());
             for keys in keys.chunks(KEYS_TOGETHER_MAX) {
                 let buckets: Vec<u64> = keys.iter().map(|key| self.map.hash(key.as_bytes()).bucket).collect();
-                for (key, bucket) in keys.iter().zip(wait!(self.map.read_buckets(time, &buckets))?) {
-                    values.push(match self.look_up(bucket.as_ref(), key) {
+                let images = wait!(self.map.read_buckets(time, &buckets))?;
+                let found: Vec<_> = keys.iter().zip(&images).map(|(key, image)| self.look_up(image.as_ref(), key)).collect();
+                let unknown = keys.iter().zip(images).zip(&found).filter(|(_, found)| found.is_none());
+                let linked: Vec<_> = unknown.filter_map(|((key, image), _)| Some((key.as_bytes(), image?))).collect();
+                let mut linked = wait!(self.map.find_linked(time, &linked))?.into_iter();
+                for (key, found) in keys.iter().zip(found) {
+                    values.push(match found.or_else(|| self.value_of_linked(linked.next()?)) {
                         Some(value) => value,
                         None => wait!(self.get_by(time, key))?,
                     });

@@ -6,7 +6,7 @@ use ddss_engine::StepId;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct InflightRead {
-    reads: u8,
+    reads: u16,
     failure: Option<Failure>,
 }
 
@@ -20,7 +20,7 @@ impl InflightReads {
     }
 
     /// Records the number of posted reads; a failure if some could not be posted.
-    pub(crate) fn begin(&mut self, step: StepId, reads: u8, failure: Option<Failure>) {
+    pub(crate) fn begin(&mut self, step: StepId, reads: u16, failure: Option<Failure>) {
         self.0[step.index()] = InflightRead { reads, failure };
     }
 

@@ -2,12 +2,26 @@
 
 use super::transfers::{Transfers, failure_from_post};
 use crate::peers::work_tag::Tag;
+use crate::shard::client_arena::CHECKED;
 use crate::storage::memory::NodeMemory;
 use arrayvec::ArrayVec;
-use ddss_core::limits::RANGES_MAX;
-use ddss_core::{Failure, Header, NodeId, Range, RecordPlace, RemoteWindow, TableLayout};
+use ddss_core::limits::{RANGES_MAX, ROWS_MAX};
+use ddss_core::{
+    ArenaRange, ClientId, Failure, Header, NodeId, Range, RecordPlace, RemoteWindow, RowList, TableLayout, Timestamp,
+};
 use ddss_engine::{FetchTarget, RangeSet, StepId};
 use ddss_verbs::{LocalRange, RemoteRange, Work};
+use std::sync::atomic::Ordering;
+
+/// Rows of a remote table that one request reads.
+pub(crate) struct RowsToRead {
+    pub(crate) layout: TableLayout,
+    /// Number of rows of the table.
+    pub(crate) rows: u64,
+    pub(crate) client: ClientId,
+    pub(crate) range: ArenaRange,
+    pub(crate) list: RowList,
+}
 
 impl Transfers<'_> {
     /// Posts header, bytes and state word as one batch of reads, which the home node executes in order.
@@ -89,13 +103,58 @@ impl Transfers<'_> {
         self.post_reads(step, &batch, to - from + identity_bytes + TableLayout::RECORD_HEADER_BYTES + 8);
     }
 
+    /// Posts one read for each row, and one of the segment's header behind them. The home's fabric has to take each row in one
+    /// go; a fabric that does not is not asked.
+    pub(crate) fn post_rows_get(&mut self, node: NodeId, step: StepId, window: RemoteWindow, rows: &RowsToRead) {
+        let RowsToRead { layout, rows, client, range, list } = *rows;
+        let (Some((peer, _)), Some(arena)) = (self.links.connection_to(node), self.arenas.of(client)) else {
+            return self.engine.refused(step, Failure::NodeDown);
+        };
+        let record_bytes = u64::from(list.record_bytes());
+        // All nodes of a cluster have the same fabric.
+        if record_bytes > self.links.fabric().capabilities().snapshot_bytes {
+            return self.engine.refused(step, Failure::Unsupported);
+        }
+        let (tag, region) = (Tag::RemoteGet(step).to_bits(), arena.region);
+        let read = |region, offset, bytes, address| Work::Read {
+            peer,
+            tag,
+            local: LocalRange { region, offset, bytes },
+            remote: RemoteRange { key: window.key, address: window.base + address },
+        };
+        let mut batch = ArrayVec::<Work<'_>, { ROWS_MAX + 1 }>::new();
+        for index in 0..list.rows() {
+            // Copied once: the client may change it meanwhile.
+            let number = range.offset() as usize + index * RowList::NUMBER_BYTES;
+            let row = u64::from_le(arena.memory.load(number, Ordering::Relaxed).expect(CHECKED));
+            if row >= rows {
+                return self.engine.refused(step, Failure::OutOfRange);
+            }
+            let to = range.offset() + list.record_at(index) as u64;
+            batch.push(read(region, to, record_bytes, layout.record(row).header));
+        }
+        let line = NodeMemory::scratch_line(step.index());
+        batch.push(read(self.scratch_region, line, Header::READ_BYTES.into(), 0));
+        self.post_reads(step, &batch, record_bytes * list.rows() as u64 + u64::from(Header::READ_BYTES));
+    }
+
+    /// Returns the greatest timestamp of records in a client's arena.
+    pub(crate) fn greatest_timestamp(&self, client: ClientId, range: ArenaRange, list: RowList) -> Timestamp {
+        let Some(arena) = self.arenas.of(client) else { return Timestamp(0) };
+        let timestamp = |index| {
+            let at = range.offset() as usize + list.record_at(index) + Header::TIMESTAMP_OFFSET as usize;
+            u64::from_le(arena.memory.load(at, Ordering::Relaxed).expect(CHECKED))
+        };
+        Timestamp((0..list.rows()).map(timestamp).max().unwrap_or(0))
+    }
+
     /// Posts the reads of one get.
     fn post_reads(&mut self, step: StepId, batch: &[Work<'_>], bytes: u64) {
         self.recorder.count_reads(batch.len(), bytes);
         match self.links.fabric_mut().post(batch) {
-            Ok(()) => self.inflight_reads.begin(step, batch.len() as u8, None),
+            Ok(()) => self.inflight_reads.begin(step, batch.len() as u16, None),
             Err(error) if error.index == 0 => self.engine.refused(step, failure_from_post(error.kind)),
-            Err(error) => self.inflight_reads.begin(step, error.index as u8, Some(failure_from_post(error.kind))),
+            Err(error) => self.inflight_reads.begin(step, error.index as u16, Some(failure_from_post(error.kind))),
         }
     }
 }
