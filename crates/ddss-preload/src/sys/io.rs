@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ddss_stream::UserMemory;
+use ddss_stream::{Endpoint, UserMemory};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use super::{memory, real};
@@ -71,9 +71,8 @@ pub(super) unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, cou
 unsafe fn readv_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::readv(fd, parts, count) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
-    unsafe { memory::with_list(parts, count as usize, native, |memory| calls::read(&endpoint, fd, memory, 0, native)) }
+    unsafe { on_list(calls::read, fd, parts, count, 0, native) }
 }
 
 /// Replaces libc's `writev`.
@@ -91,9 +90,26 @@ pub(super) unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, co
 unsafe fn writev_stream(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::writev(fd, parts, count) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
     // SAFETY: the program promised the list.
-    unsafe { memory::with_list(parts, count as usize, native, |memory| calls::write(&endpoint, fd, memory, 0, native)) }
+    unsafe { on_list(calls::write, fd, parts, count, 0, native) }
+}
+
+/// Carries out a read or a write on a list of the program's parts; `native` is the same call of the kernel.
+///
+/// # Safety
+///
+/// `parts` points to `count` entries, or is wrong.
+unsafe fn on_list<N: Fn() -> ssize_t + Copy>(
+    act: impl FnOnce(&Endpoint, c_int, &UserMemory<'_>, c_int, N) -> ssize_t,
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    flags: c_int,
+    native: N,
+) -> ssize_t {
+    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0) else { return native() };
+    // SAFETY: promised by the caller.
+    unsafe { memory::with_list(parts, count as usize, native, |memory| act(&endpoint, fd, memory, flags, native)) }
 }
 
 /// Returns the flags of `recv` and `send` for those of `preadv2` and `pwritev2`.
@@ -112,10 +128,11 @@ pub(super) unsafe extern "C-unwind" fn preadv2(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::preadv2(fd, parts, count, offset, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0 && offset == -1) else { return native() };
-    let act = |memory: &UserMemory<'_>| calls::read(&endpoint, fd, memory, message_flags(flags), native);
+    if offset != -1 {
+        return native();
+    }
     // SAFETY: the program promised the list.
-    unsafe { memory::with_list(parts, count as usize, native, act) }
+    unsafe { on_list(calls::read, fd, parts, count, message_flags(flags), native) }
 }
 
 /// Replaces libc's `pwritev2`: without an offset it writes to a stream as `writev` does.
@@ -129,10 +146,11 @@ pub(super) unsafe extern "C-unwind" fn pwritev2(
 ) -> ssize_t {
     // SAFETY: the program's arguments, unchanged.
     let native = || unsafe { real::pwritev2(fd, parts, count, offset, flags) };
-    let Some(endpoint) = descriptor_table::stream(fd).filter(|_| count > 0 && offset == -1) else { return native() };
-    let act = |memory: &UserMemory<'_>| calls::write(&endpoint, fd, memory, message_flags(flags), native);
+    if offset != -1 {
+        return native();
+    }
     // SAFETY: the program promised the list.
-    unsafe { memory::with_list(parts, count as usize, native, act) }
+    unsafe { on_list(calls::write, fd, parts, count, message_flags(flags), native) }
 }
 
 /// Replaces libc's `recv`.
