@@ -25,6 +25,11 @@ pub(crate) fn read(
     if flags & KERNEL_ONLY != 0 {
         return kernel_only(endpoint, socket, flags, native);
     }
+    if endpoint.may_get_request()
+        && let Some(result) = wire::refuse_request(socket, flags)
+    {
+        return result;
+    }
     let kind = if flags & libc::MSG_PEEK != 0 { Native::Look } else { Native::Read };
     if let Some(result) = through_kernel(endpoint, socket, kind, &mut native) {
         return result;
@@ -82,7 +87,9 @@ pub(crate) fn through_kernel(
             Some(result)
         }
         None if endpoint.is_plain() => {
-            descriptor_table::mark_plain(socket);
+            if !endpoint.may_get_request() {
+                descriptor_table::mark_plain(socket);
+            }
             Some(native())
         }
         None => None,
@@ -129,9 +136,9 @@ pub(crate) fn disconnect(socket: RawFd, native: impl FnOnce() -> i32) -> i32 {
     let result = native();
     if result == 0 {
         descriptor_table::remove(socket);
-        for (set, number, event) in epoll::take_registrations(socket) {
+        for (set, number, event) in epoll::take_registrations(socket).iter() {
             // The kernel had room for it a moment ago.
-            let _ = set.control(number, libc::EPOLL_CTL_ADD, socket, Some(event));
+            let _ = set.control(*number, libc::EPOLL_CTL_ADD, socket, Some(*event));
         }
     }
     result

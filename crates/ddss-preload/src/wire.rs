@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ddss_stream::limits::PUMP_DIAL_MAX;
 use ddss_stream::pump::{PumpClient, SocketNames};
+use ddss_stream::wire::is_request;
 use ddss_stream::{Descriptor, Endpoint, Reason};
 use libc::pollfd;
 use rustix::fs::OFlags;
@@ -19,8 +20,11 @@ use rustix::net::sockopt;
 
 use crate::rules::End;
 use crate::sys::errno;
-use crate::sys::kernel::{kernel_poll, replace_descriptor};
+use crate::sys::kernel::{kernel_peek, kernel_poll, replace_descriptor};
 use crate::{descriptor_table, epoll};
+
+/// Bytes by which a request of the wire is known.
+const REQUEST_BYTES: usize = 16;
 
 static PUMP: OnceLock<PumpClient> = OnceLock::new();
 /// True if this image was started with a pump: it may hold sockets of one, its own or inherited.
@@ -41,6 +45,7 @@ pub(crate) fn carry(socket: RawFd, end: End) {
     let Ok(programs) = handed_over else {
         if let Some(endpoint) = Endpoint::on_tcp(Descriptor(socket), is_acceptor, Reason::NoPump)
             && descriptor_table::insert_stream(socket, endpoint)
+            && !is_acceptor
         {
             descriptor_table::mark_plain(socket);
         }
@@ -48,10 +53,30 @@ pub(crate) fn carry(socket: RawFd, end: End) {
     };
     let registrations = epoll::take_registrations(socket);
     replace_descriptor(programs.as_raw_fd(), socket);
-    for (set, number, event) in registrations {
+    for (set, number, event) in registrations.iter() {
         // A set without room loses the registration, as a full kernel would refuse it.
-        let _ = set.control(number, libc::EPOLL_CTL_ADD, socket, Some(event));
+        let _ = set.control(*number, libc::EPOLL_CTL_ADD, socket, Some(*event));
     }
+}
+
+/// Looks at the first bytes of an accepted connection that no pump took. A request of the wire is none of the program's bytes: the connection
+/// is reset, and the peer comes again without one. `None`: the program reads.
+pub(crate) fn refuse_request(socket: RawFd, flags: c_int) -> Option<isize> {
+    let mut first = [0; REQUEST_BYTES];
+    match kernel_peek(socket, &mut first, flags) {
+        found if found < 0 => return Some(found),
+        // The request comes in one piece.
+        found if is_request(&first[..found as usize]) == Some(true) => {}
+        _ => {
+            descriptor_table::mark_plain(socket);
+            return None;
+        }
+    }
+    // A failure means that there is no connection any more.
+    let _ = rustix::net::connect_unspec(Descriptor(socket));
+    descriptor_table::mark_plain(socket);
+    errno::set(libc::ECONNRESET);
+    Some(-1)
 }
 
 /// Connects by the program's own call, `native`, and hands the connection over.

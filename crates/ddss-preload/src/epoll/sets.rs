@@ -9,7 +9,7 @@ use libc::epoll_event;
 use super::set::EpollSet;
 use crate::descriptor_table;
 use crate::set_counts::{self, SETS};
-use crate::sys::ForkLock;
+use crate::sys::{Array, ForkLock};
 
 static POOL: [EpollSet; SETS] = [const { EpollSet::new() }; SETS];
 
@@ -65,10 +65,22 @@ pub(crate) fn convert(endpoint: &Endpoint) {
     }
 }
 
-/// Takes the registrations of a descriptor out of the kernel, before the descriptor becomes another socket.
-pub(crate) fn take_registrations(descriptor: RawFd) -> Vec<(&'static EpollSet, RawFd, epoll_event)> {
-    let used = POOL.iter().enumerate().filter(|(index, _)| set_counts::is_used(*index)).map(|(_, set)| set);
-    used.filter_map(|set| set.take_registration(descriptor).map(|(number, event)| (set, number, event))).collect()
+/// Registrations of a descriptor, for which no memory is needed.
+const REGISTRATIONS: usize = 8;
+
+/// A registration that was taken out of its set, which has this number.
+pub(crate) type Registration = (&'static EpollSet, RawFd, epoll_event);
+
+/// Takes the registrations of a descriptor out of the kernel, before the descriptor becomes another socket. A handler of a signal may do so.
+pub(crate) fn take_registrations(descriptor: RawFd) -> Array<Registration, REGISTRATIONS> {
+    let mut taken = Array::new();
+    for (_, set) in POOL.iter().enumerate().filter(|(index, _)| set_counts::is_used(*index)) {
+        if let Some((number, event)) = set.take_registration(descriptor) {
+            // Without memory the registration is lost, as a full kernel would refuse it.
+            let _ = taken.push((set, number, event));
+        }
+    }
+    taken
 }
 
 /// Sets whose locks a `fork` holds. One `fork` at a time.

@@ -48,6 +48,13 @@ pub(crate) fn kernel_poll(list: &mut [pollfd], timeout: Option<Duration>, mask: 
     if found >= 0 { Ok(found as usize) } else { Err(errno::get()) }
 }
 
+/// Copies bytes that wait in a socket, and waits for the first one as a call of the program with these flags does.
+pub(crate) fn kernel_peek(socket: c_int, room: &mut [u8], flags: c_int) -> isize {
+    let flags = flags & libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // SAFETY: the slice has room for so many bytes.
+    unsafe { real::recv(socket, room.as_mut_ptr().cast(), room.len(), flags) }
+}
+
 /// Puts a socket of the library in the place of a descriptor of the program, which keeps its `FD_CLOEXEC`.
 pub(crate) fn replace_descriptor(new: c_int, place: c_int) {
     let flags = rustix::io::fcntl_getfd(Descriptor(place)).unwrap_or(rustix::io::FdFlags::CLOEXEC);

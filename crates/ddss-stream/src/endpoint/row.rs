@@ -32,6 +32,18 @@ impl WireRow {
 }
 
 impl Endpoint {
+    /// Returns true for an accepted connection that a rule puts on the wire, although no pump took it: its peer may begin with a request.
+    #[must_use]
+    pub fn may_get_request(&self) -> bool {
+        if self.is_shared() {
+            return false;
+        }
+        let shared = self.shared();
+        shared.state.load(Ordering::Acquire) == PLAIN
+            && shared.side.load(Ordering::Relaxed) == ACCEPTOR
+            && shared.reason.load(Ordering::Relaxed) == Reason::NoPump as u32
+    }
+
     /// Makes the entry of a process's connection, in the table of its pump.
     pub(crate) fn of_pump(is_acceptor: bool, process: u32, own: SocketAddr, peer: SocketAddr) -> Option<WireRow> {
         let (own, peer) = (normal(own), normal(peer));

@@ -22,5 +22,5 @@ mod zero_copy;
 
 pub use config::WireConfig;
 pub use engine::capabilities;
-pub(crate) use start::is_request;
+pub use start::is_request;
 pub use stream::WireStream;

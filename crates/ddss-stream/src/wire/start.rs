@@ -80,7 +80,7 @@ impl StartFrame {
 }
 
 /// Returns true if the first bytes of a connection are a request, and false if they are none. `None`: there are too few.
-pub(crate) fn is_request(beginning: &[u8]) -> Option<bool> {
+pub fn is_request(beginning: &[u8]) -> Option<bool> {
     let known = beginning.len().min(REQUEST_KEY.len());
     let is_alike = beginning[..known] == REQUEST_KEY[..known];
     (!is_alike || known == REQUEST_KEY.len()).then_some(is_alike)

@@ -69,7 +69,7 @@ pub(super) fn act(part: &str, mut stream: TcpStream) {
     let names = format!("{}-{}", stream.local_addr().unwrap(), stream.peer_addr().unwrap());
     let transport = own_transport();
     match part {
-        "answer" => {
+        "answer" | "answer_again" => {
             let bytes = count(&mut stream);
             stream.write_all(&vec![7; ANSWER_BYTES]).unwrap();
             println!("\nRESULT {transport} bytes={bytes} {names}");
@@ -182,6 +182,21 @@ fn program_without_a_pump_stays_on_tcp_and_says_so() {
     wire.name = "no-such-pump".to_owned();
     let said = wire.pair("wire_answer", "wire_ask").map(|output| result(&output));
     assert!(said.iter().all(|text| text.starts_with("Tcp: a rule says wire, and no pump is there bytes=")), "{said:?}");
+}
+
+// If this failed, a server whose pump is not there would get the request of the wire as bytes of its client.
+#[test]
+fn acceptor_without_its_pump_reads_no_request_of_the_wire() {
+    let (wire, mut without) = (Wire::start(), Wire::start());
+    without.name = "no-such-pump".to_owned();
+    let mut accepting = without.child("wire_answer_again").spawn().unwrap();
+    let port = port_of(&mut accepting).to_string();
+    let connecting = wire.child("wire_ask").env(PORT, port).spawn().unwrap();
+    let [acceptor, connector] = [accepting, connecting].map(|child| result(&output_of(child)));
+    let start = format!("Tcp: a rule says wire, and no pump is there bytes={LEFT_BYTES} ");
+    assert!(acceptor.starts_with(&start), "{acceptor}");
+    let start = format!("Tcp: the peer does not speak the wire bytes={ANSWER_BYTES} ");
+    assert!(connector.starts_with(&start), "{connector}");
 }
 
 // If this failed, a server that starts a program for each connection would lose it.
