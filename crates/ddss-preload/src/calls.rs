@@ -122,13 +122,19 @@ pub(crate) fn stay_on_tcp(endpoint: &Endpoint, socket: RawFd) -> bool {
     is_plain
 }
 
-/// Keeps a stream on TCP, or gives it the low water mark that the program has just set.
-pub(crate) fn needs_socket(socket: RawFd) {
-    if let Some(endpoint) = descriptor_table::stream(socket)
-        && !stay_on_tcp(&endpoint, socket)
-    {
+/// Keeps a stream on TCP. Otherwise the library takes over the low water mark that the program has just set, and returns true.
+pub(crate) fn takes_low_water(socket: RawFd) -> bool {
+    let Some(endpoint) = descriptor_table::stream(socket) else { return false };
+    let is_shared = !stay_on_tcp(&endpoint, socket);
+    if is_shared {
         endpoint.follow_low_water(Descriptor(socket));
     }
+    is_shared
+}
+
+/// Returns the low water mark of a stream that has left TCP, if the program has set one.
+pub(crate) fn low_water(socket: RawFd) -> Option<usize> {
+    descriptor_table::stream(socket).filter(Endpoint::is_shared).and_then(|endpoint| endpoint.low_water())
 }
 
 /// Dissolves a connection by the program's own call, `native`: the socket may get another one.
@@ -209,9 +215,8 @@ pub(crate) fn before_close(socket: RawFd) {
     descriptor_table::remove(socket);
 }
 
-/// Keeps a stream on TCP whose bytes the kernel has to announce by signals. True: it has left TCP, and
-/// [`after_signals`] has to be called.
-pub(crate) fn before_signals(socket: RawFd) -> bool {
+/// Keeps a stream on TCP whose program asks for signals or for the place of urgent data. True: it has left TCP.
+pub(crate) fn needs_socket(socket: RawFd) -> bool {
     descriptor_table::stream(socket).is_some_and(|endpoint| !stay_on_tcp(&endpoint, socket))
 }
 

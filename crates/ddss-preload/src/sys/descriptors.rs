@@ -130,7 +130,7 @@ pub(super) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument
     let has_asked = command == libc::F_SETFL && argument as c_int & libc::O_ASYNC != 0;
     let is_of_signals = has_asked || [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG].contains(&command);
     if is_of_signals {
-        calls::before_signals(fd);
+        calls::needs_socket(fd);
     }
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::fcntl(fd, command, argument) };
@@ -154,7 +154,7 @@ pub(super) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument
 pub(super) unsafe extern "C-unwind" fn ioctl(fd: c_int, command: usize, argument: *mut c_void) -> c_int {
     // Programs pass the command as a signed or an unsigned word; 32 bits count.
     let known = u64::from(command as u32);
-    if [SIOCATMARK, libc::FIOASYNC].contains(&known) && calls::before_signals(fd) && known == libc::FIOASYNC {
+    if [SIOCATMARK, libc::FIOASYNC].contains(&known) && calls::needs_socket(fd) && known == libc::FIOASYNC {
         // SAFETY: the program's arguments, unchanged.
         let result = unsafe { real::ioctl(fd, command, argument as usize) };
         calls::after_signals(fd, result >= 0);

@@ -95,11 +95,17 @@ pub(super) unsafe extern "C-unwind" fn setsockopt(
         errno::set(libc::EOPNOTSUPP);
         return -1;
     }
-    if level == libc::SOL_SOCKET && [libc::SO_RCVLOWAT, libc::SO_OOBINLINE].contains(&option) {
+    if level == libc::SOL_SOCKET && option == libc::SO_OOBINLINE {
+        calls::needs_socket(fd);
+    }
+    if level == libc::SOL_SOCKET && option == libc::SO_RCVLOWAT {
         // SAFETY: the program's arguments, unchanged.
         let result = unsafe { real::setsockopt(fd, level, option, value, length) };
-        if result == 0 {
-            calls::needs_socket(fd);
+        if result == 0 && calls::takes_low_water(fd) {
+            let lowest: c_int = 1;
+            let place = (&raw const lowest).cast();
+            // SAFETY: the value lives until the call returns.
+            unsafe { real::setsockopt(fd, level, option, place, size_of::<c_int>() as socklen_t) };
         }
         return result;
     }
@@ -132,6 +138,11 @@ pub(super) unsafe extern "C-unwind" fn getsockopt(
 ) -> c_int {
     // SAFETY: the program's arguments, unchanged.
     let result = unsafe { real::getsockopt(fd, level, option, value, length) };
+    let mark = if level == libc::SOL_SOCKET && option == libc::SO_RCVLOWAT { calls::low_water(fd) } else { None };
+    if let Some(mark) = mark.filter(|_| result == 0) {
+        // SAFETY: the program passed room for an `int` and its length, or wrong pointers.
+        return unsafe { memory::put_option(value, length, mark as c_int) };
+    }
     let is_kind = level == libc::SOL_SOCKET && [libc::SO_DOMAIN, libc::SO_PROTOCOL].contains(&option);
     let is_switch = level == libc::IPPROTO_TCP && option == libc::TCP_NODELAY;
     if !(is_kind && result == 0 || is_switch && result < 0) {

@@ -173,10 +173,18 @@ impl Endpoint {
             || link.incoming().end(link.own().reader.phase.load(Ordering::Relaxed)).is_some()
     }
 
-    /// Takes the socket's low water mark over, as the kernel does for at most half of its buffer.
+    /// Takes the socket's low water mark over, as the kernel does for at most half of its buffer. The caller then gives the socket the lowest
+    /// one: the kernel sees only those bytes that come by TCP.
     pub fn follow_low_water(&self, socket: Descriptor) {
         let bytes = sys::low_water(socket).clamp(1, RING_BYTES / 2);
         self.local().low_water.store(bytes as u32 - 1, Ordering::Relaxed);
+    }
+
+    /// Returns the low water mark, if it is not the lowest.
+    #[must_use]
+    pub fn low_water(&self) -> Option<usize> {
+        let bytes = self.local().low_water.load(Ordering::Relaxed) as usize;
+        (bytes > 0).then_some(bytes + 1)
     }
 
     #[inline]

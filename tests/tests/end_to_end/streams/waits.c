@@ -493,6 +493,8 @@ static void ask_for_options(void) {
     struct pollfd entry = {fd, POLLIN, 0};
     char bytes[8];
     if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &eight, sizeof eight)) fail("SO_RCVLOWAT");
+    socklen_t length = sizeof eight;
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &eight, &length) || eight != 8) fail("another mark");
     for (int round = 0; round < 20; round++) {
         put(fd, "1234", 4);
         if (poll(&entry, 1, 20)) fail("four bytes are enough");
