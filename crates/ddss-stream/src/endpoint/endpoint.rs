@@ -264,6 +264,12 @@ impl Endpoint {
             self.processes().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count > 1).then(|| count - 1));
     }
 
+    /// Returns true if no other process that was counted uses this end.
+    #[must_use]
+    pub fn is_last_process(&self) -> bool {
+        self.processes().load(Ordering::SeqCst) <= 1
+    }
+
     fn processes(&self) -> &'static AtomicU32 {
         match self.local().link() {
             Some(link) if self.is_shared() => &link.own().processes,

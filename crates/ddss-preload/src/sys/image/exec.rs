@@ -75,7 +75,7 @@ fn before_exec(is_loading: impl FnOnce() -> Option<bool>) {
         if !is_inherited(&endpoint) || is_native || is_only_written(&endpoint) && endpoint.leave_ring() {
             continue;
         }
-        if !pump::replace(fd, &endpoint) {
+        if !pump::replace(fd, &endpoint, is_standard(&endpoint)) {
             report_refused();
             close_stream(fd);
         }
@@ -85,7 +85,7 @@ fn before_exec(is_loading: impl FnOnce() -> Option<bool>) {
 /// Gives this image Unix sockets in the place of the streams that it inherited: its requests go past this library.
 pub(crate) fn leave_streams_to_pumps() {
     for (fd, endpoint) in descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared()) {
-        if !pump::replace(fd, &endpoint) {
+        if !pump::replace(fd, &endpoint, true) {
             close_stream(fd);
         }
     }
@@ -180,7 +180,7 @@ pub(super) unsafe fn loads_by_name(name: *const c_char, environment: StringList)
 pub(super) fn before_shell() {
     let shared = descriptor_table::streams().filter(|(_, endpoint)| endpoint.is_shared());
     for (fd, endpoint) in shared.filter(|(_, endpoint)| is_standard(endpoint)) {
-        if !pump::replace(fd, &endpoint) {
+        if !pump::replace(fd, &endpoint, true) {
             report_refused();
             close_stream(fd);
         }

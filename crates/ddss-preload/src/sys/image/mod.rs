@@ -2,6 +2,7 @@
 
 mod exec;
 mod execl;
+mod holders;
 mod process;
 mod pump;
 mod shell;

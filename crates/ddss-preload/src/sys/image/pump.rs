@@ -1,5 +1,8 @@
 //! A pump: a process that copies bytes between a stream and a Unix socket, for a program image without this library.
 //!
+//! Images also inherit streams that they do not know. Unless the stream is a standard descriptor, a pump takes no byte of the peer while
+//! other processes have it.
+//!
 //! ```text
 //!  peer == stream ==> pump -- Unix socket --> image
 //! ```
@@ -8,6 +11,7 @@
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use ddss_stream::pump::LocalEnd;
 use ddss_stream::{Descriptor, Endpoint};
@@ -16,20 +20,24 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::OFlags;
 
-use super::process;
+use super::{holders, process};
 use crate::sys::{descriptors, errno, io, real, sockets};
 use crate::{descriptor_table, polling};
 
 /// Bytes that one direction holds.
 const BUFFER_BYTES: usize = 16 << 10;
+/// Time between two looks at the number of processes that have the stream.
+const LOOK_MIN: Duration = Duration::from_millis(50);
+/// Longest time between two looks at the descriptors of all processes.
+const LOOK_MAX: Duration = Duration::from_secs(10);
 const SIGNALS: c_int = 64;
 /// Changes of the Unix socket.
 const CHANGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Gives every inheritable descriptor of a stream a Unix socket instead, and starts the pump. False: the system has no process or
 /// descriptor for it.
-pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
-    let Some(outer) = start(stream) else { return false };
+pub(super) fn replace(stream: c_int, endpoint: &Endpoint, is_standard: bool) -> bool {
+    let Some(outer) = start(stream, is_standard) else { return false };
     let copies = descriptor_table::streams().filter(|(_, other)| other.index() == endpoint.index());
     for (copy, _) in copies.filter(|(copy, _)| descriptor_table::survives_exec(*copy)) {
         let flags = rustix::fs::fcntl_getfl(Descriptor(copy)).unwrap_or(OFlags::empty());
@@ -44,7 +52,7 @@ pub(super) fn replace(stream: c_int, endpoint: &Endpoint) -> bool {
 }
 
 /// Starts the pump of a stream. Returns the socket that takes the stream's place in an image. The caller closes it.
-pub(super) fn start(stream: c_int) -> Option<c_int> {
+pub(super) fn start(stream: c_int, is_standard: bool) -> Option<c_int> {
     let (outer, local) = LocalEnd::pair().ok()?;
     let changes = epoll::create(CreateFlags::CLOEXEC).ok()?;
     epoll::add(&changes, &local, EventData::new_u64(0), CHANGES).ok()?;
@@ -57,7 +65,8 @@ pub(super) fn start(stream: c_int) -> Option<c_int> {
         // SAFETY: as above.
         let pump = unsafe { process::fork() };
         if pump == 0 {
-            Pump { stream, endpoint, local, changes, ways: [Way::EMPTY; 2] }.run();
+            let others = Others { is_alone: is_standard, pause: LOOK_MIN, look_at: Instant::now() };
+            Pump { stream, endpoint, local, changes, ways: [Way::EMPTY; 2], others }.run();
         }
         // The process between was counted, and closes nothing.
         Endpoint::after_failed_fork();
@@ -91,6 +100,28 @@ struct Pump {
     changes: OwnedFd,
     /// To the program, and to the peer.
     ways: [Way; 2],
+    others: Others,
+}
+
+/// Knowledge about other processes that have the stream.
+struct Others {
+    /// True once the bytes of the peer are for the image.
+    is_alone: bool,
+    pause: Duration,
+    look_at: Instant,
+}
+
+impl Others {
+    fn look(&mut self, endpoint: &Endpoint, stream: c_int) -> bool {
+        self.is_alone |= endpoint.is_last_process();
+        if !self.is_alone && Instant::now() >= self.look_at {
+            // A process that ended without a close is still counted.
+            self.is_alone = !holders::has_other(stream);
+            self.pause = (self.pause * 2).min(LOOK_MAX);
+            self.look_at = Instant::now() + self.pause;
+        }
+        self.is_alone
+    }
 }
 
 /// A way that cannot go on: the connection is broken.
@@ -142,7 +173,8 @@ impl Pump {
     fn carry(&mut self) -> Result<(), Broken> {
         let mut is_hung = false;
         loop {
-            let has_moved = self.advance_to_program()? | self.advance_to_peer()?;
+            let is_alone = self.others.look(&self.endpoint, self.stream);
+            let has_moved = (is_alone && self.advance_to_program()?) | self.advance_to_peer()?;
             let [to_program, to_peer] = &self.ways;
             if to_peer.is_done && (to_program.is_done || self.local.is_closed()) {
                 return Ok(());
@@ -150,13 +182,14 @@ impl Pump {
             if has_moved {
                 continue;
             }
-            let reads = if to_program.is_empty() && !to_program.is_done { libc::POLLIN } else { 0 };
+            let reads = if is_alone && to_program.is_empty() && !to_program.is_done { libc::POLLIN } else { 0 };
             let events = reads | if to_peer.is_empty() { 0 } else { libc::POLLOUT };
             // A peer that is gone is always reported.
             let stream = if is_hung && events == 0 { -1 } else { self.stream };
             let changes = pollfd { fd: self.changes.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             let mut list = [pollfd { fd: stream, events, revents: 0 }, changes];
-            let polled = polling::poll(&mut list, None, std::ptr::null());
+            let timeout = if is_alone { None } else { Some(LOOK_MIN) };
+            let polled = polling::poll(&mut list, timeout, std::ptr::null());
             if polled.is_err_and(|error| error != libc::EINTR) {
                 return Err(Broken);
             }

@@ -218,7 +218,7 @@ fn spawn_with_pumps(
     let (mut list, mut sockets, mut is_filled) = (Owned::new(), Vec::new(), true);
     let mut closed = Vec::new();
     for stream in pumped {
-        let Some(socket) = stream.descriptors.first().and_then(|fd| pump::start(*fd)) else {
+        let Some(socket) = stream.descriptors.first().and_then(|fd| pump::start(*fd, stream.is_standard)) else {
             is_filled = false;
             break;
         };
