@@ -13,6 +13,7 @@ pub(crate) fn may_be_used() -> bool {
     let raw = crate::sys::look_for_raw_calls();
     if raw.closes {
         descriptor_table::compare_inodes();
+        ddss_stream::compare_hidden_inodes();
     }
     if raw.makes_rings {
         IS_USED.store(true, Ordering::Relaxed);

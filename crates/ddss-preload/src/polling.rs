@@ -99,6 +99,11 @@ fn poll_streams(
         for (entry, found) in list.iter_mut().zip(extended.iter()) {
             entry.revents = found.revents;
         }
+        for (polled, bells) in librarys().zip(extended[list.len()..].chunks(BELLS)) {
+            if bells.iter().any(|bell| bell.revents & libc::POLLNVAL != 0) {
+                polled.endpoint.lose_bells();
+            }
+        }
         for polled in librarys() {
             let found = list[polled.place].revents;
             if found & libc::POLLNVAL == 0 {

@@ -81,7 +81,8 @@ pub use stream::{AsyncListener, AsyncStream};
 pub use stream::{Listener, ReadHalf, Stream, Transport, TransportPolicy, WriteHalf};
 #[cfg(not(loom))]
 pub use sys::{
-    Descriptor, HiddenDescriptor, SLOTS, UserMemory, init, is_hidden, load, registry_descriptor, resume_address, store,
+    Descriptor, HiddenDescriptor, ImageStart, SLOTS, UserMemory, compare_hidden_inodes, init, is_hidden, load,
+    registry_descriptor, resume_address, store,
 };
 #[cfg(not(loom))]
 pub use thread_lock::forget_thread;

@@ -134,6 +134,7 @@ real! {
     fn posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawn";
     fn posix_spawnp(child: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: StringList, environment: StringList) -> c_int = c"posix_spawnp";
     fn system(command: *const c_char) -> c_int = c"system";
+    fn wordexp(words: *const c_char, expanded: *mut c_void, flags: c_int) -> c_int = c"wordexp";
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE = c"popen";
     fn adddup2(actions: *mut c_void, fd: c_int, copy: c_int) -> c_int = c"posix_spawn_file_actions_adddup2";
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = c"sigaction";

@@ -12,6 +12,8 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
+use rustix::io::Errno;
+
 use super::endpoint::Endpoint;
 use super::readiness::Latched;
 use super::wait::Want;
@@ -59,8 +61,12 @@ impl Endpoint {
     /// Returns the descriptors that ring for a waiter of this end: the control socket and the bell. A missing one is -1.
     #[must_use]
     pub fn bells(&self) -> [RawFd; 2] {
-        [self.control(), self.local().hidden(Hidden::Bell).unwrap_or(HiddenDescriptor::none())]
-            .map(|bell| bell.number())
+        let bells = [self.control(), self.local().hidden(Hidden::Bell).unwrap_or(HiddenDescriptor::none())];
+        if bells.iter().any(|bell| *bell != HiddenDescriptor::none() && !sys::is_intact(*bell)) {
+            self.lose_bells();
+            return [-1; 2];
+        }
+        bells.map(HiddenDescriptor::number)
     }
 
     /// Returns the control socket, or none after the peer has ended it: it would wake a waiter for ever.
@@ -72,9 +78,15 @@ impl Endpoint {
 
     /// Wakes the waiters of the peer.
     pub(crate) fn ring_peer(&self) {
-        if let Some(control) = self.local().hidden(Hidden::Control) {
-            sys::ring_peer(control);
+        if self.local().hidden(Hidden::Control).is_some_and(|control| !sys::ring_peer(control)) {
+            self.lose_bells();
         }
+    }
+
+    /// Ends a stream whose hidden descriptors the program closed past the library: neither end would be woken any more.
+    pub fn lose_bells(&self) {
+        self.latch(Latched::HUP | Latched::ERROR);
+        self.record_failure(Errno::CONNRESET);
     }
 
     /// Rings the own bell, for waiters of this end that must look again.

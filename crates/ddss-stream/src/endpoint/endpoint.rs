@@ -108,7 +108,9 @@ impl Endpoint {
         local.seen_tail.store(0, Ordering::Relaxed);
         local.registrations.store(0, Ordering::Relaxed);
         local.low_water.store(0, Ordering::Relaxed);
-        local.generation.fetch_add(1, Ordering::Relaxed);
+        local.is_off_tcp.store(0, Ordering::Relaxed);
+        let generation = shared.generation.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        local.generation.store(generation, Ordering::Relaxed);
         local.users.store(1, Ordering::Release);
     }
 
@@ -168,14 +170,27 @@ impl Endpoint {
     #[inline]
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.shared().state.load(Ordering::Acquire) == PLAIN
+        !self.is_shared() && (self.is_entry_lost() || self.shared().state.load(Ordering::Acquire) == PLAIN)
     }
 
     /// Returns true if the library carries out the calls.
     #[inline]
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.shared().state.load(Ordering::Acquire) == SHARED
+        self.local().is_off_tcp.load(Ordering::Acquire) != 0
+    }
+
+    /// Makes the stream one that has left TCP. Its memory is there.
+    pub(super) fn leave_tcp(&self) {
+        self.shared().state.store(SHARED, Ordering::Release);
+        self.local().is_off_tcp.store(1, Ordering::Release);
+    }
+
+    /// Returns true in a child that its parent did not count, once the parent gave the entry back. Such a stream stays where it is: on TCP,
+    /// or in the memory that the child has.
+    pub(super) fn is_entry_lost(&self) -> bool {
+        let shared = self.shared();
+        shared.generation.load(Ordering::Acquire) != self.generation() || shared.state.load(Ordering::Acquire) == FREE
     }
 
     /// Returns the reason for the transport.
@@ -341,7 +356,7 @@ impl Endpoint {
         for place in [Hidden::Own, Hidden::Memory, Hidden::Bell, Hidden::Control, Hidden::Listener] {
             local.close_hidden(place);
         }
-        if is_last {
+        if is_last && !self.is_entry_lost() {
             shared.state.store(FREE, Ordering::Release);
         }
         NEXT.store(self.index, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
-use super::endpoint::{Endpoint, SHARED};
+use super::endpoint::Endpoint;
 use crate::reason::Reason;
 use crate::sys::{self, Descriptor, Hidden, HiddenDescriptor, Link};
 
@@ -84,7 +84,7 @@ impl Endpoint {
         link.own().processes.fetch_add(1, Ordering::Relaxed);
         endpoint.local().set_link(link);
         endpoint.shared().reason.store(Reason::SharedMemory as u32, Ordering::Relaxed);
-        endpoint.shared().state.store(SHARED, Ordering::Release);
+        endpoint.leave_tcp();
         let _ = sys::high_water(Some(endpoint.index()));
         Some((endpoint, words.inode))
     }

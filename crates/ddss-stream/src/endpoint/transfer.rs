@@ -299,7 +299,7 @@ impl Endpoint {
     }
 
     /// Keeps a failure of the connection for the next call.
-    fn record_failure(&self, error: Errno) {
+    pub(super) fn record_failure(&self, error: Errno) {
         self.latch(Latched::END);
         self.mark_dead();
         self.local().error.store(error.raw_os_error(), Ordering::Relaxed);
@@ -362,10 +362,11 @@ impl Endpoint {
         let probes = local.writes.fetch_add(1, Ordering::Relaxed);
         let was_full = local.is_full.load(Ordering::Relaxed) != 0 && local.is_full.swap(0, Ordering::Relaxed) != 0;
         let is_silent = local.latched.load(Ordering::Relaxed) & Latched::SILENT != 0;
-        let asks = was_full || is_silent || probes.is_multiple_of(PROBE_WRITES);
+        // A child that the peer did not count may go on after it.
         let is_closed = self.peer_side(link).is_closed.load(Ordering::Relaxed) != 0;
+        let asks = is_closed || was_full || is_silent || probes.is_multiple_of(PROBE_WRITES);
         let is_known = local.latched.load(Ordering::Relaxed) & Latched::DEAD != 0;
-        if is_known || is_closed || asks && Self::is_attached(link) && self.is_peer_gone(socket) {
+        if is_known || asks && Self::is_attached(link) && self.is_peer_gone(socket) {
             self.mark_dead();
             let failed = rustix::net::sockopt::socket_error(socket).ok().and_then(Result::err);
             if let Some(error) = failed {

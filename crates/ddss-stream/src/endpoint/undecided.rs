@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, SHARED, UNDECIDED, each_used, is_close_on_exec};
+use super::endpoint::{ACCEPTOR, Endpoint, PLAIN, UNDECIDED, each_used, is_close_on_exec};
 use crate::limits::{LOOK_CALLS, OFFER_BYTES, OFFER_CALLS};
 use crate::reason::Reason;
 use crate::rendezvous::{self, Offer};
@@ -81,9 +81,12 @@ impl Endpoint {
 
     /// Counts a call on an undecided stream. False: the stream is not undecided.
     fn pass_gate(&self) -> bool {
+        if self.is_shared() {
+            return false;
+        }
         let shared = self.shared();
         loop {
-            if shared.state.load(Ordering::Acquire) != UNDECIDED {
+            if self.is_entry_lost() || shared.state.load(Ordering::Acquire) != UNDECIDED {
                 return false;
             }
             let is_open = shared.gate.fetch_add(1, Ordering::Acquire) & DECIDING == 0;
@@ -135,18 +138,19 @@ impl Endpoint {
             ACCEPTOR => self.make_offer(socket).map(|()| Some(Reason::Offered)).map_err(|_| Reason::NoResources),
             _ => self.look_for_offer(socket, kind),
         };
-        let (state, reason, decision) = match decided {
+        let reason = match decided {
             Ok(None) => return Decision::None,
-            Ok(Some(reason)) => (SHARED, reason, Decision::Shared),
-            Err(reason) => (PLAIN, reason, Decision::Plain),
+            Ok(Some(reason)) | Err(reason) => reason,
         };
         self.shared().reason.store(reason as u32, Ordering::Relaxed);
         // No other call is inside the gate, so that none can choose TCP at the same time.
-        self.shared().state.store(state, Ordering::Release);
-        if state == PLAIN {
-            self.close_rendezvous();
+        if decided.is_ok() {
+            self.leave_tcp();
+            return Decision::Shared;
         }
-        decision
+        self.shared().state.store(PLAIN, Ordering::Release);
+        self.close_rendezvous();
+        Decision::Plain
     }
 
     /// Gives back what only a stream in shared memory needs.

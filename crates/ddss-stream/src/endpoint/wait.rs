@@ -143,6 +143,9 @@ impl Endpoint {
         // A bell that was rung before the announcement, or for the other direction, would wake this thread again and again.
         let ended = libc::POLLHUP | libc::POLLERR;
         let bells = polled[1].revents | polled[2].revents;
+        if bells & libc::POLLNVAL != 0 {
+            self.lose_bells();
+        }
         if bells & ended != 0 || bells & libc::POLLIN != 0 && self.is_resting(link, want) {
             self.silence_for(link, want);
         }

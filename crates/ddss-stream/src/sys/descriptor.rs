@@ -21,8 +21,38 @@ const SMALL_LIMIT: u64 = 4096;
 const RESERVES: [u64; 2] = [64, 8];
 /// Descriptors that the library may take in any case.
 const RESERVE_MIN: u64 = 4;
+/// Looks of a start at a limit that another thread has raised.
+const START_LOOKS: u32 = 10_000;
 /// Share of the soft limit that stays free of descriptors that the library opens for a moment.
 const SPARE: u64 = 8;
+
+/// Calls that start an image by libc's own child, which inherits the limits of this moment.
+static STARTS: AtomicU64 = AtomicU64::new(0);
+
+/// A start of an image. No thread of this process raises the soft limit meanwhile.
+#[derive(Debug)]
+pub struct ImageStart(());
+
+impl ImageStart {
+    /// Begins a start: waits until no thread has raised the limit.
+    #[must_use]
+    pub fn begin() -> Self {
+        STARTS.fetch_add(1, Ordering::SeqCst);
+        let mut looks = 0;
+        // A thread that was interrupted by the handler that starts the image never lowers it.
+        while IS_RAISED.load(Ordering::SeqCst) && looks < START_LOOKS {
+            looks += 1;
+            std::thread::yield_now();
+        }
+        Self(())
+    }
+}
+
+impl Drop for ImageStart {
+    fn drop(&mut self) {
+        STARTS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// True while a thread has raised the soft limit.
 static IS_RAISED: AtomicBool = AtomicBool::new(false);
@@ -36,13 +66,36 @@ static HIDDEN: [AtomicU64; HIDDEN_MAX / 64] = [const { AtomicU64::new(0) }; HIDD
 #[inline]
 pub fn is_hidden(number: RawFd) -> bool {
     let index = number as usize;
-    index < HIDDEN_MAX && HIDDEN[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 == 1
+    let is_listed = index < HIDDEN_MAX && HIDDEN[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 == 1;
+    is_listed && is_intact(HiddenDescriptor(number))
+}
+
+/// Inode of each hidden descriptor.
+static INODES: [AtomicU64; HIDDEN_MAX] = [const { AtomicU64::new(0) }; HIDDEN_MAX];
+/// True if the program may close any number past the library: each use then compares the inode.
+static COMPARES_INODES: AtomicBool = AtomicBool::new(false);
+
+/// Compares the inode of a hidden descriptor with each use from now on.
+pub fn compare_hidden_inodes() {
+    COMPARES_INODES.store(true, Ordering::Relaxed);
+}
+
+fn inode(number: RawFd) -> u64 {
+    rustix::fs::fstat(Descriptor(number)).map_or(0, |found| found.st_ino)
+}
+
+/// Returns false if the number belongs to a file of the program, or to none.
+#[inline]
+pub(crate) fn is_intact(hidden: HiddenDescriptor) -> bool {
+    let known = INODES.get(hidden.0 as usize).map_or(0, |known| known.load(Ordering::Relaxed));
+    !COMPARES_INODES.load(Ordering::Relaxed) || inode(hidden.0) == known
 }
 
 fn set_hidden(number: RawFd, is_hidden: bool) {
     let (index, bit) = (number as usize, 1 << (number as usize % 64));
     if index < HIDDEN_MAX {
         if is_hidden {
+            INODES[index].store(inode(number), Ordering::Relaxed);
             HIDDEN[index / 64].fetch_or(bit, Ordering::Relaxed);
         } else {
             HIDDEN[index / 64].fetch_and(!bit, Ordering::Relaxed);
@@ -76,7 +129,11 @@ fn above_limit(owned: &OwnedFd, limits: Rlimit) -> Option<OwnedFd> {
 /// Raises the soft limit for a moment. False: the system refuses, or another thread or an interrupted one has raised it.
 fn raise_limit(soft: u64, limits: Rlimit) -> bool {
     let highest = limits.maximum.unwrap_or(u64::MAX).min(HIDDEN_MAX as u64);
-    if highest <= soft || IS_RAISED.swap(true, Ordering::AcqRel) {
+    if highest <= soft || IS_RAISED.swap(true, Ordering::SeqCst) {
+        return false;
+    }
+    if STARTS.load(Ordering::SeqCst) > 0 {
+        IS_RAISED.store(false, Ordering::Release);
         return false;
     }
     SOFT.store(soft, Ordering::Relaxed);
@@ -113,6 +170,7 @@ fn in_reserve(owned: &OwnedFd, limits: Rlimit) -> Result<OwnedFd, Errno> {
 
 /// Lowers the limit in the child of a `fork` that came while another thread had raised it.
 pub(crate) fn forget_raised_limit() {
+    STARTS.store(0, Ordering::SeqCst);
     if IS_RAISED.load(Ordering::Acquire) {
         lower_limit();
     }
@@ -198,6 +256,9 @@ impl HiddenDescriptor {
     /// Closes the descriptor. Safe in signal handlers: one system call, of libc: programs with a `close` of their own are slower.
     pub(crate) fn close(self) {
         set_hidden(self.0, false);
+        if !is_intact(self) {
+            return;
+        }
         // SAFETY: `hide` and `adopt` gave this number to the library alone, and the table entry is taken before this call.
         drop(unsafe { OwnedFd::from_raw_fd(self.0) });
     }
@@ -220,15 +281,20 @@ pub(crate) enum Rings {
     Ended,
 }
 
-/// Rings the bell of the peer. The flags of the call make it return at once, whatever the peer did to its end.
-pub(crate) fn ring_peer(control: HiddenDescriptor) {
+/// Rings the bell of the peer. The flags of the call make it return at once, whatever the peer did to its end. False: the program closed
+/// this end past the library.
+pub(crate) fn ring_peer(control: HiddenDescriptor) -> bool {
     // A full queue means that the peer has rings to take already.
-    let _ = rustix::net::send(control, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    is_intact(control)
+        && rustix::net::send(control, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) != Err(Errno::BADF)
 }
 
 /// Takes the rings of the peer, at most as many as the limits say: a peer that rings all the time delays nobody else.
 pub(crate) fn take_rings(control: HiddenDescriptor) -> Rings {
     let (mut bytes, mut taken) = ([0u8; RINGS_BYTES], Rings::None);
+    if !is_intact(control) {
+        return Rings::Ended;
+    }
     for _ in 0..RINGS_CALLS {
         match rustix::net::recv(control, &mut bytes[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Rings::Ended,
@@ -247,14 +313,16 @@ pub(crate) fn take_rings(control: HiddenDescriptor) -> Rings {
 
 /// Rings a bell of this end: a sleeping waiter returns from its system call.
 pub(crate) fn ring_bell(bell: HiddenDescriptor) {
-    // A full counter means that the bell has rung already.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    if is_intact(bell) {
+        // A full counter means that the bell has rung already.
+        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    }
 }
 
 /// Silences a bell. Returns true if it had rung.
 pub(crate) fn drain_bell(bell: HiddenDescriptor) -> bool {
     // An empty counter means that the bell did not ring.
-    rustix::io::read(bell, &mut [0u8; 8]).is_ok()
+    is_intact(bell) && rustix::io::read(bell, &mut [0u8; 8]).is_ok()
 }
 
 /// Request that asks whether the next byte is at the mark of urgent data.

@@ -90,7 +90,7 @@ pub(crate) struct Handover {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Side {
-    /// 1 after the last process of the end closed it.
+    /// 1 after the last process that the end counted has closed it: the peer asks the kernel before each write.
     pub(crate) is_closed: AtomicU32,
     /// Pumps of images that may still have bytes for the peer. A killed one stays counted.
     pub(crate) pumps: AtomicU32,

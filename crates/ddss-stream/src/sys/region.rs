@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) process: AtomicU32,
     pub(crate) calls: AtomicU32,
     pub(crate) ports: AtomicU32,
+    /// Number of the stream that uses this entry.
+    pub(crate) generation: AtomicU32,
     pub(crate) tcp_read: AtomicU64,
     pub(crate) tcp_written: AtomicU64,
     /// Address of the connecting end, then of the accepting end, as IPv6.
@@ -43,6 +45,8 @@ pub(crate) struct Local {
     pub(crate) users: AtomicU32,
     /// Number of the stream that uses this entry now; a registration with another number is out of date.
     pub(crate) generation: AtomicU32,
+    /// 1 for a stream that has left TCP. A child that its parent does not know may lose the shared entry, and keeps this.
+    pub(crate) is_off_tcp: AtomicU32,
     base: AtomicPtr<u8>,
     hidden: [AtomicI32; 5],
     pub(crate) latched: AtomicU32,

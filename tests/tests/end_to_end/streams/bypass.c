@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <wordexp.h>
 #include <unistd.h>
 
 enum { ANSWER = 1000000, ROUND_TRIPS = 8 };
@@ -319,6 +320,15 @@ static void start_in_one_step(const char *part, char **command) {
         FILE *in = popen(line, "r");
         size_t length = in ? fread(found, 1, sizeof found, in) : 0;
         if (!in || pclose(in) || write(1, found, length) != length) fail("popen");
+        _exit(0);
+    }
+    if (!strcmp(part, "inetd_shell_wordexp")) {
+        wordexp_t found;
+        char words[300];
+        snprintf(words, sizeof words, "$(%s)", line);
+        if (wordexp(words, &found, 0)) fail("wordexp");
+        for (size_t i = 0; i < found.we_wordc; i++)
+            if (write(1, found.we_wordv[i], strlen(found.we_wordv[i])) < 0 || write(1, "\n", 1) != 1) fail("write");
         _exit(0);
     }
     int folder = open("/usr/bin", O_PATH), file = open(path, O_RDONLY);

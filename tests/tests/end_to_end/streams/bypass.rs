@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ddss_testkit::{preload_library, skipped};
 use tempfile::TempDir;
 
-use super::{DEADLINE, LEFT_BYTES, PORT, child, output_of, port_of, result};
+use super::{DEADLINE, LEFT_BYTES, PORT, child, free_port, output_of, port_of, result, wait_for_line};
 
 /// The C program, linked both ways.
 pub(super) struct Programs {
@@ -222,6 +222,56 @@ fn other_users_share_memory_if_rules_of_both_ends_allow_it() {
         assert_eq!(said, format!("shared={is_shared} bytes={}", 20 * LEFT_BYTES), "{rules}");
         let said = result(&output_of(accepting));
         assert_eq!(said, format!("shared={} extra=0 bytes={LEFT_BYTES}", i32::from(is_shared)), "{rules}");
+    }
+}
+
+// If this failed, an allowed user who takes the name of a connection of others would get its memory.
+#[test]
+fn allowed_user_who_takes_a_name_of_others_gets_nothing() {
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    const NAME: &str = "allowed_user_who_takes_a_name_of_others_gets_nothing";
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        return skipped(NAME, "not root, or setpriv is not installed");
+    }
+    let folder = TempDir::new().unwrap();
+    let (program, rules) = (folder.path().join("squatter"), folder.path().join("rules"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/streams/squatter.c");
+    if !Command::new("cc").args(["-O1", "-w", "-o"]).arg(&program).arg(source).status().is_ok_and(|made| made.success())
+    {
+        return skipped(NAME, "no C compiler");
+    }
+    std::fs::write(&rules, "allow listen * 65533\nallow connect * 65533\n").unwrap();
+    for file in [folder.path(), &program] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let end = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).env("LD_PRELOAD", preload_library().unwrap()).env("DDSS_STREAMS_RULES", &rules);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    for squats in [None, Some("listen"), Some("connect")] {
+        let mut server = end(&["server"]);
+        let (port, own) = (port_of(&mut server).to_string(), free_port().to_string());
+        let squat = |part| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65533", "--regid", "65533", "--clear-groups"]).arg(&program).arg(part);
+            command.arg(format!("ddss-stream/3/{own}/127.0.0.1:{port}")).stdout(Stdio::piped());
+            let mut squatter = command.spawn().unwrap();
+            wait_for_line(&mut squatter, "READY");
+            squatter
+        };
+        let listener = squats.filter(|part| *part == "listen").map(squat);
+        let mut client = end(&["client", &port, &own]);
+        wait_for_line(&mut client, "READY");
+        let squatter = listener.or_else(|| squats.filter(|part| *part == "connect").map(squat));
+        server.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        let expected = format!("shared={} done", i32::from(squats.is_none()));
+        let said = [client, server].map(|end| result(&output_of(end)));
+        assert_eq!(said, [expected.clone(), expected], "{squats:?}");
+        if let Some(squatter) = squatter {
+            assert_eq!(result(&output_of(squatter)), "bytes=0 descriptors=0", "{squats:?}");
+        }
     }
 }
 

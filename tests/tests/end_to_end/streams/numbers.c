@@ -2,69 +2,45 @@
 //
 // Both ends of its stream are its own. With RAW it has instructions that enter the kernel by themselves, with RING one
 // that makes a ring.
-#define _GNU_SOURCE
-#include <arpa/inet.h>
+#define PROGRAM "numbers"
+#include "program.h"
+
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
+#include <spawn.h>
+#include <sys/resource.h>
 #include <sys/select.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum { ROUND_TRIPS = 8, WORD = 8 };
+enum { WORD = 8 };
 static const char FILE_BYTES[] = "these bytes belong to the file";
 extern ssize_t __read(int, void *, size_t), __write(int, const void *, size_t), __send(int, const void *, size_t, int);
 extern int __close(int), __fcntl(int, int, ...), __dup2(int, int), __poll(struct pollfd *, nfds_t, int);
 extern int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "numbers: line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
-            exit(1); \
-        } \
-    } while (0)
-
-static int is_shared(void) {
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps)) found |= strstr(line, "/memfd:ddss-stream ") != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
-
-static void trip(int from, int to) {
+static void move(int from, int to) {
     uint64_t word = 1;
     CHECK(write(from, &word, WORD) == WORD && recv(to, &word, WORD, MSG_WAITALL) == WORD);
 }
 
-// Connects two descriptors of this process, which use shared memory afterwards.
-static void connect_pair(int ends[2]) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof name;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(!bind(listener, (void *)&name, length) && !listen(listener, 1) && !getsockname(listener, (void *)&name, &length));
-    CHECK(!connect(ends[0], (void *)&name, length) && (ends[1] = accept(listener, NULL, NULL)) >= 0);
-    for (int round = 0; round < ROUND_TRIPS; round++) trip(ends[0], ends[1]), trip(ends[1], ends[0]);
+static void both_ways(int ends[2]) {
+    move(ends[0], ends[1]), move(ends[1], ends[0]);
+}
+
+// Connects two descriptors of this process.
+static void connect_new(int ends[2]) {
+    struct sockaddr_in name;
+    int listener = listen_on(&name);
+    ends[0] = connect_to(&name);
+    CHECK((ends[1] = accept(listener, NULL, NULL)) >= 0);
     close(listener);
+}
+
+// Makes both use shared memory afterwards.
+static void connect_pair(int ends[2]) {
+    connect_new(ends);
+    for (int round = 0; round < ROUND_TRIPS; round++) both_ways(ends);
 }
 
 #if defined RAW || defined RING
@@ -113,9 +89,9 @@ static void reuse(int way) {
     struct stat found;
     CHECK(file >= 0 && !close(file));
     connect_pair(ends);
-    CHECK(is_shared());
+    CHECK(shared_streams());
     int number = ends[way % 2], peer = ends[1 - way % 2];
-    trip(number, peer);
+    move(number, peer);
     CHECK(write(peer, "of the peer", 11) == 11);
     replace_by(way, number, path);
     CHECK(write(number, FILE_BYTES, sizeof FILE_BYTES) == sizeof FILE_BYTES);
@@ -205,10 +181,10 @@ static void wait_by_syscall(int ends[2]) {
     copies[2] = syscall(SYS_dup3, ends[0], 200, 0);
     for (int i = 0; i < 3; i++) {
         CHECK(copies[i] >= 0);
-        trip(copies[i], ends[1]), trip(ends[1], copies[i]);
+        move(copies[i], ends[1]), move(ends[1], copies[i]);
         CHECK(!syscall(SYS_close, copies[i]));
     }
-    trip(ends[0], ends[1]);
+    move(ends[0], ends[1]);
     CHECK(!close(set));
 }
 
@@ -246,14 +222,137 @@ static pid_t child_by(int way, int ends[2]) {
 static void share_with_child(int way) {
     int ends[2], status;
     connect_pair(ends);
-    CHECK(is_shared());
+    CHECK(shared_streams());
     pid_t child = child_by(way, ends);
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
-    for (int round = 0; round < ROUND_TRIPS; round++) trip(ends[0], ends[1]), trip(ends[1], ends[0]);
+    for (int round = 0; round < ROUND_TRIPS; round++) both_ways(ends);
     char byte;
     CHECK(!close(ends[0]) && read(ends[1], &byte, 1) == 0);
     CHECK(write(ends[1], &byte, 1) == 1 && send(ends[1], &byte, 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
     CHECK(!close(ends[1]));
+}
+
+#ifdef RAW
+// Makes a child past the library, and closes its end first: the child serves it, while the parent uses others.
+static void leave_to_child(int is_new) {
+    int ends[2], others[2], status;
+    char word[WORD], byte;
+    if (is_new) {
+        connect_new(ends);
+    } else {
+        connect_pair(ends);
+        CHECK(shared_streams());
+    }
+    pid_t child = ENTER(SYS_clone, (long)SIGCHLD, 0, 0, 0);
+    if (!child) {
+        close(ends[1]);
+        while (recv(ends[0], word, WORD, MSG_WAITALL) == WORD) CHECK(send(ends[0], word, WORD, MSG_NOSIGNAL) == WORD);
+        close(ends[0]);
+        _exit(0);
+    }
+    CHECK(child > 0 && !close(ends[0]));
+    for (int round = 0; round < 4; round++) {
+        connect_pair(others);
+        for (int i = 0; i < 100; i++) {
+            memset(word, i, WORD);
+            CHECK(write(ends[1], word, WORD) == WORD && recv(ends[1], &byte, 1, 0) == 1 && byte == i);
+            CHECK(recv(ends[1], word, WORD - 1, MSG_WAITALL) == WORD - 1);
+            both_ways(others);
+        }
+        if (round % 2) close(others[0]), close(others[1]);
+    }
+    CHECK(!shutdown(ends[1], SHUT_WR) && read(ends[1], &byte, 1) == 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+// Closes the library's own descriptors past it, above the limit or below: both ends learn of it, and files that get their numbers no byte.
+static void close_hidden(int is_below) {
+    char path[] = "/tmp/ddss-numbers-XXXXXX", word[WORD];
+    struct rlimit limit;
+    struct pollfd entry;
+    struct stat found;
+    int ends[2], file = mkstemp(path), first = is_below ? 256 : 512, last = is_below ? 511 : 65535;
+    CHECK(file >= 0 && !unlink(path) && !getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = 512;
+    if (is_below) limit.rlim_max = 512;
+    CHECK(limit.rlim_max > 512 || is_below);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    connect_pair(ends);
+    CHECK(shared_streams());
+    CHECK(!ENTER(SYS_close_range, first, last, 0, 0));
+    for (int number = first; is_below && number < last; number++) CHECK(dup2(file, number) == number);
+    entry = (struct pollfd){ends[1], POLLIN, 0};
+    for (int round = 0; round < 3; round++) write(ends[round % 2], word, WORD);
+    CHECK(poll(&entry, 1, -1) == 1);
+    while (write(ends[0], word, WORD) == WORD) continue;
+    while (recv(ends[1], word, WORD, 0) > 0) continue;
+    while (recv(ends[0], word, WORD, 0) > 0) continue;
+    CHECK(!close(ends[0]) && !close(ends[1]));
+    CHECK(!fstat(file, &found) && found.st_size == 0 && !lseek(file, 0, SEEK_CUR));
+    for (int number = first; is_below && number < last; number++) CHECK(!close(number));
+}
+#endif
+
+static volatile int is_over;
+
+static void *make_streams(void *unused) {
+    for (int ends[2]; !is_over; close(ends[0]), close(ends[1])) {
+        connect_new(ends);
+        CHECK(!fcntl(ends[0], F_SETFD, FD_CLOEXEC) && !fcntl(ends[1], F_SETFD, FD_CLOEXEC));
+        for (int round = 0; round < ROUND_TRIPS; round++) both_ways(ends);
+    }
+    return unused;
+}
+
+// Starts an image that inherits a stream and does not know it: it gets none of its bytes, and its end is not that of the stream.
+static void leak_to_image(const char *self) {
+    char *list[] = {(char *)self, "wait", NULL}, *none[] = {NULL}, byte;
+    int ends[2], talk[2], status;
+    pid_t child;
+    connect_pair(ends);
+    CHECK(shared_streams() && !pipe(talk) && dup2(talk[0], 20) == 20 && !fcntl(talk[1], F_SETFD, FD_CLOEXEC));
+    CHECK(!posix_spawn(&child, self, NULL, NULL, list, none));
+    for (int round = 0; round < 200; round++) both_ways(ends), usleep(1000);
+    CHECK(write(talk[1], "x", 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
+    usleep(100000);
+    for (int round = 0; round < 200; round++) both_ways(ends);
+    CHECK(!close(ends[0]) && read(ends[1], &byte, 1) == 0);
+}
+
+// A process that ends without a close leaves a stream to an image that does not know the library, at another descriptor than the first three.
+static void exit_beside_image(const char *self) {
+    char *list[] = {(char *)self, "echo", NULL}, *none[] = {NULL}, word[WORD] = "1234567";
+    int ends[2];
+    connect_pair(ends);
+    CHECK(shared_streams());
+    if (!fork()) {
+        CHECK(!close(ends[1]) && dup2(ends[0], 30) == 30 && !close(ends[0]));
+        if (!fork()) execve(self, list, none);
+        usleep(100000);
+        _exit(0);
+    }
+    CHECK(!close(ends[0]));
+    for (int round = 0; round < 20; round++)
+        CHECK(write(ends[1], word, WORD) == WORD && recv(ends[1], word, WORD, MSG_WAITALL) == WORD);
+    CHECK(!shutdown(ends[1], SHUT_WR) && recv(ends[1], word, WORD, 0) == 0);
+}
+
+// Starts images while another thread hides descriptors: each has the limit that the program has.
+static void spawn_beside_streams(const char *self) {
+    struct rlimit limit;
+    pthread_t thread;
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_max > 512);
+    limit.rlim_cur = 512;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit) && !pthread_create(&thread, NULL, make_streams, NULL));
+    for (int round = 0; round < 400; round++) {
+        char *list[] = {(char *)self, "limit", NULL}, *none[] = {NULL};
+        pid_t child;
+        int status;
+        CHECK(!posix_spawn(&child, self, NULL, NULL, list, none));
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    is_over = 1;
+    pthread_join(thread, NULL);
 }
 
 // Starts an image with one end of a stream; a child echoes at the other.
@@ -261,7 +360,7 @@ static void exec_with_stream(const char *image) {
     int ends[2];
     char number[12], word[WORD];
     connect_pair(ends);
-    CHECK(is_shared());
+    CHECK(shared_streams());
     if (!fork()) {
         close(ends[0]);
         while (recv(ends[1], word, WORD, MSG_WAITALL) == WORD && send(ends[1], word, WORD, MSG_NOSIGNAL) == WORD) continue;
@@ -295,7 +394,7 @@ static void connect_in_child(void) {
     if (!child) {
         alarm(10);
         connect_pair(ends);
-        _exit(!is_shared());
+        _exit(!shared_streams());
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
@@ -309,7 +408,7 @@ static void ring(void) {
     connect_pair(ends);
     CHECK(write(ends[0], "12345678", WORD) == WORD);
     CHECK(ENTER(SYS_read, ends[1], word, WORD, 0) == WORD && !memcmp(word, "12345678", WORD));
-    printf("ring %s shared=%d\n", created < 0 ? "refused" : "made", is_shared());
+    printf("ring %s shared=%d\n", created < 0 ? "refused" : "made", shared_streams());
 }
 
 // Asks for echoes as requests of a ring would, on a stream of an earlier image.
@@ -328,18 +427,36 @@ static void connect_with_protected_code(int ends[2]) {
     uintptr_t code = library ? (uintptr_t)dlsym(library, "ldexp") & -(uintptr_t)getpagesize() : 0;
     CHECK(code && !mprotect((void *)code, getpagesize(), PROT_NONE));
     connect_pair(ends);
-    CHECK(!is_shared());
+    CHECK(!shared_streams());
 }
 
 int main(int count, char **arguments) {
     const char *part = count > 1 ? arguments[1] : "";
     int ends[2], way = count > 2 ? atoi(arguments[2]) : 0;
     alarm(30);
+    signal(SIGPIPE, SIG_IGN);
+    if (!strcmp(part, "limit")) {
+        struct rlimit limit;
+        return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur != 512;
+    }
+    if (!strcmp(part, "wait")) return read(20, ends, 1) != 1;
+    if (!strcmp(part, "echo")) {
+        char word[WORD];
+        for (ssize_t found; (found = read(30, word, WORD)) > 0;) CHECK(write(30, word, found) == found);
+        return 0;
+    }
+    if (!strcmp(part, "exit")) exit_beside_image(arguments[0]);
+    if (!strcmp(part, "leak")) leak_to_image(arguments[0]);
+    if (!strcmp(part, "spawn")) spawn_beside_streams(arguments[0]);
+#ifdef RAW
+    if (!strcmp(part, "leave")) leave_to_child(way);
+    if (!strcmp(part, "close_hidden")) close_hidden(way);
+#endif
     if (!strcmp(part, "reuse")) reuse(way);
     if (!strcmp(part, "child")) share_with_child(way);
     if (!strcmp(part, "calls")) {
         connect_pair(ends);
-        CHECK(is_shared());
+        CHECK(shared_streams());
         move_by_syscall(ends);
         wait_by_syscall(ends);
     }

@@ -75,6 +75,47 @@ fn close_in_a_child_made_past_fork_leaves_the_stream_open() {
     (0..8).for_each(|way| _ = program.run("child", way));
 }
 
+// If this failed, a child that its parent made past the library would lose its connection when the parent closes its copy, or would use the
+// entry of another stream.
+#[test]
+fn child_made_past_fork_serves_a_stream_that_its_parent_closes_first() {
+    const NAME: &str = "child_made_past_fork_serves_a_stream_that_its_parent_closes_first";
+    let Some(program) = Program::compile(NAME, "-DRAW") else { return };
+    (0..2).for_each(|is_new| _ = program.run("leave", is_new));
+}
+
+// If this failed, a program that closes what it does not know would spin, or its files would get the bytes of bells.
+#[test]
+fn stream_whose_hidden_descriptors_were_closed_is_reset() {
+    const NAME: &str = "stream_whose_hidden_descriptors_were_closed_is_reset";
+    let Some(program) = Program::compile(NAME, "-DRAW") else { return };
+    (0..2).for_each(|is_below| _ = program.run("close_hidden", is_below));
+}
+
+// If this failed, an image without the library would take bytes of a stream that it inherits by accident, and end it with its own end.
+#[test]
+fn image_that_inherits_a_stream_by_accident_leaves_it_alone() {
+    const NAME: &str = "image_that_inherits_a_stream_by_accident_leaves_it_alone";
+    let Some(program) = Program::compile(NAME, "-DPLAIN") else { return };
+    program.run("leak", 0);
+}
+
+// If this failed, such an image would wait for ever for the bytes of a stream that was meant for it.
+#[test]
+fn image_gets_the_bytes_once_no_other_process_has_the_stream() {
+    const NAME: &str = "image_gets_the_bytes_once_no_other_process_has_the_stream";
+    let Some(program) = Program::compile(NAME, "-DPLAIN") else { return };
+    program.run("exit", 0);
+}
+
+// If this failed, an image that `posix_spawn` starts would run with a limit of descriptors that nobody set.
+#[test]
+fn spawned_image_has_the_limit_of_its_program() {
+    const NAME: &str = "spawned_image_has_the_limit_of_its_program";
+    let Some(program) = Program::compile(NAME, "-DPLAIN") else { return };
+    program.run("spawn", 0);
+}
+
 // If this failed, a program with liburing inside would wait forever for bytes that are in memory.
 #[test]
 fn program_that_makes_rings_by_itself_stays_on_tcp() {

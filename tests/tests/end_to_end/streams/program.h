@@ -28,6 +28,14 @@ static inline void fail(const char *what) {
     _exit(1);
 }
 
+#define CHECK(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, PROGRAM ": line %d: %s: %s\n", __LINE__, #condition, strerror(errno)); \
+            exit(1); \
+        } \
+    } while (0)
+
 // Counts the streams in shared memory.
 static inline int shared_streams(void) {
     char line[512];

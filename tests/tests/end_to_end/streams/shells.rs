@@ -41,11 +41,11 @@ fn pump_that_cannot_be_started_fails_the_start_of_the_image() {
     }
 }
 
-// If this failed, a program that a server's child starts by `system`, `popen` or `execveat` would see an empty input.
+// If this failed, a program that a server's child starts by `system`, `popen`, `wordexp` or `execveat` would see an empty input.
 #[test]
 fn program_that_is_started_in_one_step_serves_the_stream() {
     let Some(programs) = programs("program_that_is_started_in_one_step_serves_the_stream") else { return };
-    for call in ["system", "popen", "execveat", "execveat_number"] {
+    for call in ["system", "popen", "wordexp", "execveat", "execveat_number"] {
         for (command, expected) in [("sort", "apple fig pear "), ("sed s/p/q/", "qear aqple fig ")] {
             let said = programs.converse(&format!("inetd_shell_{call}"), command);
             assert_eq!(said, format!("shared=true {expected}"), "{call} {command}");

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-use ddss_stream::Endpoint;
+use ddss_stream::{Endpoint, ImageStart};
 use libc::{pid_t, posix_spawn_file_actions_t};
 
 use super::exec::{is_output, loads, loads_by_name};
@@ -181,6 +181,10 @@ unsafe fn spawn(
     is_loading: impl FnOnce() -> Option<bool>,
     start: impl Fn(*const c_void) -> c_int,
 ) -> c_int {
+    let start = |actions| {
+        let _start = ImageStart::begin();
+        start(actions)
+    };
     if !descriptor_table::has_streams() {
         return start(program);
     }
