@@ -27,7 +27,7 @@ with ssh "${options[@]}" cat <"$folder/sent" | cmp - "$folder/sent" || { cat "$f
 3" ]
 start ssh -N -L 127.0.0.1:$third:127.0.0.1:$second "${options[@]}"
 soon listens $third
-for i in 1 2 3; do with socat -t 60 - TCP:127.0.0.1:$third <"$folder/sent" | cmp - "$folder/sent" & jobs[i]=$!; done
+for i in 1 2 3; do with socat -b 131072 -t 60 - TCP:127.0.0.1:$third <"$folder/sent" | cmp - "$folder/sent" & jobs[i]=$!; done
 for i in 1 2 3; do wait ${jobs[i]}; done
 shared ${SHARED-ssh socat}
 echo "4 transfers of 20 MB equal, three by the forwarded port"
