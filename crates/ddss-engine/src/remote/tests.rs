@@ -276,14 +276,17 @@ fn rows_that_need_more_than_one_read_are_refused_without_a_trace() {
         parts.remote_locks.add(lock);
     };
     let nothing = |_: &mut Parts| ();
-    let cases: [(Model, u8, usize, Option<Model>, &dyn Fn(&mut Parts), _); 7] = [
-        (Model::Write, 2, 80, None, &nothing, unsupported),
-        (Model::Read, 1, 80, None, &nothing, unsupported),
-        (Model::Write, 1, 80, Some(Model::Read), &nothing, unsupported),
-        (Model::Write, 1, 88, None, &nothing, Err(Failure::OutOfRange)),
-        (Model::Strict, 1, 80, None, &own_lock, unsupported),
-        (Model::Write, 1, 80, None, &|parts| drop(parts.peers.disconnect(HOME)), Err(Failure::NodeDown)),
-        (Model::Write, 1, 80, None, &|parts| forget(parts), unsupported),
+    let loses_peer = |parts: &mut Parts| assert!(parts.peers.disconnect(HOME));
+    let prepared: [fn(&mut Parts); 4] = [nothing, own_lock, loses_peer, forget];
+    let [nothing, own_lock, loses_peer, forget] = prepared;
+    let cases = [
+        (Model::Write, 2, 80, None, nothing, unsupported),
+        (Model::Read, 1, 80, None, nothing, unsupported),
+        (Model::Write, 1, 80, Some(Model::Read), nothing, unsupported),
+        (Model::Write, 1, 88, None, nothing, Err(Failure::OutOfRange)),
+        (Model::Strict, 1, 80, None, own_lock, unsupported),
+        (Model::Write, 1, 80, None, loses_peer, Err(Failure::NodeDown)),
+        (Model::Write, 1, 80, None, forget, unsupported),
     ];
     for (model, copies, row_bytes, asked, prepare, refused) in cases {
         let mut parts = parts_with_table(model, copies);
