@@ -1,4 +1,4 @@
-# gevent: a server of messages and one of http, each with 40 connections, which starts programs. LIBRARY is the preload library, or empty.
+# gevent: a server of messages and one of http, each with 20 connections, which starts programs. LIBRARY is the preload library, or empty.
 . tests/preload/common
 python=/usr/bin/python3
 $python -c 'import gevent' 2>/dev/null || { echo "python3-gevent is not installed"; exit 77; }

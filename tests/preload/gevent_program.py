@@ -5,7 +5,7 @@ import gevent, hashlib, http.client, os, random, socket, struct, subprocess, sys
 from gevent.pywsgi import WSGIServer
 from gevent.server import StreamServer
 
-CONNECTIONS, MESSAGES = 40, 20
+CONNECTIONS, MESSAGES = 20, 10
 port, http_port = int(sys.argv[2]), int(sys.argv[3])
 
 def exactly(stream, size):

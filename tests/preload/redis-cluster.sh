@@ -25,5 +25,5 @@ wait $writer
 with redis-cli --cluster check 127.0.0.1:$port | grep -q 'All 16384 slots covered'
 for i in $(seq $keys); do echo "get key:$i"; done | ask $second | grep -v '^->' >"$folder/found"
 for i in $(seq $keys); do printf '%0*d\n' $((i % 300)) "$i"; done | cmp - "$folder/found"
-shared redis-server redis-cli
+shared redis-server
 echo "$keys values equal after 600 slots moved"

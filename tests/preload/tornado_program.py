@@ -3,7 +3,7 @@ import asyncio, hashlib, random, struct, sys
 import tornado.httpserver, tornado.iostream, tornado.netutil, tornado.process, tornado.tcpclient, tornado.tcpserver, tornado.web, tornado.websocket
 from tornado.httpclient import AsyncHTTPClient
 
-CONNECTIONS, MESSAGES, PROCESSES = 20, 20, 2
+CONNECTIONS, MESSAGES, PROCESSES = 10, 10, 2
 port, http_port = int(sys.argv[2]), int(sys.argv[3])
 
 class Talk(tornado.tcpserver.TCPServer):
